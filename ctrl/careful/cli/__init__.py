@@ -1,0 +1,1 @@
+"""The command `carefulctl`: options in, one call into the package, text out."""
