@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One NIC queue as the engine sees it: frames in and out by batches, a side
+ * channel for control messages, the admission of peers, the clock and the
+ * random numbers. All that the engine knows of the world passes through here,
+ * so that a virtual device in virtual time can take its place.
+ *
+ * Buffers are chunks of one UMEM area. Chunks [0, rx_chunks) receive, the rest
+ * send. A frame is one or more descriptors; all but its last carry
+ * CAREFUL_DESC_MORE. Calls are per batch, never per frame.
+ */
+#ifndef CAREFUL_DEVICE_H
+#define CAREFUL_DEVICE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <careful/abi.h>
+#include <careful/careful.h>
+
+struct pollfd;
+
+enum {
+	CAREFUL_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
+	CAREFUL_SEGMENTS_MAX = 16, /* descriptors of one frame */
+	CAREFUL_LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
+	CAREFUL_WAIT_FDS_MAX = 4,
+};
+
+/* A piece of a frame; the layout of struct xdp_desc. */
+struct careful_desc {
+	uint64_t addr; /* of the first byte, relative to the UMEM's start */
+	uint32_t bytes;
+	uint32_t options; /* CAREFUL_DESC_MORE or 0 */
+};
+
+/* An address, IPv4 or IPv6, with its port: how the engine names a host. */
+union careful_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+
+/*
+ * What a frame to a peer starts with: Ethernet, IP and UDP, lengths and IPv4
+ * checksum as for a frame without payload (the engine adjusts them).
+ *
+ * @bytes: of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
+ */
+struct careful_llhdr {
+	uint8_t data[CAREFUL_LLHDR_MAX];
+	uint32_t bytes;
+};
+
+struct careful_device {
+	const struct careful_device_ops *ops;
+	uint8_t *umem;
+	uint32_t chunk_bytes; /* a power of two */
+	uint32_t rx_chunks; /* R before the bounds below: buffers handed to fill() at start */
+	uint32_t tx_chunks;
+	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
+	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
+	uint32_t frame_bytes; /* largest frame, Ethernet header included */
+	uint32_t mtu; /* as seen when opened; ops->changed tells */
+	uint16_t queue;
+	struct careful_device_info info; /* for people: modes, R and what bounds it */
+};
+
+enum careful_device_event {
+	CAREFUL_DEVICE_ROUTES = 0x01, /* a neighbour or route changed: resolve again */
+	CAREFUL_DEVICE_DOWN = 0x02, /* the link is down */
+	CAREFUL_DEVICE_UP = 0x04, /* the link is up again */
+	CAREFUL_DEVICE_GONE = 0x08, /* the interface was deleted */
+	CAREFUL_DEVICE_MTU = 0x10, /* its MTU is not what it was */
+};
+
+struct careful_device_ops {
+	/* Takes up to n descriptors that arrived; never part of a frame unless n
+	 * is smaller than the frame. Their buffers are the caller's until fill(). */
+	uint32_t (*rx)(struct careful_device *dev, struct careful_desc *descs, uint32_t n);
+	/* Gives n receive buffers back, named by any address within the chunk. On
+	 * return they are published: a frame may arrive in them. */
+	void (*fill)(struct careful_device *dev, const uint64_t *addrs, uint32_t n);
+	/* Queues whole frames for sending; returns the descriptors taken, which end
+	 * at a frame's end. They leave with kick(), in order. */
+	uint32_t (*tx)(struct careful_device *dev, const struct careful_desc *descs, uint32_t n);
+	/* Moves what is queued to the wire, up to what the device takes in one go.
+	 * 0: all is on its way; -EAGAIN: call again, nothing was lost. */
+	int (*kick)(struct careful_device *dev);
+	/* Chunks whose frames have left; they are free again. */
+	uint32_t (*complete)(struct careful_device *dev, uint64_t *addrs, uint32_t n);
+
+	/* Control messages, through the kernel's own socket. 0 or -errno. */
+	int (*ctrl_send)(struct careful_device *dev, const union careful_addr *to, const void *buf,
+			 uint32_t bytes);
+	/* Bytes received, -EAGAIN, or -ECONNREFUSED where the host `from` reported
+	 * (ICMP) that nobody listens there. */
+	ssize_t (*ctrl_recv)(struct careful_device *dev, union careful_addr *from, void *buf,
+			     uint32_t bytes);
+
+	/* Opens a slot of the peers map to frames with this cookie (0 closes it).
+	 * Returned only when XDP sees it. */
+	void (*admit)(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window);
+	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
+	struct careful_tune_entry *(*tune)(struct careful_device *dev, uint32_t slot);
+	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
+	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
+	int (*resolve)(struct careful_device *dev, const union careful_addr *to,
+		       struct careful_llhdr *llhdr);
+
+	uint64_t (*now_ns)(struct careful_device *dev); /* monotonic */
+	void (*random)(struct careful_device *dev, void *buf, uint32_t bytes);
+	/* What changed since the last call: enum careful_device_event, or'd. */
+	uint32_t (*events)(struct careful_device *dev);
+	/* File descriptors to poll() for readability when there is nothing to do. */
+	uint32_t (*wait_fds)(struct careful_device *dev, int *fds, uint32_t n);
+	/* Frames lost by the device itself, as far as it can tell; for status. */
+	void (*statistics)(struct careful_device *dev, struct careful_device_statistics *out);
+	void (*close)(struct careful_device *dev);
+};
+
+/* Opens AF_XDP on options->ifname; see careful_open() for the errors. */
+int careful_xsk_open(const struct careful_options *options, struct careful_device **dev,
+		     struct careful_error *error);
+
+#endif /* CAREFUL_DEVICE_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the datapath, its XDP program and the controller share through BPF maps
+ * pinned under /sys/fs/bpf/careful/INSTANCE/: keys, values, and who writes what.
+ * The only declaration of each.
+ */
+#ifndef CAREFUL_ABI_H
+#define CAREFUL_ABI_H
+
+#ifndef CAREFUL_CDEF
+#include <linux/types.h>
+#endif
+
+enum {
+	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
+	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
+	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to this << i */
+	CAREFUL_TUNE_VERSIONS = 3, /* contents a tune entry can hold at a time */
+	CAREFUL_TUNE_DEFAULT = CAREFUL_PEERS_MAX, /* key of what a new peer starts with */
+	CAREFUL_QUEUES_MAX = 64,
+};
+
+/* Frozen into the program at load time (.rodata); the loader writes it once. */
+struct careful_xdp_config {
+	__u16 port; /* UDP destination port that is ours, host order */
+	__u16 queue; /* the RX queue that is ours */
+	__u32 peers; /* slots in use: src_node must be below */
+};
+
+/*
+ * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
+ * The engine writes cookie, window and seq_last at an epoch's start (cookie last,
+ * 0 closes); XDP writes seq_last from then on.
+ *
+ * @cookie:    0: no session in this slot
+ * @seq_last:  highest sequence number admitted
+ * @window:    a sequence number above seq_last + window cannot be
+ */
+struct careful_peer_entry {
+	__u64 cookie;
+	__u32 seq_last;
+	__u32 window;
+};
+
+/* Sinks that obey the minpulse rule (P3 section 3, P5). */
+enum careful_sink {
+	CAREFUL_SINK_NET_TX = 0, /* frames to the wire: a kick */
+	CAREFUL_SINK_STORE = 1, /* received payload to a file: a write */
+	CAREFUL_SINKS = 4, /* room for two more */
+};
+
+/*
+ * Fragment sizes of one message, payload bytes: x0 = first, then
+ * x(i+1) = x(i) * ratio + step up to peak, then * down_ratio + down_step.
+ * Fixed-size fragmentation (P1 section 3) is ratio 1.0, step 0, peak = first.
+ */
+struct careful_plan {
+	__u32 first_bytes;
+	__u32 ratio_q16; /* 65536 is 1.0 */
+	__u32 step_bytes;
+	__u32 peak_bytes;
+	__u32 down_ratio_q16;
+	__u32 down_step_bytes;
+};
+
+/* One version of a peer's settings. */
+struct careful_tune {
+	__u32 minpulse_bytes[CAREFUL_SINKS];
+	struct careful_plan plan[CAREFUL_CLASSES];
+};
+
+/*
+ * tune map (ARRAY, mmapable), key: slot, or CAREFUL_TUNE_DEFAULT. A writer fills
+ * version (active + 1) % CAREFUL_TUNE_VERSIONS and then changes active, an aligned
+ * word; a reader takes active once a message and checks afterwards that it is
+ * still the same, so a message never mixes two versions.
+ */
+struct careful_tune_entry {
+	__u32 active;
+	__u32 pad;
+	struct careful_tune version[CAREFUL_TUNE_VERSIONS];
+};
+
+/* counters map (PERCPU_ARRAY of __u64), key: what became of a frame in XDP. */
+enum careful_xdp_counter {
+	CAREFUL_XDP_PASS_OTHER = 0, /* not our port: to the kernel */
+	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
+	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
+	CAREFUL_XDP_ADMITTED, /* redirected to the socket */
+	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or less than frag_bytes */
+	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
+	CAREFUL_XDP_DROP_VERSION, /* another wire version */
+	CAREFUL_XDP_DROP_CHECK, /* the header's check is wrong */
+	CAREFUL_XDP_DROP_TYPE, /* no such type */
+	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
+	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
+	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
+	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */
+	CAREFUL_XDP_COUNTERS,
+};
+
+#endif /* CAREFUL_ABI_H */

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * libcareful's public interface: an instance owns one NIC queue and exchanges
+ * active messages (P4: request, reply, store, get) with its peers.
+ *
+ * One thread an instance. Nothing happens behind the caller's back: frames move
+ * and callbacks run inside careful_poll() and careful_wait(). Functions return
+ * 0 (or a count) or -errno.
+ */
+#ifndef CAREFUL_H
+#define CAREFUL_H
+
+#ifndef CAREFUL_CDEF
+#include <stdint.h>
+#include <sys/socket.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+struct careful; /* an instance */
+
+enum {
+	CAREFUL_ERROR_BYTES = 256,
+	CAREFUL_HANDLERS = 256, /* indices 0 .. 127 are the application's */
+	CAREFUL_HANDLERS_APP = 128,
+	CAREFUL_PATH_BYTES = 108,
+};
+
+/* One line for a person, filled where a function fails at set-up. */
+struct careful_error {
+	char text[CAREFUL_ERROR_BYTES];
+};
+
+enum careful_xdp_mode {
+	CAREFUL_XDP_AUTO = 0, /* native where the driver has it, else generic */
+	CAREFUL_XDP_NATIVE = 1,
+	CAREFUL_XDP_GENERIC = 2,
+};
+
+enum careful_wait_mode {
+	CAREFUL_WAIT_ADAPTIVE = 0, /* spin for spin_us, then block */
+	CAREFUL_WAIT_SPIN = 1,
+	CAREFUL_WAIT_BLOCK = 2,
+};
+
+/*
+ * How to open an instance; zero is the default of each field.
+ *
+ * @ifname:            interface
+ * @instance:          name of the pin directory (default: ifname)
+ * @name:              what peers call us in their status (default: instance)
+ * @peers:             P: windows that R is divided into (8)
+ * @queue:             RX and TX queue
+ * @port:              UDP port (CAREFUL_PORT_DEFAULT)
+ * @rx_buffers:        receive buffers, a power of two (512)
+ * @tx_buffers:        send buffers (512)
+ * @copyout_buffers:   bound of the copy-out pool, buffers (rx_buffers)
+ * @xdp_mode:          enum careful_xdp_mode
+ * @require_zerocopy:  fail rather than copy
+ * @wait_mode:         enum careful_wait_mode
+ * @spin_us:           adaptive: how long to spin before blocking (50)
+ * @sync_ms:           silence with credits or replies outstanding before a sync (200)
+ * @stall_ms:          silence before the peer counts as gone (30000)
+ */
+struct careful_options {
+	const char *ifname;
+	const char *instance;
+	const char *name;
+	uint32_t peers;
+	uint32_t queue;
+	uint32_t port;
+	uint32_t rx_buffers;
+	uint32_t tx_buffers;
+	uint32_t copyout_buffers;
+	uint32_t xdp_mode;
+	uint32_t require_zerocopy;
+	uint32_t wait_mode;
+	uint32_t spin_us;
+	uint32_t sync_ms;
+	uint32_t stall_ms;
+};
+
+/* What bounds R (DESIGN: Windows). */
+enum careful_bound {
+	CAREFUL_BOUND_UMEM = 0,
+	CAREFUL_BOUND_FILL_RING,
+	CAREFUL_BOUND_RX_RING,
+	CAREFUL_BOUND_DEVICE_RING,
+	CAREFUL_BOUND_BACKLOG, /* netdev_max_backlog, generic mode */
+	CAREFUL_BOUNDS,
+};
+
+/* What is in effect on the device. */
+struct careful_device_info {
+	char ifname[16];
+	char driver[32];
+	uint32_t ifindex;
+	uint32_t queue;
+	uint32_t mtu;
+	uint32_t xdp_mode; /* CAREFUL_XDP_NATIVE or _GENERIC */
+	uint32_t zerocopy; /* 1: the NIC writes into UMEM itself */
+	uint32_t multibuffer; /* 1: a frame may fill several buffers */
+	uint32_t need_wakeup;
+	uint32_t hugepages; /* 1: UMEM lies in hugepages */
+	uint32_t buffer_bytes;
+	uint32_t frame_bytes;
+	uint32_t bounds[CAREFUL_BOUNDS]; /* each resource, buffers; 0: not a bound here */
+	uint32_t receive_buffers; /* R: the smallest of them */
+	uint32_t receive_bound; /* enum careful_bound: which */
+	uint64_t umem_bytes;
+};
+
+/* Frames lost by the device, as far as it can tell. */
+struct careful_device_statistics {
+	uint64_t rx_dropped;
+	uint64_t rx_ring_full;
+	uint64_t rx_fill_ring_empty;
+	uint64_t rx_invalid_descs;
+	uint64_t tx_invalid_descs;
+	uint64_t kicks;
+	uint64_t kicks_again; /* EAGAIN: the device was busy; nothing lost */
+	uint64_t kicks_failed; /* any other error: frames may be lost */
+};
+
+/* What the engine counted; each frame that is not delivered has a name here. */
+enum careful_counter {
+	CAREFUL_C_RX_FRAMES = 0,
+	CAREFUL_C_RX_BYTES,
+	CAREFUL_C_TX_FRAMES,
+	CAREFUL_C_TX_BYTES,
+	CAREFUL_C_RX_UPDATES,
+	CAREFUL_C_TX_UPDATES,
+	CAREFUL_C_TX_GROWN, /* fragments enlarged beyond their plan by backlog */
+	CAREFUL_C_PULSES, /* kicks that the minpulse rule let go */
+	CAREFUL_C_COPIED_OUT, /* kept frames moved to ordinary memory */
+	CAREFUL_C_CREDITS_WITHHELD, /* times that the copy-out bound was met */
+	CAREFUL_C_DROP_MALFORMED, /* a frame the parser does not take */
+	CAREFUL_C_DROP_CHECK, /* wrong header check */
+	CAREFUL_C_DROP_COOKIE, /* no session with this cookie */
+	CAREFUL_C_DROP_SEQ, /* a replay or beyond the window */
+	CAREFUL_C_DROP_CRC, /* payload damaged */
+	CAREFUL_C_DROP_MESSAGE, /* a fragment that fits no message */
+	CAREFUL_C_LOST_FRAMES, /* a gap: the network broke its promise */
+	CAREFUL_C_BAD_CREDITS, /* credits that cannot be */
+	CAREFUL_C_EPOCHS_BROKEN, /* sessions that had to start again */
+	CAREFUL_C_SYNCS,
+	CAREFUL_C_STALLS, /* peers silent for sync_ms with something outstanding */
+	CAREFUL_C_CTRL_MALFORMED,
+	CAREFUL_C_CTRL_VERSION,
+	CAREFUL_C_CTRL_UNKNOWN, /* from no peer of ours, or to no question of ours */
+	CAREFUL_C_CTRL_REFUSED,
+	CAREFUL_C_DIGEST_BAD, /* bulk payload whose digest did not match */
+	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
+	CAREFUL_COUNTERS,
+};
+
+struct careful_info {
+	struct careful_device_info device;
+	struct careful_device_statistics statistics;
+	uint64_t counters[CAREFUL_COUNTERS];
+	uint32_t peers_max; /* P */
+	uint32_t window; /* W, buffers */
+	uint32_t update_threshold; /* T, buffers */
+	uint32_t rx_buffers;
+	uint32_t tx_buffers;
+	uint32_t copyout_buffers;
+	uint32_t copyout_used;
+	uint32_t wait_mode;
+	uint32_t spin_us;
+	uint32_t port;
+};
+
+enum careful_peer_state {
+	CAREFUL_PEER_NONE = 0,
+	CAREFUL_PEER_CONNECTING, /* no session yet */
+	CAREFUL_PEER_UP,
+	CAREFUL_PEER_STALLED, /* up, but silent with something outstanding */
+	CAREFUL_PEER_RENEWING, /* the promise broke: a new epoch is being agreed */
+	CAREFUL_PEER_FAILED, /* gave up; last_errno says why */
+};
+
+struct careful_peer_info {
+	struct sockaddr_storage address;
+	char name[32];
+	uint32_t state; /* enum careful_peer_state */
+	uint32_t last_errno;
+	uint32_t slot;
+	uint32_t credits_free; /* what we may send, the peer's buffers */
+	uint32_t credits_window; /* of these */
+	uint32_t frame_bytes; /* largest frame towards it */
+	uint32_t buffers_owed; /* consumed, not yet given back */
+	uint32_t buffers_kept; /* held by handlers or files being written */
+	uint32_t messages_out; /* being sent or waiting to be */
+	uint32_t operations; /* waiting for a reply */
+	uint32_t epochs;
+	uint32_t withholding; /* 1: credits withheld, the copy-out bound is met */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t lost_frames;
+};
+
+/* Where payload comes from or goes to: memory, or a file where base is NULL. */
+struct careful_span {
+	void *base;
+	int fd;
+	uint64_t offset; /* in the file */
+};
+
+/* A message as its handler sees it; valid until the handler returns. */
+struct careful_message {
+	struct careful *instance;
+	uint32_t peer;
+	uint16_t handler;
+	uint16_t keepable; /* 1: careful_keep() can hold on to the payload */
+	uint32_t token; /* for careful_reply() */
+	uint32_t args[4];
+	const void *payload;
+	uint32_t bytes;
+	uint32_t region; /* store: where the payload was put */
+	uint64_t region_off;
+};
+
+/* What names a request so that it can be answered later. */
+struct careful_reply_to {
+	uint32_t peer;
+	uint32_t token;
+	uint64_t epoch;
+};
+
+/* How an operation ended. */
+struct careful_result {
+	int status; /* 0; -errno: -ECONNRESET means that it may have run */
+	uint32_t args[4];
+	const void *payload; /* of the reply; valid in the callback alone */
+	uint32_t bytes; /* of payload; get: bytes placed */
+	uint64_t digest; /* get and store: XXH3 of the bytes moved */
+};
+
+typedef void careful_handler_fn(const struct careful_message *message, void *user);
+typedef void careful_done_fn(const struct careful_result *result, void *user);
+
+enum {
+	CAREFUL_REGION_READ = 1, /* peers may get */
+	CAREFUL_REGION_WRITE = 2, /* peers may store */
+	CAREFUL_ANY_PEER = 0xffffffff,
+	CAREFUL_NO_DIGEST = 1, /* flag of get and store: no digest over the payload */
+};
+
+/*
+ * A piece of memory or of a file that peers may get from or store to.
+ *
+ * @peer:     the only peer that may, or CAREFUL_ANY_PEER
+ * @access:   CAREFUL_REGION_*
+ * @bytes:    accesses end here
+ */
+struct careful_region {
+	struct careful_span span;
+	uint64_t bytes;
+	uint32_t access;
+	uint32_t peer;
+};
+
+/* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
+ * holds a line that says what to do.
+ * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or
+ * instance), -EINVAL (an option), -ENOBUFS (P too large for R), -EMSGSIZE (MTU). */
+int careful_open(const struct careful_options *options, struct careful **instance,
+		 struct careful_error *error);
+void careful_close(struct careful *instance);
+
+/* One round: receive, send, give back, keep time. Returns the frames handled. */
+int careful_poll(struct careful *instance);
+/* Polls until something happened or timeout_ms passed, waiting as wait_mode says.
+ * extra_fd (or -1) ends the wait when readable. Returns as careful_poll(). */
+int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
+/* For an event loop of one's own: descriptors to poll(), and for how long at most. */
+int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
+
+/* Names a peer by address (port 0: the default) and starts the handshake. Returns
+ * its index; -EADDRINUSE if all P are taken, -ENETUNREACH. Idempotent. */
+int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
+/* Closes the session and frees the slot. */
+int careful_peer_close(struct careful *instance, uint32_t peer);
+int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
+int careful_info(struct careful *instance, struct careful_info *info);
+
+/* Sets the function for requests (and completed stores) that name this index. */
+int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
+/* Sends a request; payload is copied before the call returns. done runs once.
+ * -EMSGSIZE: payload exceeds careful_payload_bytes(); -EAGAIN: too many in flight. */
+int careful_request(struct careful *instance, uint32_t peer, uint16_t handler,
+		    const uint32_t *args, const void *payload, uint32_t bytes,
+		    careful_done_fn *done, void *user);
+/* Answers: within the handler, or later by careful_reply_to. */
+int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
+		  const void *payload, uint32_t bytes);
+int careful_reply_late(struct careful *instance, const struct careful_reply_to *to, int status,
+		       const uint32_t *args, const void *payload, uint32_t bytes);
+void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to);
+/* Most payload that a request or reply to this peer can have. */
+int careful_payload_bytes(struct careful *instance, uint32_t peer);
+
+/* Registers a region; *key names it to peers. */
+int careful_region_add(struct careful *instance, const struct careful_region *region,
+		       uint32_t *key);
+/* -EBUSY while messages read or write it; -ENOENT. */
+int careful_region_remove(struct careful *instance, uint32_t key);
+
+/* Moves bytes from local to a region of the peer; then handler (or
+ * CAREFUL_HANDLERS for none) runs there and done here. local must stay as it is
+ * until done. */
+int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
+		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+/* Moves bytes of a region of the peer to local, then runs done. */
+int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
+		const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		careful_done_fn *done, void *user);
+
+/* Keeps the payload of a message beyond its handler. The receive buffer's credit
+ * returns with the release. The payload may move when buffers run short: ask
+ * careful_kept_payload() each time. */
+struct careful_kept;
+struct careful_kept *careful_keep(const struct careful_message *message);
+const void *careful_kept_payload(struct careful_kept *kept);
+void careful_release(struct careful *instance, struct careful_kept *kept);
+
+const char *careful_version(void);
+
+#ifndef CAREFUL_CDEF
+#ifdef __cplusplus
+}
+#endif
+#endif
+#endif /* CAREFUL_H */

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The wire format, whole: the frame header, the active-message header that
+ * opens a message, the control messages and the block service's payloads.
+ * The only declaration of each; C and eBPF include it, the cffi binding and
+ * the scapy layer are generated from it.
+ *
+ * Naturally aligned, big-endian, padded by name, never packed: cffi must be
+ * able to parse it (it sees the file preprocessed with CAREFUL_CDEF).
+ */
+#ifndef CAREFUL_WIRE_H
+#define CAREFUL_WIRE_H
+
+#ifndef CAREFUL_CDEF
+#include <linux/types.h>
+#endif
+
+enum {
+	CAREFUL_WIRE_VERSION = 1,
+	/* Default UDP port of frames (XDP) and of control (kernel socket). */
+	CAREFUL_PORT_DEFAULT = 51966,
+	/* A type with this bit set is a control message: XDP passes it. */
+	CAREFUL_CTRL_BIT = 0x80,
+	CAREFUL_NAME_BYTES = 32,
+	CAREFUL_AM_ARGS = 4,
+	CAREFUL_DIGEST_BYTES = 8,
+};
+
+enum careful_type {
+	CAREFUL_DATA = 1, /* one fragment of a message */
+	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
+
+	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
+	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
+	CAREFUL_WELCOME = 0x82, /* grants the session */
+	CAREFUL_REFUSE = 0x83, /* does not; says why. Never changes format. */
+	CAREFUL_SYNC = 0x84, /* "I sent up to s, I gave back n": the same of you? */
+	CAREFUL_SYNC_ACK = 0x85, /* the answer */
+	CAREFUL_GONE = 0x86, /* the answer where that session does not exist */
+	CAREFUL_BYE = 0x87, /* the sender closes the session */
+};
+
+/* Flags of a frame. */
+enum {
+	CAREFUL_F_FIRST = 0x01, /* struct careful_am stands before the payload */
+	CAREFUL_F_LAST = 0x02, /* last fragment of its message */
+	CAREFUL_F_BULK = 0x04, /* payload_crc covers careful_am alone, not the payload */
+	CAREFUL_F_DIGEST = 0x08, /* the last fragment ends in the payload's XXH3 (8 bytes) */
+	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved for the event service */
+	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise */
+};
+
+/*
+ * The frame header, after UDP.
+ *
+ * @version:      CAREFUL_WIRE_VERSION
+ * @type:         enum careful_type, without CAREFUL_CTRL_BIT
+ * @flags:        CAREFUL_F_*
+ * @stage_limit:  stages the frame may still cross; 0: no limit (P1 section 6, pathchar)
+ * @src_node:     the slot that the receiver granted to the sender at the handshake
+ * @queue:        the receiver's queue, as announced at the handshake
+ * @cookie:       the session's epoch, chosen by the receiver
+ * @seq:          frame number within the epoch, from 1, modulo 2^32
+ * @credits:      receive buffers given back to the receiver of this frame since
+ *                the epoch began, cumulative, modulo 2^32
+ * @msg_id:       the message; unique among the sender's messages in flight
+ * @msg_bytes:    payload of the whole message, without careful_am and digest
+ * @frag_off:     where this fragment's payload stands in it
+ * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am)
+ * @frag_bytes:   payload of this fragment, without careful_am and digest
+ * @pad:          0
+ * @check:        careful_hdr_check() of the header with check = 0
+ */
+struct careful_hdr {
+	__u8 version;
+	__u8 type;
+	__u8 flags;
+	__u8 stage_limit;
+	__be16 src_node;
+	__be16 queue;
+	__be64 cookie;
+	__be32 seq;
+	__be32 credits;
+	__be32 msg_id;
+	__be32 msg_bytes;
+	__be32 frag_off;
+	__be32 payload_crc;
+	__be16 frag_bytes;
+	__be16 pad;
+	__be32 check;
+};
+
+/* What a message is, and what its first fragment asks the receiver to do (P4: GAM). */
+enum careful_am_kind {
+	CAREFUL_AM_REQUEST = 1, /* run handler; payload in this one frame */
+	CAREFUL_AM_REPLY = 2, /* answers token: status, args, payload in one frame */
+	CAREFUL_AM_STORE = 3, /* payload goes to region at region_off, then a REPLY */
+	CAREFUL_AM_GET = 4, /* send bytes of region from region_off as GET_DATA */
+	CAREFUL_AM_GET_DATA = 5, /* payload goes where the getter of token wants it */
+};
+
+/* Flags of careful_am. */
+enum {
+	CAREFUL_AM_WANT_DIGEST = 0x01, /* GET: let the data carry a digest */
+};
+
+/*
+ * Opens a message: stands before the payload of its first fragment.
+ *
+ * @kind:        enum careful_am_kind
+ * @flags:       CAREFUL_AM_*
+ * @handler:     REQUEST: index of the handler; STORE: handler run when all is in place
+ * @token:       the requester's name for the operation; REPLY and GET_DATA return it
+ * @region:      STORE, GET: key that the other end's region_add gave
+ * @status:      REPLY, GET_DATA: 0 or a positive errno
+ * @region_off:  STORE, GET: where in the region, bytes
+ * @bytes:       GET: how many
+ * @pad:         0
+ * @args:        four words for the handler
+ */
+struct careful_am {
+	__u8 kind;
+	__u8 flags;
+	__be16 handler;
+	__be32 token;
+	__be32 region;
+	__be32 status;
+	__be64 region_off;
+	__be32 bytes;
+	__be32 pad;
+	__be32 args[CAREFUL_AM_ARGS];
+};
+
+/* Why a HELLO is refused (careful_ctrl.status). */
+enum careful_refusal {
+	CAREFUL_REFUSED_VERSION = 1, /* version says which one is spoken here */
+	CAREFUL_REFUSED_PEERS = 2, /* all P windows are taken; window says P */
+	CAREFUL_REFUSED_FRAME = 3, /* the frames announced don't fit the window */
+};
+
+/*
+ * A control message: one UDP datagram through the kernel's socket. One layout
+ * for all; a field that a type does not name is 0.
+ *
+ * @version, @type:     as in careful_hdr
+ * @bytes:              sizeof(struct careful_ctrl)
+ * @check:              careful_ctrl_check() of the message with check = 0
+ * @nonce:              HELLO: names the attempt, echoed by CHALLENGE, WELCOME and
+ *                      REFUSE; SYNC: names the question, echoed by SYNC_ACK and GONE
+ * @token:              CHALLENGE: proof of address, echoed in the second HELLO
+ * @cookie:             HELLO, WELCOME: what the other end puts on its frames to us;
+ *                      SYNC, SYNC_ACK, BYE: the cookie that the sender puts on its frames
+ * @incarnation:        random, drawn when the sender started
+ * @slot:               HELLO, WELCOME: src_node of the other end's frames to us
+ * @queue:              HELLO, WELCOME: queue of the other end's frames to us
+ * @window:             HELLO, WELCOME: credits that the other end gets, buffers
+ * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
+ * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
+ * @status:             REFUSE: enum careful_refusal
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
+ * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
+ * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
+ * @pad:                0
+ * @name:               HELLO, WELCOME: the sender's name, NUL-padded
+ */
+struct careful_ctrl {
+	__u8 version;
+	__u8 type;
+	__be16 bytes;
+	__be32 check;
+	__be64 nonce;
+	__be64 token;
+	__be64 cookie;
+	__be64 incarnation;
+	__be16 slot;
+	__be16 queue;
+	__be32 window;
+	__be32 buffer_bytes;
+	__be32 frame_bytes;
+	__be32 status;
+	__be32 seq_sent;
+	__be32 seq_rcvd;
+	__be32 returned;
+	__be32 pad[2];
+	__u8 name[CAREFUL_NAME_BYTES];
+};
+
+#ifndef CAREFUL_CDEF
+
+_Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
+_Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
+_Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define CAREFUL_BE64(x) __builtin_bswap64(x)
+#else
+#define CAREFUL_BE64(x) (x)
+#endif
+
+static inline __u64 careful_mix(__u64 h, __u64 word)
+{
+	/* A bijection of h for a given word and of word for a given h, so that
+	 * a change within one word always shows in h. */
+	h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
+	return h ^ (h >> 29);
+}
+
+/*
+ * The 32-bit check over the header, its own field taken as 0. Plain 64-bit
+ * arithmetic, so that BPF computes the same. It finds accidents, not attacks:
+ * the cookie is what a stranger cannot know.
+ */
+static inline __u32 careful_hdr_check(const void *hdr)
+{
+	const __u8 *p = hdr;
+	__u64 h = 0x63617265666c7931ULL;
+	__u64 w;
+
+#pragma GCC unroll 8
+	for (int i = 0; i < 5; i++) {
+		__builtin_memcpy(&w, p + 8 * i, 8);
+		h = careful_mix(h, CAREFUL_BE64(w));
+	}
+	__builtin_memcpy(&w, p + 40, 8);
+	h = careful_mix(h, CAREFUL_BE64(w) >> 32);
+	return (__u32)(h ^ (h >> 32));
+}
+
+/* The same over a control message; its own field (bytes 4 to 7) taken as 0. */
+static inline __u32 careful_ctrl_check(const struct careful_ctrl *ctrl)
+{
+	const __u8 *p = (const __u8 *)ctrl;
+	__u64 h = 0x63617265666c7932ULL;
+	__u64 w;
+
+	__builtin_memcpy(&w, p, 8);
+	h = careful_mix(h, CAREFUL_BE64(w) >> 32);
+	for (unsigned int i = 8; i < sizeof(*ctrl); i += 8) {
+		__builtin_memcpy(&w, p + i, 8);
+		h = careful_mix(h, CAREFUL_BE64(w));
+	}
+	return (__u32)(h ^ (h >> 32));
+}
+
+#endif /* CAREFUL_CDEF */
+#endif /* CAREFUL_WIRE_H */
