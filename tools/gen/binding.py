@@ -28,6 +28,18 @@ typedef uint32_t __be32;
 typedef uint64_t __be64;
 """
 
+#: The C library's, as far as the headers name it. `...` leaves the rest to the compiler.
+LIBC_TYPES = """
+struct sockaddr { uint16_t sa_family; ...; };
+struct sockaddr_storage { uint16_t ss_family; ...; };
+"""
+
+#: Where C calls Python: what is passed as `user` is a handle (`ffi.new_handle`).
+CALLBACKS = """
+extern "Python" void on_message(const struct careful_message *message, void *user);
+extern "Python" void on_done(const struct careful_result *result, void *user);
+"""
+
 
 def declarations(cc: str, header: Path) -> str:
     """Return what `header` declares, macros expanded, as text for `FFI.cdef`."""
@@ -43,9 +55,10 @@ def main() -> None:
     args = parser.parse_args()
 
     ffi = FFI()
-    ffi.cdef(KERNEL_TYPES)
+    ffi.cdef(KERNEL_TYPES + LIBC_TYPES)
     for header in args.headers:
         ffi.cdef(declarations(args.cc, header))
+    ffi.cdef(CALLBACKS)
     includes = "".join(f'#include "careful/{header.name}"\n' for header in args.headers)
     ffi.set_source("careful._binding", includes, py_limited_api=True)
     ffi.emit_c_code(str(args.output))
