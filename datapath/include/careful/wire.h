@@ -48,6 +48,7 @@ enum {
 	CAREFUL_F_DIGEST = 0x08, /* the last fragment ends in the payload's XXH3 (8 bytes) */
 	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved for the event service */
 	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise */
+	CAREFUL_F_ABORT = 0x40, /* the sender cannot go on; payload: a positive errno, __be32 */
 };
 
 /*
@@ -185,8 +186,86 @@ struct careful_ctrl {
 	__u8 name[CAREFUL_NAME_BYTES];
 };
 
+/*
+ * The block service: requests to these handlers. Handles are region keys: blocks
+ * move with GET and STORE. Paths are relative to the export, without NUL.
+ *
+ * OPEN    payload careful_block_open, path. Reply: args[0] handle, payload
+ *         careful_block_attr. With CREATE the handle is a temporary file beside
+ *         path, of `bytes` bytes, that COMMIT gives its name.
+ * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its
+ *         path unused): syncs, sets mode and time, renames. The handle ends.
+ *         Reply: payload careful_block_attr.
+ * CLOSE   args[0] handle: ends it (and removes an uncommitted temporary file).
+ *         Reply: payload careful_block_attr of the file as it is now.
+ * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] handle of the
+ *         listing, args[1] and args[2] its bytes (high, low), args[3] entries that
+ *         could not be read; careful_block_entry records, each padded to 8 bytes.
+ * STAT    args[0] CAREFUL_BLOCK_*; payload path. Reply: payload careful_block_attr.
+ * MKDIR   payload careful_block_open, path. Reply: status. An existing directory
+ *         is no error.
+ */
+enum careful_block_handler {
+	CAREFUL_BLOCK_OPEN = 128,
+	CAREFUL_BLOCK_COMMIT = 129,
+	CAREFUL_BLOCK_CLOSE = 130,
+	CAREFUL_BLOCK_LIST = 131,
+	CAREFUL_BLOCK_STAT = 132,
+	CAREFUL_BLOCK_MKDIR = 133,
+};
+
+enum careful_block_flag {
+	CAREFUL_BLOCK_CREATE = 0x01, /* OPEN: to write a new file */
+	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
+	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
+	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
+};
+
+/*
+ * @flags:       CAREFUL_BLOCK_*
+ * @mode:        permission bits of a new file or directory
+ * @bytes:       OPEN with CREATE: size of the file
+ * @mtime_ns:    COMMIT: modification time, ns since 1970; 0: leave it
+ * @path_bytes:  of the path that follows
+ * @pad:         0
+ */
+struct careful_block_open {
+	__be32 flags;
+	__be32 mode;
+	__be64 bytes;
+	__be64 mtime_ns;
+	__be32 path_bytes;
+	__be32 pad;
+};
+
+/* What stat says of a file; mode with its type bits. */
+struct careful_block_attr {
+	__be32 mode;
+	__be32 nlink;
+	__be32 uid;
+	__be32 gid;
+	__be64 bytes;
+	__be64 mtime_ns;
+	__be64 ctime_ns;
+	__be64 inode;
+	__be64 device;
+};
+
+/* One record of a listing; the name, relative to the listed path, follows (name_bytes
+ * of it, no NUL), for a symlink then its target (target_bytes), then 0s to 8 bytes.
+ * @error: a positive errno where the entry could not be read; then attr is 0. */
+struct careful_block_entry {
+	struct careful_block_attr attr;
+	__be16 name_bytes;
+	__be16 target_bytes;
+	__be32 error;
+};
+
 #ifndef CAREFUL_CDEF
 
+_Static_assert(sizeof(struct careful_block_open) == 32, "careful_block_open is 32 bytes");
+_Static_assert(sizeof(struct careful_block_attr) == 56, "careful_block_attr is 56 bytes");
+_Static_assert(sizeof(struct careful_block_entry) == 64, "careful_block_entry is 64 bytes");
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * carefuld's local socket: a SOCK_SEQPACKET Unix socket, /run/careful/INSTANCE/sock.
+ * Each packet is one struct careful_ipc and at most CAREFUL_IPC_PAYLOAD_BYTES of
+ * payload; a client has up to CAREFUL_IPC_INFLIGHT questions under way, answers
+ * come in any order and carry the question's id. Host byte order: both ends are
+ * the same machine. It offers what careful.h offers, through one queue shared by
+ * all clients; data moves between the client's files (descriptors are passed) and
+ * UMEM, never through the socket.
+ */
+#ifndef CAREFUL_IPC_H
+#define CAREFUL_IPC_H
+
+#ifndef CAREFUL_CDEF
+#include <careful/careful.h>
+#endif
+
+enum {
+	CAREFUL_IPC_VERSION = 1,
+	CAREFUL_IPC_PAYLOAD_BYTES = 65536,
+	CAREFUL_IPC_INFLIGHT = 256,
+	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */
+	CAREFUL_IPC_PEER_NONE = 0xffffffff,
+};
+
+enum careful_ipc_op {
+	CAREFUL_IPC_INFO = 1, /* answer's payload: struct careful_info */
+	CAREFUL_IPC_PEERS = 2, /* answer's payload: struct careful_peer_info per peer in use */
+	/* payload: a struct sockaddr_storage; bytes: time limit, ms. Answered with peer
+	 * when the session is up, or with the status that says why not. */
+	CAREFUL_IPC_CONNECT = 3,
+	CAREFUL_IPC_FILE_ADD = 4, /* a descriptor (SCM_RIGHTS); answered with file */
+	CAREFUL_IPC_FILE_REMOVE = 5, /* file. Waits for what uses it. */
+	CAREFUL_IPC_REQUEST = 6, /* peer, handler, args, payload; answered with args, payload */
+	CAREFUL_IPC_GET = 7, /* peer, region, region_off, bytes, file, file_off, flags */
+	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
+};
+
+/*
+ * @version:     CAREFUL_IPC_VERSION
+ * @op:          enum careful_ipc_op, the same in question and answer
+ * @id:          chosen by the client, returned in the answer
+ * @status:      answer: 0 or -errno
+ * @peer:        index of a peer, from CONNECT
+ * @file:        index of a registered file
+ * @handler, @region, @region_off, @bytes, @flags, @args, @digest: as in careful.h
+ * @payload_bytes: of what follows this header
+ */
+struct careful_ipc {
+	uint32_t version;
+	uint32_t op;
+	uint64_t id;
+	int32_t status;
+	uint32_t peer;
+	uint32_t file;
+	uint32_t handler;
+	uint32_t region;
+	uint32_t flags;
+	uint64_t region_off;
+	uint64_t file_off;
+	uint64_t bytes;
+	uint64_t digest;
+	uint32_t args[4];
+	uint32_t payload_bytes;
+	uint32_t pad;
+};
+
+#endif /* CAREFUL_IPC_H */

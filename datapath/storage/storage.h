@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Files as a pipeline stage: vectored reads and writes between a file and UMEM
+ * (or any memory), several under way at a time, nothing allocated per operation.
+ * The engine sees only this; a simulation puts memory behind it.
+ */
+#ifndef CAREFUL_STORAGE_H
+#define CAREFUL_STORAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum { CAREFUL_IO_SEGMENTS = 64 };
+
+/*
+ * One operation; owned by the caller, and left alone until it is done.
+ *
+ * @result:  bytes moved (fewer than asked only at a file's end), or -errno
+ * @done:    called from storage's poll(), unless submit() said that it is done
+ */
+struct careful_io {
+	int fd;
+	bool write;
+	uint16_t iov_count;
+	uint64_t offset;
+	uint64_t bytes; /* sum of the segments */
+	int64_t result;
+	void (*done)(struct careful_io *io);
+	struct careful_io *next; /* storage's own */
+	struct iovec iov[CAREFUL_IO_SEGMENTS];
+};
+
+struct careful_storage {
+	const struct careful_storage_ops *ops;
+};
+
+struct careful_storage_ops {
+	/* 1: done at once, result is set, done() is not called. 0: done() will be
+	 * called. -EAGAIN: too many under way. */
+	int (*submit)(struct careful_storage *storage, struct careful_io *io);
+	/* Completes what is ready; returns how many. */
+	uint32_t (*poll)(struct careful_storage *storage);
+	/* Readable when poll() has something to do; -1: never. */
+	int (*wait_fd)(struct careful_storage *storage);
+	uint32_t (*pending)(struct careful_storage *storage);
+	void (*close)(struct careful_storage *storage);
+};
+
+/* io_uring, with `depth` operations under way at most. A cached read and a write
+ * to memory-backed files finish within submit(). */
+int careful_uring_open(uint32_t depth, struct careful_storage **storage);
+
+#endif /* CAREFUL_STORAGE_H */
