@@ -1,0 +1,68 @@
+"""Write the C source of `careful._binding` from the public headers.
+
+Owns nothing but the way from a header to cffi: the headers stay the only
+declarations. They are preprocessed with CAREFUL_CDEF defined, under which they
+leave out their includes, inline functions and assertions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+from cffi import FFI
+
+#: What <linux/types.h> would have declared. cffi needs the size, the C compiler the name.
+KERNEL_TYPES = """
+typedef uint8_t __u8;
+typedef uint16_t __u16;
+typedef uint32_t __u32;
+typedef uint64_t __u64;
+typedef int8_t __s8;
+typedef int16_t __s16;
+typedef int32_t __s32;
+typedef int64_t __s64;
+typedef uint16_t __be16;
+typedef uint32_t __be32;
+typedef uint64_t __be64;
+"""
+
+#: The C library's, as far as the headers name it. `...` leaves the rest to the compiler.
+LIBC_TYPES = """
+struct sockaddr { uint16_t sa_family; ...; };
+struct sockaddr_storage { uint16_t ss_family; ...; };
+"""
+
+#: Where C calls Python: what is passed as `user` is a handle (`ffi.new_handle`).
+CALLBACKS = """
+extern "Python" void on_message(const struct careful_message *message, void *user);
+extern "Python" void on_done(const struct careful_result *result, void *user);
+"""
+
+
+def declarations(cc: str, header: Path) -> str:
+    """Return what `header` declares, macros expanded, as text for `FFI.cdef`."""
+    command = [cc, "-E", "-P", "-undef", "-nostdinc", "-DCAREFUL_CDEF", "-x", "c", str(header)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cc", default="cc", help="C compiler, for its preprocessor")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("headers", type=Path, nargs="+", help="in the order of their includes")
+    args = parser.parse_args()
+
+    ffi = FFI()
+    ffi.cdef(KERNEL_TYPES + LIBC_TYPES)
+    for header in args.headers:
+        ffi.cdef(declarations(args.cc, header))
+    ffi.cdef(CALLBACKS)
+    includes = "".join(f'#include "careful/{header.name}"\n' for header in args.headers)
+    ffi.set_source("careful._binding", includes, py_limited_api=True)
+    ffi.emit_c_code(str(args.output))
+
+
+if __name__ == "__main__":
+    main()
