@@ -1,0 +1,328 @@
+"""tools/lab: hosts come up as asked for, reach each other, and go without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from lab import TOOL, Lab, MakeLab, tool
+
+pytestmark = pytest.mark.lab
+
+
+def traces(name: str) -> list[str]:
+    """Everything of a lab that can be seen from outside it."""
+    state, netns = Path("/run/careful-lab") / name, Path("/run/netns")
+    found = [str(path) for path in netns.glob(f"careful-{name}-*")] if netns.is_dir() else []
+    found += [str(state)] if state.exists() else []
+    for parent in ("/sys/fs/bpf/careful", "/run/careful"):
+        found += [str(path) for path in Path(parent).glob(f"{name}-h*")]
+    return found
+
+
+def links_outside() -> set[str]:
+    shown = subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True)
+    return {link["ifname"] for link in json.loads(shown.stdout)}
+
+
+def link(lab: Lab, host: str) -> dict[str, object]:
+    shown = lab.run(host, "ip", "-json", "-details", "link", "show", "dev", "eth1").stdout
+    one: dict[str, object] = json.loads(shown)[0]
+    return one
+
+
+def ping(lab: Lab, source: str, target: str, *options: str) -> None:
+    lab.run(source, "ping", "-c", "2", "-i", "0.05", "-W", "2", *options, target)
+
+
+@pytest.fixture
+def name(lab_possible: None):
+    """A name for a lab that the test makes by hand; whatever is left of it goes."""
+    one = f"t{os.getpid()}-hand"
+    yield one
+    tool("down", "--name", one, "--kill")
+
+
+# --- up
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_up__two_hosts_reach_each_other(lab: Lab, family: int) -> None:
+    ping(lab, "h1", lab.address("h2", family))
+    ping(lab, "h2", lab.address("h1", family))
+
+
+def test_up__default_mtu_fills_one_buffer(lab: Lab) -> None:
+    assert link(lab, "h1")["mtu"] == 3840 - 14
+    assert link(lab, "h2")["mtu"] == 3840 - 14
+    whole = str(3840 - 14 - 20 - 8)  # IPv4 and ICMP headers
+    ping(lab, "h1", lab.address("h2"), "-M", "do", "-s", whole)
+
+
+def test_up__link_has_one_queue(lab: Lab) -> None:
+    shown = link(lab, "h1")
+    assert (shown["num_tx_queues"], shown["num_rx_queues"]) == (1, 1)
+
+
+def test_up__loopback_works(lab: Lab) -> None:
+    ping(lab, "h1", "127.0.0.1")
+    ping(lab, "h1", "::1")
+
+
+def test_up__twice_changes_nothing(lab: Lab) -> None:
+    before = link(lab, "h1")["ifindex"], lab.netns("h1").stat().st_ino
+    done = tool("up", "--name", lab.name)
+    assert "already" in done.stdout
+    assert (link(lab, "h1")["ifindex"], lab.netns("h1").stat().st_ino) == before
+
+
+def test_up__other_size_is_refused(lab: Lab) -> None:
+    done = tool("up", "--name", lab.name, "--hosts", "3", check=False)
+    assert done.returncode == 1
+    assert "is up with 2 hosts" in done.stderr
+    ping(lab, "h1", lab.address("h2"))
+
+
+def test_up__damaged_lab_is_made_again(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    lab.run("h1", "ip", "link", "delete", "eth1")
+    tool("up", "--name", lab.name)
+    ping(lab, "h1", lab.address("h2"))
+    assert f"{lab.name}: 2 hosts, MTU 3826, owner {os.getpid()}\n" in tool("status").stdout
+
+
+@pytest.mark.parametrize("hosts", [3, 5])
+def test_up__hosts_on_a_switch_reach_each_other(make_lab: MakeLab, hosts: int) -> None:
+    lab = make_lab(hosts=hosts)
+    for source in lab.hosts:
+        for target in lab.hosts:
+            if source != target:
+                ping(lab, source, lab.address(target))
+                ping(lab, source, lab.address(target, 6))
+
+
+def test_up__switch_ports_queue_4096_frames(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=3)
+    show = ["tc", "-netns", f"careful-{lab.name}-sw", "-json", "qdisc", "show"]
+    shown = json.loads(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
+    limits = {one["dev"]: one["options"]["limit"] for one in shown if one["kind"] == "pfifo"}
+    assert set(limits) == {"p1", "p2", "p3"}
+    assert min(limits.values()) >= 4096
+
+
+def test_up__mtu_as_asked_for_on_every_hop(make_lab: MakeLab) -> None:
+    lab = make_lab(hosts=3, mtu=9000)
+    ping(lab, "h1", lab.address("h3"), "-M", "do", "-s", str(9000 - 28))
+    too_large = lab.run(
+        "h1", "ping", "-c1", "-W1", "-M", "do", "-s", "8973", "10.77.0.3", check=False
+    )
+    assert too_large.returncode != 0
+
+
+def test_up__nothing_outside_its_namespaces(make_lab: MakeLab) -> None:
+    before = links_outside()
+    make_lab(hosts=3)
+    assert links_outside() == before
+
+
+def test_up__labs_side_by_side_do_not_meet(make_lab: MakeLab) -> None:
+    first, second = make_lab(), make_lab()
+    macs = link(first, "h1")["link_netnsid"], link(second, "h1")["link_netnsid"]
+    assert None not in macs
+    first.run("h2", "ip", "link", "set", "eth1", "down")
+    assert first.run("h1", "ping", "-c1", "-W1", "10.77.0.2", check=False).returncode != 0
+    ping(second, "h1", second.address("h2"))
+
+
+# --- exec
+
+
+def test_exec__passes_status_output_and_environment(lab: Lab) -> None:
+    script = 'echo "$CAREFUL_INSTANCE"; cat "$CAREFUL_CONFIG"; exit 7'
+    done = lab.run("h2", "sh", "-c", script, check=False)
+    instance, _, config = done.stdout.partition("\n")
+    assert done.returncode == 7
+    assert instance == f"{lab.name}-h2"
+    assert tomllib.loads(config) == {"nodes": {"h1": "10.77.0.1", "h2": "10.77.0.2"}}
+
+
+def test_exec__changes_the_network_namespace_alone(lab: Lab) -> None:
+    for kind in ("mnt", "pid", "net"):
+        inside = lab.run("h1", "readlink", f"/proc/self/ns/{kind}").stdout.strip()
+        same = inside == str(Path(f"/proc/self/ns/{kind}").readlink())
+        assert same == (kind != "net"), kind
+
+
+def test_exec__pid_is_the_commands_own(lab: Lab) -> None:
+    process = lab.start("h1", "sh", "-c", "echo $$; exec sleep 60")
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid
+    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["h3", "--", "true"], "no host 'h3'"),
+        (["h1", "--"], "no command"),
+    ],
+)
+def test_exec__says_what_is_wrong(lab: Lab, args: list[str], says: str) -> None:
+    done = tool("exec", "--name", lab.name, *args, check=False)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_exec__without_a_lab_says_so(name: str) -> None:
+    done = tool("exec", "--name", name, "h1", "--", "true", check=False)
+    assert done.returncode == 1
+    assert "is not up" in done.stderr
+
+
+# --- down
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_down__leaves_nothing(name: str, hosts: int) -> None:
+    tool("up", "--name", name, "--hosts", str(hosts))
+    assert len(traces(name)) == 1 + hosts + (hosts > 2)
+    tool("down", "--name", name)
+    assert traces(name) == []
+
+
+def test_down__twice_is_fine(name: str) -> None:
+    tool("up", "--name", name)
+    tool("down", "--name", name)
+    assert "was not up" in tool("down", "--name", name).stdout
+
+
+def test_down__names_processes_and_spares_them(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    process = lab.start("h2", "sleep", "60")
+    while lab.netns("h2").stat().st_ino != Path(f"/proc/{process.pid}/ns/net").stat().st_ino:
+        time.sleep(0.01)
+    done = tool("down", "--name", lab.name, check=False)
+    assert done.returncode == 1
+    assert f"{process.pid} (sleep, h2)" in done.stderr
+    assert process.poll() is None
+    ping(lab, "h1", lab.address("h2"))  # it took nothing away
+    tool("down", "--name", lab.name, "--kill")
+    assert process.wait(timeout=5) < 0
+    assert traces(lab.name) == []
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_down__ends_carefuld(name: str, tmp_path: Path, stopped: bool) -> None:
+    # Stands in for the daemon: what `down` goes by is the program's name and namespace.
+    daemon = tmp_path / "carefuld"
+    daemon.write_bytes(Path("/usr/bin/sleep").read_bytes())
+    daemon.chmod(0o755)
+    outside = subprocess.Popen([daemon, "60"])
+    tool("up", "--name", name)
+    inside = subprocess.Popen([TOOL, "exec", "--name", name, "h1", "--", daemon, "60"])
+    while Path(f"/proc/{inside.pid}/comm").read_text() != "carefuld\n":
+        time.sleep(0.01)
+    if stopped:
+        inside.send_signal(signal.SIGSTOP)
+    try:
+        tool("down", "--name", name)
+        assert inside.wait(timeout=1) == -signal.SIGTERM
+        assert outside.poll() is None
+        assert traces(name) == []
+    finally:
+        outside.kill()
+        outside.wait()
+        inside.kill()
+        inside.wait()
+
+
+def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
+    tool("up", "--name", name)
+    left = Path("/run/careful") / f"{name}-h1"
+    foreign = Path("/run/careful") / f"{name}-h1-other"
+    for folder in (left, foreign):
+        folder.mkdir(parents=True)
+        (folder / "log").touch()
+    try:
+        tool("down", "--name", name)
+        assert not left.exists()
+        assert foreign.exists()
+    finally:
+        (foreign / "log").unlink()
+        foreign.rmdir()
+
+
+# --- after a crash
+
+
+def kill_up(name: str, progress: int) -> None:
+    """Kill an `up` of six hosts as soon as that much of it can be seen."""
+    up = subprocess.Popen([TOOL, "up", "--name", name, "--hosts", "6"], stdout=subprocess.DEVNULL)
+    while len(traces(name)) < progress:
+        assert up.poll() is None
+    up.kill()
+    assert up.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("progress", [1, 2, 4, 8])  # state, hosts, switch
+def test_down__after_up_was_killed(name: str, progress: int) -> None:
+    kill_up(name, progress)
+    tool("down", "--name", name)
+    assert traces(name) == []
+
+
+@pytest.mark.parametrize("progress", [1, 4, 8])
+def test_up__after_up_was_killed(name: str, progress: int) -> None:
+    kill_up(name, progress)
+    tool("up", "--name", name)  # with two hosts: the half-made lab binds nobody
+    tool("exec", "--name", name, "h1", "--", "ping", "-c1", "-W2", "10.77.0.2")
+    assert len(traces(name)) == 3
+
+
+def test_sweep__takes_down_half_made_labs(name: str) -> None:
+    kill_up(name, 4)
+    tool("sweep")
+    assert traces(name) == []
+
+
+def test_sweep__takes_down_what_dead_owners_left(name: str) -> None:
+    owner = subprocess.Popen(["sleep", "60"])
+    tool("up", "--name", name, "--owner", str(owner.pid))
+    tool("sweep")
+    assert traces(name) != []
+    owner.kill()
+    owner.wait()
+    assert name in tool("sweep").stdout
+    assert traces(name) == []
+
+
+def test_sweep__leaves_labs_without_owner(name: str) -> None:
+    tool("up", "--name", name)
+    tool("sweep")
+    assert len(traces(name)) == 3
+
+
+# --- usage
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["up", "--hosts", "1"], "hosts must be 2 to 64, not 1"),
+        (["up", "--hosts", "many"], "invalid hosts value"),
+        (["up", "--mtu", "100"], "MTU must be 1280 to 65535, not 100"),
+        (["up", "--name", "a/b"], "A-Z a-z 0-9"),
+        (["up", "--name", "careful-lab-name-that-is-too-long-for-us"], "1 to 32"),
+    ],
+)
+def test_usage__is_refused_with_status_2(args: list[str], says: str) -> None:
+    done = tool(*args, check=False)
+    assert done.returncode == 2
+    assert says in done.stderr
