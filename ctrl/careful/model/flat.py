@@ -1,0 +1,220 @@
+"""Plans without reassembly: the search for the best fixed size, ramp, or ramp up and down.
+
+Proposes plans from the theorems (`fixed.py`, `ramp.py`), lets the exact latency choose,
+and rounds the choice to whole bytes. Sizes come back as float64 arrays, shape (k,).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from careful.model.fixed import best_count, best_counts, segments
+from careful.model.latency import fragments_bound, latency_us
+from careful.model.ramp import (
+    Recurrence,
+    count_grid,
+    least,
+    no_stall,
+    ramps,
+    ramps_up_and_down,
+)
+from careful.model.stages import Array, Limits, Pipeline
+from careful.model.whole import equal_sizes, whole_sizes
+
+#: Longest ramp that is searched, fragments; longer ones are as good as fixed sizes.
+RAMP_COUNT_MAX = 512
+#: Lengths tried for each side of a ramp up and down before the search closes in.
+SIDE_POINTS = 20
+
+
+def fixed_sizes(
+    pipeline: Pipeline,
+    message_bytes: float,
+    limits: Limits,
+    whole: bool,
+    count: int | None = None,
+) -> Array:
+    """Best plan of equal sizes, or that of `count` fragments (P1 section 3).
+
+    whole: whole bytes (sizes then differ by at most one byte, and the larger ones go to
+    the end where they cost less) or real ones.
+    """
+    counts = best_counts(pipeline, message_bytes, limits) if count is None else np.array([count])
+    if not whole:
+        k = best_count(pipeline, message_bytes, limits)[0] if count is None else count
+        return np.full(k, message_bytes / k)
+    plans = [equal_sizes(int(message_bytes), int(k)).astype(np.float64) for k in counts]
+    return best_of(pipeline, [p for plan in plans for p in (plan, plan[::-1])])
+
+
+def ramp_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
+    """Best rising or falling plan (P1 theorem 4), never worse than one fragment.
+
+    Pairs each possible bottleneck with every other stage; falling ramps are the rising
+    ones of the reversed pipeline (P1 theorem 2). With an upper limit below the message,
+    ramps stop at the limit and hold it.
+    """
+    pipeline = pipeline.sequential()
+    fixed = fixed_sizes(pipeline, message_bytes, limits, False)
+    counts = _counts(pipeline, message_bytes, limits, float(latency_us(pipeline, fixed)))
+    found: list[Array] = []
+    for way, rules in _rules_both_ways(pipeline):
+        for rule in rules:
+            plans = ramps(rule, message_bytes, counts, limits.min_bytes)
+            plans = _below(plans, limits)
+            if len(plans):
+                found.append(plans[:, ::-1] if way < 0 else plans)
+            capped = _capped(rule, None, message_bytes, limits)
+            found.extend(plan[::way][None] for plan in capped)
+    return _chosen(pipeline, found, fixed, message_bytes, limits, whole)
+
+
+def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
+    """Best plan that rises and then falls (P1 theorem 5), ramps one way included.
+
+    The bottleneck is that of the best fixed size; its partners are the slowest stages
+    before and after it. Searches k1 and k2, coarsely first when there are many.
+    """
+    pipeline = pipeline.sequential()
+    one_way = ramp_sizes(pipeline, message_bytes, limits, False)
+    fixed = fixed_sizes(pipeline, message_bytes, limits, False)
+    found = [one_way[None]]
+    bound_us = float(min(latency_us(pipeline, one_way), latency_us(pipeline, fixed)))
+    most = int(_counts(pipeline, message_bytes, limits, bound_us)[-1])
+    for up, down in _up_down_rules(pipeline, float(fixed[0])):
+        sides = count_grid(most, SIDE_POINTS)
+        k1, k2 = (grid.ravel() for grid in np.meshgrid(sides, sides))
+        step = 2.0 if most > SIDE_POINTS else 0.0
+        while True:
+            fits = k1 + k2 - 1 <= most
+            plans = ramps_up_and_down(
+                up, down, message_bytes, k1[fits], k2[fits], limits.min_bytes
+            )
+            plans = _below(plans, limits)
+            if len(plans) == 0:
+                break
+            sizes, _ = least(pipeline, plans)
+            found.append(sizes[None])
+            if step == 0:
+                break
+            step = 0.0
+            peak = int(np.argmax(sizes))
+            near = np.arange(-6, 7)
+            k1, k2 = (grid.ravel() for grid in np.meshgrid(near + peak + 1, near + len(sizes) - peak))
+            good = (k1 >= 1) & (k2 >= 1)
+            k1, k2 = k1[good].astype(np.float64), k2[good].astype(np.float64)
+        found.extend(plan[None] for plan in _capped(up, down, message_bytes, limits))
+    return _chosen(pipeline, found, fixed, message_bytes, limits, whole)
+
+
+def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
+    """The plan of least latency among 1-d plans of any length."""
+    padded = np.zeros((len(plans), max(len(plan) for plan in plans)))
+    for row, plan in zip(padded, plans, strict=True):
+        row[: len(plan)] = plan
+    return plans[int(np.argmin(latency_us(pipeline, padded)))]
+
+
+def _chosen(
+    pipeline: Pipeline,
+    found: list[Array],
+    fixed: Array,
+    message_bytes: float,
+    limits: Limits,
+    whole: bool,
+) -> Array:
+    """The best of all proposals, whole if asked; equal sizes when no ramp does better."""
+    plans = [least(pipeline, proposal)[0] for proposal in found] + [fixed]
+    best = best_of(pipeline, plans)
+    if not whole:
+        return best
+    equal = fixed_sizes(pipeline, message_bytes, limits, True)
+    return best_of(pipeline, [whole_sizes(best), equal])
+
+
+def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: float) -> Array:
+    """Lengths worth trying: in the limits, and not ruled out by `fragments_bound`."""
+    least_count, most = limits.counts(message_bytes)
+    most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), RAMP_COUNT_MAX))
+    return np.arange(min(least_count, max(most, 1)), max(most, 1) + 1, dtype=np.float64)
+
+
+def _rules_both_ways(pipeline: Pipeline) -> list[tuple[int, list[Recurrence]]]:
+    """Ramps towards each bottleneck: along the pipeline (1) and against it (-1)."""
+    ways = []
+    for way, line in ((1, pipeline), (-1, pipeline.reversed())):
+        rules = [
+            rule
+            for slow in sorted({segment.stage for segment in segments(line)})
+            for feeder in range(slow)
+            if (rule := no_stall(line, feeder, slow)) is not None
+        ]
+        # A falling ramp towards a fast last stage is a rising one of the same pair.
+        rules += [
+            rule
+            for feeder in sorted({segment.stage for segment in segments(line)})
+            for slow in range(feeder + 1, len(line))
+            if (rule := no_stall(line, feeder, slow)) is not None
+        ]
+        ways.append((way, list(dict.fromkeys(rules))))
+    return ways
+
+
+def _up_down_rules(
+    pipeline: Pipeline, size_bytes: float
+) -> list[tuple[Recurrence, Recurrence]]:
+    """Recurrences on both sides of the bottleneck, with its slowest partner on each."""
+    time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
+    b = int(np.argmax(time_us))
+    n = len(pipeline)
+    if b == 0 or b == n - 1:
+        return []
+    before = int(np.argmax(time_us[:b]))
+    after = b + 1 + int(np.argmax(time_us[b + 1 :]))
+    up = no_stall(pipeline, before, b)
+    down = no_stall(pipeline.reversed(), n - 1 - after, n - 1 - b)
+    return [(up, down)] if up is not None and down is not None else []
+
+
+def _below(plans: Array, limits: Limits) -> Array:
+    """The plans whose sizes respect the upper limit."""
+    if limits.max_bytes is None or len(plans) == 0:
+        return plans
+    kept: Array = plans[plans.max(axis=1) <= limits.max_bytes]
+    return kept
+
+
+def _capped(
+    up: Recurrence, down: Recurrence | None, message_bytes: float, limits: Limits
+) -> list[Array]:
+    """Plans that rise to the upper limit, hold equal sizes there, and may fall again."""
+    if limits.max_bytes is None or message_bytes <= limits.max_bytes:
+        return []
+    edges = np.geomspace(limits.min_bytes, limits.max_bytes, 24 if down is None else 8)
+    plans = []
+    for first in edges:
+        head = _rise(up, float(first), limits.max_bytes)
+        for last in edges if down is not None else edges[:1]:
+            tail = _rise(down, float(last), limits.max_bytes) if down is not None else []
+            rest = message_bytes - sum(head) - sum(tail)
+            if rest < limits.min_bytes:
+                continue
+            k = math.ceil(rest / limits.max_bytes)
+            if rest / k >= limits.min_bytes:
+                plans.append(np.array(head + [rest / k] * k + tail[::-1]))
+    return plans
+
+
+def _rise(rule: Recurrence, first_bytes: float, max_bytes: float) -> list[float]:
+    """Sizes from `first_bytes` while they grow and stay below `max_bytes`."""
+    sizes: list[float] = []
+    size = first_bytes
+    while size < max_bytes and len(sizes) < RAMP_COUNT_MAX:
+        sizes.append(size)
+        grown = size * rule.ratio + rule.step_bytes
+        if grown <= size * 1.01:
+            break
+        size = grown
+    return sizes
