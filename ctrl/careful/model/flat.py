@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from careful.model.fixed import best_count, best_counts, segments
-from careful.model.latency import fragments_bound, latency_us
+from careful.model.fixed import best_counts, segments
+from careful.model.latency import fixed_latency_us, fragments_bound, latency_us
 from careful.model.ramp import (
     Recurrence,
     count_grid,
@@ -42,10 +42,13 @@ def fixed_sizes(
     the end where they cost less) or real ones.
     """
     counts = best_counts(pipeline, message_bytes, limits) if count is None else np.array([count])
+    real_us = fixed_latency_us(pipeline, message_bytes, counts)
     if not whole:
-        k = best_count(pipeline, message_bytes, limits)[0] if count is None else count
+        k = int(counts[np.argmin(real_us)])
         return np.full(k, message_bytes / k)
-    plans = [equal_sizes(int(message_bytes), int(k)).astype(np.float64) for k in counts]
+    # Rounding to bytes moves T by two bytes' cost at most: closer calls are decided exactly.
+    close = real_us <= real_us.min() + 2 * float(pipeline.G_us_per_byte.sum())
+    plans = [equal_sizes(int(message_bytes), int(k)).astype(np.float64) for k in counts[close]]
     return best_of(pipeline, [p for plan in plans for p in (plan, plan[::-1])])
 
 

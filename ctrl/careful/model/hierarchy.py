@@ -19,6 +19,9 @@ from careful.model.stages import Array, Limits, Pipeline, Stage
 
 #: Levels of compound stages that are formed without being asked for by `group`.
 AUTOMATIC_DEPTH_MAX = 2
+#: Below the top, a range is split only where one stage is this much slower than the rest
+#: (P1 section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
+SPLIT_RATIO = 2.0
 #: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
 NARROWING_PASSES = 5
 
@@ -104,8 +107,7 @@ def hierarchical(
         size = fixed_sizes(pipeline, message_bytes, limits or Limits(), False)[0]
         root = _split(pipeline, 0, len(pipeline), float(size), 0, "")
     context = _Context(pipeline, top, inner, limits or Limits(), whole, grouped, {})
-    plan = _solve(context, root, message_bytes)
-    return replace(plan, latency_us=plan.latency_us)
+    return _solve(context, root, message_bytes)
 
 
 def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Element, ...]:
@@ -136,7 +138,9 @@ def _split(
         return Element(pipeline.stages[first].name, first, last)
     time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
     b = first + int(np.argmax(time_us[first:last]))
-    if depth >= AUTOMATIC_DEPTH_MAX or last - first == 2:
+    slower, slowest = np.sort(time_us[first:last])[-2:]
+    comparable = depth > 0 and slowest < SPLIT_RATIO * slower
+    if comparable or depth >= AUTOMATIC_DEPTH_MAX or last - first == 2:
         parts = [(j, j + 1) for j in range(first, last)]
     else:
         parts = [(first, b), (b, b + 1), (b + 1, last)]
@@ -186,17 +190,19 @@ def _proposals(
     context: _Context, element: Element, base: str, message_bytes: float, limits: Limits
 ) -> list[tuple[Array, Pipeline]]:
     """Fragmentations of a level, with the approximated level each was found for."""
-    low, high = message_bytes / 16, float(message_bytes)
     found: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
-    for _ in range(NARROWING_PASSES):
-        level = _approximated(context, element, low, high)
-        sizes = BASES[base](level, message_bytes, limits, context.whole)
-        key = tuple(np.round(sizes, 3))
-        if key in found:
-            break
-        found[key] = (sizes, level)
-        # A single size needs some width for a slope.
-        low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
+    for strategy in dict.fromkeys((base, "fixed")):
+        low, high = message_bytes / 16, float(message_bytes)
+        previous: list[float] = []
+        for _ in range(NARROWING_PASSES):
+            level = _approximated(context, element, low, high)
+            sizes = BASES[strategy](level, message_bytes, limits, context.whole)
+            if len(sizes) == len(previous) and np.allclose(sizes, previous, rtol=1e-3):
+                break
+            previous = list(sizes)
+            # A single size needs some width for a slope.
+            low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
+        found[tuple(sizes)] = (sizes, level)
     if base == "fixed":
         k = len(sizes)
         least, most = limits.counts(message_bytes)
