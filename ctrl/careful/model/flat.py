@@ -6,6 +6,7 @@ and rounds the choice to whole bytes. Sizes come back as float64 arrays, shape (
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -27,6 +28,9 @@ from careful.model.whole import equal_sizes, whole_sizes
 RAMP_COUNT_MAX = 512
 #: Lengths tried for each side of a ramp up and down before the search closes in.
 SIDE_POINTS = 20
+#: Lengths at which each recurrence is tried first, and how many recurrences are followed.
+RULE_POINTS = 8
+RULES_KEPT = 4
 
 
 def fixed_sizes(
@@ -41,7 +45,9 @@ def fixed_sizes(
     whole: whole bytes (sizes then differ by at most one byte, and the larger ones go to
     the end where they cost less) or real ones.
     """
-    counts = best_counts(pipeline, message_bytes, limits) if count is None else np.array([count])
+    counts = (
+        best_counts(pipeline, message_bytes, limits) if count is None else np.array([float(count)])
+    )
     real_us = fixed_latency_us(pipeline, message_bytes, counts)
     if not whole:
         k = int(counts[np.argmin(real_us)])
@@ -60,18 +66,35 @@ def ramp_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: 
     ramps stop at the limit and hold it.
     """
     pipeline = pipeline.sequential()
+    return _rounded(pipeline, _ramp(pipeline, message_bytes, limits), message_bytes, limits, whole)
+
+
+@functools.lru_cache(maxsize=64)
+def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
+    """Best ramp one way, real sizes; equal ones when no ramp is faster."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     counts = _counts(pipeline, message_bytes, limits, float(latency_us(pipeline, fixed)))
-    found: list[Array] = []
-    for way, rules in _rules_both_ways(pipeline):
-        for rule in rules:
-            plans = ramps(rule, message_bytes, counts, limits.min_bytes)
-            plans = _below(plans, limits)
+    found = [fixed]
+    rules = _rules_both_ways(pipeline, message_bytes)
+    coarse = _thinned(counts, RULE_POINTS if len(rules) * len(counts) > 256 else len(counts))
+    ranked: list[tuple[float, int, int, Recurrence, Array]] = []
+    for way, rule in rules:
+        plans = _below(ramps(rule, message_bytes, coarse, limits.min_bytes), limits)
+        if len(plans):
+            sizes, latency = least(pipeline, plans[:, ::way] if way < 0 else plans)
+            ranked.append((latency, len(ranked), way, rule, sizes))
+        found.extend(plan[::way] for plan in _capped(rule, None, message_bytes, limits))
+    ranked.sort()
+    for _, _, way, rule, sizes in ranked[:RULES_KEPT]:
+        found.append(sizes)
+        if len(coarse) < len(counts):
+            k = len(sizes)
+            near = counts[(counts >= k / 2) & (counts <= 2 * k)]
+            near = _thinned(near, 2 * SIDE_POINTS)
+            plans = _below(ramps(rule, message_bytes, near, limits.min_bytes), limits)
             if len(plans):
-                found.append(plans[:, ::-1] if way < 0 else plans)
-            capped = _capped(rule, None, message_bytes, limits)
-            found.extend(plan[::way][None] for plan in capped)
-    return _chosen(pipeline, found, fixed, message_bytes, limits, whole)
+                found.append(least(pipeline, plans[:, ::way] if way < 0 else plans)[0])
+    return best_of(pipeline, found)
 
 
 def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
@@ -81,10 +104,17 @@ def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whol
     before and after it. Searches k1 and k2, coarsely first when there are many.
     """
     pipeline = pipeline.sequential()
-    one_way = ramp_sizes(pipeline, message_bytes, limits, False)
+    best = _up_down(pipeline, message_bytes, limits)
+    return _rounded(pipeline, best, message_bytes, limits, whole)
+
+
+@functools.lru_cache(maxsize=64)
+def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
+    """Best ramp up and down, real sizes; one way, or equal ones, when that is faster."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
-    found = [one_way[None]]
-    bound_us = float(min(latency_us(pipeline, one_way), latency_us(pipeline, fixed)))
+    one_way = _ramp(pipeline, message_bytes, limits)
+    found = [one_way]
+    bound_us = float(latency_us(pipeline, one_way))
     most = int(_counts(pipeline, message_bytes, limits, bound_us)[-1])
     for up, down in _up_down_rules(pipeline, float(fixed[0])):
         sides = count_grid(most, SIDE_POINTS)
@@ -92,24 +122,24 @@ def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whol
         step = 2.0 if most > SIDE_POINTS else 0.0
         while True:
             fits = k1 + k2 - 1 <= most
-            plans = ramps_up_and_down(
-                up, down, message_bytes, k1[fits], k2[fits], limits.min_bytes
-            )
+            plans = ramps_up_and_down(up, down, message_bytes, k1[fits], k2[fits], limits.min_bytes)
             plans = _below(plans, limits)
             if len(plans) == 0:
                 break
             sizes, _ = least(pipeline, plans)
-            found.append(sizes[None])
+            found.append(sizes)
             if step == 0:
                 break
             step = 0.0
             peak = int(np.argmax(sizes))
             near = np.arange(-6, 7)
-            k1, k2 = (grid.ravel() for grid in np.meshgrid(near + peak + 1, near + len(sizes) - peak))
+            k1, k2 = (
+                grid.ravel() for grid in np.meshgrid(near + peak + 1, near + len(sizes) - peak)
+            )
             good = (k1 >= 1) & (k2 >= 1)
             k1, k2 = k1[good].astype(np.float64), k2[good].astype(np.float64)
-        found.extend(plan[None] for plan in _capped(up, down, message_bytes, limits))
-    return _chosen(pipeline, found, fixed, message_bytes, limits, whole)
+        found.extend(_capped(up, down, message_bytes, limits))
+    return best_of(pipeline, found)
 
 
 def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
@@ -120,21 +150,23 @@ def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
     return plans[int(np.argmin(latency_us(pipeline, padded)))]
 
 
-def _chosen(
-    pipeline: Pipeline,
-    found: list[Array],
-    fixed: Array,
-    message_bytes: float,
-    limits: Limits,
-    whole: bool,
+def _rounded(
+    pipeline: Pipeline, best: Array, message_bytes: float, limits: Limits, whole: bool
 ) -> Array:
-    """The best of all proposals, whole if asked; equal sizes when no ramp does better."""
-    plans = [least(pipeline, proposal)[0] for proposal in found] + [fixed]
-    best = best_of(pipeline, plans)
+    """A real plan in whole bytes if asked; the whole equal sizes when they are faster."""
     if not whole:
         return best
     equal = fixed_sizes(pipeline, message_bytes, limits, True)
     return best_of(pipeline, [whole_sizes(best), equal])
+
+
+def _thinned(counts: Array, points: int) -> Array:
+    """At most `points` of the ascending `counts`, in even ratios, ends included."""
+    if len(counts) <= points:
+        return counts
+    places = np.unique(np.round(np.geomspace(1, len(counts), points))).astype(np.intp) - 1
+    thinned: Array = counts[places]
+    return thinned
 
 
 def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: float) -> Array:
@@ -144,30 +176,25 @@ def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: 
     return np.arange(min(least_count, max(most, 1)), max(most, 1) + 1, dtype=np.float64)
 
 
-def _rules_both_ways(pipeline: Pipeline) -> list[tuple[int, list[Recurrence]]]:
-    """Ramps towards each bottleneck: along the pipeline (1) and against it (-1)."""
-    ways = []
+def _rules_both_ways(pipeline: Pipeline, message_bytes: float) -> list[tuple[int, Recurrence]]:
+    """Recurrences along the pipeline (1) and against it (-1): each bottleneck and a partner.
+
+    With the bottleneck as the later stage sizes rise towards it, with the bottleneck as
+    the earlier one they fall away from it.
+    """
+    rules: dict[tuple[int, Recurrence], None] = {}
     for way, line in ((1, pipeline), (-1, pipeline.reversed())):
-        rules = [
-            rule
-            for slow in sorted({segment.stage for segment in segments(line)})
-            for feeder in range(slow)
-            if (rule := no_stall(line, feeder, slow)) is not None
-        ]
-        # A falling ramp towards a fast last stage is a rising one of the same pair.
-        rules += [
-            rule
-            for feeder in sorted({segment.stage for segment in segments(line)})
-            for slow in range(feeder + 1, len(line))
-            if (rule := no_stall(line, feeder, slow)) is not None
-        ]
-        ways.append((way, list(dict.fromkeys(rules))))
-    return ways
+        slowest = {part.stage for part in segments(line) if part.low_bytes <= message_bytes}
+        for b in sorted(slowest):
+            pairs = [(j, b) for j in range(b)] + [(b, j) for j in range(b + 1, len(line))]
+            for feeder, slow in pairs:
+                rule = no_stall(line, feeder, slow)
+                if rule is not None:
+                    rules[way, rule] = None
+    return list(rules)
 
 
-def _up_down_rules(
-    pipeline: Pipeline, size_bytes: float
-) -> list[tuple[Recurrence, Recurrence]]:
+def _up_down_rules(pipeline: Pipeline, size_bytes: float) -> list[tuple[Recurrence, Recurrence]]:
     """Recurrences on both sides of the bottleneck, with its slowest partner on each."""
     time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
     b = int(np.argmax(time_us))

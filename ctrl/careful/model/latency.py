@@ -99,9 +99,7 @@ def fixed_latency_us(pipeline: Pipeline, message_bytes: npt.ArrayLike, k: npt.Ar
     return total
 
 
-def signature_us(
-    pipeline: Pipeline, stage: int, message_bytes: float, k: npt.ArrayLike
-) -> Array:
+def signature_us(pipeline: Pipeline, stage: int, message_bytes: float, k: npt.ArrayLike) -> Array:
     """Signature curve of one stage: latency if it were the bottleneck, µs (P1 equation 13)."""
     pipeline = pipeline.sequential()
     count = np.asarray(k, dtype=np.float64)

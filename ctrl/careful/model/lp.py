@@ -24,8 +24,8 @@ def lp_sizes(
 
     Minimises tau_{k-1,n-1}. Raises ValueError when no k sizes fit the limits.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array
+    from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
+    from scipy.sparse import coo_array  # type: ignore[import-untyped,unused-ignore]
 
     pipeline = pipeline.sequential()
     limits = limits or Limits()
@@ -38,33 +38,25 @@ def lp_sizes(
     # predecessor + g_j + x_i G_j - tau_ij <= 0, once for each predecessor.
     fragment, stage = (index.ravel() for index in np.indices((k, n)))
     tau = k + np.arange(k * n)
-    first = (fragment == 0) & (stage == 0)
-    groups = [
-        (stage > 0, tau - 1),
-        (fragment > 0, tau - n),
-        (first, None),
-    ]
-    rows, columns, values, right = [], [], [], []
-    count = 0
-    for chosen, before in groups:
-        which = np.flatnonzero(chosen)
-        row = count + np.arange(len(which))
-        count += len(which)
-        parts = [(fragment[which], pipeline.G_us_per_byte[stage[which]]), (tau[which], -1.0)]
-        if before is not None:
-            parts.append((before[which], 1.0))
-        for column, value in parts:
-            rows.append(row)
-            columns.append(column)
-            values.append(np.broadcast_to(value, row.shape))
-        right.append(-pipeline.g_us[stage[which]])
+    along, behind = np.flatnonzero(stage > 0), np.flatnonzero(fragment > 0)
+    after = np.concatenate(([0], along, behind))
+    before = np.concatenate((tau[along] - 1, tau[behind] - n))
+    row = np.arange(len(after))
+    matrix = coo_array(
+        (
+            np.concatenate(
+                (pipeline.G_us_per_byte[stage[after]], -np.ones(len(after)), np.ones(len(before)))
+            ),
+            (
+                np.concatenate((row, row, row[1:])),
+                np.concatenate((fragment[after], tau[after], before)),
+            ),
+        ),
+        shape=(len(after), k + k * n),
+    ).tocsr()
     width = k + k * n
     cost = np.zeros(width)
     cost[-1] = 1.0
-    matrix = coo_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-        shape=(count, width),
-    ).tocsr()
     total = coo_array((np.ones(k), (np.zeros(k, dtype=int), np.arange(k))), shape=(1, width))
     bounds = np.zeros((width, 2))
     bounds[:k] = (low, high)
@@ -72,7 +64,7 @@ def lp_sizes(
     result = linprog(
         cost,
         A_ub=matrix,
-        b_ub=np.concatenate(right),
+        b_ub=-pipeline.g_us[stage[after]],
         A_eq=total.tocsr(),
         b_eq=[message_bytes],
         bounds=bounds,
@@ -81,7 +73,8 @@ def lp_sizes(
     if result.status != 0:
         raise ValueError(f"the linear program for {k} fragments failed: {result.message}")
     sizes: Array = np.clip(result.x[:k], low, high)
-    return sizes * (message_bytes / sizes.sum())
+    sizes *= message_bytes / sizes.sum()
+    return sizes
 
 
 def best_lp_sizes(

@@ -8,6 +8,7 @@ Reading files is `files.py`; what a pipeline costs is `latency.py`.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -45,16 +46,19 @@ class Stage:
     def __post_init__(self) -> None:
         for field in ("g_us", "G_us_per_KiB", "delay_us"):
             value: Any = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise ValueError(f"stage '{self.name}': {field} is {value!r}, not a number")
-            if not math.isfinite(value) or value < 0:
+            if not _is_number(value) or not math.isfinite(value) or value < 0:
                 raise ValueError(
-                    f"stage '{self.name}': {field} is {value}, must be finite and not negative"
+                    f"stage '{self.name}': {field} is {value!r}, "
+                    "must be a number, finite and not negative"
                 )
 
     def time_us(self, size_bytes: float) -> float:
         """Time a fragment of `size_bytes` occupies the stage, µs: t = g + x G (P1 section 2)."""
         return self.g_us + size_bytes * self.G_us_per_KiB / KIB
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,15 @@ class Pipeline:
                     )
             merged.append(stage)
         return replace(self, stages=tuple(merged))
+
+    def sequential_index(self) -> list[int]:
+        """For each stage, the index of its stage in `sequential` (same ValueError)."""
+        self.sequential()
+        index: list[int] = []
+        for before, stage in zip((None, *self.stages), self.stages, strict=False):
+            joined = before is not None and stage.resource and before.resource == stage.resource
+            index.append(index[-1] + (0 if joined else 1) if index else 0)
+        return index
 
     def shares_resources(self) -> bool:
         """Whether `sequential` refuses this pipeline."""
