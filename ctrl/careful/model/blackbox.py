@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from careful.model.fixed import FRAGMENTS_MAX, optimal_count
-from careful.model.plan import Plan
+from careful.model.planner import Plan
 from careful.model.stages import KIB, Limits, check_message_bytes
 from careful.model.whole import equal_sizes
 
@@ -45,9 +45,10 @@ class BlackBox:
         values = {}
         for field in fields(cls):
             value = data.get(field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            values[field.name] = float(value) if number and value is not None else math.nan
+            if math.isnan(values[field.name]):
                 raise ValueError(f"{origin}: '{field.name}' is missing or not a number")
-            values[field.name] = float(value)
         try:
             return cls(**values)
         except ValueError as error:

@@ -35,7 +35,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
         line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
         raise ValueError(f"{origin}: line {line}: unknown key '{unknown[0]}'")
     tables = data.get("stage", [])
-    if not isinstance(tables, list) or not tables:
+    if not tables or type(tables) is not list or any(type(each) is not dict for each in tables):
         raise ValueError(f"{origin}: no stages: at least one [[stage]] is needed")
     stages = []
     for number, table in enumerate(tables):
@@ -52,17 +52,15 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
 
 
 def _stage(table: Any) -> Stage:
-    if not isinstance(table, dict):
-        raise ValueError("not a table")
-    for key in table:
-        if key not in _KEYS:
-            raise ValueError(f"unknown key '{key}'")
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        raise ValueError(f"unknown key '{unknown[0]}'")
     for key in ("name", "g_us", "G_us_per_KiB"):
         if key not in table:
             raise ValueError(f"'{key}' is missing")
-    for key in ("name", "group", "resource"):
-        if not isinstance(table.get(key, ""), str):
-            raise ValueError(f"{key} is {table[key]!r}, must be a string")
+    texts = [key for key in ("name", "group", "resource") if type(table.get(key, "")) is not str]
+    if texts:
+        raise ValueError(f"{texts[0]} is {table[texts[0]]!r}, must be a string")
     return Stage(**table)
 
 

@@ -132,12 +132,12 @@ def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
                 break
             step = 0.0
             peak = int(np.argmax(sizes))
-            near = np.arange(-6, 7)
+            near = np.arange(-6.0, 7.0)
             k1, k2 = (
                 grid.ravel() for grid in np.meshgrid(near + peak + 1, near + len(sizes) - peak)
             )
             good = (k1 >= 1) & (k2 >= 1)
-            k1, k2 = k1[good].astype(np.float64), k2[good].astype(np.float64)
+            k1, k2 = k1[good], k2[good]
         found.extend(_capped(up, down, message_bytes, limits))
     return best_of(pipeline, found)
 

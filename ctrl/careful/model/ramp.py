@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from careful.model.latency import latency_us
 from careful.model.stages import Array, Pipeline
@@ -83,7 +84,7 @@ def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: floa
     with np.errstate(all="ignore"):
         first = (message_bytes - sums.growth_sum[lengths]) / sums.power_sum[lengths]
         sizes = first[:, None] * sums.power + sums.growth
-    return _kept(_cut(sizes, lengths), lengths, min_bytes)
+    return _kept(_cut(sizes, lengths), lengths, message_bytes, min_bytes)
 
 
 def ramps_up_and_down(
@@ -120,26 +121,34 @@ def ramps_up_and_down(
         np.take_along_axis(rising, np.minimum(place, rising.shape[1] - 1)[None, :], axis=1),
         np.take_along_axis(falling, np.clip(from_end, 0, falling.shape[1] - 1), axis=1),
     )
-    return _kept(_cut(sizes, total), total, min_bytes)
+    return _kept(_cut(sizes, total), total, message_bytes, min_bytes)
 
 
-def _bytes_of_peak(sums: _Sums, lengths: np.ndarray) -> tuple[Array, Array]:
+def _bytes_of_peak(sums: _Sums, lengths: npt.NDArray[np.int64]) -> tuple[Array, Array]:
     """Slope and offset of a ramp's bytes as a function of its last size x_c."""
     slope = sums.power_sum[lengths] / sums.power[lengths - 1]
     return slope, sums.growth_sum[lengths] - slope * sums.growth[lengths - 1]
 
 
-def _cut(sizes: Array, lengths: np.ndarray) -> Array:
+def _cut(sizes: Array, lengths: npt.NDArray[np.int64]) -> Array:
     """Zero what lies beyond each plan's length."""
     cut: Array = np.where(np.arange(sizes.shape[1]) < lengths[:, None], sizes, 0.0)
     return cut
 
 
-def _kept(sizes: Array, lengths: np.ndarray, min_bytes: float) -> Array:
-    """The plans whose sizes are all finite and at least `min_bytes` (but for padding)."""
+def _kept(
+    sizes: Array, lengths: npt.NDArray[np.int64], message_bytes: float, min_bytes: float
+) -> Array:
+    """The plans whose sizes are all finite and at least `min_bytes` (but for padding).
+
+    Long ramps around the recurrence's fixed point are the difference of huge numbers: those
+    that lost their digits, and with them bytes of the message, are dropped as well.
+    """
     inside = np.arange(sizes.shape[1]) < lengths[:, None]
     good = np.all(np.isfinite(sizes) & ((sizes >= min_bytes) | ~inside), axis=1)
     kept: Array = sizes[good]
+    exact = np.abs(kept.sum(axis=1) - message_bytes) <= 1e-3 + 1e-9 * message_bytes
+    kept = kept[exact]
     return kept
 
 

@@ -1,6 +1,6 @@
 """Adaptive message pipelining: what pulses do to a message (P3 sections 3, 4; P5).
 
-Rules for `simulate.py`, the fit of the AlphaStation's pipeline, and the cut-through
+Rules for `simulation.py`, the fit of the AlphaStation's pipeline, and the cut-through
 speed-up as a function of the bandwidth ratio.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from careful.model.fixed import optimal_size_bytes
-from careful.model.simulate import (
+from careful.model.simulation import (
     EagerPulse,
     FixedPulse,
     Message,
@@ -37,7 +37,7 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
     if len(pulses_bytes) not in (1, sinks):
         raise ValueError(f"{len(pulses_bytes)} pulse sizes for {sinks} sinks: give one or {sinks}")
     pulses = list(pulses_bytes) if len(pulses_bytes) == sinks else list(pulses_bytes) * sinks
-    rule: type[EagerPulse] | type[FixedPulse] = EagerPulse if kind == "eager" else FixedPulse
+    rule: type[EagerPulse | FixedPulse] = EagerPulse if kind == "eager" else FixedPulse
     # The source moves large transfers as soon as it can (P5, Figure 2); only sinks pulse.
     return [WholeMessage(), *(rule(pulse) for pulse in pulses)]
 

@@ -15,7 +15,7 @@ import numpy as np
 from careful.model.fixed import best_count
 from careful.model.flat import best_of, ramp_sizes, up_down_sizes
 from careful.model.latency import latency_us
-from careful.model.plan import plan
+from careful.model.planner import plan
 from careful.model.stages import Array, Limits, Pipeline
 
 CLASS_COUNT = 16
@@ -102,7 +102,8 @@ class ClassPlan:
     message_bytes: the class's largest message, for which it is planned (the last class has
     no largest: twice the one before); plan: what goes into the map; latency_us: of plan;
     fixed_us, ramp_us: of the best fixed size, and the best ramp, that the map can express;
-    optimum_us: least of all strategies but the LP, real sizes, no limits, reassembly allowed;
+    flat_us: least of all plans but the LP's, real sizes, no limits, without reassembly;
+    optimum_us: the same with reassembly, which a map cannot express (the receiver does it).
     """
 
     index: int
@@ -111,12 +112,18 @@ class ClassPlan:
     latency_us: float
     fixed_us: float
     ramp_us: float
+    flat_us: float
     optimum_us: float
 
     @property
     def ramp_gain(self) -> float:
         """T_fixed / T_ramp - 1, as P1 counts improvements."""
         return self.fixed_us / self.ramp_us - 1
+
+    @property
+    def flat_loss(self) -> float:
+        """T_plan / T_flat - 1: what limits, whole bytes and six numbers cost."""
+        return self.latency_us / self.flat_us - 1
 
     @property
     def loss(self) -> float:
@@ -132,8 +139,10 @@ class ClassPlan:
             "latency_us": self.latency_us,
             "fixed_us": self.fixed_us,
             "ramp_us": self.ramp_us,
+            "flat_us": self.flat_us,
             "optimum_us": self.optimum_us,
             "ramp_gain_percent": 100 * self.ramp_gain,
+            "flat_loss_percent": 100 * self.flat_loss,
             "loss_percent": 100 * self.loss,
         }
 
@@ -160,6 +169,7 @@ def class_plan(
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
     pays = fixed_us / ramp_us - 1 >= ramp_gain_min
+    flat = plan(pipeline, message_bytes, "best", whole=False, lp=False, reassembly=False)
     optimum = plan(pipeline, message_bytes, "best", whole=False, lp=False)
     return ClassPlan(
         index=index,
@@ -168,7 +178,8 @@ def class_plan(
         latency_us=ramp_us if pays else fixed_us,
         fixed_us=fixed_us,
         ramp_us=ramp_us,
-        optimum_us=optimum.latency_us,
+        flat_us=flat.latency_us,
+        optimum_us=min(optimum.latency_us, flat.latency_us),
     )
 
 
