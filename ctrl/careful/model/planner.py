@@ -17,9 +17,12 @@ from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import Hierarchy, hierarchical
 from careful.model.latency import latency_us, lower_bound_us
 from careful.model.lp import best_lp_sizes, lp_sizes
+from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
-from careful.model.whole import whole_sizes
+from careful.model.whole import equal_sizes, whole_sizes
 
+#: Most fragments that a search by simulation tries.
+SEARCH_COUNT_MAX = 512
 STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 
 
@@ -124,15 +127,22 @@ def plan(
     lp: whether "best" asks the linear program too (it imports scipy and takes about
     100 ms); reassembly: whether ramps may use compound stages (P1 section 4.4), which the
     tune map cannot express.
-    Raises ValueError for bad input, or resources that no closed form follows.
+    Where stages share a resource as no closed form follows, "fixed" and "best" search equal
+    sizes by simulation. Raises ValueError for bad input, or for another strategy there.
     """
     check_message_bytes(message_bytes)
+    if strategy not in ("best", *STRATEGIES):
+        raise ValueError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
     if whole and message_bytes != int(message_bytes):
         raise ValueError(f"a message of {message_bytes} bytes: must be whole")
     limits = limits or Limits()
-    sequential = pipeline.sequential()
     if fragments_count is not None:
         _check_count(fragments_count, strategy, message_bytes, limits)
+    if pipeline.shares_resources():
+        if strategy not in ("best", "fixed"):
+            pipeline.sequential()  # raises, and names the stages
+        return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
+    sequential = pipeline.sequential()
     if strategy == "best":
         names = [s for s in STRATEGIES if (lp or s != "lp") and (reassembly or s != "hierarchical")]
         plans = [
@@ -147,8 +157,6 @@ def plan(
             for name in names
         ]
         return min(plans, key=lambda each: each.latency_us)
-    if strategy not in STRATEGIES:
-        raise ValueError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
     if strategy == "hierarchical":
         found = hierarchical(sequential, message_bytes, "fixed", "fixed", limits, whole)
         return _from_hierarchy(sequential, message_bytes, strategy, found)
@@ -161,6 +169,63 @@ def plan(
     if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
         made = replace(made, note="no ramp of sizes within the limits is faster than equal sizes")
     return made
+
+
+def searched_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits, count: int | None = None
+) -> Plan:
+    """Best equal sizes of a pipeline that only the simulation follows, whole bytes.
+
+    Tries numbers of fragments in ratios of about 1.4 up to SEARCH_COUNT_MAX, then those
+    next to the best. eq. 5 holds stage by stage; a shared resource adds a bound of its own.
+    """
+    least, most = limits.counts(message_bytes)
+    most = max(least, min(most, SEARCH_COUNT_MAX))
+    known: dict[int, float] = {}
+
+    def attempt(k: int) -> float:
+        if k not in known:
+            sizes = [float(size) for size in equal_sizes(message_bytes, k)]
+            known[k] = simulate_sizes(pipeline, sizes).latency_us[0]
+        return known[k]
+
+    if count is None:
+        for k in np.unique(np.round(np.geomspace(least, most, 2 + int(6 * np.log10(most))))):
+            attempt(int(k))
+        while True:
+            valley = min(known, key=lambda k: known[k])
+            lower = max((k for k in known if k < valley), default=valley)
+            upper = min((k for k in known if k > valley), default=valley)
+            middles = {(lower + valley) // 2, (valley + upper + 1) // 2} - set(known)
+            if not middles:
+                break
+            for k in middles:
+                attempt(k)
+        count = valley
+    sizes = tuple(float(size) for size in equal_sizes(message_bytes, count))
+    time_us = pipeline.g_us + sizes[0] * pipeline.G_us_per_byte
+    bounds = [float(message_bytes * pipeline.G_us_per_byte.max() + pipeline.g_us.sum())]
+    for resource in {stage.resource for stage in pipeline.stages if stage.resource}:
+        shared = [stage for stage in pipeline.stages if stage.resource == resource]
+        bounds.append(sum(stage.time_us(message_bytes) for stage in shared))
+    return Plan(
+        strategy="fixed",
+        message_bytes=message_bytes,
+        latency_us=attempt(count),
+        fragments_bytes=sizes,
+        bottleneck=pipeline.stages[int(np.argmax(time_us))].name,
+        lower_bound_us=max(bounds) + pipeline.delay_us,
+        one_fragment_us=attempt(1),
+        sizes_by_stage=(sizes,) * len(pipeline),
+        note="stages share a resource: equal sizes, searched by simulation",
+    )
+
+
+def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
+    """A plan as rules for `simulate`: what each stage of `pipeline` passes."""
+    if pipeline.shares_resources():
+        return [Sizes(sizes) for sizes in made.sizes_by_stage]
+    return [Sizes(made.sizes_by_stage[j]) for j in pipeline.sequential_index()]
 
 
 def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits) -> None:
