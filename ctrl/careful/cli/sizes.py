@@ -14,7 +14,7 @@ from careful.model.stages import Pipeline
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30}
 
 
-class Bytes(click.ParamType):
+class Bytes(click.ParamType[int]):
     """A number of bytes: 4096, 64KiB, 2MiB."""
 
     name = "bytes"
@@ -30,7 +30,7 @@ class Bytes(click.ParamType):
         return int(found[1]) * _UNITS[found[2].lower()]
 
 
-class BytesList(click.ParamType):
+class BytesList(click.ParamType[tuple[int, ...]]):
     """Sizes with commas between them."""
 
     name = "bytes,…"
@@ -55,8 +55,8 @@ def read_source(name: str) -> Pipeline | BlackBox:
 def read_pipeline(name: str) -> Pipeline:
     """The same, for commands that need the stages themselves."""
     source = read_source(name)
-    if isinstance(source, BlackBox):
-        raise ValueError(
-            f"{name}: a black-box measurement has no stages: only `plan --strategy fixed` uses it"
-        )
-    return source
+    if isinstance(source, Pipeline):
+        return source
+    raise ValueError(
+        f"{name}: a black-box measurement has no stages: only `plan --strategy fixed` uses it"
+    )

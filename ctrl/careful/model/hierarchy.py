@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from careful.model.flat import fixed_sizes, ramp_sizes, up_down_sizes
-from careful.model.latency import staged_exit_times_us
-from careful.model.stages import Array, Limits, Pipeline, Stage
+from careful.model.latency import latency_of_times_us, latency_us, staged_exit_times_us
+from careful.model.stages import KIB, Array, Limits, Pipeline, Stage
 
 #: Levels of compound stages that are formed without being asked for by `group`.
 AUTOMATIC_DEPTH_MAX = 2
@@ -62,9 +62,15 @@ class Level:
 
 @dataclass
 class Hierarchy:
-    """A hierarchical plan: sizes of every stage, exact latency, and its levels, top first."""
+    """A hierarchical plan: sizes of every stage, its latency, and its levels, top first.
+
+    latency_us: exact, from the sizes of every stage; compound_us: as P1 section 4.3.1
+    models it, a compound stage taking no block before its last stage is done with the
+    one before. The model is never below the exact latency.
+    """
 
     latency_us: float
+    compound_us: float
     sizes_by_stage: list[Array]
     levels: list[Level] = field(default_factory=list)
 
@@ -79,6 +85,7 @@ class _Context:
     limits: Limits
     whole: bool
     grouped: bool
+    as_modelled: bool
     cache: dict[tuple[str, float], Hierarchy]
 
 
@@ -89,6 +96,7 @@ def hierarchical(
     inner: str = "fixed",
     limits: Limits | None = None,
     whole: bool = True,
+    as_modelled: bool = False,
 ) -> Hierarchy:
     """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the one of 4.4).
 
@@ -97,6 +105,8 @@ def hierarchical(
     top, inner: "fixed", "ramp" or "ramp-up-down" at the top level and at those below.
     limits: bound the fragments inside compound stages; a stage outside every group takes
     reassembled blocks of any size. Without groups they bound all fragments.
+    as_modelled: choose the plan of least `compound_us`, as the paper's figures do, instead
+    of the least `latency_us`.
     Raises ValueError for a group whose stages are not neighbours, or shared resources.
     """
     pipeline = pipeline.sequential()
@@ -106,7 +116,7 @@ def hierarchical(
     else:
         size = fixed_sizes(pipeline, message_bytes, limits or Limits(), False)[0]
         root = _split(pipeline, 0, len(pipeline), float(size), 0, "")
-    context = _Context(pipeline, top, inner, limits or Limits(), whole, grouped, {})
+    context = _Context(pipeline, top, inner, limits or Limits(), whole, grouped, as_modelled, {})
     return _solve(context, root, message_bytes)
 
 
@@ -168,13 +178,13 @@ def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hie
     stages = context.pipeline.stages[element.first : element.last]
     own = Pipeline(stages)
     if not element.inner:
-        sizes = [np.array([message_bytes])]
-        return Hierarchy(float(own.stages[0].time_us(message_bytes) + own.delay_us), sizes)
+        time_us = float(own.stages[0].time_us(message_bytes) + own.delay_us)
+        return Hierarchy(time_us, time_us, [np.array([message_bytes])])
     base = context.top if element.name == "" else context.inner
     limits = context.limits if element.name or not context.grouped else Limits()
     if all(not part.inner for part in element.inner):
         sizes_flat = BASES[base](own, message_bytes, limits, context.whole)
-        return _evaluated(own, element, base, sizes_flat, [sizes_flat] * len(own), own, [])
+        return _flat(own, element, base, sizes_flat)
     plans = [
         _assemble(context, element, base, own, sizes, level)
         for sizes, level in _proposals(context, element, base, message_bytes, limits)
@@ -182,8 +192,8 @@ def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hie
     if not context.grouped:
         # P1 section 4.4 leaves open when not to split: when the undivided level is faster.
         flat = BASES[base](own, message_bytes, limits, context.whole)
-        plans.append(_evaluated(own, element, base, flat, [flat] * len(own), own, []))
-    return min(plans, key=lambda plan: plan.latency_us)
+        plans.append(_flat(own, element, base, flat))
+    return min(plans, key=lambda plan: plan.compound_us if context.as_modelled else plan.latency_us)
 
 
 def _proposals(
@@ -223,9 +233,9 @@ def _approximated(context: _Context, element: Element, low: float, high: float) 
         if not part.inner:
             stages.append(context.pipeline.stages[part.first])
             continue
-        at_low, at_high = (_solve(context, part, size).latency_us for size in (low, high))
+        at_low, at_high = (_solve(context, part, size).compound_us for size in (low, high))
         G = (at_high - at_low) / (high - low)
-        stages.append(Stage(part.name, max(at_low - G * low, 0.0), max(G, 0.0) * 1024))
+        stages.append(Stage(part.name, max(at_low - G * low, 0.0), max(G, 0.0) * KIB))
     return Pipeline(tuple(stages))
 
 
@@ -240,30 +250,37 @@ def _assemble(
     """Refine each fragment of a level inside its compound stages; evaluate exactly."""
     by_stage: list[Array] = []
     below: list[Level] = []
+    times_us: list[Array] = []
     for part in element.inner:
         if not part.inner:
             by_stage.append(sizes)
+            stage = context.pipeline.stages[part.first]
+            times_us.append(stage.g_us + sizes * stage.G_us_per_KiB / KIB)
             continue
         plans = [_solve(context, part, float(size)) for size in sizes]
+        inside_us = sum(stage.delay_us for stage in context.pipeline.stages[part.first : part.last])
+        times_us.append(np.array([plan.compound_us - inside_us for plan in plans]))
         for j in range(part.last - part.first):
             by_stage.append(np.concatenate([plan.sizes_by_stage[j] for plan in plans]))
         for rank, level in enumerate(plans[0].levels):
             # Blocks of one compound stage may differ in depth; the first names the level.
             parts = [plan.levels[rank].sizes_bytes for plan in plans if rank < len(plan.levels)]
             below.append(replace(level, sizes_bytes=np.concatenate(parts)))
-    return _evaluated(own, element, base, sizes, by_stage, approximated, below)
+    return Hierarchy(
+        float(staged_exit_times_us(own, by_stage)[-1][-1]),
+        latency_of_times_us(np.stack(times_us, axis=1)) + own.delay_us,
+        by_stage,
+        [_level(element, base, sizes, approximated), *below],
+    )
 
 
-def _evaluated(
-    own: Pipeline,
-    element: Element,
-    base: str,
-    sizes: Array,
-    by_stage: list[Array],
-    approximated: Pipeline,
-    below: list[Level],
-) -> Hierarchy:
-    latency = float(staged_exit_times_us(own, by_stage)[-1][-1])
+def _flat(own: Pipeline, element: Element, base: str, sizes: Array) -> Hierarchy:
+    """A level that is not divided: every stage passes the same sizes."""
+    time_us = float(latency_us(own, sizes))
+    level = _level(element, base, sizes, own)
+    return Hierarchy(time_us, time_us, [sizes] * len(own), [level])
+
+
+def _level(element: Element, base: str, sizes: Array, approximated: Pipeline) -> Level:
     names = tuple(part.name for part in element.inner)
-    level = Level(element.name, names, base, sizes, approximated)
-    return Hierarchy(latency, by_stage, [level, *below])
+    return Level(element.name, names, base, sizes, approximated)

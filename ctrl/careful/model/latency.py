@@ -47,6 +47,19 @@ def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
     return last
 
 
+def latency_of_times_us(times_us: Array) -> float:
+    """Latency when fragment i occupies stage j for times_us[i, j], µs, shape (k, n).
+
+    The same recurrence for stages that are no lines: compound stages that become free only
+    when their last internal stage does (P1 section 4.3.1).
+    """
+    tau = np.zeros(len(times_us))
+    for column in times_us.T:
+        done_us = np.cumsum(column)
+        tau = done_us + np.maximum.accumulate(tau - (done_us - column))
+    return float(tau[-1])
+
+
 def _through(g_us: float, G_us_per_byte: float, sizes: Array, ready_us: Array) -> Array:
     """Exit times of fragments that are ready at `ready_us` and pass one stage in order."""
     time_us = np.where(sizes > 0, g_us + sizes * G_us_per_byte, 0.0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from careful.model.hierarchy import hierarchical
 from careful.model.latency import fixed_latency_us, latency_us
 from careful.model.planner import plan
 from careful.model.stages import KIB, Array, Pipeline
@@ -73,8 +74,13 @@ def over_bandwidth(
     new: str,
     overheads_us: Sequence[float] = OVERHEADS_US,
     bandwidths_MB_per_s: Sequence[float] = BANDWIDTHS_MB_PER_S,
+    as_modelled: bool = False,
 ) -> Surface:
-    """Vary one stage's overhead and bandwidth (P1 Figures 10 and 11)."""
+    """Vary one stage's overhead and bandwidth (P1 Figures 10 and 11).
+
+    old, new: strategies of `planner.plan`. as_modelled: with P1's assumption that a compound
+    stage is free only when its last stage is (section 4.3.1), instead of exactly.
+    """
     cases = [
         [
             (with_stage(pipeline, stage, g, bandwidth), message_bytes)
@@ -83,7 +89,7 @@ def over_bandwidth(
         for g in overheads_us
     ]
     axis = (tuple(bandwidths_MB_per_s), "bandwidth (MB/s)")
-    return _surface(stage, old, new, tuple(overheads_us), axis, cases)
+    return _surface(stage, old, new, tuple(overheads_us), axis, cases, as_modelled)
 
 
 def over_sizes(
@@ -93,11 +99,15 @@ def over_sizes(
     new: str,
     overheads_us: Sequence[float] = OVERHEADS_US,
     sizes_bytes: Sequence[int] = SIZES_BYTES,
+    as_modelled: bool = False,
 ) -> Surface:
-    """Vary one stage's overhead and the message size (P1 Figures 12 and 13)."""
+    """Vary one stage's overhead and the message size (P1 Figures 12 and 13).
+
+    Arguments as in `over_bandwidth`.
+    """
     cases = [[(with_stage(pipeline, stage, g), size) for size in sizes_bytes] for g in overheads_us]
     axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)")
-    return _surface(stage, old, new, tuple(overheads_us), axis, cases)
+    return _surface(stage, old, new, tuple(overheads_us), axis, cases, as_modelled)
 
 
 def _surface(
@@ -107,12 +117,22 @@ def _surface(
     overheads_us: tuple[float, ...],
     axis: tuple[tuple[float, ...], str],
     cases: list[list[tuple[Pipeline, int]]],
+    as_modelled: bool,
 ) -> Surface:
     old_us, new_us = (
-        np.array([[plan(line, size, name).latency_us for line, size in row] for row in cases])
+        np.array(
+            [[_latency_us(line, size, name, as_modelled) for line, size in row] for row in cases]
+        )
         for name in (old, new)
     )
     return Surface(stage, old, new, overheads_us, axis[0], axis[1], old_us, new_us)
+
+
+def _latency_us(pipeline: Pipeline, size_bytes: int, strategy: str, as_modelled: bool) -> float:
+    if not as_modelled or strategy in ("fixed", "lp"):
+        return plan(pipeline, size_bytes, strategy).latency_us
+    top = "fixed" if strategy == "hierarchical" else strategy
+    return hierarchical(pipeline, size_bytes, top, as_modelled=True).compound_us
 
 
 @dataclass(frozen=True)

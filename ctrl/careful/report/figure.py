@@ -6,9 +6,12 @@ marker or a dash as well, so that no plot depends on colour alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -50,7 +53,7 @@ def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) 
 
 
 def lines(
-    pair: Any, x: Sequence[float], series: dict[str, Sequence[float]], *, markers: bool = True
+    pair: Any, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
 ) -> None:
     """Draw named series over x, each with its own colour, dash and marker."""
     for number, (name, values) in enumerate(series.items()):
@@ -68,7 +71,7 @@ def lines(
 def heat(
     figure: Any,
     pair: Any,
-    values: Sequence[Sequence[float]],
+    values: npt.NDArray[np.float64],
     columns: Sequence[str],
     rows: Sequence[str],
     unit: str,

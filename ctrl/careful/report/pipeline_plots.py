@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +143,7 @@ def static_sizes(found: StaticComparison, path: str | Path) -> None:
 
 def pulses(
     thresholds_bytes: Sequence[int],
-    series: dict[str, Sequence[float]],
+    series: Mapping[str, Sequence[float]],
     title: str,
     path: str | Path,
 ) -> None:

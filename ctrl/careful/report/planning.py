@@ -36,9 +36,9 @@ class Request:
 
     def pipeline(self) -> Pipeline:
         """The stages with the header; raises ValueError for a black box."""
-        if isinstance(self.source, BlackBox):
-            raise ValueError("a black-box measurement has no stages to draw or to cut otherwise")
-        return self.source.with_header(self.header_bytes)
+        if isinstance(self.source, Pipeline):
+            return self.source.with_header(self.header_bytes)
+        raise ValueError("a black-box measurement has no stages to draw or to cut otherwise")
 
     def answer(self, strategy: str | None = None) -> Plan:
         """The plan; raises ValueError for what cannot be planned."""
@@ -116,13 +116,14 @@ def one(request: Request, as_json: bool) -> str:
         ]
         columns = ("strategy", "latency (µs)", "gain over k=1 (%)", "k", "fragments (bytes)")
         lines.append(table("", columns, rows))
-    lines += [
+    gain = 100 * (best.one_fragment_us / best.latency_us - 1)
+    lines.append(
         f"{best.strategy}: {best.latency_us:.1f} µs in {best.fragments_count} fragments, "
-        f"{100 * (best.one_fragment_us / best.latency_us - 1):.1f} % over one "
-        f"({best.one_fragment_us:.1f} µs); lower bound {best.lower_bound_us:.1f} µs",
-        f"bottleneck: {best.bottleneck}",
-        f"fragments (bytes): {sizes(best.fragments_bytes)}",
-    ]
+        f"{gain:.1f} % over one ({best.one_fragment_us:.1f} µs); "
+        f"lower bound {best.lower_bound_us:.1f} µs"
+    )
+    lines.append(f"bottleneck: {best.bottleneck}")
+    lines.append(f"fragments (bytes): {sizes(best.fragments_bytes)}")
     for level in best.levels[1:]:
         lines.append(f"in {level.name} (bytes): {sizes(level.fragments_bytes)}")
     if best.note:
