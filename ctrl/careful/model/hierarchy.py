@@ -213,12 +213,12 @@ def _proposals(
             # A single size needs some width for a slope.
             low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
         found[tuple(sizes)] = (sizes, level)
-    if base == "fixed":
-        k = len(sizes)
-        least, most = limits.counts(message_bytes)
-        for near in {max(k - 1, least), min(k + 1, most)} - {k}:
-            near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
-            found.setdefault(tuple(near_sizes), (near_sizes, level))
+    # The approximation may be off by one fragment; exact latency decides.
+    k = len(sizes)
+    least, most = limits.counts(message_bytes)
+    for near in {max(k - 1, least), min(k + 1, most)} - {k}:
+        near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
+        found.setdefault(tuple(near_sizes), (near_sizes, level))
     return list(found.values())
 
 
