@@ -68,7 +68,7 @@ def _gam() -> Iterator[Row]:
     gain = _gain_percent(framed.one_fragment_us, framed.latency_us)
     yield Row("header of 90 bytes: best k", 4, framed.fragments_count, "", 0)
     yield Row("header of 90 bytes: gain", 45, gain, "%", 1, note="on all four stages")
-    sizes = range(64, 8193, 64)
+    sizes = range(KIB, 8 * KIB + 1, KIB)
     found = surfaces.against_static(gam, sizes, [128, 4096])
     gains = found.static_us[4096] / found.adaptive_us - 1
     yield Row(
@@ -77,6 +77,7 @@ def _gam() -> Iterator[Row]:
         float(found.sizes_bytes[np.argmax(gains)]),
         "B",
         0,
+        note="steps of 1 KiB; just above, GAM's tiny second fragment costs 7.4 µs more",
     )
 
 
