@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -22,7 +23,8 @@ from careful.model.fixed import segments
 from careful.model.whole import equal_sizes, static_sizes, whole_sizes
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import make, pipelines
+
+from .pipelines import make, pipelines
 
 
 def test_theorem_1__size_times_count_is_the_message():
@@ -60,7 +62,7 @@ def test_segments__name_the_slowest_stage_of_every_size(pipeline):
     found = segments(pipeline)
     assert found[0].low_bytes == 0
     assert found[-1].high_bytes == math.inf
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in itertools.pairwise(found):
         assert before.high_bytes == after.low_bytes
     for segment in found:
         inside = segment.low_bytes + (

@@ -22,7 +22,8 @@ from careful.model.latency import fragments_bound, staged_exit_times_us
 from careful.model.simulation import simulate_sizes
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pipelines import make, pipelines, plans
+
+from .pipelines import make, pipelines, plans
 
 
 @given(pipelines(delays=True), plans)
