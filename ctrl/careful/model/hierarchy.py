@@ -86,7 +86,7 @@ class _Context:
     whole: bool
     grouped: bool
     as_modelled: bool
-    cache: dict[tuple[str, float], Hierarchy]
+    cache: dict[tuple[str, float, bool], Hierarchy]
 
 
 def hierarchical(
@@ -168,7 +168,8 @@ def _span_name(pipeline: Pipeline, first: int, last: int) -> str:
 
 def _solve(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
     """Best plan of one element for `message_bytes`, remembered."""
-    known = (f"{element.first}:{element.last}:{element.name}", round(message_bytes, 6))
+    place = f"{element.first}:{element.last}:{element.name}"
+    known = (place, round(message_bytes, 6), context.whole)
     if known not in context.cache:
         context.cache[known] = _solve_new(context, element, message_bytes)
     return context.cache[known]
@@ -228,6 +229,10 @@ def _approximated(context: _Context, element: Element, low: float, high: float) 
     A line through both ends, not a regression: the no-stall condition is then met exactly
     by the smallest and the largest size in use.
     """
+    low = max(low, 1.0)
+    high = max(high, low + 1.0)
+    # Sizes between whole ones: rounding would bend the line.
+    context = replace(context, whole=False)
     stages = []
     for part in element.inner:
         if not part.inner:
