@@ -10,7 +10,7 @@ from careful.model.tunemap import FRAME_LIMITS
 from careful.report import planning
 from careful.report.figure import check_path
 
-FIGURES = ("latency", "space-time", "improvement", "improvement-by-size")
+FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
 
 
 @click.command()
@@ -46,6 +46,13 @@ FIGURES = ("latency", "space-time", "improvement", "improvement-by-size")
     default=0,
     help="Header on every fragment, charged to each stage's g.  [default: 0]",
 )
+@click.option(
+    "--levels",
+    default="fixed,fixed",
+    show_default=True,
+    metavar="TOP,INNER",
+    help="How hierarchical cuts at the top and below: fixed, ramp or ramp-up-down.",
+)
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
@@ -61,6 +68,7 @@ def plan(
     min_bytes: int | None,
     max_bytes: int | None,
     header_bytes: int,
+    levels: str,
     classes: bool,
     as_json: bool,
     plot_path: str | None,
@@ -88,6 +96,7 @@ def plan(
         return
     if message_bytes is None:
         raise click.UsageError("--bytes is needed, or --classes")
+    top, _, inner = levels.partition(",")
     request = planning.Request(
         origin=pipeline_name,
         source=read_source(pipeline_name),
@@ -97,6 +106,7 @@ def plan(
         min_bytes=1 if min_bytes is None else min_bytes,
         max_bytes=max_bytes,
         header_bytes=header_bytes,
+        levels=(top, inner or "fixed"),
     )
     click.echo(planning.one(request, as_json))
     if plot_path:

@@ -52,10 +52,10 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
 @click.option(
     "--figure",
-    type=click.Choice(("space-time", "pulses")),
+    type=click.Choice(("space-time", "pulses", "bandwidth-ratio")),
     default="space-time",
     show_default=True,
-    help="pulses: latency over the pulse threshold, fixed and eager.",
+    help="pulses: latency over the threshold; bandwidth-ratio: P3 Figure 8, any pipeline.",
 )
 def simulate(
     pipeline_name: str,

@@ -14,7 +14,7 @@ import numpy as np
 
 from careful.model.fixed import FRAGMENTS_MAX
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
-from careful.model.hierarchy import Hierarchy, hierarchical
+from careful.model.hierarchy import BASES, Hierarchy, hierarchical
 from careful.model.latency import latency_us, lower_bound_us
 from careful.model.lp import best_lp_sizes, lp_sizes
 from careful.model.simulation import Sizes, simulate_sizes
@@ -117,6 +117,7 @@ def plan(
     whole: bool = True,
     lp: bool = True,
     reassembly: bool = True,
+    levels: tuple[str, str] = ("fixed", "fixed"),
 ) -> Plan:
     """Cut a message for least latency (P1 sections 2 to 4).
 
@@ -127,6 +128,8 @@ def plan(
     lp: whether "best" asks the linear program too (it imports scipy and takes about
     100 ms); reassembly: whether ramps may use compound stages (P1 section 4.4), which the
     tune map cannot express.
+    levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp"
+    or "ramp-up-down".
     Where stages share a resource as no closed form follows, "fixed" and "best" search equal
     sizes by simulation. Raises ValueError for bad input, or for another strategy there.
     """
@@ -135,6 +138,9 @@ def plan(
         raise ValueError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
     if whole and message_bytes != int(message_bytes):
         raise ValueError(f"a message of {message_bytes} bytes: must be whole")
+    for base in levels:
+        if base not in BASES:
+            raise ValueError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
     limits = limits or Limits()
     if fragments_count is not None:
         _check_count(fragments_count, strategy, message_bytes, limits)
@@ -153,12 +159,13 @@ def plan(
                 limits=limits,
                 whole=whole,
                 reassembly=reassembly,
+                levels=levels,
             )
             for name in names
         ]
         return min(plans, key=lambda each: each.latency_us)
     if strategy == "hierarchical":
-        found = hierarchical(sequential, message_bytes, "fixed", "fixed", limits, whole)
+        found = hierarchical(sequential, message_bytes, *levels, limits, whole)
         return _from_hierarchy(sequential, message_bytes, strategy, found)
     flat = _flat_sizes(sequential, message_bytes, strategy, fragments_count, limits, whole)
     made = _from_flat(sequential, message_bytes, strategy, flat)

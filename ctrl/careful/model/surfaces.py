@@ -27,7 +27,7 @@ class Surface:
     """Latency under two strategies while a stage's overhead and something else vary.
 
     overheads_us: shape (a,); along: values of the other axis, shape (b,); along_name: what
-    they are; old_us, new_us: shape (a, b).
+    they are; message: what is sent, for titles; old_us, new_us: shape (a, b).
     """
 
     stage: str
@@ -36,6 +36,7 @@ class Surface:
     overheads_us: tuple[float, ...]
     along: tuple[float, ...]
     along_name: str
+    message: str
     old_us: Array
     new_us: Array
 
@@ -88,7 +89,7 @@ def over_bandwidth(
         ]
         for g in overheads_us
     ]
-    axis = (tuple(bandwidths_MB_per_s), "bandwidth (MB/s)")
+    axis = (tuple(bandwidths_MB_per_s), f"bandwidth of {stage} (MB/s)", f"{message_bytes} B")
     return _surface(stage, old, new, tuple(overheads_us), axis, cases, as_modelled)
 
 
@@ -106,7 +107,7 @@ def over_sizes(
     Arguments as in `over_bandwidth`.
     """
     cases = [[(with_stage(pipeline, stage, g), size) for size in sizes_bytes] for g in overheads_us]
-    axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)")
+    axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)", "messages")
     return _surface(stage, old, new, tuple(overheads_us), axis, cases, as_modelled)
 
 
@@ -115,7 +116,7 @@ def _surface(
     old: str,
     new: str,
     overheads_us: tuple[float, ...],
-    axis: tuple[tuple[float, ...], str],
+    axis: tuple[tuple[float, ...], str, str],
     cases: list[list[tuple[Pipeline, int]]],
     as_modelled: bool,
 ) -> Surface:
@@ -125,7 +126,7 @@ def _surface(
         )
         for name in (old, new)
     )
-    return Surface(stage, old, new, overheads_us, axis[0], axis[1], old_us, new_us)
+    return Surface(stage, old, new, overheads_us, *axis, old_us, new_us)
 
 
 def _latency_us(pipeline: Pipeline, size_bytes: int, strategy: str, as_modelled: bool) -> float:

@@ -45,15 +45,17 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
         color=draw.COLOURS[6],
         markersize=4,
     )
-    for kind, marker in (("minimum", "^"), ("transition", "D")):
+    for kind, marker, size in (("minimum", "^", 14), ("transition", "D", 11)):
         found = [c for c in candidates(pipeline, message_bytes, most) if c.kind == kind]
         if found:
             pair.plot(
                 [c.k for c in found],
                 [c.latency_us for c in found],
                 marker,
-                color=draw.COLOURS[0],
-                markersize=12,
+                color=draw.COLOURS[0] if kind == "minimum" else "white",
+                markeredgecolor=draw.COLOURS[0],
+                markeredgewidth=2,
+                markersize=size,
                 label=f"candidate: {kind}",
             )
     best = float(fixed_latency_us(pipeline, message_bytes, chosen))
@@ -62,10 +64,11 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
         f"k = {chosen}, {best:.1f} µs",
         (chosen, best),
         textcoords="offset points",
-        xytext=(8, -24),
+        xytext=(10, -30),
     )
-    pair.set_ylim(0.9 * float(latency.min()), 1.1 * float(latency.max()))
-    pair.legend(loc="upper right")
+    height = float(latency.max() - latency.min())
+    pair.set_ylim(float(latency.min()) - 0.25 * height, float(latency.max()) + 0.6 * height)
+    pair.legend(loc="upper center", ncols=2)
     draw.save(figure, path)
 
 
@@ -76,8 +79,11 @@ def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Pat
     message when there are several, the fragment's turn otherwise.
     """
     n = len(pipeline)
-    figure, pair = draw.axes(title, "time (µs)", "stage", size=(10.0, 1.6 + 0.75 * n))
     several = len(outcome.complete_us) > 1
+    meaning = f"a colour is a {'message' if several else 'fragment'}, numbers are bytes"
+    figure, pair = draw.axes(
+        f"{title}\n{meaning}", "time (µs)", "stage", size=(10.0, 1.9 + 0.75 * n)
+    )
     turns = dict.fromkeys(range(n), 0)
     for transfer in outcome.transfers:
         turn = transfer.message if several else turns[transfer.stage]
@@ -113,8 +119,8 @@ def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Pat
 def surface(found: Surface, path: str | Path) -> None:
     """Improvement of one strategy over another (P1 Figures 10 to 13)."""
     figure, pair = draw.axes(
-        f"{found.new} over {found.old}",
-        f"{found.along_name}, message fixed" if "band" in found.along_name else found.along_name,
+        f"{found.new} over {found.old}, {found.message}",
+        found.along_name,
         f"overhead of {found.stage} (ms)",
         size=(9.5, 5.5),
     )
@@ -138,6 +144,18 @@ def static_sizes(found: StaticComparison, path: str | Path) -> None:
     series["adaptive"] = list(found.adaptive_us)
     draw.lines(pair, list(found.sizes_bytes / KIB), series, markers=False)
     pair.legend(loc="upper left")
+    draw.save(figure, path)
+
+
+def bandwidth_ratios(ratios: Sequence[float], speedups: Sequence[float], path: str | Path) -> None:
+    """Cut-through speed-up over the bandwidth ratio (P3 Figure 8)."""
+    figure, pair = draw.axes(
+        "8 KiB, cut-through over store-and-forward, no overheads",
+        "I/O bandwidth / network bandwidth (ratio)",
+        "speed-up (ratio)",
+    )
+    draw.lines(pair, ratios, {"speed-up": speedups})
+    pair.set_ylim(bottom=0)
     draw.save(figure, path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from careful.model import surfaces
@@ -14,6 +14,9 @@ from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.report import pipeline_plots
 from careful.report.jsonout import document
 from careful.report.tables import sizes, table
+
+#: Fragment sizes of FM and of GAM (P1 section 5.4).
+STATIC_BYTES = (128, 4096)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Request:
     min_bytes: int
     max_bytes: int | None
     header_bytes: int
+    levels: tuple[str, str] = ("fixed", "fixed")
 
     @property
     def limits(self) -> Limits:
@@ -58,6 +62,7 @@ class Request:
             strategy,
             fragments_count=self.fragments_count,
             limits=self.limits,
+            levels=self.levels,
         )
 
     def inputs(self) -> dict[str, Any]:
@@ -71,6 +76,7 @@ class Request:
             "min_bytes": self.min_bytes,
             "max_bytes": self.max_bytes,
             "header_bytes": self.header_bytes,
+            "levels": list(self.levels),
         }
 
 
@@ -97,8 +103,16 @@ def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
 def one(request: Request, as_json: bool) -> str:
     """One message: its plan, or with strategy "best" all of them side by side."""
     best = request.answer()
+    bare = replace(request, header_bytes=0).answer() if request.header_bytes else None
     if as_json:
-        return document("plan", request.inputs(), best.as_dict())
+        found = best.as_dict()
+        if bare is not None:
+            found["without_header"] = {
+                "latency_us": bare.latency_us,
+                "fragments_count": bare.fragments_count,
+                "one_fragment_us": bare.one_fragment_us,
+            }
+        return document("plan", request.inputs(), found)
     lines = []
     if request.strategy == "best" and isinstance(request.source, Pipeline):
         plans = [best]
@@ -126,6 +140,12 @@ def one(request: Request, as_json: bool) -> str:
     lines.append(f"fragments (bytes): {sizes(best.fragments_bytes)}")
     for level in best.levels[1:]:
         lines.append(f"in {level.name} (bytes): {sizes(level.fragments_bytes)}")
+    if bare is not None:
+        gain = 100 * (bare.one_fragment_us / bare.latency_us - 1)
+        lines.append(
+            f"without the header of {request.header_bytes} bytes: {bare.latency_us:.1f} µs in "
+            f"{bare.fragments_count} fragments, {gain:.1f} % over one"
+        )
     if best.note:
         lines.append(best.note)
     return "\n".join(lines)
@@ -206,6 +226,11 @@ def draw(request: Request, path: str, figure: str, varied: str | None, old: str,
         outcome = simulate(pipeline, [Message(request.message_bytes)], rules(pipeline, made))
         title = f"{pipeline.name}: {request.message_bytes} B, {made.strategy}"
         pipeline_plots.space_time(pipeline, outcome, title, path)
+        return
+    if figure == "static":
+        step = max(1, request.message_bytes // 64)
+        swept = range(step, 2 * request.message_bytes + 1, step)
+        pipeline_plots.static_sizes(surfaces.against_static(pipeline, swept, STATIC_BYTES), path)
         return
     stage = varied or max(pipeline.stages, key=lambda each: each.g_us).name
     if figure == "improvement":

@@ -8,7 +8,7 @@ from typing import Any
 from careful.model.planner import plan, rules
 from careful.model.simulation import Message, Outcome, Rule, Sizes, simulate
 from careful.model.stages import Pipeline, check_message_bytes
-from careful.model.trapeze import pulse_latency_us, pulse_rules
+from careful.model.trapeze import cut_through_speedup, pulse_latency_us, pulse_rules
 from careful.model.whole import static_sizes
 from careful.report import pipeline_plots
 from careful.report.jsonout import document
@@ -129,6 +129,11 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
 
 def draw(request: Request, outcome: Outcome, path: str, figure: str) -> None:
     """Draw one of the figures of `carefulctl simulate --figure`."""
+    if figure == "bandwidth-ratio":
+        ratios = [0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]
+        speedups = [cut_through_speedup(ratio) for ratio in ratios]
+        pipeline_plots.bandwidth_ratios(ratios, speedups, path)
+        return
     if figure == "pulses":
         thresholds = [1 << i for i in range(7, request.message_bytes.bit_length())]
         if not thresholds:
