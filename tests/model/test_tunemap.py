@@ -100,3 +100,14 @@ def test_gam__without_limits_the_map_holds_the_theory_s_plan():
     found, latency = fixed_plan(load_shipped("gam"), 4096, Limits())
     assert found.first_bytes == 820
     assert latency == pytest.approx(plan(load_shipped("gam"), 4096, "fixed").latency_us, rel=1e-3)
+
+
+def test_groups__frames_in_the_network_and_blocks_for_the_disk():
+    found = class_plan(load_shipped("network-disk"), class_of(65536))
+    assert found.block_bytes == 32768
+    assert 64 <= found.plan.first_bytes <= 3750
+    # Within 2 % of algorithm B, and far from a disk access for every frame.
+    assert found.latency_us == pytest.approx(25562.7, rel=0.02)
+    assert found.fixed_us > 3 * found.latency_us
+    assert found.as_dict()["block_bytes"] == 32768
+    assert class_plan(load_shipped("gam"), 5).block_bytes == 0

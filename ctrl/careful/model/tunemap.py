@@ -14,7 +14,8 @@ import numpy as np
 
 from careful.model.fixed import best_count
 from careful.model.flat import best_of, ramp_sizes, up_down_sizes
-from careful.model.latency import latency_us
+from careful.model.hierarchy import hierarchical
+from careful.model.latency import latency_us, staged_exit_times_us
 from careful.model.planner import plan
 from careful.model.stages import Array, Limits, Pipeline
 
@@ -103,7 +104,8 @@ class ClassPlan:
     no largest: twice the one before); plan: what goes into the map; latency_us: of plan;
     fixed_us, ramp_us: of the best fixed size, and the best ramp, that the map can express;
     flat_us: least of all plans but the LP's, real sizes, no limits, without reassembly;
-    optimum_us: the same with reassembly, which a map cannot express (the receiver does it).
+    optimum_us: the same with reassembly; block_bytes: what stages outside every group gather
+    before they start (their sink's minpulse, P1 section 4.3), 0 where nothing is reassembled.
     """
 
     index: int
@@ -114,6 +116,7 @@ class ClassPlan:
     ramp_us: float
     flat_us: float
     optimum_us: float
+    block_bytes: int = 0
 
     @property
     def ramp_gain(self) -> float:
@@ -122,7 +125,10 @@ class ClassPlan:
 
     @property
     def flat_loss(self) -> float:
-        """T_plan / T_flat - 1: what limits, whole bytes and six numbers cost."""
+        """T_plan / T_flat - 1: what limits, whole bytes and six numbers cost.
+
+        Negative where reassembly gains more than they cost.
+        """
         return self.latency_us / self.flat_us - 1
 
     @property
@@ -136,6 +142,7 @@ class ClassPlan:
             "class": self.index,
             "message_bytes_max": self.message_bytes,
             "plan": self.plan.as_dict(),
+            "block_bytes": self.block_bytes,
             "latency_us": self.latency_us,
             "fixed_us": self.fixed_us,
             "ramp_us": self.ramp_us,
@@ -169,17 +176,23 @@ def class_plan(
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
     pays = fixed_us / ramp_us - 1 >= ramp_gain_min
+    chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (fixed, fixed_us, 0)
+    if any(stage.group for stage in pipeline.stages):
+        gathered = reassembling_plan(pipeline, message_bytes, limits)
+        if gathered[1] < chosen_us:
+            chosen, chosen_us, block = gathered
     flat = plan(pipeline, message_bytes, "best", whole=False, lp=False, reassembly=False)
     optimum = plan(pipeline, message_bytes, "best", whole=False, lp=False)
     return ClassPlan(
         index=index,
         message_bytes=message_bytes,
-        plan=ramp if pays else fixed,
-        latency_us=ramp_us if pays else fixed_us,
+        plan=chosen,
+        latency_us=chosen_us,
         fixed_us=fixed_us,
         ramp_us=ramp_us,
         flat_us=flat.latency_us,
         optimum_us=min(optimum.latency_us, flat.latency_us),
+        block_bytes=block,
     )
 
 
@@ -201,6 +214,44 @@ def fixed_plan(
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
     kept = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
     return _best(pipeline, message_bytes, limits, [TunePlan.fixed(size) for size in kept])
+
+
+def reassembling_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
+) -> tuple[TunePlan, float, int]:
+    """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
+
+    Both sizes are those of the hierarchical plan (P1 section 4.3). A stage outside every
+    group takes what has arrived once it is a block or the message's tail.
+    """
+    found = hierarchical(pipeline, message_bytes, limits=limits)
+    stages = pipeline.sequential().stages
+    framed = next(j for j, stage in enumerate(stages) if stage.group)
+    block = int(found.levels[0].sizes_bytes.max())
+    frame = int(found.sizes_by_stage[framed].max())
+    best: tuple[TunePlan, float, int] | None = None
+    for size in sorted({frame, -(-block // max(1, round(block / frame)))}):
+        numbers = TunePlan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
+        frames = np.array(numbers.sizes(message_bytes, limits), dtype=np.float64)
+        blocks = _gathered(frames, block)
+        by_stage = [frames if stage.group else blocks for stage in stages]
+        latency = float(staged_exit_times_us(pipeline.sequential(), by_stage)[-1][-1])
+        if best is None or latency < best[1]:
+            best = (numbers, latency, block)
+    assert best is not None
+    return best
+
+
+def _gathered(frames: Array, block_bytes: int) -> Array:
+    """Frames joined until they make a block; the tail is what is left."""
+    blocks: list[float] = []
+    open_bytes = 0.0
+    for size in frames:
+        open_bytes += size
+        if open_bytes >= block_bytes:
+            blocks.append(open_bytes)
+            open_bytes = 0.0
+    return np.array([*blocks, open_bytes] if open_bytes else blocks)
 
 
 def ramp_plan(

@@ -64,7 +64,8 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
         f"k = {chosen}, {best:.1f} µs",
         (chosen, best),
         textcoords="offset points",
-        xytext=(10, -30),
+        xytext=(40, 55),
+        arrowprops={"arrowstyle": "->", "color": draw.COLOURS[6]},
     )
     height = float(latency.max() - latency.min())
     pair.set_ylim(float(latency.min()) - 0.25 * height, float(latency.max()) + 0.6 * height)

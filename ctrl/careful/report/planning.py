@@ -182,7 +182,7 @@ def classes(
         "latency (µs)",
         "ramp gain (%)",
         "loss (%)",
-        "loss, reassembly allowed (%)",
+        "with reassembly (%)",
     )
     rows = [
         (
@@ -205,13 +205,14 @@ def classes(
 
 def _words(each: ClassPlan) -> str:
     numbers = each.plan
+    gathered = f", blocks {each.block_bytes}" if each.block_bytes else ""
     if numbers.is_fixed:
-        return f"fixed {numbers.first_bytes}"
+        return f"fixed {numbers.first_bytes}{gathered}"
     words = f"{numbers.first_bytes} x{numbers.ratio_q16 / 65536:.3f}+{numbers.step_bytes}"
     words += f" to {numbers.peak_bytes}"
     if numbers.down_ratio_q16 != 65536 or numbers.down_step_bytes:
         words += f", x{numbers.down_ratio_q16 / 65536:.3f}+{numbers.down_step_bytes}"
-    return words
+    return words + gathered
 
 
 def draw(request: Request, path: str, figure: str, varied: str | None, old: str, new: str) -> None:
