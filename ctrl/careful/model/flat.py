@@ -30,7 +30,9 @@ RAMP_COUNT_MAX = 512
 SIDE_POINTS = 20
 #: Lengths at which each recurrence is tried first, and how many recurrences are followed.
 RULE_POINTS = 8
-RULES_KEPT = 4
+RULES_KEPT = 3
+#: Slowest stages on either side of a bottleneck that are tried as its partner.
+PARTNERS = 2
 
 
 def fixed_sizes(
@@ -75,7 +77,7 @@ def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     counts = _counts(pipeline, message_bytes, limits, float(latency_us(pipeline, fixed)))
     found = [fixed]
-    rules = _rules_both_ways(pipeline, message_bytes)
+    rules = _rules_both_ways(pipeline, message_bytes, float(fixed[0]))
     coarse = _thinned(counts, RULE_POINTS if len(rules) * len(counts) > 256 else len(counts))
     ranked: list[tuple[float, int, int, Recurrence, Array]] = []
     for way, rule in rules:
@@ -176,21 +178,27 @@ def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: 
     return np.arange(min(least_count, max(most, 1)), max(most, 1) + 1, dtype=np.float64)
 
 
-def _rules_both_ways(pipeline: Pipeline, message_bytes: float) -> list[tuple[int, Recurrence]]:
+def _rules_both_ways(
+    pipeline: Pipeline, message_bytes: float, size_bytes: float
+) -> list[tuple[int, Recurrence]]:
     """Recurrences along the pipeline (1) and against it (-1): each bottleneck and a partner.
 
     With the bottleneck as the later stage sizes rise towards it, with the bottleneck as
-    the earlier one they fall away from it.
+    the earlier one they fall away from it. Partners are the stages that could make it wait:
+    its neighbour and the slowest PARTNERS on either side, for fragments of `size_bytes`.
     """
     rules: dict[tuple[int, Recurrence], None] = {}
     for way, line in ((1, pipeline), (-1, pipeline.reversed())):
+        time_us = line.g_us + size_bytes * line.G_us_per_byte
         slowest = {part.stage for part in segments(line) if part.low_bytes <= message_bytes}
         for b in sorted(slowest):
-            pairs = [(j, b) for j in range(b)] + [(b, j) for j in range(b + 1, len(line))]
-            for feeder, slow in pairs:
-                rule = no_stall(line, feeder, slow)
-                if rule is not None:
-                    rules[way, rule] = None
+            for side, near in ((range(b), b - 1), (range(b + 1, len(line)), b + 1)):
+                ranked = sorted(side, key=lambda j: -float(time_us[j]))
+                partners = {*ranked[:PARTNERS], near} & set(side)
+                for j in sorted(partners):
+                    rule = no_stall(line, min(j, b), max(j, b))
+                    if rule is not None:
+                        rules[way, rule] = None
     return list(rules)
 
 

@@ -19,9 +19,9 @@ from careful.model.stages import KIB, Array, Limits, Pipeline, Stage
 
 #: Levels of compound stages that are formed without being asked for by `group`.
 AUTOMATIC_DEPTH_MAX = 2
-#: Below the top, a range is split only where one stage is this much slower than the rest
-#: (P1 section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
-SPLIT_RATIO = 2.0
+#: A range is split, unasked, only where one stage is this much slower than the rest (P1
+#: section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
+SPLIT_RATIO = 1.5
 #: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
 NARROWING_PASSES = 5
 
@@ -149,7 +149,7 @@ def _split(
     time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
     b = first + int(np.argmax(time_us[first:last]))
     slower, slowest = np.sort(time_us[first:last])[-2:]
-    comparable = depth > 0 and slowest < SPLIT_RATIO * slower
+    comparable = slowest < SPLIT_RATIO * slower
     if comparable or depth >= AUTOMATIC_DEPTH_MAX or last - first == 2:
         parts = [(j, j + 1) for j in range(first, last)]
     else:

@@ -15,6 +15,9 @@ from careful.model.stages import Array, Limits, Pipeline
 
 #: Ranges up to this many lengths are searched one by one; longer ones by narrowing.
 EXHAUSTIVE_MAX = 48
+#: The best number is not searched beyond this: each solution takes seconds there, and what
+#: it gains over ramps is below one part in a hundred.
+SEARCH_COUNT_MAX = 256
 
 
 def lp_sizes(
@@ -34,6 +37,9 @@ def lp_sizes(
     low = min(float(limits.min_bytes), message_bytes / k)
     if k * high < message_bytes:
         raise ValueError(f"{k} fragments of at most {high} bytes do not hold {message_bytes}")
+    # HiGHS works best near one: sizes in parts of the message, times in parts of its latency.
+    scale_us = float(latency_us(pipeline, np.full(k, message_bytes / k))) or 1.0
+    g, G = pipeline.g_us / scale_us, pipeline.G_us_per_byte * message_bytes / scale_us
     # Unknowns: x_0..x_{k-1}, then tau_ij row by row. Each constraint reads
     # predecessor + g_j + x_i G_j - tau_ij <= 0, once for each predecessor.
     fragment, stage = (index.ravel() for index in np.indices((k, n)))
@@ -44,9 +50,7 @@ def lp_sizes(
     row = np.arange(len(after))
     matrix = coo_array(
         (
-            np.concatenate(
-                (pipeline.G_us_per_byte[stage[after]], -np.ones(len(after)), np.ones(len(before)))
-            ),
+            np.concatenate((G[stage[after]], -np.ones(len(after)), np.ones(len(before)))),
             (
                 np.concatenate((row, row, row[1:])),
                 np.concatenate((fragment[after], tau[after], before)),
@@ -59,22 +63,25 @@ def lp_sizes(
     cost[-1] = 1.0
     total = coo_array((np.ones(k), (np.zeros(k, dtype=int), np.arange(k))), shape=(1, width))
     bounds = np.zeros((width, 2))
-    bounds[:k] = (low, high)
+    bounds[:k] = (low / message_bytes, high / message_bytes)
     bounds[k:, 1] = np.inf
-    result = linprog(
-        cost,
-        A_ub=matrix,
-        b_ub=-pipeline.g_us[stage[after]],
-        A_eq=total.tocsr(),
-        b_eq=[message_bytes],
-        bounds=bounds,
-        method="highs",
-    )
-    if result.status != 0:
-        raise ValueError(f"the linear program for {k} fragments failed: {result.message}")
-    sizes: Array = np.clip(result.x[:k], low, high)
-    sizes *= message_bytes / sizes.sum()
-    return sizes
+    message = ""
+    for method in ("highs", "highs-ds", "highs-ipm"):
+        result = linprog(
+            cost,
+            A_ub=matrix,
+            b_ub=-g[stage[after]],
+            A_eq=total.tocsr(),
+            b_eq=[1.0],
+            bounds=bounds,
+            method=method,
+        )
+        if result.status == 0:
+            sizes: Array = np.clip(result.x[:k] * message_bytes, low, high)
+            sizes *= message_bytes / sizes.sum()
+            return sizes
+        message = str(result.message)
+    raise ValueError(f"the linear program for {k} fragments was not solved: {message}")
 
 
 def best_lp_sizes(
@@ -85,7 +92,8 @@ def best_lp_sizes(
     start: any feasible plan; its latency bounds k from above (`fragments_bound`) and from
     below: the largest fragment has at least B/k bytes and crosses all stages, so
     T >= sum g + (B/k) sum G. Ranges over EXHAUSTIVE_MAX lengths are narrowed around the
-    least of a coarse grid, as T over k has one valley in every case tried.
+    least of a coarse grid, as T over k has one valley in every case tried. A start of more
+    than SEARCH_COUNT_MAX fragments comes back as it is.
     """
     pipeline = pipeline.sequential()
     limits = limits or Limits()
@@ -102,6 +110,9 @@ def best_lp_sizes(
         if tried[k] < best_us:
             best, best_us = sizes, tried[k]
 
+    low, high = _range(pipeline, message_bytes, best_us, limits)
+    if low > SEARCH_COUNT_MAX or len(best) > SEARCH_COUNT_MAX:
+        return best
     attempt(len(best))
     low, high = _range(pipeline, message_bytes, best_us, limits)
     if high - low < EXHAUSTIVE_MAX:
@@ -130,7 +141,7 @@ def _range(
 ) -> tuple[int, int]:
     """Least and greatest k whose plans could beat `bound_us`."""
     least, most = limits.counts(message_bytes)
-    most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), 1 << 12))
+    most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), SEARCH_COUNT_MAX))
     spare_us = bound_us - pipeline.delay_us - float(pipeline.g_us.sum())
     if spare_us > 0:
         least = max(

@@ -16,13 +16,13 @@ from careful.model.fixed import FRAGMENTS_MAX
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Hierarchy, hierarchical
 from careful.model.latency import latency_us, lower_bound_us
-from careful.model.lp import best_lp_sizes, lp_sizes
+from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
 from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
 from careful.model.whole import equal_sizes, whole_sizes
 
 #: Most fragments that a search by simulation tries.
-SEARCH_COUNT_MAX = 512
+SIMULATED_COUNT_MAX = 512
 STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 
 
@@ -173,6 +173,8 @@ def plan(
         compound = hierarchical(sequential, message_bytes, strategy, "fixed", limits, whole)
         if compound.latency_us < made.latency_us:
             made = _from_hierarchy(sequential, message_bytes, strategy, compound)
+    if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:
+        made = replace(made, note=f"not solved for more than {SEARCH_COUNT_MAX} fragments: a ramp")
     if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
         made = replace(made, note="no ramp of sizes within the limits is faster than equal sizes")
     return made
@@ -183,11 +185,11 @@ def searched_plan(
 ) -> Plan:
     """Best equal sizes of a pipeline that only the simulation follows, whole bytes.
 
-    Tries numbers of fragments in ratios of about 1.4 up to SEARCH_COUNT_MAX, then those
+    Tries numbers of fragments in ratios of about 1.4 up to SIMULATED_COUNT_MAX, then those
     next to the best. eq. 5 holds stage by stage; a shared resource adds a bound of its own.
     """
     least, most = limits.counts(message_bytes)
-    most = max(least, min(most, SEARCH_COUNT_MAX))
+    most = max(least, min(most, SIMULATED_COUNT_MAX))
     known: dict[int, float] = {}
 
     def attempt(k: int) -> float:

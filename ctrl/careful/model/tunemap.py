@@ -310,8 +310,8 @@ def _affine(sizes: Array) -> tuple[int, int]:
 def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
     """Plans with the first size and the peak moved by some percent."""
     most = limits.max_bytes or U32_MAX
-    firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.2, 0.2, 17)}
-    peaks = {round(start.peak_bytes * (1 + move)) for move in (-0.04, 0.0, 0.01, 0.04, 0.08)}
+    firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.16, 0.16, 9)}
+    peaks = {round(start.peak_bytes * (1 + move)) for move in (-0.03, 0.0, 0.01, 0.06)}
     return [
         replace(start, first_bytes=first, peak_bytes=max(first, min(peak, most)))
         for first in sorted(max(f, limits.min_bytes) for f in firsts)
