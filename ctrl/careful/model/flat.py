@@ -159,6 +159,8 @@ def _rounded(
     if not whole:
         return best
     equal = fixed_sizes(pipeline, message_bytes, limits, True)
+    if np.ptp(best) <= 1:
+        return equal
     return best_of(pipeline, [whole_sizes(best), equal])
 
 

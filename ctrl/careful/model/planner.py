@@ -150,7 +150,9 @@ def plan(
         return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
     sequential = pipeline.sequential()
     if strategy == "best":
-        names = [s for s in STRATEGIES if (lp or s != "lp") and (reassembly or s != "hierarchical")]
+        # Of equally fast plans the simplest kind is named.
+        order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
+        names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
         plans = [
             plan(
                 pipeline,

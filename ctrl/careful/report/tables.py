@@ -43,7 +43,7 @@ def sizes(values: Sequence[float], most: int = 12) -> str:
             runs[-1][1] += 1
         else:
             runs.append([value, 1])
-    words = [f"{count:g}x{value:g}" if count > 1 else f"{value:g}" for value, count in runs]
+    words = [f"{count:.0f}x{value:.0f}" if count > 1 else f"{value:.0f}" for value, count in runs]
     if len(words) > most:
         words = [*words[: most - 2], "…", words[-1]]
     return " ".join(words)
