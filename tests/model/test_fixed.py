@@ -115,6 +115,7 @@ def test_whole_sizes__keep_sum_and_bounds(sizes):
     assert whole.sum() == B
     assert np.all(whole == np.round(whole))
     assert np.all(np.abs(whole - scaled) <= 1 + 1e-6)
+    assert np.all(np.abs(np.cumsum(whole) - np.cumsum(scaled)) <= 0.5 + 1e-6)
     assert whole.min() >= math.floor(scaled.min() + 1e-6)
     assert whole.max() <= math.ceil(scaled.max() - 1e-6)
 

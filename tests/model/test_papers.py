@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from careful.model import fit_alphastation, load_shipped, plan, shipped_names
-from careful.model.surfaces import against_static, over_bandwidth, over_sizes
+from careful.model.surfaces import against_static, over_bandwidth, over_sizes, with_stage
 from careful.model.trapeze import pulse_latency_us
 from careful.report.paper import markdown, ramp_gains, rows
 
@@ -91,6 +91,12 @@ def test_figure_10__exact_latency_keeps_the_taper_but_for_2_ms():
     assert gain[500.0][-1] < gain[500.0].max() - 0.05
     assert gain[1000.0][-1] < gain[1000.0].max() - 0.05
     assert gain[2000.0][-1] == pytest.approx(0.271, abs=0.01)
+
+
+def test_with_stage__a_megabyte_is_1024_kib_as_in_the_file():
+    assert with_stage(DISK, "disk", 4000.0, 5.0) == DISK
+    with pytest.raises(ValueError, match="no stage 'tape': there are 'sender copy'"):
+        with_stage(DISK, "tape", 1.0)
 
 
 def test_figure_12__gain_is_largest_for_medium_messages():
