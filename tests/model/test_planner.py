@@ -158,6 +158,13 @@ def test_plan__bad_input_gets_one_line(arguments, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("strategy", ["best", *STRATEGIES])
+def test_limits__hold_for_a_single_stage_too(strategy):
+    made = plan(make((5.0, 10.0)), 2000, strategy, limits=Limits(64, 900))
+    assert made.fragments_count == 3
+    assert max(made.fragments_bytes) <= 900
+
+
 @pytest.mark.parametrize("limits", [(0, None), (-1, None), (100, 50)])
 def test_limits__that_exclude_each_other_are_refused(limits):
     with pytest.raises(ValueError, match="fragment"):

@@ -145,7 +145,8 @@ def _split(
 ) -> Element:
     """Compound stages before and after the bottleneck of a range (P1 section 4.4)."""
     if last - first == 1:
-        return Element(pipeline.stages[first].name, first, last)
+        leaf = Element(pipeline.stages[first].name, first, last)
+        return leaf if depth else Element(name, first, last, (leaf,))
     time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
     b = first + int(np.argmax(time_us[first:last]))
     slower, slowest = np.sort(time_us[first:last])[-2:]
