@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from careful.model import fit_alphastation, load_shipped, plan, shipped_names
+from careful.model import Pipeline, Stage, fit_alphastation, load_shipped, plan, shipped_names
 from careful.model.surfaces import against_static, over_bandwidth, over_sizes, with_stage
 from careful.model.trapeze import pulse_latency_us
 from careful.report.paper import markdown, ramp_gains, rows
@@ -119,6 +119,31 @@ def test_trapeze__shipped_file_is_the_fit():
         assert (b.g_us, b.G_us_per_KiB, b.delay_us) == pytest.approx(
             (a.g_us, a.G_us_per_KiB, a.delay_us), abs=6e-4
         )
+
+
+@pytest.mark.parametrize(
+    ("g", "G", "G_write", "delay", "eager", "whole_kib", "eager_kib"),
+    [
+        # The whole 27 µs of a control message as delay.
+        (3.957, 10.129, 13.38, 27.0, 178.5, 72.5, 66.3),
+        # Writes twice as slow as reads (P3 4.4), 195 µs at 1280 bytes.
+        (0.88, 8.76, 17.52, 25.03, 179.9, 62.7, 54.8),
+        # The same, 195 µs at the best pulse, wherever that is (768 bytes).
+        (1.39, 8.73, 17.46, 24.52, 182.9, 63.6, 56.3),
+    ],
+)
+def test_trapeze__readings_not_taken(g, G, G_write, delay, eager, whole_kib, eager_kib):
+    # All predict the eager pulses within 5 %; all miss a latency at 1 KiB by more.
+    write = Stage("hostRx", g, G_write, delay_us=delay)
+    line = Pipeline((Stage("hostTx", g, G), Stage("netTx", g, G), write))
+    assert pulse_latency_us(line, 8192, "store-and-forward") == pytest.approx(308, abs=0.5)
+    found = pulse_latency_us(line, 8192, "eager", (384, 512))
+    assert found == pytest.approx(eager, abs=0.2)
+    assert found == pytest.approx(177, rel=0.05)
+    whole = pulse_latency_us(line, 1024, "store-and-forward")
+    cut = pulse_latency_us(line, 1024, "eager", (512, 512))
+    assert (whole, cut) == pytest.approx((whole_kib, eager_kib), abs=0.2)
+    assert max(abs(whole / 68 - 1), abs(cut / 63 - 1)) > 0.05
 
 
 def test_trapeze__1280_is_near_the_best_fixed_pulse():

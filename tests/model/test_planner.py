@@ -59,7 +59,7 @@ def test_reversibility__every_strategy(pipeline, B, count, strategy):
     pipeline = grouped(pipeline, count)
     there = plan(pipeline, B, strategy, whole=False)
     back = plan(pipeline.reversed(), B, strategy, whole=False)
-    assert back.latency_us == pytest.approx(there.latency_us, rel=2e-3)
+    assert back.latency_us == pytest.approx(there.latency_us, rel=1e-9)
     mirrored = [np.array(sizes[::-1]) for sizes in there.sizes_by_stage[::-1]]
     exits = staged_exit_times_us(pipeline.reversed().sequential(), mirrored)
     assert exits[-1][-1] == pytest.approx(there.latency_us, rel=1e-9)
