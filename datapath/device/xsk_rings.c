@@ -52,7 +52,7 @@ void xsk_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
 	uint32_t at = 0, room;
 
 	room = xsk_ring_prod__reserve(&xsk->fill, n, &at);
-	/* The ring holds every receive buffer there is. */
+	/* The ring has room for more than all the receive buffers there are. */
 	assert(room == n);
 	(void)room;
 	for (uint32_t i = 0; i < n; i++)

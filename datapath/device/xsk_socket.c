@@ -19,6 +19,10 @@ enum {
 	/* Zero-copy drivers keep room for an skb's tail in a buffer of several, and round
 	 * down to the unit in which their hardware counts. */
 	ZEROCOPY_UNIT_BYTES = 128,
+	/* Of the fill and TX rings: the kernel shows us a frame before it shows that it has
+	 * taken the frame's entry from them (xsk_flush(), net/xdp/xsk.c), so an entry can
+	 * come back while it still seems to be there. */
+	RING_SLACK = 2,
 };
 
 static uint32_t power_of_two(uint32_t n)
@@ -87,13 +91,13 @@ static int bind_once(struct xsk_device *xsk, uint32_t flags)
 {
 	struct careful_device *dev = &xsk->dev;
 	const struct xsk_umem_config umem = {
-		.fill_size = power_of_two(dev->rx_chunks),
+		.fill_size = RING_SLACK * power_of_two(dev->rx_chunks),
 		.comp_size = power_of_two(dev->tx_chunks),
 		.frame_size = dev->chunk_bytes,
 	};
 	const struct xsk_socket_config socket = {
 		.rx_size = power_of_two(dev->rx_chunks),
-		.tx_size = power_of_two(dev->tx_chunks),
+		.tx_size = RING_SLACK * power_of_two(dev->tx_chunks),
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 		.bind_flags = (uint16_t)flags,
 	};
