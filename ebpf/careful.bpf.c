@@ -116,8 +116,8 @@ static __always_inline __u32 body_bytes(const struct careful_hdr *hdr)
 }
 
 /* Does the session that the header names exist, and is its frame due? Then it is
- * the last one that was. */
-static __always_inline __u32 admit(const struct careful_hdr *hdr)
+ * the last one that was. A function of its own, so that BTF knows careful_hdr. */
+static __noinline __u32 admit(const struct careful_hdr *hdr)
 {
 	__u32 slot = bpf_ntohs(hdr->src_node);
 	__u32 seq = bpf_ntohl(hdr->seq);

@@ -15,42 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-	TEST_SKIP = 77,
-};
+#include "check.h"
 
 struct pair {
 	int home; /* the namespace that the test started in */
 	int ns[2];
 };
-
-/* Ends the test, naming the line: these hold with NDEBUG too. */
-#define CHECK(condition)                                                                   \
-	do {                                                                               \
-		if (!(condition)) {                                                        \
-			fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__,   \
-				__func__, #condition);                                     \
-			exit(1);                                                           \
-		}                                                                          \
-	} while (0)
-
-/* The same for two numbers. */
-#define CHECK_EQ(a, b)                                                                     \
-	do {                                                                               \
-		long long check_a = (long long)(a), check_b = (long long)(b);              \
-                                                                                           \
-		if (check_a != check_b) {                                                  \
-			fprintf(stderr, "%s:%d: %s: %s is %lld, %s is %lld\n", __FILE__,   \
-				__LINE__, __func__, #a, check_a, #b, check_b);             \
-			exit(1);                                                           \
-		}                                                                          \
-	} while (0)
-
-static inline void skip(const char *why)
-{
-	printf("SKIP: %s\n", why);
-	exit(TEST_SKIP);
-}
 
 static inline void pair_enter(const struct pair *pair, int side)
 {
