@@ -21,6 +21,7 @@
 enum {
 	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
 		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
+	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
 	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
 	ROUTE_HOPS = 64,
 	NUD_USABLE = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE,
@@ -42,27 +43,6 @@ struct hop {
 	uint8_t mac[6];
 	bool has_mac;
 };
-
-int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
-{
-	int rc;
-
-	route->ifindex = netdev->ifindex;
-	route->mtu = netdev->mtu;
-	route->port = port;
-	route->up = (netdev->flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
-	memcpy(route->mac, netdev->mac, sizeof(route->mac));
-	rc = rtnl_open(&route->ask, 0);
-	if (rc)
-		return rc;
-	return rtnl_open(&route->news, ROUTE_GROUPS);
-}
-
-void route_close(struct route *route)
-{
-	rtnl_close(&route->ask);
-	rtnl_close(&route->news);
-}
 
 static void take_address(struct address *to, const struct rtattr *attr)
 {
@@ -269,7 +249,7 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 	const struct ifinfomsg *ifi = NLMSG_DATA(m);
 	const struct rtattr *attrs = IFLA_RTA(ifi);
 	size_t bytes = IFLA_PAYLOAD(m);
-	bool up = (ifi->ifi_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+	bool up = (ifi->ifi_flags & ROUTE_UP) == ROUTE_UP;
 	const struct rtattr *mac = rtnl_attr(attrs, bytes, IFLA_ADDRESS);
 	uint32_t mtu = attr_u32(rtnl_attr(attrs, bytes, IFLA_MTU));
 	uint32_t events = 0;
@@ -346,11 +326,35 @@ static uint32_t catch_up(struct route *route)
 	return missed.events;
 }
 
+int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
+{
+	int rc;
+
+	route->ifindex = netdev->ifindex;
+	route->mtu = netdev->mtu;
+	route->port = port;
+	memcpy(route->mac, netdev->mac, sizeof(route->mac));
+	rc = rtnl_open(&route->ask, 0);
+	if (!rc)
+		rc = rtnl_open(&route->news, ROUTE_GROUPS);
+	/* Only now, so that no change falls between the question and the news. */
+	if (!rc)
+		catch_up(route);
+	return rc;
+}
+
+void route_close(struct route *route)
+{
+	rtnl_close(&route->ask);
+	rtnl_close(&route->news);
+}
+
 uint32_t route_events(struct route *route)
 {
 	static _Thread_local _Alignas(NLMSG_ALIGNTO) uint8_t buf[16384];
-	uint32_t events = 0;
+	uint32_t events = route->unread;
 
+	route->unread = 0;
 	for (int i = 0; i < ROUTE_NEWS_MAX; i++) {
 		ssize_t bytes = recv(route->news.fd, buf, sizeof(buf), MSG_DONTWAIT);
 		size_t rest = (size_t)bytes;
@@ -365,4 +369,12 @@ uint32_t route_events(struct route *route)
 				events |= one_news(route, m);
 	}
 	return events;
+}
+
+/* May frames be sent? Looks for news of it where the last were that they may not. */
+bool route_up(struct route *route)
+{
+	if (!route->up)
+		route->unread = route_events(route);
+	return route->up;
 }

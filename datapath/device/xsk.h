@@ -58,7 +58,8 @@ struct route {
 	uint32_t ifindex;
 	uint32_t mtu;
 	uint16_t port;
-	bool up; /* the link, as the last call of route_events() left it */
+	uint32_t unread; /* events seen, but not yet by the caller of route_events() */
+	bool up; /* the link and its carrier, by the latest news */
 	bool gone;
 	uint8_t mac[6];
 };
@@ -152,6 +153,7 @@ int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
 void route_close(struct route *route);
 int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr);
 uint32_t route_events(struct route *route);
+bool route_up(struct route *route);
 
 /* netdev.c: what the interface is like, and whether frames to our port come to the queue. */
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);

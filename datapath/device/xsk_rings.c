@@ -96,7 +96,7 @@ int xsk_kick(struct careful_device *dev)
 	if (!tx_waiting(xsk))
 		return 0;
 	/* Without a carrier the kernel would take each frame, and drop it. */
-	if (!xsk->route.up)
+	if (!xsk->route.up && !route_up(&xsk->route))
 		return -EAGAIN;
 	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
 		return 0; /* the driver is at it */

@@ -5,35 +5,21 @@
  * one way. Frames carry a careful header, since XDP admits no others; the stream's
  * window is a shared word, not frames. Prints one JSON object.
  */
-#include <arpa/inet.h>
-#include <careful/wire.h>
-#include <endian.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/utsname.h>
 
-#include "device/device.h"
-#include "pair.h"
+#include "end.h"
 
 enum {
-	BATCH_MAX = 64,
 	ECHOES_WARMUP = 2000,
-	WINDOW_MAX = 0x7fffffff,
 	GIVE_UP_MS = 10000, /* without an echo, or without room in the window */
 };
 
 static struct {
 	unsigned int mtu, mode, echo_bytes, frame_bytes, ms, batch, buffers, cpu[2];
 } options = { 9000, CAREFUL_XDP_AUTO, 64, 3840, 1000, 8, 512, { 0, 1 } };
-
-struct end {
-	struct careful_device *dev;
-	struct careful_llhdr llhdr;
-	uint32_t seq;
-	uint64_t *free;
-	uint32_t free_count;
-};
 
 static struct end ends[2];
 static atomic_bool stop, failed;
@@ -42,7 +28,6 @@ static _Alignas(64) atomic_ullong received_bytes;
 
 static void open_end(const struct pair *pair, int side)
 {
-	struct end *end = &ends[side];
 	char instance[32];
 	struct careful_options o = {
 		.ifname = "eth1",
@@ -52,89 +37,18 @@ static void open_end(const struct pair *pair, int side)
 		.tx_buffers = options.buffers,
 	};
 	struct careful_error error = { 0 };
+	struct careful_device *dev;
 	int rc;
 
 	snprintf(instance, sizeof(instance), "bare-%d-%d", getpid(), side);
 	pair_enter(pair, side);
-	rc = careful_xsk_open(&o, &end->dev, &error);
+	rc = careful_xsk_open(&o, &dev, &error);
 	pair_leave(pair);
 	if (rc) {
 		fprintf(stderr, "bare: %s\n", error.text);
 		exit(rc == -EPERM ? TEST_SKIP : 1);
 	}
-	end->free = calloc(end->dev->tx_chunks, sizeof(*end->free));
-	CHECK(end->free);
-	for (uint32_t i = 0; i < end->dev->tx_chunks; i++)
-		end->free[end->free_count++] =
-			(uint64_t)(end->dev->rx_chunks + i) * end->dev->chunk_bytes;
-	end->dev->ops->admit(end->dev, 0, (uint64_t)side + 1, WINDOW_MAX);
-}
-
-static void resolve_end(int side)
-{
-	union careful_addr to = { .in = { .sin_family = AF_INET } };
-	struct end *end = &ends[side];
-	int rc = -EAGAIN;
-
-	inet_pton(AF_INET, side ? "10.77.0.1" : "10.77.0.2", &to.in.sin_addr);
-	for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
-		rc = end->dev->ops->resolve(end->dev, &to, &end->llhdr);
-		if (rc)
-			usleep(1000);
-	}
-	CHECK_EQ(rc, 0);
-}
-
-/* A whole header in front of body_bytes; returns the frame's bytes. */
-static uint32_t write_frame(struct end *end, int to, uint8_t *p, uint32_t body_bytes)
-{
-	struct careful_hdr hdr = {
-		.version = CAREFUL_WIRE_VERSION,
-		.type = CAREFUL_DATA,
-		.cookie = htobe64((uint64_t)to + 1),
-		.seq = htobe32(++end->seq),
-		.frag_bytes = htobe16((uint16_t)body_bytes),
-	};
-	const uint16_t udp_bytes = (uint16_t)(8 + sizeof(hdr) + body_bytes);
-	const uint16_t be_udp = htobe16(udp_bytes), be_ip = htobe16(20 + udp_bytes);
-
-	hdr.check = htobe32(careful_hdr_check(&hdr));
-	memcpy(p, end->llhdr.data, end->llhdr.bytes);
-	/* Nobody checks the IPv4 checksum between two veth ends. */
-	memcpy(p + 16, &be_ip, 2);
-	memcpy(p + 38, &be_udp, 2);
-	memcpy(p + end->llhdr.bytes, &hdr, sizeof(hdr));
-	return end->llhdr.bytes + (uint32_t)sizeof(hdr) + body_bytes;
-}
-
-static void take_back(struct end *end)
-{
-	uint64_t addrs[BATCH_MAX];
-	uint32_t n = end->dev->ops->complete(end->dev, addrs, BATCH_MAX);
-
-	for (uint32_t i = 0; i < n; i++)
-		end->free[end->free_count++] = addrs[i] & ~(uint64_t)(end->dev->chunk_bytes - 1);
-}
-
-/* Descriptors of one frame of frame_bytes; the free chunks suffice. */
-static uint32_t put_frame(struct end *end, int to, uint32_t frame_bytes, struct careful_desc *descs)
-{
-	uint32_t chunk = end->dev->chunk_bytes, n = 0;
-	uint32_t prefix = end->llhdr.bytes + (uint32_t)sizeof(struct careful_hdr);
-	uint32_t rest = frame_bytes;
-
-	while (rest) {
-		uint32_t part = rest < chunk ? rest : chunk;
-
-		rest -= part;
-		descs[n++] = (struct careful_desc){
-			.addr = end->free[--end->free_count],
-			.bytes = part,
-			.options = rest ? CAREFUL_DESC_MORE : 0,
-		};
-	}
-	write_frame(end, to, end->dev->umem + descs[0].addr, frame_bytes - prefix);
-	return n;
+	end_init(&ends[side], side, dev);
 }
 
 static void send_frames(struct end *end, const struct careful_desc *descs, uint32_t n)
@@ -142,23 +56,6 @@ static void send_frames(struct end *end, const struct careful_desc *descs, uint3
 	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
 	while (end->dev->ops->kick(end->dev) == -EAGAIN && !atomic_load(&stop))
 		;
-}
-
-/* Takes what arrived and gives it back at once; returns the frames. */
-static uint32_t drain(struct end *end, uint64_t *bytes)
-{
-	struct careful_desc descs[BATCH_MAX];
-	uint64_t addrs[BATCH_MAX];
-	uint32_t n = end->dev->ops->rx(end->dev, descs, BATCH_MAX), frames = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		addrs[i] = descs[i].addr;
-		*bytes += descs[i].bytes;
-		frames += !(descs[i].options & CAREFUL_DESC_MORE);
-	}
-	if (n)
-		end->dev->ops->fill(end->dev, addrs, n);
-	return frames;
 }
 
 static void pin(int side)
@@ -179,9 +76,9 @@ static void *echo_server(void *arg)
 	pin(1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		bytes = 0;
-		take_back(end);
-		for (uint32_t n = drain(end, &bytes); n; n--)
-			send_frames(end, descs, put_frame(end, 0, (uint32_t)bytes, descs));
+		end_take_back(end);
+		for (uint32_t n = end_drain(end, &bytes); n; n--)
+			send_frames(end, descs, end_put(end, (uint32_t)bytes, descs));
 	}
 	return NULL;
 }
@@ -198,7 +95,6 @@ static uint32_t echo_client(double *us, uint32_t most)
 	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
 	struct end *end = &ends[0];
 	struct careful_device *dev = end->dev;
-	uint32_t frame = end->llhdr.bytes + (uint32_t)sizeof(struct careful_hdr);
 	uint64_t start = dev->ops->now_ns(dev), before, now, bytes;
 	uint32_t count = 0;
 
@@ -207,8 +103,8 @@ static uint32_t echo_client(double *us, uint32_t most)
 		before = dev->ops->now_ns(dev);
 		if (before - start > options.ms * 1000000ULL)
 			break;
-		send_frames(end, descs, put_frame(end, 1, frame + options.echo_bytes, descs));
-		while (!drain(end, &bytes)) {
+		send_frames(end, descs, end_put(end, end_prefix(end) + options.echo_bytes, descs));
+		while (!end_drain(end, &bytes)) {
 			now = dev->ops->now_ns(dev);
 			if (now - before > GIVE_UP_MS * 1000000ULL) {
 				atomic_store(&failed, true);
@@ -216,7 +112,7 @@ static uint32_t echo_client(double *us, uint32_t most)
 			}
 		}
 		now = dev->ops->now_ns(dev);
-		take_back(end);
+		end_take_back(end);
 		if (i >= ECHOES_WARMUP)
 			us[count++] = (double)(now - before) / 1000;
 	}
@@ -230,7 +126,7 @@ static void *stream_receiver(void *arg)
 
 	pin(1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		uint32_t n = drain(end, &bytes);
+		uint32_t n = end_drain(end, &bytes);
 
 		if (!n)
 			continue;
@@ -244,7 +140,7 @@ static void *stream_receiver(void *arg)
 /* Sends for options.ms; returns the seconds until all of it was received. */
 static double stream_sender(uint64_t *sent)
 {
-	struct careful_desc descs[BATCH_MAX * CAREFUL_SEGMENTS_MAX];
+	struct careful_desc descs[END_BATCH * CAREFUL_SEGMENTS_MAX];
 	struct end *end = &ends[0];
 	struct careful_device *dev = end->dev;
 	uint32_t chunks = (options.frame_bytes + dev->chunk_bytes - 1) / dev->chunk_bytes;
@@ -258,9 +154,9 @@ static double stream_sender(uint64_t *sent)
 		uint64_t room = window - (*sent - atomic_load(&consumed));
 		uint32_t n = 0, k = 0;
 
-		take_back(end);
+		end_take_back(end);
 		while (k < options.batch && k < room && end->free_count >= chunks) {
-			n += put_frame(end, 1, options.frame_bytes, descs + n);
+			n += end_put(end, options.frame_bytes, descs + n);
 			k++;
 		}
 		now = dev->ops->now_ns(dev);
@@ -352,8 +248,8 @@ static void read_options(int argc, char **argv)
 			exit(2);
 		}
 	}
-	if (!options.batch || options.batch > BATCH_MAX)
-		options.batch = BATCH_MAX;
+	if (!options.batch || options.batch > END_BATCH)
+		options.batch = END_BATCH;
 }
 
 int main(int argc, char **argv)
@@ -368,7 +264,7 @@ int main(int argc, char **argv)
 	for (int side = 0; side < 2; side++)
 		open_end(&pair, side);
 	for (int side = 0; side < 2; side++)
-		resolve_end(side);
+		end_resolve(&ends[side], false);
 	info = &ends[0].dev->info;
 	if (options.frame_bytes > info->frame_bytes)
 		options.frame_bytes = info->frame_bytes;
@@ -386,10 +282,8 @@ int main(int argc, char **argv)
 	printf("\"kicks\": %llu, \"kicks_again\": %llu, \"kicks_failed\": %llu}\n",
 	       (unsigned long long)statistics.kicks, (unsigned long long)statistics.kicks_again,
 	       (unsigned long long)statistics.kicks_failed);
-	for (int side = 0; side < 2; side++) {
-		ends[side].dev->ops->close(ends[side].dev);
-		free(ends[side].free);
-	}
+	for (int side = 0; side < 2; side++)
+		end_deinit(&ends[side]);
 	pair_close(&pair);
 	return atomic_load(&failed) || atomic_load(&consumed) == 0;
 }
