@@ -112,12 +112,12 @@ static void xsk_close(struct careful_device *dev)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 
-	xsk_bpf_close(xsk);
 	xsk_socket_close(xsk);
-	xsk_umem_unmap(xsk);
-	xsk_ctrl_close(xsk);
 	if (xsk->own_qdisc)
 		qdisc_remove(&xsk->route.ask, xsk->netdev.ifindex);
+	xsk_bpf_close(xsk);
+	xsk_umem_unmap(xsk);
+	xsk_ctrl_close(xsk);
 	route_close(&xsk->route);
 	xsk_unlock(xsk);
 	free(xsk);
@@ -242,6 +242,19 @@ static void fill_all(struct xsk_device *xsk)
 	}
 }
 
+/* A veth with a full ring answers EAGAIN if it has a qdisc, and drops if it has none. */
+static int add_qdisc(struct xsk_device *xsk, struct careful_error *error)
+{
+	int rc = 0;
+
+	if (!strcmp(xsk->netdev.driver, "veth"))
+		rc = qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
+	if (rc)
+		return xsk_fail(error, rc, "%s: cannot install a pfifo: %s", xsk->netdev.name,
+				strerror(-rc));
+	return 0;
+}
+
 static int open_parts(struct xsk_device *xsk, const struct careful_options *options,
 		      struct careful_error *error)
 {
@@ -261,16 +274,14 @@ static int open_parts(struct xsk_device *xsk, const struct careful_options *opti
 	rc = route_open(&xsk->route, &xsk->netdev, xsk->port);
 	if (rc)
 		return xsk_fail(error, rc, "no netlink socket: %s", strerror(-rc));
-	if (!strcmp(xsk->netdev.driver, "veth"))
-		rc = qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
-	if (rc)
-		return xsk_fail(error, rc, "%s: cannot install a pfifo: %s", options->ifname,
-				strerror(-rc));
 	rc = xsk_ctrl_open(xsk, error);
 	if (!rc)
 		rc = xsk_umem_map(xsk, error);
 	if (!rc)
 		rc = xsk_bpf_open(xsk, options, error);
+	/* With our program on it the interface is ours, and so is its qdisc. */
+	if (!rc)
+		rc = add_qdisc(xsk, error);
 	if (!rc)
 		rc = xsk_socket_open(xsk, options, error);
 	if (!rc)

@@ -67,8 +67,8 @@ static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 			"{ echo 0 >/proc/sys/net/ipv6/conf/eth1/accept_dad;"
 			"  echo 0 >/proc/sys/net/ipv6/conf/eth1/router_solicitations; } 2>/dev/null;"
 			"ip link set lo up && ip link set eth1 mtu %u up &&"
-			"ip addr add 10.77.0.%d/24 dev eth1 &&"
-			"{ ip addr add fd77::%d/64 dev eth1 nodad 2>/dev/null || true; }",
+			"ip addr replace 10.77.0.%d/24 dev eth1 &&"
+			"{ ip addr replace fd77::%d/64 dev eth1 nodad 2>/dev/null || true; }",
 			mtu, side + 1, side + 1));
 }
 
