@@ -59,7 +59,7 @@ static void read_driver(int fd, struct netdev *netdev)
 	if (!ethtool(fd, netdev->name, &driver))
 		memcpy(netdev->driver, driver.driver, sizeof(netdev->driver) - 1);
 	else
-		strcpy(netdev->driver, "unknown");
+		snprintf(netdev->driver, sizeof(netdev->driver), "unknown");
 	netdev->rx_queues = 1;
 	if (!ethtool(fd, netdev->name, &channels) &&
 	    channels.combined_count + channels.rx_count > 1)
@@ -74,8 +74,9 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 
 	*netdev = (struct netdev){ 0 };
 	if (!ifname || !ifname[0] || strlen(ifname) >= sizeof(netdev->name))
-		return xsk_fail(error, -ENODEV, "%s: no such interface", ifname ? ifname : "(none)");
-	strcpy(netdev->name, ifname);
+		return xsk_fail(error, -ENODEV, "%s: no such interface",
+				ifname ? ifname : "(none)");
+	memcpy(netdev->name, ifname, strlen(ifname) + 1);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return xsk_fail(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
@@ -154,7 +155,7 @@ static int check_steering(const struct netdev *netdev, uint32_t queue, uint16_t 
 			"%s has %u receive queues and cannot steer a port to one: `ethtool -L %s "
 			"%s 1`",
 			netdev->name, netdev->rx_queues, netdev->name,
-			strcmp(netdev->driver, "veth") ? "combined" : "rx");
+			!strcmp(netdev->driver, "veth") ? "rx" : "combined");
 }
 
 int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,

@@ -84,8 +84,8 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	}
 	metrics = rtnl_attr(attrs, bytes, RTA_METRICS);
 	if (metrics)
-		hop->hops = attr_u32(
-			rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
+		hop->hops =
+			attr_u32(rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
 }
 
 static int ask_route(struct route *route, const union careful_addr *to, const struct address *dst,
@@ -192,7 +192,8 @@ static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct address
 /* The UDP checksum stays 0, over IPv6 too: what it would protect, our header's check,
  * CRC and digests do (RFC 6936). */
 static void put_headers(const struct route *route, const union careful_addr *to,
-			const struct address *dst, const struct hop *hop, struct careful_llhdr *llhdr)
+			const struct address *dst, const struct hop *hop,
+			struct careful_llhdr *llhdr)
 {
 	bool ipv4 = to->sa.sa_family == AF_INET;
 	uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
@@ -269,7 +270,7 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 		route->mtu = mtu;
 	}
 	if (mac && RTA_PAYLOAD(mac) == sizeof(route->mac) &&
-	    memcmp(RTA_DATA(mac), route->mac, sizeof(route->mac))) {
+	    memcmp(RTA_DATA(mac), route->mac, sizeof(route->mac)) != 0) {
 		events |= CAREFUL_DEVICE_ROUTES;
 		memcpy(route->mac, RTA_DATA(mac), sizeof(route->mac));
 	}

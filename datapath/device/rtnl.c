@@ -56,8 +56,7 @@ void *rtnl_begin(struct rtnl_message *message, uint16_t type, uint16_t flags, si
 	return NLMSG_DATA(&message->header);
 }
 
-struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void *data,
-			size_t bytes)
+struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void *data, size_t bytes)
 {
 	size_t at = NLMSG_ALIGN(message->header.nlmsg_len);
 	struct rtattr *attr = (struct rtattr *)((uint8_t *)message + at);
@@ -171,7 +170,7 @@ int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own)
 	rc = find_root(rtnl, ifindex, &root);
 	if (rc)
 		return rc;
-	if (root.handle != QDISC_HANDLE && root.kind[0] && strcmp(root.kind, "noqueue"))
+	if (root.handle != QDISC_HANDLE && root.kind[0] && strcmp(root.kind, "noqueue") != 0)
 		return 0;
 	tc = rtnl_begin(&message, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*tc));
 	tc->tcm_family = AF_UNSPEC;

@@ -170,7 +170,7 @@ static int read_options(struct xsk_device *xsk, const struct careful_options *op
 		return xsk_fail(error, -EINVAL,
 				"instance \"%s\": 1 to %zu characters, no / and no leading dot",
 				instance ? instance : "", sizeof(xsk->instance) - 1);
-	strcpy(xsk->instance, instance);
+	memcpy(xsk->instance, instance, strlen(instance) + 1);
 	return 0;
 }
 
@@ -225,8 +225,8 @@ static void fill_info(struct xsk_device *xsk)
 	struct careful_device_info *info = &xsk->dev.info;
 
 	xsk->dev.mtu = xsk->netdev.mtu;
-	strcpy(info->ifname, xsk->netdev.name);
-	strcpy(info->driver, xsk->netdev.driver);
+	memcpy(info->ifname, xsk->netdev.name, sizeof(info->ifname));
+	memcpy(info->driver, xsk->netdev.driver, sizeof(info->driver));
 	info->ifindex = xsk->netdev.ifindex;
 	info->queue = xsk->dev.queue;
 	info->mtu = xsk->netdev.mtu;

@@ -53,7 +53,7 @@ static int freeze_config(struct bpf_object *object, const struct careful_xdp_con
 		const char *name = bpf_map__name(map);
 		size_t length = strlen(name);
 
-		if (length < 7 || strcmp(name + length - 7, ".rodata"))
+		if (length < 7 || strcmp(name + length - 7, ".rodata") != 0)
 			continue;
 		return bpf_map__set_initial_value(map, config, sizeof(*config));
 	}
@@ -209,8 +209,8 @@ static int attach_mode(struct xsk_device *xsk, uint32_t flags)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
 
-	xsk->bpf->link = bpf_link_create(xsk->bpf->program, (int)xsk->netdev.ifindex, BPF_XDP,
-					 &options);
+	xsk->bpf->link =
+		bpf_link_create(xsk->bpf->program, (int)xsk->netdev.ifindex, BPF_XDP, &options);
 	return xsk->bpf->link < 0 ? -errno : 0;
 }
 
@@ -243,7 +243,7 @@ static int attach(struct xsk_device *xsk, uint32_t mode, struct careful_error *e
 			break;
 		id = other_program(xsk->netdev.ifindex, name, sizeof(name));
 		/* Only one of ours may be on its way out. */
-		if (id && strcmp(name, "careful_frags") && strcmp(name, "careful_plain"))
+		if (id && strncmp(name, "careful_", 8) != 0)
 			break;
 		usleep(ATTACH_PAUSE_US);
 	}

@@ -62,10 +62,11 @@ int xsk_ctrl_open(struct xsk_device *xsk, struct careful_error *error)
 	xsk->ctrl[1] = open_socket(xsk, AF_INET6);
 	for (int i = 0; i < 2; i++)
 		if (xsk->ctrl[i] == -EADDRINUSE)
-			return xsk_fail(error, -EADDRINUSE,
-					"UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
-					"choose another port",
-					xsk->port, xsk->netdev.name);
+			return xsk_fail(
+				error, -EADDRINUSE,
+				"UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
+				"choose another port",
+				xsk->port, xsk->netdev.name);
 	if (xsk->ctrl[0] < 0 && xsk->ctrl[1] < 0)
 		return xsk_fail(error, xsk->ctrl[0], "%s: cannot open UDP port %u: %s",
 				xsk->netdev.name, xsk->port, strerror(-xsk->ctrl[0]));
@@ -91,8 +92,8 @@ int xsk_ctrl_send(struct careful_device *dev, const union careful_addr *to, cons
 	if (fd < 0)
 		return -EAFNOSUPPORT;
 	for (int i = 0; i < 2; i++) {
-		ssize_t sent = sendto(fd, buf, bytes, 0, &to->sa,
-				      ipv4 ? sizeof(to->in) : sizeof(to->in6));
+		ssize_t sent =
+			sendto(fd, buf, bytes, 0, &to->sa, ipv4 ? sizeof(to->in) : sizeof(to->in6));
 
 		if (sent >= 0)
 			return 0;
@@ -145,7 +146,8 @@ static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_
 {
 	for (int i = 0; i < 2; i++) {
 		socklen_t length = sizeof(*from);
-		ssize_t got = recvfrom(fd, buf, bytes, MSG_DONTWAIT | MSG_TRUNC, &from->sa, &length);
+		ssize_t got =
+			recvfrom(fd, buf, bytes, MSG_DONTWAIT | MSG_TRUNC, &from->sa, &length);
 
 		/* As much as there was room for; a longer one is no message of ours. */
 		if (got >= 0)

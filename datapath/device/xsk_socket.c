@@ -67,7 +67,8 @@ int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error)
 	if (memory == MAP_FAILED) {
 		memory = map_aligned(mapped);
 		if (!memory)
-			return xsk_fail(error, -ENOMEM, "no memory for %zu bytes of buffers", bytes);
+			return xsk_fail(error, -ENOMEM, "no memory for %zu bytes of buffers",
+					bytes);
 		if (huge)
 			madvise(memory, mapped, MADV_HUGEPAGE);
 		madvise(memory, mapped, MADV_POPULATE_WRITE);

@@ -21,15 +21,15 @@ enum {
 	} while (0)
 
 /* The same for two numbers. */
-#define CHECK_EQ(a, b)                                                                         \
-	do {                                                                                   \
-		long long check_a = (long long)(a), check_b = (long long)(b);                  \
-                                                                                               \
-		if (check_a != check_b) {                                                      \
-			fprintf(stderr, "%s:%d: %s: %s is %lld, %s is %lld\n", __FILE__,       \
-				__LINE__, __func__, #a, check_a, #b, check_b);                 \
-			exit(1);                                                               \
-		}                                                                              \
+#define CHECK_EQ(a, b)                                                                             \
+	do {                                                                                       \
+		long long check_a = (long long)(a), check_b = (long long)(b);                      \
+                                                                                                   \
+		if (check_a != check_b) {                                                          \
+			fprintf(stderr, "%s:%d: %s: %s is %lld, %s is %lld\n", __FILE__, __LINE__, \
+				__func__, #a, check_a, #b, check_b);                               \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 __attribute__((noreturn)) static inline void skip(const char *why)
@@ -38,11 +38,11 @@ __attribute__((noreturn)) static inline void skip(const char *why)
 	exit(TEST_SKIP);
 }
 
-#define RUN(test)                                 \
-	do {                                      \
-		printf("%s\n", #test);            \
-		fflush(stdout);                   \
-		test();                           \
+#define RUN(test)                      \
+	do {                           \
+		printf("%s\n", #test); \
+		fflush(stdout);        \
+		test();                \
 	} while (0)
 
 #endif /* CAREFUL_TESTS_CHECK_H */

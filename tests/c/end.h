@@ -34,8 +34,7 @@ static inline void end_init(struct end *end, int side, struct careful_device *de
 	end->free = calloc(dev->tx_chunks, sizeof(*end->free));
 	CHECK(end->free);
 	for (uint32_t i = 0; i < dev->tx_chunks; i++)
-		end->free[end->free_count++] =
-			(uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
+		end->free[end->free_count++] = (uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
 	dev->ops->admit(dev, 0, (uint64_t)side + 1, END_WINDOW);
 }
 
@@ -97,7 +96,7 @@ static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct car
 {
 	uint32_t chunk = end->dev->chunk_bytes, rest = frame_bytes, n = 0;
 
-	while (rest) {
+	do {
 		uint32_t part = rest < chunk ? rest : chunk;
 
 		rest -= part;
@@ -106,7 +105,7 @@ static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct car
 			.bytes = part,
 			.options = rest ? CAREFUL_DESC_MORE : 0,
 		};
-	}
+	} while (rest);
 	end_headers(end, end->dev->umem + descs[0].addr, frame_bytes - end_prefix(end));
 	return n;
 }
@@ -120,8 +119,8 @@ static inline void end_take_back(struct end *end)
 	do {
 		n = end->dev->ops->complete(end->dev, addrs, END_BATCH);
 		for (uint32_t i = 0; i < n; i++)
-			end->free[end->free_count++] =
-				addrs[i] & ~(uint64_t)(end->dev->chunk_bytes - 1);
+			end->free[end->free_count++] = addrs[i] &
+						       ~(uint64_t)(end->dev->chunk_bytes - 1);
 	} while (n == END_BATCH);
 }
 

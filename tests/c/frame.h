@@ -133,8 +133,8 @@ static inline void frame_hdr(struct frame *frame, const struct shape *shape)
 		.src_node = htobe16(shape->node ? shape->node : FRAME_NODE),
 		.cookie = htobe64(shape->cookie ? shape->cookie : frame_cookie),
 		.seq = htobe32(shape->seq ? shape->seq : 1),
-		.frag_bytes = htobe16((uint16_t)(shape->frag_bytes +
-						 (uint32_t)shape->frag_bytes_delta)),
+		.frag_bytes =
+			htobe16((uint16_t)(shape->frag_bytes + (uint32_t)shape->frag_bytes_delta)),
 	};
 
 	hdr.check = htobe32(careful_hdr_check(&hdr) ^ shape->bad_check);

@@ -33,8 +33,8 @@ static inline void pair_leave(const struct pair *pair)
 }
 
 /* Runs a command in the namespace of one side; its exit status. */
-__attribute__((format(printf, 3, 4))) static inline int
-pair_run(const struct pair *pair, int side, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static inline int pair_run(const struct pair *pair, int side,
+								 const char *format, ...)
 {
 	char command[512];
 	va_list args;

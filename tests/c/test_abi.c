@@ -20,7 +20,10 @@ struct field {
 	size_t offset;
 };
 
-#define F(type, name) { #name, offsetof(struct type, name) }
+#define F(type, name)                              \
+	{                                          \
+#name, offsetof(struct type, name) \
+	}
 
 static struct bpf_object *object;
 static const struct btf *btf;
@@ -47,14 +50,12 @@ static void check_struct(const char *name, size_t bytes, const struct field *fie
 static void test_hdr__fields(void)
 {
 	static const struct field fields[] = {
-		F(careful_hdr, version),   F(careful_hdr, type),
-		F(careful_hdr, flags),	   F(careful_hdr, stage_limit),
-		F(careful_hdr, src_node),  F(careful_hdr, queue),
-		F(careful_hdr, cookie),	   F(careful_hdr, seq),
-		F(careful_hdr, credits),   F(careful_hdr, msg_id),
-		F(careful_hdr, msg_bytes), F(careful_hdr, frag_off),
-		F(careful_hdr, payload_crc), F(careful_hdr, frag_bytes),
-		F(careful_hdr, pad),	   F(careful_hdr, check),
+		F(careful_hdr, version),     F(careful_hdr, type),	 F(careful_hdr, flags),
+		F(careful_hdr, stage_limit), F(careful_hdr, src_node),	 F(careful_hdr, queue),
+		F(careful_hdr, cookie),	     F(careful_hdr, seq),	 F(careful_hdr, credits),
+		F(careful_hdr, msg_id),	     F(careful_hdr, msg_bytes),	 F(careful_hdr, frag_off),
+		F(careful_hdr, payload_crc), F(careful_hdr, frag_bytes), F(careful_hdr, pad),
+		F(careful_hdr, check),
 	};
 
 	CHECK_STRUCT(careful_hdr, fields);
@@ -121,8 +122,8 @@ static void test_maps__sizes(void)
 {
 	check_map("tune", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_tune_entry),
 		  CAREFUL_PEERS_MAX + 1, BPF_F_MMAPABLE);
-	check_map("peers", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_peer_entry),
-		  CAREFUL_PEERS_MAX, BPF_F_MMAPABLE);
+	check_map("peers", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_peer_entry), CAREFUL_PEERS_MAX,
+		  BPF_F_MMAPABLE);
 	check_map("xsks", BPF_MAP_TYPE_XSKMAP, 4, CAREFUL_QUEUES_MAX, 0);
 	check_map("counters", BPF_MAP_TYPE_PERCPU_ARRAY, 8, CAREFUL_XDP_COUNTERS, 0);
 }

@@ -19,7 +19,7 @@ static const struct setting {
 	const char *name;
 	uint32_t mode;
 	uint32_t without;
-} *setting;
+} * setting;
 
 static void open_side(int side)
 {
@@ -165,9 +165,9 @@ static void expect_chunks_back(struct end *end)
 static void exchange(uint32_t largest)
 {
 	uint32_t smallest = end_prefix(&ends[0]), buffer = ends[0].dev->buffer_bytes;
-	const uint32_t sizes[] = { smallest,	 smallest + 1, 1000,	     largest - 1, largest,
-				   buffer - 1,	 buffer,       buffer + 1,   4095,	  4096,
-				   4097,	 2 * buffer,   2 * buffer + 1 };
+	const uint32_t sizes[] = { smallest,   smallest + 1, 1000,	    largest - 1, largest,
+				   buffer - 1, buffer,	     buffer + 1,    4095,	 4096,
+				   4097,       2 * buffer,   2 * buffer + 1 };
 
 	for (int round = 0; round < 3; round++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
