@@ -229,8 +229,8 @@ int route_resolve(struct route *route, const union careful_addr *to, struct care
 		return -EAGAIN;
 	if (rc || (hop.type != RTN_UNICAST && hop.type != RTN_LOCAL))
 		return -ENETUNREACH;
-	/* A host's own address leaves by no interface at all. */
-	if (hop.type == RTN_LOCAL || hop.ifindex != route->ifindex)
+	/* Our own addresses are among them: they leave by the loopback. */
+	if (hop.ifindex != route->ifindex)
 		return -EXDEV;
 	if (hop.source.bytes != dst.bytes)
 		return -ENETUNREACH;

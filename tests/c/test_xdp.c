@@ -285,6 +285,18 @@ static void test_other__passes(void)
 		 CAREFUL_XDP_PASS_OTHER);
 }
 
+/* An IPv4 header that says it is shorter than one can be: what would then stand where
+ * the port does, half of an address, must not be taken for it. */
+static void test_short_ipv4_header__passes(void)
+{
+	static struct frame frame;
+
+	frame_build(&frame, &(struct shape){ .ihl = 4, .frag_bytes = 9 });
+	frame.data[32] = CAREFUL_PORT_DEFAULT >> 8;
+	frame.data[33] = CAREFUL_PORT_DEFAULT & 0xff;
+	CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_PASS_OTHER);
+}
+
 static void test_control__passes_in_any_version(void)
 {
 	for (uint32_t version = 1; version < 256; version += 2)
@@ -417,6 +429,7 @@ static void run_all(const char *name)
 	RUN(test_damaged_header__never_admitted);
 	RUN(test_random__never_admitted);
 	RUN(test_other__passes);
+	RUN(test_short_ipv4_header__passes);
 	RUN(test_control__passes_in_any_version);
 	RUN(test_fragments);
 	RUN(test_lengths__must_agree);
