@@ -352,12 +352,13 @@ void route_close(struct route *route)
 
 uint32_t route_events(struct route *route)
 {
-	static _Thread_local _Alignas(NLMSG_ALIGNTO) uint8_t buf[16384];
 	uint32_t events = route->unread;
+	struct rtnl *news = &route->news;
 
 	route->unread = 0;
 	for (int i = 0; i < ROUTE_NEWS_MAX; i++) {
-		ssize_t bytes = recv(route->news.fd, buf, sizeof(buf), MSG_DONTWAIT);
+		ssize_t bytes =
+			recv(news->fd, news->datagram, sizeof(news->datagram), MSG_DONTWAIT);
 		size_t rest = (size_t)bytes;
 
 		if (bytes < 0 && errno == ENOBUFS)
@@ -365,7 +366,7 @@ uint32_t route_events(struct route *route)
 		else if (bytes < 0)
 			break;
 		else
-			for (struct nlmsghdr *m = (void *)buf; NLMSG_OK(m, rest);
+			for (struct nlmsghdr *m = (void *)news->datagram; NLMSG_OK(m, rest);
 			     m = NLMSG_NEXT(m, rest))
 				events |= one_news(route, m);
 	}

@@ -88,13 +88,13 @@ const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t
 /* One datagram of answers. 1: more follow, 0: the end, -errno. */
 static int read_answers(struct rtnl *rtnl, rtnl_fn *fn, void *user)
 {
-	static _Thread_local _Alignas(NLMSG_ALIGNTO) uint8_t buf[32768];
-	ssize_t bytes = recv(rtnl->fd, buf, sizeof(buf), 0);
+	ssize_t bytes = recv(rtnl->fd, rtnl->datagram, sizeof(rtnl->datagram), 0);
 	size_t rest = (size_t)bytes;
 
 	if (bytes < 0)
 		return errno == EINTR ? 1 : -errno;
-	for (struct nlmsghdr *m = (void *)buf; NLMSG_OK(m, rest); m = NLMSG_NEXT(m, rest)) {
+	for (struct nlmsghdr *m = (void *)rtnl->datagram; NLMSG_OK(m, rest);
+	     m = NLMSG_NEXT(m, rest)) {
 		const struct nlmsgerr *error = NLMSG_DATA(m);
 
 		if (m->nlmsg_seq != rtnl->seq)

@@ -8,9 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+	RTNL_DATAGRAM_BYTES = 16384, /* the kernel's are at most half of it */
+};
+
 struct rtnl {
 	int fd;
 	uint32_t seq;
+	_Alignas(NLMSG_ALIGNTO) uint8_t datagram[RTNL_DATAGRAM_BYTES]; /* being read */
 };
 
 /* A message being written. */

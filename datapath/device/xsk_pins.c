@@ -98,18 +98,35 @@ void xsk_pin_path(const struct xsk_device *xsk, const char *map, char *path, siz
 	snprintf(path, bytes, PIN_DIR "/%s%s%s", xsk->instance, map[0] ? "/" : "", map);
 }
 
+/* Mounts bpffs where there is none; one at a time, since a second mount would hide
+ * the pins in the first. */
+static int mount_bpffs(struct careful_error *error)
+{
+	int lock = open(RUN_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statfs fs;
+	int rc = 0;
+
+	if (lock < 0 || flock(lock, LOCK_EX) || statfs(BPFFS_DIR, &fs))
+		rc = -errno;
+	else if ((uint64_t)fs.f_type != BPF_FS_MAGIC &&
+		 mount("bpf", BPFFS_DIR, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
+		rc = -errno;
+	if (lock >= 0)
+		close(lock);
+	if (rc)
+		return xsk_fail(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
+				strerror(-rc));
+	return 0;
+}
+
 /* Makes the instance's directory, empty, on a bpffs. */
 int xsk_pins_prepare(struct xsk_device *xsk, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
-	struct statfs fs;
+	int rc = mount_bpffs(error);
 
-	if (statfs(BPFFS_DIR, &fs))
-		return xsk_fail(error, -errno, "%s: %s", BPFFS_DIR, strerror(errno));
-	if ((uint64_t)fs.f_type != BPF_FS_MAGIC &&
-	    mount("bpf", BPFFS_DIR, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
-		return xsk_fail(error, -errno, "cannot mount bpffs on %s: %s", BPFFS_DIR,
-				strerror(errno));
+	if (rc)
+		return rc;
 	xsk_pins_remove(xsk);
 	xsk_pin_path(xsk, "", path, sizeof(path));
 	/* Twice, should another instance's end remove the parent in between. */

@@ -144,6 +144,20 @@ static void test_resolve__ipv6_headers(void)
 	close_sides(1);
 }
 
+static void test_resolve__ipv6_link_local(void)
+{
+	struct careful_llhdr h = { .bytes = 0 };
+
+	open_sides(1);
+	CHECK(!pair_run(&pair, 0, "ip addr add fe80::77:1/64 dev eth1 nodad"));
+	CHECK(!pair_run(&pair, 1, "ip addr add fe80::77:2/64 dev eth1 nodad"));
+	CHECK_EQ(resolve_patiently("fe80::77:2", &h), 0);
+	CHECK_EQ(h.bytes, 62);
+	CHECK(!memcmp(&h.data[22], "\xfe\x80", 2));
+	CHECK_EQ(be16_at(&h, 52), 2);
+	close_sides(1);
+}
+
 static void test_resolve__port_of_the_address(void)
 {
 	union careful_addr to = address("10.77.0.2");
@@ -375,6 +389,7 @@ int main(void)
 {
 	RUN(test_resolve__ipv4_headers);
 	RUN(test_resolve__ipv6_headers);
+	RUN(test_resolve__ipv6_link_local);
 	RUN(test_resolve__port_of_the_address);
 	RUN(test_resolve__where_no_frame_goes);
 	RUN(test_resolve__through_a_gateway);
