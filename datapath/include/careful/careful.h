@@ -284,6 +284,12 @@ int careful_peer_close(struct careful *instance, uint32_t peer);
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
 int careful_info(struct careful *instance, struct careful_info *info);
 
+/* Sets the function that hears of a peer's state (enum careful_peer_state) whenever
+ * it changes. FAILED and NONE: whatever belongs to the peer is gone; RENEWING: a new
+ * epoch follows, regions stay. One function an instance. */
+typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
+int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user);
+
 /* Sets the function for requests (and completed stores) that name this index. */
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
@@ -319,13 +325,18 @@ int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64
 
 /* Keeps the payload of a message beyond its handler. The receive buffer's credit
  * returns with the release. The payload may move when buffers run short: ask
- * careful_kept_payload() each time. */
+ * careful_kept_payload() each time. NULL where the message cannot be kept. */
 struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);
 const void *careful_kept_payload(struct careful_kept *kept);
 void careful_release(struct careful *instance, struct careful_kept *kept);
 
 const char *careful_version(void);
+
+/* What wire.h computes inline, for those who cannot include it. */
+uint32_t careful_wire_hdr_check(const void *hdr);
+uint32_t careful_wire_ctrl_check(const void *ctrl);
+uint32_t careful_wire_crc32c(const void *data, uint32_t bytes);
 
 #ifndef CAREFUL_CDEF
 #ifdef __cplusplus

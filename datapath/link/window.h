@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The static window (P2 section 5.3), as arithmetic and nothing else: what may be
+ * sent, when an update is due, which credits can be true. Counters are cumulative
+ * modulo 2^32, so no update can be lost or counted twice. All amounts are receive
+ * buffers.
+ */
+#ifndef LINK_WINDOW_H
+#define LINK_WINDOW_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	WINDOW_MIN = 4, /* the least W for which the rule leaves room for data */
+	WINDOW_UPDATE_COST = 1,
+};
+
+/* The sender's side. @size: W at the peer. @sent: buffers that our frames filled
+ * there. @credits: buffers it gave back. */
+struct window_tx {
+	uint32_t size;
+	uint32_t sent;
+	uint32_t credits;
+};
+
+/* The receiver's side. @size: W granted. @threshold: T. @received: buffers that
+ * the peer's frames filled. @returned: buffers back in the fill ring. @announced:
+ * what the peer was told of them. */
+struct window_rx {
+	uint32_t size;
+	uint32_t threshold;
+	uint32_t received;
+	uint32_t returned;
+	uint32_t announced;
+};
+
+/* Buffers that must be owed before an update goes out by itself. One is too few:
+ * updates would answer each other for ever, since each fills a buffer itself. */
+static inline uint32_t window_threshold(uint32_t size)
+{
+	return size / 2 > 2 ? size / 2 : 2;
+}
+
+/* The most that one frame may cost: above it, with just under T owed to us, the
+ * frame never fits and no update is ever due. */
+static inline uint32_t window_cost_max(uint32_t size)
+{
+	return size - window_threshold(size);
+}
+
+static inline void window_tx_init(struct window_tx *w, uint32_t size)
+{
+	*w = (struct window_tx){ .size = size };
+}
+
+static inline void window_rx_init(struct window_rx *w, uint32_t size)
+{
+	*w = (struct window_rx){ .size = size, .threshold = window_threshold(size) };
+}
+
+static inline uint32_t window_tx_outstanding(const struct window_tx *w)
+{
+	return w->sent - w->credits;
+}
+
+static inline uint32_t window_tx_free(const struct window_tx *w)
+{
+	return w->size - window_tx_outstanding(w);
+}
+
+/* Data leaves one credit, so that an update can always be sent (P2 theorem 1). */
+static inline bool window_tx_may_send(const struct window_tx *w, uint32_t cost)
+{
+	return window_tx_free(w) > cost;
+}
+
+static inline bool window_tx_may_update(const struct window_tx *w)
+{
+	return window_tx_free(w) >= WINDOW_UPDATE_COST;
+}
+
+static inline void window_tx_send(struct window_tx *w, uint32_t cost)
+{
+	w->sent += cost;
+}
+
+/* Takes the cumulative credits of a frame; -EPROTO if they cannot be: more than was
+ * sent, or fewer than were given before. */
+static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
+{
+	if (credits - w->credits > window_tx_outstanding(w))
+		return -EPROTO;
+	w->credits = credits;
+	return 0;
+}
+
+/* A frame of the peer filled buffers; -EPROTO if it had no credit for them. */
+static inline int window_rx_receive(struct window_rx *w, uint32_t cost)
+{
+	if (w->received + cost - w->announced > w->size)
+		return -EPROTO;
+	w->received += cost;
+	return 0;
+}
+
+static inline void window_rx_return(struct window_rx *w, uint32_t cost)
+{
+	w->returned += cost;
+}
+
+static inline uint32_t window_rx_owed(const struct window_rx *w)
+{
+	return w->returned - w->announced;
+}
+
+static inline bool window_rx_update_due(const struct window_rx *w)
+{
+	return window_rx_owed(w) >= w->threshold;
+}
+
+/* The credits for a frame that is being sent. */
+static inline uint32_t window_rx_announce(struct window_rx *w)
+{
+	w->announced = w->returned;
+	return w->returned;
+}
+
+#endif /* LINK_WINDOW_H */
