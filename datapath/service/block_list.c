@@ -4,11 +4,12 @@
  * file that the peer then gets like any other. A tree is walked breadth first by
  * reading the records back, so that its size costs no memory and parents come first.
  */
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,12 +27,13 @@ struct record {
 };
 
 /*
- * @root:      the listed directory, or -1 for the top of several exports
- * @fd:        where the records go
- * @bytes:     written there so far
- * @used:      waiting in `out` behind them
- * @memory:    of bytes, what counts as memory; @on_disk: none does
- * @in_at:     what `in` holds begins there, in_bytes of it
+ * @root:        the listed directory, or -1 for the top of several exports
+ * @fd:          where the records go: a memfd, or a file on disk
+ * @bytes:       written there so far
+ * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
+ * @unreadable:  entries that could not be read
+ * @used:        bytes that wait in `out`
+ * @in_at:       where in fd what `in` holds begins, in_bytes of it
  */
 struct listing {
 	struct careful_block_server *server;
@@ -272,15 +274,13 @@ static int open_listed(struct listing *l, const char *name)
 /* Lists each directory among the records behind them all. */
 static int list_tree(struct listing *l)
 {
-	const struct careful_block_entry *e;
+	const struct careful_block_entry *e = NULL;
 	char name[PATH_MAX];
-	uint64_t at = 0;
-	uint32_t bytes;
-	int rc;
+	uint32_t bytes = 0;
+	uint64_t at;
+	int fd, rc;
 
-	for (;; at += bytes) {
-		int fd;
-
+	for (at = 0;; at += bytes) {
 		rc = read_back(l, at, &e, &bytes);
 		if (rc || !e)
 			return rc;

@@ -119,10 +119,10 @@ void block_attr_set(struct careful_block_attr *attr, const struct stat *st)
 	attr->uid = htobe32(st->st_uid);
 	attr->gid = htobe32(st->st_gid);
 	attr->bytes = htobe64((uint64_t)st->st_size);
-	attr->mtime_ns = htobe64((uint64_t)st->st_mtim.tv_sec * second +
-				 (uint64_t)st->st_mtim.tv_nsec);
-	attr->ctime_ns = htobe64((uint64_t)st->st_ctim.tv_sec * second +
-				 (uint64_t)st->st_ctim.tv_nsec);
+	attr->mtime_ns =
+		htobe64((uint64_t)st->st_mtim.tv_sec * second + (uint64_t)st->st_mtim.tv_nsec);
+	attr->ctime_ns =
+		htobe64((uint64_t)st->st_ctim.tv_sec * second + (uint64_t)st->st_ctim.tv_nsec);
 	attr->inode = htobe64(st->st_ino);
 	attr->device = htobe64(st->st_dev);
 }

@@ -43,7 +43,9 @@ struct block_handle;
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
  * @life:     of the peer when it asked; if it has changed, nobody waits for an answer
- * @path:     of jobs that have one; NUL-terminated
+ * @attempt:  OPEN, LIST: the client's name for it; 0: none
+ * @key:      COMMIT, CLOSE: the handle as the client knows it
+ * @path:     NUL-terminated; NULL in the end of a handle
  * @status:   0 or -errno
  * @attr:     what the answer carries where has_attr and status is 0
  */
@@ -59,6 +61,8 @@ struct block_job {
 	uint32_t mode;
 	uint64_t bytes;
 	uint64_t mtime_ns;
+	uint64_t attempt;
+	uint32_t key;
 	char *path;
 
 	int status;
@@ -81,7 +85,7 @@ enum block_handle_state {
 /*
  * An open file, a temporary file on its way to its name, or a listing.
  *
- * @attempt:   the client's name for the OPEN or LIST; 0: none
+ * @attempt:   of its OPEN or LIST
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
@@ -169,6 +173,7 @@ struct careful_block_server {
 	struct block_path_job *jobs;
 	struct block_job *jobs_free;
 	struct block_parked *parked, *parked_free;
+	uint32_t parked_count; /* in use */
 	struct block_queue unsent; /* answered, but the engine had no room */
 	struct block_queue ending; /* ends of handles in state ENDING */
 	struct block_work work;
@@ -206,9 +211,16 @@ void block_work_deinit(struct careful_block_server *server);
 void block_work_put(struct careful_block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct careful_block_server *server);
 
+/* block_request.c: the engine's thread. */
+void block_on_request(const struct careful_message *message, void *user);
+void block_answer(struct careful_block_server *server, struct block_job *job);
+void block_finish(struct careful_block_server *server, struct block_job *job);
+void block_unpark(struct careful_block_server *server, uint32_t peer);
+void block_drop_parked(struct careful_block_server *server, struct block_peer *peer);
+
 /* block_handle.c: the engine's thread. */
-struct block_handle *block_handle_create(struct careful_block_server *server,
-					 struct block_job *job, uint64_t attempt);
+int block_handle_create(struct careful_block_server *server, struct block_job *job,
+			struct block_handle **handle);
 void block_handle_destroy(struct careful_block_server *server, struct block_handle *handle);
 struct block_handle *block_handle_find(struct careful_block_server *server, uint32_t peer,
 				       uint32_t key);
@@ -218,7 +230,7 @@ int block_handle_publish(struct careful_block_server *server, struct block_handl
 void block_handle_end(struct careful_block_server *server, struct block_handle *handle,
 		      uint16_t op);
 uint32_t block_handle_retry(struct careful_block_server *server);
-void block_handle_remember(struct careful_block_server *server, const struct block_handle *handle);
+void block_handle_remember(struct careful_block_server *server, const struct block_job *end);
 const struct block_ended *block_handle_ended(struct careful_block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op);
 
