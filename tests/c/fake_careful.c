@@ -185,7 +185,7 @@ static int begin(struct careful *c, const struct fake_operation *template, const
 		if (op->kind)
 			continue;
 		*op = *template;
-		if (op->payload_bytes)
+		if (payload)
 			memcpy(op->payload, payload, op->payload_bytes);
 		return 0;
 	}
