@@ -83,6 +83,12 @@ static int open_exports(struct careful_block_server *server,
 		e->writable = exports[i].writable;
 		snprintf(e->name, sizeof(e->name), "%s", exports[i].name ? exports[i].name : "");
 		server->exports_count++;
+		if (n > 1 && (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))) {
+			snprintf(error->text, sizeof(error->text),
+				 "export %s: has no name to tell it from the others",
+				 exports[i].path);
+			return -EINVAL;
+		}
 		for (uint32_t j = 0; n > 1 && j < i; j++) {
 			if (strcmp(server->exports[j].name, e->name) != 0)
 				continue;
