@@ -107,6 +107,14 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	return 0;
 }
 
+/* Not disconnected from here: who called may still use the client. The end of the
+ * connection comes back as an event. */
+static void fail(struct ipc_client *client)
+{
+	client->failed = true;
+	shutdown(client->fd, SHUT_RDWR);
+}
+
 /* Answers a question, in head's fields and payload; the op ends when that is sent. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes)
@@ -127,13 +135,14 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 	}
 	if (!client->answers)
 		rc = send_packet(client->fd, head, payload);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = queue_answer(op, head, payload);
-	else
-		op_free(op);
-	/* Not disconnected from here: who called may still use the client. */
+		if (rc == 0)
+			return;
+	}
+	op_free(op);
 	if (rc < 0)
-		client->failed = true;
+		fail(client);
 }
 
 static void flush(struct ipc_client *client)

@@ -247,7 +247,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	case CAREFUL_IPC_REQUEST:
 		/* What we may send to it is about what it may send to us. */
 		index = ipc_peer_index(client->ipc, head->peer);
-		bytes = index < 0 ? 0 : careful_payload_bytes(client->ipc->instance, (uint32_t)index);
+		bytes = index < 0 ? 0 :
+				    careful_payload_bytes(client->ipc->instance, (uint32_t)index);
 		return bytes < 0 ? 0 : (uint32_t)bytes;
 	default:
 		return 0;

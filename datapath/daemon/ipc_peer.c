@@ -154,7 +154,7 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 void ipc_connects_poll(struct ipc *ipc)
 {
 	struct ipc_op **at = &ipc->connects, *op;
-	uint64_t now = ipc_now_ns();
+	const uint64_t now = ipc_now_ns();
 
 	while ((op = *at)) {
 		int rc = state_of(ipc, op->peer);
@@ -173,11 +173,12 @@ void ipc_connects_poll(struct ipc *ipc)
 /* The nearest time limit; the session's own progress wakes us by itself. */
 int ipc_connects_timeout_ms(const struct ipc *ipc)
 {
-	uint64_t now = ipc_now_ns(), first = UINT64_MAX;
+	uint64_t now, first = UINT64_MAX;
 
 	for (const struct ipc_op *op = ipc->connects; op; op = op->next)
 		first = op->until_ns < first ? op->until_ns : first;
 	if (first == UINT64_MAX)
 		return -1;
+	now = ipc_now_ns();
 	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
 }

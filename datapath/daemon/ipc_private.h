@@ -132,6 +132,5 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
-void ipc_connects_forget(struct ipc *ipc, const struct ipc_client *client);
 
 #endif /* DAEMON_IPC_PRIVATE_H */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The log file: written by one thread, one write() a line. stderr goes there too, so
- * that an assertion's last words are kept.
- */
+/* The log file: written by one thread, one write() a line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,6 +12,8 @@
 #include "daemon/log.h"
 
 static char log_path[4096];
+static int log_fd = STDERR_FILENO;
+static bool log_has_stderr;
 static uint64_t log_bytes;
 
 static int open_file(void)
@@ -25,24 +24,27 @@ static int open_file(void)
 	if (fd < 0)
 		return -errno;
 	log_bytes = fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
-	if (dup2(fd, STDERR_FILENO) < 0) {
-		int rc = -errno;
-
-		close(fd);
-		return rc;
-	}
-	close(fd);
+	if (log_fd != STDERR_FILENO)
+		close(log_fd);
+	log_fd = fd;
+	if (log_has_stderr)
+		dup2(log_fd, STDERR_FILENO);
 	return 0;
 }
 
 int log_open(const char *path)
 {
-	if (!path)
-		return 0;
-	if (strlen(path) + sizeof(".old") > sizeof(log_path))
+	if (strlen(path) >= sizeof(log_path))
 		return -ENAMETOOLONG;
 	strcpy(log_path, path);
 	return open_file();
+}
+
+void log_take_stderr(void)
+{
+	log_has_stderr = log_fd != STDERR_FILENO;
+	if (log_has_stderr)
+		dup2(log_fd, STDERR_FILENO);
 }
 
 static void rotate(void)
@@ -78,7 +80,7 @@ void log_line(const char *format, ...)
 	}
 	n = strlen(line);
 	line[n++] = '\n';
-	written = write(STDERR_FILENO, line, n);
+	written = write(log_fd, line, n);
 	log_bytes += written > 0 ? (uint64_t)written : 0;
 	if (log_path[0] && log_bytes > LOG_FILE_BYTES)
 		rotate();

@@ -18,8 +18,10 @@ struct log_limit {
 
 enum { LOG_BURST = 20, LOG_INTERVAL_S = 60, LOG_FILE_BYTES = 4 << 20 };
 
-/* Lines go to path from now on (NULL: stderr). 0 or -errno. */
+/* Lines go to path from now on, not to stderr. 0 or -errno. */
 int log_open(const char *path);
+/* stderr goes to the log as well, so that an assertion's last words are kept. */
+void log_take_stderr(void);
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether an event of this kind may be logged now. */
 bool log_allowed(struct log_limit *limit);

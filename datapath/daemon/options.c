@@ -174,9 +174,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return 0;
 	case OPT_NAME:
 		c->name = arg;
-		return strlen(arg) < CAREFUL_NAME_BYTES ?
-			       0 :
-			       fail(error, "--name %s: at most %d bytes", arg, CAREFUL_NAME_BYTES - 1);
+		return strlen(arg) < CAREFUL_NAME_BYTES ? 0 :
+							  fail(error, "--name %s: at most %d bytes",
+							       arg, CAREFUL_NAME_BYTES - 1);
 	case OPT_PEERS:
 		return number(name, arg, 1, CAREFUL_PEERS_MAX, &c->peers, error);
 	case OPT_QUEUE:

@@ -58,8 +58,8 @@ uint32_t fake_request(struct careful *c, uint32_t peer, uint16_t handler, const 
 	return message.token;
 }
 
-static void give(struct careful *c, uint32_t token, int status, const uint32_t *args,
-		 const void *payload, uint32_t bytes)
+static void fake_give(struct careful *c, uint32_t token, int status, const uint32_t *args,
+		      const void *payload, uint32_t bytes)
 {
 	struct fake_answer *a;
 
@@ -86,7 +86,7 @@ int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, 
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes)
 {
-	give(message->instance, message->token, status, args, payload, bytes);
+	fake_give(message->instance, message->token, status, args, payload, bytes);
 	return 0;
 }
 
@@ -106,7 +106,7 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 		return c->reply_errno;
 	}
 	c->answers_late++;
-	give(c, to->token, status, args, payload, bytes);
+	fake_give(c, to->token, status, args, payload, bytes);
 	return 0;
 }
 
@@ -173,7 +173,7 @@ void careful_release(struct careful *c, struct careful_kept *kept)
 
 /* Operations towards a peer: the daemon's side. */
 
-static int begin(struct careful *c, const struct fake_operation *template, const void *payload)
+static int fake_begin(struct careful *c, const struct fake_operation *template, const void *payload)
 {
 	int rc = c->begin_errno;
 
@@ -208,7 +208,7 @@ int careful_request(struct careful *c, uint32_t peer, uint16_t handler, const ui
 		return -EMSGSIZE;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
-	return begin(c, &op, payload);
+	return fake_begin(c, &op, payload);
 }
 
 int careful_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
@@ -230,7 +230,7 @@ int careful_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t re
 	(void)flags;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
-	return begin(c, &op, NULL);
+	return fake_begin(c, &op, NULL);
 }
 
 int careful_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
@@ -249,7 +249,7 @@ int careful_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t regi
 	};
 
 	(void)flags;
-	return begin(c, &op, NULL);
+	return fake_begin(c, &op, NULL);
 }
 
 int careful_payload_bytes(struct careful *c, uint32_t peer)
