@@ -283,7 +283,7 @@ static void tell(int fd, const char *text, const char *error)
  * Goes on in a child without a terminal; the parent ends when the child serves or
  * has failed, with its line and exit status. Returns the child's end of the pipe.
  */
-static int detach(void)
+static int detach(int ready_fd)
 {
 	char line[CAREFUL_ERROR_BYTES + 16] = "";
 	size_t n = 0;
@@ -291,6 +291,10 @@ static int detach(void)
 	int fds[2];
 	pid_t pid;
 
+	/* Whoever waits for the end of a pipe that we inherited must not wait for us. */
+	if (ready_fd > 3)
+		close_range(3, (unsigned int)ready_fd - 1, 0);
+	close_range(ready_fd < 3 ? 3 : (unsigned int)ready_fd + 1, ~0U, 0);
 	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
 		fprintf(stderr, "carefuld: %s\n", strerror(errno));
 		exit(EXIT_FAILURE);
@@ -375,7 +379,7 @@ int main(int argc, char **argv)
 	if (d->options.ready_fd >= 0)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
 	if (!d->options.foreground)
-		parent_fd = detach();
+		parent_fd = detach(d->options.ready_fd);
 	rc = start(d, &error);
 	if (rc) {
 		tell(d->options.ready_fd, "error: ", error.text);
