@@ -36,7 +36,7 @@ int log_open(const char *path)
 {
 	if (strlen(path) >= sizeof(log_path))
 		return -ENAMETOOLONG;
-	strcpy(log_path, path);
+	memcpy(log_path, path, strlen(path) + 1);
 	return open_file();
 }
 

@@ -162,7 +162,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 	static const char *const xdp[] = { "auto", "native", "generic", NULL };
 	static const char *const wait[] = { "adaptive", "spin", "block", NULL };
 	struct careful_options *c = &o->careful;
-	uint32_t n;
+	uint32_t n = 0;
 	int rc;
 
 	switch (id) {

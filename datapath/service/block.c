@@ -13,20 +13,20 @@
 
 #include "service/block_private.h"
 
-void careful_block_watch(struct careful *instance, uint32_t index, uint32_t state, void *user)
+void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user)
 {
 	struct careful_block_server *server = user;
-	struct block_peer *peer = &server->peers[index];
+	struct block_peer *p = &server->peers[peer];
 	struct block_handle *next;
 
 	(void)instance;
 	if (state != CAREFUL_PEER_FAILED && state != CAREFUL_PEER_NONE)
 		return;
-	peer->life++;
-	memset(peer->ended, 0, sizeof(peer->ended));
-	while (peer->parked)
-		block_drop_parked(server, peer);
-	for (struct block_handle *h = peer->handles; h; h = next) {
+	p->life++;
+	memset(p->ended, 0, sizeof(p->ended));
+	while (p->parked)
+		block_drop_parked(server, p);
+	for (struct block_handle *h = p->handles; h; h = next) {
 		next = h->next;
 		if (h->state == BLOCK_OPEN)
 			block_handle_end(server, h, BLOCK_DISCARD);

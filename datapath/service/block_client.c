@@ -84,7 +84,7 @@ static int request_open(struct careful *instance, uint32_t peer, uint16_t handle
 		return -ENAMETOOLONG;
 	open->path_bytes = htobe32((uint32_t)n);
 	memcpy(payload, open, sizeof(*open));
-	memcpy(payload + sizeof(*open), path, n);
+	memcpy(payload + sizeof(*open), path, n); /* NOLINT(bugprone-not-null-terminated-result) */
 	return request(instance, peer, handler, args, payload, sizeof(*open) + n, o);
 }
 

@@ -139,7 +139,7 @@ static int do_create(struct careful_block_server *server, struct block_job *job)
 	if (rc < 0)
 		return rc;
 	handle->fd = rc;
-	strcpy(handle->name, name);
+	memcpy(handle->name, name, strlen(name) + 1);
 	rc = preallocate(handle->fd, job->bytes);
 	if (rc)
 		return rc;

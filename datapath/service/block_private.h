@@ -215,7 +215,7 @@ struct block_job *block_work_take(struct careful_block_server *server);
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct careful_block_server *server, struct block_job *job);
 void block_finish(struct careful_block_server *server, struct block_job *job);
-void block_unpark(struct careful_block_server *server, uint32_t peer);
+void block_unpark(struct careful_block_server *server, uint32_t index);
 void block_drop_parked(struct careful_block_server *server, struct block_peer *peer);
 
 /* block_handle.c: the engine's thread. */

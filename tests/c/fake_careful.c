@@ -75,11 +75,11 @@ static void fake_give(struct careful *c, uint32_t token, int status, const uint3
 		memcpy(a->payload, payload, bytes);
 }
 
-int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, void *user)
+int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user)
 {
 	assert(handler < CAREFUL_HANDLERS);
-	c->handlers[handler].fn = fn;
-	c->handlers[handler].user = user;
+	instance->handlers[handler].fn = fn;
+	instance->handlers[handler].user = user;
 	return 0;
 }
 
@@ -97,36 +97,36 @@ void careful_reply_name(const struct careful_message *message, struct careful_re
 	to->epoch = 1;
 }
 
-int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int status,
+int careful_reply_late(struct careful *instance, const struct careful_reply_to *to, int status,
 		       const uint32_t *args, const void *payload, uint32_t bytes)
 {
 	assert(to->epoch == 1);
-	if (c->reply_errors > 0) {
-		c->reply_errors--;
-		return c->reply_errno;
+	if (instance->reply_errors > 0) {
+		instance->reply_errors--;
+		return instance->reply_errno;
 	}
-	c->answers_late++;
-	fake_give(c, to->token, status, args, payload, bytes);
+	instance->answers_late++;
+	fake_give(instance, to->token, status, args, payload, bytes);
 	return 0;
 }
 
-int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
+int careful_region_add(struct careful *instance, const struct careful_region *region, uint32_t *key)
 {
-	assert(c->keys < FAKE_REGIONS && region->peer < FAKE_PEERS && region->span.fd >= 0);
-	*key = c->keys++;
-	c->regions[*key].used = true;
-	c->regions[*key].region = *region;
+	assert(instance->keys < FAKE_REGIONS && region->peer < FAKE_PEERS && region->span.fd >= 0);
+	*key = instance->keys++;
+	instance->regions[*key].used = true;
+	instance->regions[*key].region = *region;
 	return 0;
 }
 
-int careful_region_remove(struct careful *c, uint32_t key)
+int careful_region_remove(struct careful *instance, uint32_t key)
 {
-	assert(key < FAKE_REGIONS && c->regions[key].used);
-	if (c->busy > 0) {
-		c->busy--;
+	assert(key < FAKE_REGIONS && instance->regions[key].used);
+	if (instance->busy > 0) {
+		instance->busy--;
 		return -EBUSY;
 	}
-	c->regions[key].used = false;
+	instance->regions[key].used = false;
 	return 0;
 }
 
@@ -135,9 +135,9 @@ struct careful_region *fake_region(struct careful *c, uint32_t key)
 	return key < FAKE_REGIONS && c->regions[key].used ? &c->regions[key].region : NULL;
 }
 
-int careful_info(struct careful *c, struct careful_info *info)
+int careful_info(struct careful *instance, struct careful_info *info)
 {
-	(void)c;
+	(void)instance;
 	memset(info, 0, sizeof(*info));
 	info->peers_max = FAKE_PEERS;
 	return 0;
@@ -164,9 +164,9 @@ const void *careful_kept_payload(struct careful_kept *kept)
 	return kept->payload;
 }
 
-void careful_release(struct careful *c, struct careful_kept *kept)
+void careful_release(struct careful *instance, struct careful_kept *kept)
 {
-	c->kept--;
+	instance->kept--;
 	free(kept->payload);
 	free(kept);
 }
@@ -192,7 +192,7 @@ static int fake_begin(struct careful *c, const struct fake_operation *template, 
 	return -EAGAIN;
 }
 
-int careful_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
 	struct fake_operation op = {
@@ -208,10 +208,10 @@ int careful_request(struct careful *c, uint32_t peer, uint16_t handler, const ui
 		return -EMSGSIZE;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
-	return fake_begin(c, &op, payload);
+	return fake_begin(instance, &op, payload);
 }
 
-int careful_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
 {
@@ -230,10 +230,10 @@ int careful_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t re
 	(void)flags;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
-	return fake_begin(c, &op, NULL);
+	return fake_begin(instance, &op, NULL);
 }
 
-int careful_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		const struct careful_span *local, uint32_t bytes, uint32_t flags,
 		careful_done_fn *done, void *user)
 {
@@ -249,55 +249,55 @@ int careful_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t regi
 	};
 
 	(void)flags;
-	return fake_begin(c, &op, NULL);
+	return fake_begin(instance, &op, NULL);
 }
 
-int careful_payload_bytes(struct careful *c, uint32_t peer)
+int careful_payload_bytes(struct careful *instance, uint32_t peer)
 {
-	(void)c;
+	(void)instance;
 	(void)peer;
 	return 3700;
 }
 
-int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
+int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes)
 {
 	if (bytes < sizeof(*address))
 		return -EINVAL;
-	if (c->peer_errno)
-		return c->peer_errno;
+	if (instance->peer_errno)
+		return instance->peer_errno;
 	for (int i = 0; i < FAKE_PEERS; i++) {
-		if (c->peers[i].state != CAREFUL_PEER_NONE)
+		if (instance->peers[i].state != CAREFUL_PEER_NONE)
 			continue;
-		memset(&c->peers[i], 0, sizeof(c->peers[i]));
-		memcpy(&c->peers[i].address, address, bytes);
-		c->peers[i].state = CAREFUL_PEER_CONNECTING;
+		memset(&instance->peers[i], 0, sizeof(instance->peers[i]));
+		memcpy(&instance->peers[i].address, address, bytes);
+		instance->peers[i].state = CAREFUL_PEER_CONNECTING;
 		return i;
 	}
 	return -EADDRINUSE;
 }
 
-int careful_peer_close(struct careful *c, uint32_t peer)
+int careful_peer_close(struct careful *instance, uint32_t peer)
 {
 	assert(peer < FAKE_PEERS);
-	if (c->peers[peer].state == CAREFUL_PEER_NONE)
+	if (instance->peers[peer].state == CAREFUL_PEER_NONE)
 		return -ENOENT;
-	c->peers[peer].state = CAREFUL_PEER_NONE;
-	if (c->watch)
-		c->watch(c, peer, CAREFUL_PEER_NONE, c->watch_user);
+	instance->peers[peer].state = CAREFUL_PEER_NONE;
+	if (instance->watch)
+		instance->watch(instance, peer, CAREFUL_PEER_NONE, instance->watch_user);
 	return 0;
 }
 
-int careful_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info)
+int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info)
 {
-	if (peer >= FAKE_PEERS || c->peers[peer].state == CAREFUL_PEER_NONE)
+	if (peer >= FAKE_PEERS || instance->peers[peer].state == CAREFUL_PEER_NONE)
 		return -ENOENT;
-	*info = c->peers[peer];
+	*info = instance->peers[peer];
 	return 0;
 }
 
-int careful_peer_watch(struct careful *c, careful_peer_fn *fn, void *user)
+int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user)
 {
-	c->watch = fn;
-	c->watch_user = user;
+	instance->watch = fn;
+	instance->watch_user = user;
 	return 0;
 }

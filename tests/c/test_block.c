@@ -20,7 +20,7 @@
 
 #include <careful/wire.h>
 
-#include "fake_careful.c"
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "service/block.h"
 
 static char base[] = "/tmp/test_block.XXXXXX";
@@ -289,7 +289,8 @@ static void test_request__malformed(void)
 	char buf[sizeof(open) + 1] = "";
 
 	memset(path, 'x', sizeof(path));
-	for (uint16_t op = CAREFUL_BLOCK_OPEN; op <= CAREFUL_BLOCK_MKDIR; op++) {
+	for (int i = CAREFUL_BLOCK_OPEN; i <= CAREFUL_BLOCK_MKDIR; i++) {
+		uint16_t op = (uint16_t)i;
 		bool is_path = op == CAREFUL_BLOCK_STAT || op == CAREFUL_BLOCK_LIST;
 
 		/* Each length up to a whole header (an empty path is the root). */
@@ -533,7 +534,7 @@ static void test_create__escapes(void)
 
 static void test_create__sizes_and_names(void)
 {
-	static char name[257];
+	static char name[257], path[300];
 	struct fake_answer *a;
 
 	memset(name, 0xff, 255); /* no valid UTF-8 */
@@ -543,7 +544,8 @@ static void test_create__sizes_and_names(void)
 	       entries_of("rw") == 2);
 	a = open_path(name, 0, 0);
 	assert(a->status == 0 && close_key(0, a->args[0])->status == 0);
-	assert(unlink(at(strcat(strcpy((char[300]){ 0 }, "rw/"), name))) == 0);
+	snprintf(path, sizeof(path), "rw/%s", name);
+	assert(unlink(at(path)) == 0);
 	memset(name, 'x', 256);
 	assert(open_path(name, CAREFUL_BLOCK_CREATE, 0)->status == -ENAMETOOLONG);
 	assert(make_dir(name)->status == -ENAMETOOLONG);

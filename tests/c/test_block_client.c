@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fake_careful.c"
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "service/block.h"
 #include "service/block_client.h"
 

@@ -20,10 +20,10 @@
 #include <careful/ipc.h>
 #include <careful/wire.h>
 
-#include "daemon/ipc.c"
-#include "daemon/ipc_op.c"
-#include "daemon/ipc_peer.c"
-#include "fake_careful.c"
+#include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 
 static struct careful *c;
 static struct ipc *server;
