@@ -299,6 +299,15 @@ static void test_request__malformed(void)
 		memcpy(buf, &open, sizeof(open));
 		assert(answer(fake_request(c, 0, op, args, buf, sizeof(buf)))->status < 0);
 	}
+	/* A path that is said to be one byte longer than it is. */
+	for (uint32_t n = 0; n <= 1; n++) {
+		open.path_bytes = htobe32(n + 1);
+		memcpy(buf, &open, sizeof(open));
+		buf[sizeof(open)] = 'a';
+		assert(answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, args, buf,
+					   (uint32_t)sizeof(open) + n))
+			       ->status == -EINVAL);
+	}
 	assert(answer(send_open(0, CAREFUL_BLOCK_OPEN, "a\0b", 3, 0, 0, 0))->status == -EINVAL);
 	assert(answer(send_open(0, CAREFUL_BLOCK_OPEN, path, 4096, 0, 0, 0))->status ==
 	       -ENAMETOOLONG);
@@ -576,6 +585,16 @@ static void test_export__read_only(void)
 	assert(!exists("ro/new"));
 }
 
+/* Whether a handle's file is one in memory without a name. */
+static bool is_memfd(uint32_t key)
+{
+	char path[64], link[PATH_MAX] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fake_region(c, key)->span.fd);
+	assert(readlink(path, link, sizeof(link) - 1) > 0);
+	return strstr(link, "memfd:");
+}
+
 /* Reads a listing whole and ends it; returns the records, to be freed. */
 static char *read_listing(struct fake_answer *a, uint64_t *bytes)
 {
@@ -670,6 +689,7 @@ static void test_list__thousands(void)
 	enum { DIRS = 20, FILES = 1000 };
 	char path[PATH_MAX], long_name[200];
 	int n, order, before = open_fds();
+	struct fake_answer *a;
 	uint64_t bytes;
 	char *buf;
 
@@ -684,7 +704,9 @@ static void test_list__thousands(void)
 		}
 	}
 	/* 20,000 records of 270 bytes: beyond what lies in memory. */
-	buf = read_listing(by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE), &bytes);
+	a = by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE);
+	assert(a->status == 0 && !is_memfd(a->args[0]));
+	buf = read_listing(a, &bytes);
 	assert(bytes > 5000000);
 	for (int i = 0; i < DIRS; i += 7) {
 		snprintf(path, sizeof(path), "many%d/%s%d", i, long_name, FILES - 1);
@@ -736,6 +758,7 @@ static void test_list__bounded(void)
 	for (int i = 0; i < 16; i++) {
 		a = by_path(CAREFUL_BLOCK_LIST, "", 0);
 		assert(a->status == 0);
+		assert(is_memfd(a->args[0]));
 		keys[i] = a->args[0];
 	}
 	assert(by_path(CAREFUL_BLOCK_LIST, "", 0)->status == -EMFILE);

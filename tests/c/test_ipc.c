@@ -443,6 +443,14 @@ static void test_packet__malformed(void)
 	assert(closed(fd));
 	close(fd);
 	fd = client();
+	head.payload_bytes = CAREFUL_IPC_PAYLOAD_BYTES; /* and it is cut to what it says */
+	memcpy(buf, &head, sizeof(head));
+	send_raw(fd, buf, sizeof(buf), NULL, 0);
+	assert(closed(fd));
+	close(fd);
+	head.payload_bytes = 0;
+	memcpy(buf, &head, sizeof(head));
+	fd = client();
 	send_raw(fd, buf, sizeof(head) + 5, NULL, 0); /* payload that the header denies */
 	assert(closed(fd));
 	close(fd);
