@@ -58,7 +58,7 @@ struct careful_device {
 	const struct careful_device_ops *ops;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
-	uint32_t rx_chunks; /* R before the bounds below: buffers handed to fill() at start */
+	uint32_t rx_chunks; /* R before the bounds below; all in the fill ring once open */
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
@@ -87,7 +87,8 @@ struct careful_device_ops {
 	 * at a frame's end. They leave with kick(), in order. */
 	uint32_t (*tx)(struct careful_device *dev, const struct careful_desc *descs, uint32_t n);
 	/* Moves what is queued to the wire, up to what the device takes in one go.
-	 * 0: all is on its way; -EAGAIN: call again, nothing was lost. */
+	 * 0: all is on its way; -EAGAIN: call again, nothing was lost (or as much as
+	 * statistics().kicks_failed says). While the link is down it stays -EAGAIN. */
 	int (*kick)(struct careful_device *dev);
 	/* Chunks whose frames have left; they are free again. */
 	uint32_t (*complete)(struct careful_device *dev, uint64_t *addrs, uint32_t n);

@@ -99,7 +99,7 @@ static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 /* A frame of the peer filled buffers; -EPROTO if it had no credit for them. */
 static inline int window_rx_receive(struct window_rx *w, uint32_t cost)
 {
-	if (w->received + cost - w->returned > w->size)
+	if (w->received + cost - w->announced > w->size)
 		return -EPROTO;
 	w->received += cost;
 	return 0;

@@ -15,7 +15,10 @@ import click
 from careful import __version__
 
 #: Subcommand name -> "module:attribute" of its click command.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "plan": "careful.cli.plan:plan",
+    "simulate": "careful.cli.simulate:simulate",
+}
 
 
 class LazyGroup(click.Group):

@@ -204,6 +204,10 @@ struct careful_ctrl {
  * STAT    args[0] CAREFUL_BLOCK_*; payload path. Reply: payload careful_block_attr.
  * MKDIR   payload careful_block_open, path. Reply: status. An existing directory
  *         is no error.
+ *
+ * Asking again after ECONNRESET does no harm: args[2] and args[3] of OPEN and LIST name
+ * the attempt (random; 0: no name), the same name is answered with the same handle; a
+ * COMMIT or CLOSE that did end its handle is answered as it was then.
  */
 enum careful_block_handler {
 	CAREFUL_BLOCK_OPEN = 128,
@@ -253,7 +257,8 @@ struct careful_block_attr {
 
 /* One record of a listing; the name, relative to the listed path, follows (name_bytes
  * of it, no NUL), for a symlink then its target (target_bytes), then 0s to 8 bytes.
- * @error: a positive errno where the entry could not be read; then attr is 0. */
+ * @error: a positive errno where the entry could not be read; then attr is 0, unless it is
+ * a directory or a symlink whose contents alone could not be read. */
 struct careful_block_entry {
 	struct careful_block_attr attr;
 	__be16 name_bytes;

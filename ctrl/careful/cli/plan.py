@@ -1,0 +1,113 @@
+"""`carefulctl plan`: the best fragmentation of a message, or of all message-size classes."""
+
+from __future__ import annotations
+
+import click
+
+from careful.cli.sizes import BYTES, read_pipeline, read_source
+from careful.model.planner import STRATEGIES
+from careful.model.tunemap import FRAME_LIMITS
+from careful.report import planning
+from careful.report.figure import check_path
+
+FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
+
+
+@click.command()
+@click.option(
+    "--pipeline",
+    "pipeline_name",
+    required=True,
+    metavar="FILE",
+    help="Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
+    "network-disk-network, trapeze), or - for stdin.",
+)
+@click.option("--bytes", "message_bytes", type=BYTES, help="Message size: 4096, 64KiB, 2MiB.")
+@click.option(
+    "--strategy",
+    default="best",
+    show_default=True,
+    metavar="NAME",
+    help=f"best (the least of all), {', '.join(STRATEGIES)}.",
+)
+@click.option(
+    "--fragments",
+    "fragments_count",
+    type=int,
+    help="Number of fragments, with fixed or lp; searched when left out.",
+)
+@click.option("--min-bytes", type=BYTES, help="Smallest fragment  [default: 1; 64 with --classes]")
+@click.option(
+    "--max-bytes", type=BYTES, help="Largest fragment  [default: none; 3750 with --classes]"
+)
+@click.option(
+    "--header-bytes",
+    type=BYTES,
+    default=0,
+    help="Header on every fragment, charged to each stage's g.  [default: 0]",
+)
+@click.option(
+    "--levels",
+    default="fixed,fixed",
+    show_default=True,
+    metavar="TOP,INNER",
+    help="How hierarchical cuts at the top and below: fixed, ramp or ramp-up-down.",
+)
+@click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
+@click.option("--figure", type=click.Choice(FIGURES), default="latency", show_default=True)
+@click.option("--stage", "varied", metavar="NAME", help="Stage that improvement figures vary.")
+@click.option("--old", default="fixed", show_default=True, help="Strategy to improve on.")
+@click.option("--new", default="hierarchical", show_default=True, help="Strategy that improves.")
+def plan(
+    pipeline_name: str,
+    message_bytes: int | None,
+    strategy: str,
+    fragments_count: int | None,
+    min_bytes: int | None,
+    max_bytes: int | None,
+    header_bytes: int,
+    levels: str,
+    classes: bool,
+    as_json: bool,
+    plot_path: str | None,
+    figure: str,
+    varied: str | None,
+    old: str,
+    new: str,
+) -> None:
+    """Compute how a message is best cut into fragments for a pipeline of stages.
+
+    \b
+    carefulctl plan --pipeline gam --bytes 4KiB
+    carefulctl plan --pipeline network-disk --bytes 64KiB --strategy hierarchical --json
+    carefulctl plan --pipeline gms --classes
+    """
+    if plot_path:
+        check_path(plot_path)
+    if classes:
+        if message_bytes is not None or fragments_count is not None or plot_path:
+            raise click.UsageError("--classes goes without --bytes, --fragments and --plot")
+        pipeline = read_pipeline(pipeline_name)
+        least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
+        most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
+        click.echo(planning.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
+        return
+    if message_bytes is None:
+        raise click.UsageError("--bytes is needed, or --classes")
+    top, _, inner = levels.partition(",")
+    request = planning.Request(
+        origin=pipeline_name,
+        source=read_source(pipeline_name),
+        message_bytes=message_bytes,
+        strategy=strategy,
+        fragments_count=fragments_count,
+        min_bytes=1 if min_bytes is None else min_bytes,
+        max_bytes=max_bytes,
+        header_bytes=header_bytes,
+        levels=(top, inner or "fixed"),
+    )
+    click.echo(planning.one(request, as_json))
+    if plot_path:
+        planning.draw(request, plot_path, figure, varied, old, new)

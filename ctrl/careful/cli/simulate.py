@@ -1,0 +1,100 @@
+"""`carefulctl simulate`: messages through a pipeline in virtual time."""
+
+from __future__ import annotations
+
+import click
+
+from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
+from careful.report import simulating
+from careful.report.figure import check_path
+
+RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
+
+
+@click.command()
+@click.option(
+    "--pipeline",
+    "pipeline_name",
+    required=True,
+    metavar="FILE",
+    help="Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
+)
+@click.option("--bytes", "message_bytes", type=BYTES, required=True, help="Message size.")
+@click.option("--messages", "messages_count", type=int, default=1, show_default=True)
+@click.option(
+    "--every-us", type=float, default=0.0, show_default=True, help="Time between messages."
+)
+@click.option(
+    "--rule",
+    type=click.Choice(RULES),
+    default="plan",
+    show_default=True,
+    help="How stages cut: by a plan, at a static size, in fixed or eager pulses, or not at all.",
+)
+@click.option("--strategy", default="best", show_default=True, help="Strategy of rule plan.")
+@click.option(
+    "--fragments-bytes",
+    type=BYTES_LIST,
+    help="Sizes of the fragments of rule plan, instead of a strategy; one size for rule static.",
+)
+@click.option(
+    "--pulse-bytes",
+    type=BYTES_LIST,
+    default=(512,),
+    help="Pulse threshold of each sink (the stages after the first), or one for all.  [512]",
+)
+@click.option(
+    "--progressive/--whole-transfers",
+    default=None,
+    help="Whether bytes reach the next stage while a transfer runs  [default: in pulses]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
+@click.option(
+    "--figure",
+    type=click.Choice(("space-time", "pulses", "bandwidth-ratio")),
+    default="space-time",
+    show_default=True,
+    help="pulses: latency over the threshold; bandwidth-ratio: P3 Figure 8, any pipeline.",
+)
+def simulate(
+    pipeline_name: str,
+    message_bytes: int,
+    messages_count: int,
+    every_us: float,
+    rule: str,
+    strategy: str,
+    fragments_bytes: tuple[int, ...] | None,
+    pulse_bytes: tuple[int, ...],
+    progressive: bool | None,
+    as_json: bool,
+    plot_path: str | None,
+    figure: str,
+) -> None:
+    """Send messages through a pipeline in virtual time and see where the time goes.
+
+    \b
+    carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png
+    carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --pulse-bytes 512
+    carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
+    """
+    if plot_path:
+        check_path(plot_path)
+    request = simulating.Request(
+        origin=pipeline_name,
+        pipeline=read_pipeline(pipeline_name),
+        message_bytes=message_bytes,
+        messages_count=messages_count,
+        every_us=every_us,
+        rule=rule,
+        strategy=strategy,
+        fragments_bytes=fragments_bytes,
+        pulse_bytes=pulse_bytes,
+        progressive=rule in ("fixed", "eager", "store-and-forward")
+        if progressive is None
+        else progressive,
+    )
+    outcome = request.run()
+    click.echo(simulating.text(request, outcome, as_json))
+    if plot_path:
+        simulating.draw(request, outcome, plot_path, figure)

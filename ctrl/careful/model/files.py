@@ -1,0 +1,132 @@
+"""Pipelines from TOML, black-box measurements from JSON, and the papers' shipped pipelines.
+
+The only part of `careful.model` that reads files. Errors are ValueErrors that name the
+line, the stage and the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from careful.model.blackbox import BlackBox
+from careful.model.stages import Pipeline, Stage
+
+_KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
+_TOP_KEYS = {"name", "source", "stage"}
+
+
+def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
+    """Read a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally
+    group, resource, delay_us; `name` and `source` of the whole on top.
+
+    origin: what errors call the text. Raises ValueError with the line of what is wrong.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{origin}: not valid TOML: {error}") from None
+    unknown = sorted(set(data) - _TOP_KEYS)
+    if unknown:
+        line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
+        raise ValueError(f"{origin}: line {line}: unknown key '{unknown[0]}'")
+    tables = data.get("stage", [])
+    if not tables or type(tables) is not list or any(type(each) is not dict for each in tables):
+        raise ValueError(f"{origin}: no stages: at least one [[stage]] is needed")
+    stages = []
+    for number, table in enumerate(tables):
+        line = _line_of(text, r"\s*\[\[\s*stage\s*\]\]", number)
+        where = f"{origin}: stage {number + 1}" + (f" (line {line})" if line else "")
+        try:
+            stages.append(_stage(table))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    try:
+        return Pipeline(tuple(stages), str(data.get("name", "")), str(data.get("source", "")))
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from None
+
+
+def _stage(table: Any) -> Stage:
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        raise ValueError(f"unknown key '{unknown[0]}'")
+    for key in ("name", "g_us", "G_us_per_KiB"):
+        if key not in table:
+            raise ValueError(f"'{key}' is missing")
+    texts = [key for key in ("name", "group", "resource") if type(table.get(key, "")) is not str]
+    if texts:
+        raise ValueError(f"{texts[0]} is {table[texts[0]]!r}, must be a string")
+    return Stage(**table)
+
+
+def _line_of(text: str, pattern: str, number: int) -> int | None:
+    """1-based line of match `number` of a pattern at the start of a line."""
+    found = [i for i, line in enumerate(text.splitlines(), 1) if re.match(pattern, line)]
+    return found[number] if number < len(found) else None
+
+
+def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
+    """Read either a pipeline file (TOML) or a measurement (JSON of `carefulctl measure`).
+
+    A JSON object of "kind" "blackbox" gives a BlackBox, one with "stages" (a list of
+    objects with a pipeline file's keys) a Pipeline. Raises ValueError.
+    """
+    if not text.lstrip().startswith("{"):
+        return parse_pipeline(text, origin)
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{origin}: not valid JSON: {error}") from None
+    if data.get("kind") == "blackbox":
+        return BlackBox.from_dict(data, origin)
+    if isinstance(data.get("stages"), list):
+        try:
+            stages = tuple(
+                _stage({key: value for key, value in stage.items() if key in _KEYS})
+                for stage in data["stages"]
+            )
+            return Pipeline(stages, str(data.get("name", "")))
+        except (AttributeError, ValueError) as error:
+            raise ValueError(f"{origin}: {error}") from None
+    raise ValueError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')
+
+
+def shipped_names() -> list[str]:
+    """Names of the pipelines that come with the package."""
+    folder = resources.files("careful.model") / "pipelines"
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def load_shipped(name: str) -> Pipeline:
+    """A pipeline of the papers by name; raises ValueError with the names there are."""
+    if name not in shipped_names():
+        raise ValueError(f"no pipeline '{name}': shipped are {', '.join(shipped_names())}")
+    entry = resources.files("careful.model") / "pipelines" / f"{name}.toml"
+    return parse_pipeline(entry.read_text(encoding="utf-8"), name)
+
+
+def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
+    """A pipeline from a file (TOML, or a JSON measurement) or, failing that, a shipped name.
+
+    Raises ValueError for its content, OSError when it cannot be read.
+    """
+    if not Path(path).exists() and str(path) in shipped_names():
+        return load_shipped(str(path))
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: no such file; shipped pipelines are {', '.join(shipped_names())}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not a text file") from None
+    return parse_source(text, str(path))

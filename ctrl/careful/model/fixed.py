@@ -1,0 +1,148 @@
+"""Fragments of equal size: theorem 1 and the generalised bottleneck (P1 section 3).
+
+The theory (real k) and the search for the best whole number of fragments. Whole bytes
+are `whole.py`'s, which this module calls last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from careful.model.latency import fixed_latency_us
+from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+
+#: More fragments than this are never planned: only pipelines without overhead ask for them.
+FRAGMENTS_MAX = 1 << 20
+
+
+def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
+    """Best fragment size of theorem 1, bytes: sqrt(B g_b / sum of the other G) (P1 eq. 6).
+
+    Infinite when the other stages cost nothing per byte.
+    """
+    if G_others_us_per_byte <= 0:
+        return math.inf
+    return math.sqrt(message_bytes * g_b_us / G_others_us_per_byte)
+
+
+def optimal_count(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
+    """Best number of fragments of theorem 1, real: sqrt(B sum(other G) / g_b) (P1 eq. 12).
+
+    Infinite when the bottleneck has no overhead.
+    """
+    if g_b_us <= 0:
+        return math.inf if G_others_us_per_byte > 0 else 1.0
+    return math.sqrt(message_bytes * G_others_us_per_byte / g_b_us)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A range of fragment sizes over which one stage is the bottleneck.
+
+    stage: its index; low_bytes, high_bytes: the range, real, high may be infinite.
+    """
+
+    stage: int
+    low_bytes: float
+    high_bytes: float
+
+
+def segments(pipeline: Pipeline) -> list[Segment]:
+    """Bottleneck of every fragment size, smallest sizes first (P1 section 3.2).
+
+    The upper envelope of the lines g_j + G_j x for x >= 0; where two segments meet is a
+    transition point. Raises ValueError for resources that no closed form follows.
+    """
+    pipeline = pipeline.sequential()
+    g, G = pipeline.g_us, pipeline.G_us_per_byte
+    stage = int(np.lexsort((G, g))[-1])
+    low = 0.0
+    found: list[Segment] = []
+    while True:
+        steeper = np.flatnonzero(G > G[stage])
+        if len(steeper) == 0:
+            found.append(Segment(stage, low, math.inf))
+            return found
+        crossing = np.maximum((g[stage] - g[steeper]) / (G[steeper] - G[stage]), low)
+        # Of several lines through one point the steepest goes on.
+        order = np.lexsort((-G[steeper], crossing))
+        high = float(crossing[order[0]])
+        if high > low:
+            found.append(Segment(stage, low, high))
+        stage, low = int(steeper[order[0]]), high
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point where the latency curve T(k) may have its minimum.
+
+    k: real number of fragments; kind: "minimum" of a signature curve or "transition";
+    stage: index of the bottleneck there (of the slower one, at a transition);
+    latency_us: T(k), P1 equation 10.
+    """
+
+    k: float
+    kind: str
+    stage: int
+    latency_us: float
+
+
+def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[Candidate]:
+    """The candidate minima of T(k) for real k in [1, k_max] (P1 section 3.2, Figure 2).
+
+    Minima of signature curves count only where their stage is the bottleneck; the others
+    are the false minima of Figure 2(b). The ends of the range are candidates as well.
+    """
+    pipeline = pipeline.sequential()
+    total_G = float(pipeline.G_us_per_byte.sum())
+    places: list[tuple[float, str, int]] = []
+    for segment in segments(pipeline):
+        b = segment.stage
+        k = optimal_count(
+            message_bytes, float(pipeline.g_us[b]), total_G - float(pipeline.G_us_per_byte[b])
+        )
+        k = min(max(k, 1.0), k_max)
+        if segment.low_bytes <= message_bytes / k <= segment.high_bytes:
+            places.append((k, "minimum", b))
+        if segment.low_bytes > 0:
+            k = message_bytes / segment.low_bytes
+            if 1 <= k <= k_max:
+                places.append((k, "transition", b))
+    for k in (1.0, k_max):
+        if all(k != place[0] for place in places):
+            places.append((k, "end", pipeline.bottleneck(message_bytes / k)))
+    latency = fixed_latency_us(pipeline, message_bytes, [place[0] for place in places])
+    return [
+        Candidate(k, kind, stage, float(T))
+        for (k, kind, stage), T in zip(places, latency, strict=True)
+    ]
+
+
+def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
+    """Whole numbers of fragments among which the best one is, ascending, shape (c,).
+
+    Floor and ceiling of every candidate (P1 after equation 12), inside the limits. T(k)
+    is the maximum of convex curves, hence convex, so nothing between can be better.
+    """
+    check_message_bytes(message_bytes)
+    least, most = limits.counts(message_bytes)
+    most = max(least, min(most, FRAGMENTS_MAX))
+    real = [candidate.k for candidate in candidates(pipeline, message_bytes, float(most))]
+    whole = {min(max(f(k), least), most) for k in real for f in (math.floor, math.ceil)}
+    return np.array(sorted(whole), dtype=np.float64)
+
+
+def best_count(
+    pipeline: Pipeline, message_bytes: float, limits: Limits | None = None
+) -> tuple[int, float]:
+    """Best whole number of equal fragments and its latency in µs (P1 sections 3.1, 3.2).
+
+    message_bytes: B, real, >= 1. Raises ValueError for a bad size or pipeline.
+    """
+    counts = best_counts(pipeline, message_bytes, limits or Limits())
+    latency = fixed_latency_us(pipeline, message_bytes, counts)
+    best = int(np.argmin(latency))
+    return int(counts[best]), float(latency[best])

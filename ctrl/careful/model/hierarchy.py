@@ -1,0 +1,292 @@
+"""Hierarchical fragmentation: compound stages and the recursion of P1 sections 4.3, 4.4.
+
+A level is a short pipeline whose elements are stages or compound stages; a compound stage
+is approximated by one (g, G) over the range of sizes that the level uses, and the range is
+narrowed until it stands still. Plans are then evaluated exactly, without the approximation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from careful.model.flat import fixed_sizes, ramp_sizes, up_down_sizes
+from careful.model.latency import latency_of_times_us, latency_us, staged_exit_times_us
+from careful.model.stages import KIB, Array, Limits, Pipeline, Stage
+
+#: Levels of compound stages that are formed without being asked for by `group`.
+AUTOMATIC_DEPTH_MAX = 2
+#: A range is split, unasked, only where one stage is this much slower than the rest (P1
+#: section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
+SPLIT_RATIO = 1.5
+#: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
+NARROWING_PASSES = 5
+
+BASES: dict[str, Callable[[Pipeline, float, Limits, bool], Array]] = {
+    "fixed": fixed_sizes,
+    "ramp": ramp_sizes,
+    "ramp-up-down": up_down_sizes,
+}
+
+
+@dataclass(frozen=True)
+class Element:
+    """A stage, or a compound stage made of elements, of one level.
+
+    first, last: range of stage indices [first, last) in the whole pipeline.
+    """
+
+    name: str
+    first: int
+    last: int
+    inner: tuple[Element, ...] = ()
+
+
+@dataclass
+class Level:
+    """What one level of a hierarchical plan looks like, for tables.
+
+    name: group, "" for the top; elements: names in order; sizes_bytes: its fragments for
+    the whole message, shape (k,); approximated: the (g, G) of each element, as a pipeline.
+    """
+
+    name: str
+    elements: tuple[str, ...]
+    strategy: str
+    sizes_bytes: Array
+    approximated: Pipeline
+
+
+@dataclass
+class Hierarchy:
+    """A hierarchical plan: sizes of every stage, its latency, and its levels, top first.
+
+    latency_us: exact, from the sizes of every stage; compound_us: as P1 section 4.3.1
+    models it, a compound stage taking no block before its last stage is done with the
+    one before. The model is never below the exact latency.
+    """
+
+    latency_us: float
+    compound_us: float
+    sizes_by_stage: list[Array]
+    levels: list[Level] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What does not change while one message is planned."""
+
+    pipeline: Pipeline
+    top: str
+    inner: str
+    limits: Limits
+    whole: bool
+    grouped: bool
+    as_modelled: bool
+    cache: dict[tuple[str, float, bool], Hierarchy]
+
+
+def hierarchical(
+    pipeline: Pipeline,
+    message_bytes: float,
+    top: str = "fixed",
+    inner: str = "fixed",
+    limits: Limits | None = None,
+    whole: bool = True,
+    as_modelled: bool = False,
+) -> Hierarchy:
+    """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the one of 4.4).
+
+    Compound stages are the pipeline's groups; without any, the stages before and after the
+    bottleneck form one each, recursively.
+    top, inner: "fixed", "ramp" or "ramp-up-down" at the top level and at those below.
+    limits: bound the fragments inside compound stages; a stage outside every group takes
+    reassembled blocks of any size. Without groups they bound all fragments.
+    as_modelled: choose the plan of least `compound_us`, as the paper's figures do, instead
+    of the least `latency_us`.
+    Raises ValueError for a group whose stages are not neighbours, or shared resources.
+    """
+    pipeline = pipeline.sequential()
+    grouped = any(stage.group for stage in pipeline.stages)
+    if grouped:
+        root = Element("", 0, len(pipeline), _grouped(pipeline, 0, len(pipeline), 0))
+    else:
+        size = fixed_sizes(pipeline, message_bytes, limits or Limits(), False)[0]
+        root = _split(pipeline, 0, len(pipeline), float(size), 0, "")
+    context = _Context(pipeline, top, inner, limits or Limits(), whole, grouped, as_modelled, {})
+    return _solve(context, root, message_bytes)
+
+
+def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Element, ...]:
+    """Elements of a level: runs of stages whose group path agrees at this depth."""
+
+    def key(j: int) -> str:
+        path = pipeline.stages[j].group.split("/") if pipeline.stages[j].group else []
+        return "/".join(path[: depth + 1]) if len(path) > depth else f"\0{j}"
+
+    elements: list[Element] = []
+    for label, run in itertools.groupby(range(first, last), key):
+        stages = list(run)
+        if label.startswith("\0"):
+            elements.append(Element(pipeline.stages[stages[0]].name, stages[0], stages[-1] + 1))
+            continue
+        if any(element.name == label for element in elements):
+            raise ValueError(f"the stages of group '{label}' are not neighbours")
+        low, high = stages[0], stages[-1] + 1
+        elements.append(Element(label, low, high, _grouped(pipeline, low, high, depth + 1)))
+    return tuple(elements)
+
+
+def _split(
+    pipeline: Pipeline, first: int, last: int, size_bytes: float, depth: int, name: str
+) -> Element:
+    """Compound stages before and after the bottleneck of a range (P1 section 4.4)."""
+    if last - first == 1:
+        leaf = Element(pipeline.stages[first].name, first, last)
+        return leaf if depth else Element(name, first, last, (leaf,))
+    time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
+    b = first + int(np.argmax(time_us[first:last]))
+    slower, slowest = np.sort(time_us[first:last])[-2:]
+    comparable = slowest < SPLIT_RATIO * slower
+    if comparable or depth >= AUTOMATIC_DEPTH_MAX or last - first == 2:
+        parts = [(j, j + 1) for j in range(first, last)]
+    else:
+        parts = [(first, b), (b, b + 1), (b + 1, last)]
+    inner = tuple(
+        _split(pipeline, low, high, size_bytes, depth + 1, _span_name(pipeline, low, high))
+        for low, high in parts
+        if high > low
+    )
+    return Element(name, first, last, inner)
+
+
+def _span_name(pipeline: Pipeline, first: int, last: int) -> str:
+    return f"{pipeline.stages[first].name} … {pipeline.stages[last - 1].name}"
+
+
+def _solve(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
+    """Best plan of one element for `message_bytes`, remembered."""
+    place = f"{element.first}:{element.last}:{element.name}"
+    known = (place, round(message_bytes, 6), context.whole)
+    if known not in context.cache:
+        context.cache[known] = _solve_new(context, element, message_bytes)
+    return context.cache[known]
+
+
+def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
+    stages = context.pipeline.stages[element.first : element.last]
+    own = Pipeline(stages)
+    if not element.inner:
+        time_us = float(own.stages[0].time_us(message_bytes) + own.delay_us)
+        return Hierarchy(time_us, time_us, [np.array([message_bytes])])
+    base = context.top if element.name == "" else context.inner
+    limits = context.limits if element.name or not context.grouped else Limits()
+    if all(not part.inner for part in element.inner):
+        sizes_flat = BASES[base](own, message_bytes, limits, context.whole)
+        return _flat(own, element, base, sizes_flat)
+    plans = [
+        _assemble(context, element, base, own, sizes, level)
+        for sizes, level in _proposals(context, element, base, message_bytes, limits)
+    ]
+    if not context.grouped:
+        # P1 section 4.4 leaves open when not to split: when the undivided level is faster.
+        flat = BASES[base](own, message_bytes, limits, context.whole)
+        plans.append(_flat(own, element, base, flat))
+    return min(plans, key=lambda plan: plan.compound_us if context.as_modelled else plan.latency_us)
+
+
+def _proposals(
+    context: _Context, element: Element, base: str, message_bytes: float, limits: Limits
+) -> list[tuple[Array, Pipeline]]:
+    """Fragmentations of a level, with the approximated level each was found for."""
+    found: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
+    for strategy in dict.fromkeys((base, "fixed")):
+        low, high = message_bytes / 16, float(message_bytes)
+        previous: list[float] = []
+        for _ in range(NARROWING_PASSES):
+            level = _approximated(context, element, low, high)
+            sizes = BASES[strategy](level, message_bytes, limits, context.whole)
+            if len(sizes) == len(previous) and np.allclose(sizes, previous, rtol=1e-3):
+                break
+            previous = list(sizes)
+            # A single size needs some width for a slope.
+            low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
+        found[tuple(sizes)] = (sizes, level)
+    # The approximation may be off by one fragment; exact latency decides.
+    k = len(sizes)
+    least, most = limits.counts(message_bytes)
+    for near in {max(k - 1, least), min(k + 1, most)} - {k}:
+        near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
+        found.setdefault(tuple(near_sizes), (near_sizes, level))
+    return list(found.values())
+
+
+def _approximated(context: _Context, element: Element, low: float, high: float) -> Pipeline:
+    """The level with each compound stage as one (g, G): its secant over [low, high].
+
+    A line through both ends, not a regression: the no-stall condition is then met exactly
+    by the smallest and the largest size in use.
+    """
+    low = max(low, 1.0)
+    high = max(high, low + 1.0)
+    # Sizes between whole ones: rounding would bend the line.
+    context = replace(context, whole=False)
+    stages = []
+    for part in element.inner:
+        if not part.inner:
+            stages.append(context.pipeline.stages[part.first])
+            continue
+        at_low, at_high = (_solve(context, part, size).compound_us for size in (low, high))
+        G = (at_high - at_low) / (high - low)
+        stages.append(Stage(part.name, max(at_low - G * low, 0.0), max(G, 0.0) * KIB))
+    return Pipeline(tuple(stages))
+
+
+def _assemble(
+    context: _Context,
+    element: Element,
+    base: str,
+    own: Pipeline,
+    sizes: Array,
+    approximated: Pipeline,
+) -> Hierarchy:
+    """Refine each fragment of a level inside its compound stages; evaluate exactly."""
+    by_stage: list[Array] = []
+    below: list[Level] = []
+    times_us: list[Array] = []
+    for part in element.inner:
+        if not part.inner:
+            by_stage.append(sizes)
+            stage = context.pipeline.stages[part.first]
+            times_us.append(stage.g_us + sizes * stage.G_us_per_KiB / KIB)
+            continue
+        plans = [_solve(context, part, float(size)) for size in sizes]
+        inside_us = sum(stage.delay_us for stage in context.pipeline.stages[part.first : part.last])
+        times_us.append(np.array([plan.compound_us - inside_us for plan in plans]))
+        for j in range(part.last - part.first):
+            by_stage.append(np.concatenate([plan.sizes_by_stage[j] for plan in plans]))
+        for rank, level in enumerate(plans[0].levels):
+            # Blocks of one compound stage may differ in depth; the first names the level.
+            parts = [plan.levels[rank].sizes_bytes for plan in plans if rank < len(plan.levels)]
+            below.append(replace(level, sizes_bytes=np.concatenate(parts)))
+    return Hierarchy(
+        float(staged_exit_times_us(own, by_stage)[-1][-1]),
+        latency_of_times_us(np.stack(times_us, axis=1)) + own.delay_us,
+        by_stage,
+        [_level(element, base, sizes, approximated), *below],
+    )
+
+
+def _flat(own: Pipeline, element: Element, base: str, sizes: Array) -> Hierarchy:
+    """A level that is not divided: every stage passes the same sizes."""
+    time_us = float(latency_us(own, sizes))
+    level = _level(element, base, sizes, own)
+    return Hierarchy(time_us, time_us, [sizes] * len(own), [level])
+
+
+def _level(element: Element, base: str, sizes: Array, approximated: Pipeline) -> Level:
+    names = tuple(part.name for part in element.inner)
+    return Level(element.name, names, base, sizes, approximated)

@@ -1,0 +1,155 @@
+"""Latency of any fragmentation through any pipeline, exact (P1 equations 1 to 3, 5, 10).
+
+Everything is vectorised over plans: a stage is one cumulative sum and one running
+maximum, so a thousand plans of sixty fragments cost a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from careful.model.stages import Array, Pipeline
+
+
+def exit_times_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
+    """Time at which each fragment leaves each stage, the clock starting with the first.
+
+    sizes_bytes: fragment sizes, shape (..., k), any real dtype, >= 0; a zero is no
+    fragment and costs nothing, so that plans of unequal length pad to one array.
+    Returns µs, shape (..., k, n), float64, delays included.
+    Raises ValueError for negative sizes, or for resources that no closed form follows.
+    P1 equations 1 to 3 with equality: tau_ij = max(tau_i,j-1, tau_i-1,j) + t_ij, unrolled
+    over i into C_i + max_{h<=i}(tau_h,j-1 - C_h-1), where C is the running sum of t_.j.
+    """
+    pipeline = pipeline.sequential()
+    sizes = np.asarray(sizes_bytes, dtype=np.float64)
+    if sizes.ndim == 0 or sizes.shape[-1] == 0:
+        raise ValueError("a plan needs at least one fragment")
+    if not np.all(np.isfinite(sizes)) or np.any(sizes < 0):
+        raise ValueError("fragment sizes must be finite and not negative")
+    out = np.empty((*sizes.shape, len(pipeline)))
+    tau = np.zeros_like(sizes)
+    for j, delay_us in enumerate(stage.delay_us for stage in pipeline.stages):
+        tau = _through(pipeline.g_us[j], pipeline.G_us_per_byte[j], sizes, tau) + delay_us
+        out[..., j] = tau
+    return out
+
+
+def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
+    """Latency T of each plan, µs, shape (...): the last exit time of `exit_times_us`.
+
+    Arguments, errors and source as there.
+    """
+    last: Array = exit_times_us(pipeline, sizes_bytes)[..., -1, -1]
+    return last
+
+
+def latency_of_times_us(times_us: Array) -> float:
+    """Latency when fragment i occupies stage j for times_us[i, j], µs, shape (k, n).
+
+    The same recurrence for stages that are no lines: compound stages that become free only
+    when their last internal stage does (P1 section 4.3.1).
+    """
+    tau = np.zeros(len(times_us))
+    for column in times_us.T:
+        done_us = np.cumsum(column)
+        tau = done_us + np.maximum.accumulate(tau - (done_us - column))
+    return float(tau[-1])
+
+
+def _through(g_us: float, G_us_per_byte: float, sizes: Array, ready_us: Array) -> Array:
+    """Exit times of fragments that are ready at `ready_us` and pass one stage in order."""
+    time_us = np.where(sizes > 0, g_us + sizes * G_us_per_byte, 0.0)
+    done_us = np.cumsum(time_us, axis=-1)
+    exits: Array = done_us + np.maximum.accumulate(ready_us - (done_us - time_us), axis=-1)
+    return exits
+
+
+def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) -> list[Array]:
+    """Exit times when each stage has a fragmentation of its own (P1 section 4.3).
+
+    sizes_by_stage: one array per stage, shape (k_j,), bytes, each with the same sum; a
+    stage starts a fragment when the one before has delivered its last byte, so larger
+    fragments are reassembled and smaller ones are refragmented.
+    Returns one array per stage, µs, shape (k_j,). Raises ValueError when sums differ.
+    """
+    exits: list[Array] = []
+    arrived = np.zeros(0)
+    for j, (stage, sizes) in enumerate(zip(pipeline.stages, sizes_by_stage, strict=True)):
+        ends = np.cumsum(sizes)
+        if j == 0:
+            ready_us = np.zeros_like(sizes)
+        else:
+            if not np.isclose(ends[-1], arrived[-1], rtol=1e-9):
+                raise ValueError(
+                    f"stage '{stage.name}' passes {ends[-1]:g} bytes of {arrived[-1]:g}"
+                )
+            # Sums of reals: a boundary that both stages share may differ in the last digits.
+            found = np.searchsorted(arrived, ends * (1 - 1e-12) - 1e-9)
+            ready_us = exits[-1][np.minimum(found, len(arrived) - 1)]
+        exits.append(
+            _through(stage.g_us, pipeline.G_us_per_byte[j], sizes, ready_us) + stage.delay_us
+        )
+        arrived = ends
+    return exits
+
+
+def fixed_latency_us(pipeline: Pipeline, message_bytes: npt.ArrayLike, k: npt.ArrayLike) -> Array:
+    """Latency with k equal fragments of B/k bytes, µs (P1 equation 10).
+
+    message_bytes, k: broadcast against each other, real (k need not be whole).
+    The bottleneck is whichever stage is slowest at B/k (P1 section 3.2), so this is the
+    upper envelope of the signature curves (`signature_us`).
+    """
+    pipeline = pipeline.sequential()
+    count = np.asarray(k, dtype=np.float64)
+    size = np.asarray(message_bytes, dtype=np.float64) / count
+    time_us = pipeline.g_us + size[..., None] * pipeline.G_us_per_byte
+    total: Array = time_us.sum(axis=-1) + (count - 1) * time_us.max(axis=-1) + pipeline.delay_us
+    return total
+
+
+def signature_us(pipeline: Pipeline, stage: int, message_bytes: float, k: npt.ArrayLike) -> Array:
+    """Signature curve of one stage: latency if it were the bottleneck, µs (P1 equation 13)."""
+    pipeline = pipeline.sequential()
+    count = np.asarray(k, dtype=np.float64)
+    g_b, G_b = pipeline.g_us[stage], pipeline.G_us_per_byte[stage]
+    others_G = pipeline.G_us_per_byte.sum() - G_b
+    others_g = pipeline.g_us.sum() - g_b
+    curve: Array = (
+        count * g_b
+        + message_bytes / count * others_G
+        + (others_g + message_bytes * G_b)
+        + pipeline.delay_us
+    )
+    return curve
+
+
+def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
+    """Weak lower bound of any plan, reassembly included, µs (P1 equation 5).
+
+    B max(G) + sum(g), plus the delays. The paper names the bottleneck's G; it holds for
+    every stage, so the largest G gives the strongest form.
+    """
+    pipeline = pipeline.sequential()
+    return float(
+        message_bytes * pipeline.G_us_per_byte.max() + pipeline.g_us.sum() + pipeline.delay_us
+    )
+
+
+def fragments_bound(pipeline: Pipeline, message_bytes: float, latency_us: float) -> float:
+    """Number of fragments beyond which no plan without reassembly beats `latency_us`.
+
+    Each stage b is busy for k g_b + B G_b and sees the other stages' overheads before its
+    first and after its last fragment, so T >= k g_b + B G_b + sum of the other g (P1
+    equations 4 and 5). Infinite when no stage has an overhead.
+    """
+    pipeline = pipeline.sequential()
+    spare_us = latency_us - pipeline.delay_us - message_bytes * pipeline.G_us_per_byte
+    spare_us = spare_us - (pipeline.g_us.sum() - pipeline.g_us)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.where(pipeline.g_us > 0, spare_us / pipeline.g_us, np.inf)
+    return float(max(1.0, bounds.min()))

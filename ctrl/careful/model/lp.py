@@ -1,0 +1,151 @@
+"""The linear program of P1 section 2: optimal among plans without reassembly.
+
+scipy is imported on first use. For a given number of fragments it is exact; for the best
+number, bounds on both sides leave a finite range that is searched.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from careful.model.latency import fragments_bound, latency_us
+from careful.model.stages import Array, Limits, Pipeline
+
+#: Ranges up to this many lengths are searched one by one; longer ones by narrowing.
+EXHAUSTIVE_MAX = 48
+#: The best number is not searched beyond this: each solution takes seconds there, and what
+#: it gains over ramps is below one part in a hundred.
+SEARCH_COUNT_MAX = 256
+
+
+def lp_sizes(
+    pipeline: Pipeline, message_bytes: float, k: int, limits: Limits | None = None
+) -> Array:
+    """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
+
+    Minimises tau_{k-1,n-1}. Raises ValueError when no k sizes fit the limits.
+    """
+    from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
+    from scipy.sparse import coo_array  # type: ignore[import-untyped,unused-ignore]
+
+    pipeline = pipeline.sequential()
+    limits = limits or Limits()
+    n = len(pipeline)
+    high = message_bytes if limits.max_bytes is None else limits.max_bytes
+    low = min(float(limits.min_bytes), message_bytes / k)
+    if k * high < message_bytes:
+        raise ValueError(f"{k} fragments of at most {high} bytes do not hold {message_bytes}")
+    # HiGHS works best near one: sizes in parts of the message, times in parts of its latency.
+    scale_us = float(latency_us(pipeline, np.full(k, message_bytes / k))) or 1.0
+    g, G = pipeline.g_us / scale_us, pipeline.G_us_per_byte * message_bytes / scale_us
+    # Unknowns: x_0..x_{k-1}, then tau_ij row by row. Each constraint reads
+    # predecessor + g_j + x_i G_j - tau_ij <= 0, once for each predecessor.
+    fragment, stage = (index.ravel() for index in np.indices((k, n)))
+    tau = k + np.arange(k * n)
+    along, behind = np.flatnonzero(stage > 0), np.flatnonzero(fragment > 0)
+    after = np.concatenate(([0], along, behind))
+    before = np.concatenate((tau[along] - 1, tau[behind] - n))
+    row = np.arange(len(after))
+    matrix = coo_array(
+        (
+            np.concatenate((G[stage[after]], -np.ones(len(after)), np.ones(len(before)))),
+            (
+                np.concatenate((row, row, row[1:])),
+                np.concatenate((fragment[after], tau[after], before)),
+            ),
+        ),
+        shape=(len(after), k + k * n),
+    ).tocsr()
+    width = k + k * n
+    cost = np.zeros(width)
+    cost[-1] = 1.0
+    total = coo_array((np.ones(k), (np.zeros(k, dtype=int), np.arange(k))), shape=(1, width))
+    bounds = np.zeros((width, 2))
+    bounds[:k] = (low / message_bytes, high / message_bytes)
+    bounds[k:, 1] = np.inf
+    message = ""
+    for method in ("highs", "highs-ds", "highs-ipm"):
+        result = linprog(
+            cost,
+            A_ub=matrix,
+            b_ub=-g[stage[after]],
+            A_eq=total.tocsr(),
+            b_eq=[1.0],
+            bounds=bounds,
+            method=method,
+        )
+        if result.status == 0:
+            sizes: Array = np.clip(result.x[:k] * message_bytes, low, high)
+            sizes *= message_bytes / sizes.sum()
+            return sizes
+        message = str(result.message)
+    raise ValueError(f"the linear program for {k} fragments was not solved: {message}")
+
+
+def best_lp_sizes(
+    pipeline: Pipeline, message_bytes: float, start: Array, limits: Limits | None = None
+) -> Array:
+    """Optimal sizes for the best number of fragments, bytes, shape (k,).
+
+    start: any feasible plan; its latency bounds k from above (`fragments_bound`) and from
+    below: the largest fragment has at least B/k bytes and crosses all stages, so
+    T >= sum g + (B/k) sum G. Ranges over EXHAUSTIVE_MAX lengths are narrowed around the
+    least of a coarse grid, as T over k has one valley in every case tried. A start of more
+    than SEARCH_COUNT_MAX fragments comes back as it is.
+    """
+    pipeline = pipeline.sequential()
+    limits = limits or Limits()
+    best = np.asarray(start, dtype=np.float64)
+    best_us = float(latency_us(pipeline, best))
+    tried: dict[int, float] = {}
+
+    def attempt(k: int) -> None:
+        nonlocal best, best_us
+        if k in tried:
+            return
+        sizes = lp_sizes(pipeline, message_bytes, k, limits)
+        tried[k] = float(latency_us(pipeline, sizes))
+        if tried[k] < best_us:
+            best, best_us = sizes, tried[k]
+
+    low, high = _range(pipeline, message_bytes, best_us, limits)
+    if low > SEARCH_COUNT_MAX or len(best) > SEARCH_COUNT_MAX:
+        return best
+    attempt(len(best))
+    low, high = _range(pipeline, message_bytes, best_us, limits)
+    if high - low < EXHAUSTIVE_MAX:
+        # Outwards from the start, since every success tightens the range.
+        for k in sorted(range(low, high + 1), key=lambda k: abs(k - len(start))):
+            low, high = _range(pipeline, message_bytes, best_us, limits)
+            if low <= k <= high:
+                attempt(k)
+        return best
+    span = list(np.unique(np.round(np.geomspace(low, high, 9)).astype(int)))
+    while True:
+        for k in span:
+            attempt(int(k))
+        valley = min(tried, key=lambda k: tried[k])
+        known = sorted(tried)
+        at = known.index(valley)
+        left = known[at - 1] if at > 0 else valley
+        right = known[at + 1] if at + 1 < len(known) else valley
+        span = sorted({(left + valley) // 2, (valley + right + 1) // 2} - set(known))
+        if not span:
+            return best
+
+
+def _range(
+    pipeline: Pipeline, message_bytes: float, bound_us: float, limits: Limits
+) -> tuple[int, int]:
+    """Least and greatest k whose plans could beat `bound_us`."""
+    least, most = limits.counts(message_bytes)
+    most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), SEARCH_COUNT_MAX))
+    spare_us = bound_us - pipeline.delay_us - float(pipeline.g_us.sum())
+    if spare_us > 0:
+        least = max(
+            least,
+            math.ceil(message_bytes * float(pipeline.G_us_per_byte.sum()) / spare_us - 1e-9),
+        )
+    return min(least, most), max(least, most)

@@ -1,0 +1,331 @@
+"""One question, one answer: how should a message of B bytes be cut for this pipeline?
+
+Owns the names of the strategies and the plan that callers get. The searches are in
+`flat.py`, `hierarchy.py` and `lp.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from careful.model.fixed import FRAGMENTS_MAX
+from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
+from careful.model.hierarchy import BASES, Hierarchy, hierarchical
+from careful.model.latency import latency_us, lower_bound_us
+from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
+from careful.model.simulation import Sizes, simulate_sizes
+from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+from careful.model.whole import equal_sizes, whole_sizes
+
+#: Most fragments that a search by simulation tries.
+SIMULATED_COUNT_MAX = 512
+STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """One level of a plan, the top one first (P1 section 4.3).
+
+    name: the group, "" for the top; stages: names of its elements; bottleneck: the
+    slowest of them at the mean size; fragments_bytes: sizes for the whole message;
+    g_us, G_us_per_KiB: of each element, compound stages as approximated.
+    """
+
+    name: str
+    strategy: str
+    stages: tuple[str, ...]
+    bottleneck: str
+    fragments_bytes: tuple[float, ...]
+    g_us: tuple[float, ...]
+    G_us_per_KiB: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain types for JSON."""
+        return {
+            "name": self.name or "top",
+            "strategy": self.strategy,
+            "stages": list(self.stages),
+            "bottleneck": self.bottleneck,
+            "fragments_bytes": _numbers(self.fragments_bytes),
+            "fragments_count": len(self.fragments_bytes),
+            "g_us": list(self.g_us),
+            "G_us_per_KiB": list(self.G_us_per_KiB),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a message is cut, and what that costs.
+
+    strategy: which of STRATEGIES made it; latency_us: exact, of these very sizes;
+    fragments_bytes: sizes at the top level, in order; lower_bound_us: P1 equation 5;
+    one_fragment_us: latency without fragmentation; levels: of a plan with reassembly,
+    top first; sizes_by_stage: what each stage passes, one tuple a stage;
+    note: why the strategy fell back, "" if it did not.
+    """
+
+    strategy: str
+    message_bytes: float
+    latency_us: float
+    fragments_bytes: tuple[float, ...]
+    bottleneck: str
+    lower_bound_us: float
+    one_fragment_us: float
+    sizes_by_stage: tuple[tuple[float, ...], ...]
+    levels: tuple[LevelPlan, ...] = ()
+    note: str = ""
+
+    @property
+    def fragments_count(self) -> int:
+        """Number of fragments at the top level."""
+        return len(self.fragments_bytes)
+
+    @property
+    def reassembles(self) -> bool:
+        """Whether stages pass different sizes."""
+        return any(sizes != self.sizes_by_stage[0] for sizes in self.sizes_by_stage[1:])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain types for JSON; field names end in their unit."""
+        out: dict[str, Any] = {
+            "strategy": self.strategy,
+            "latency_us": self.latency_us,
+            "fragments_bytes": _numbers(self.fragments_bytes),
+            "fragments_count": self.fragments_count,
+            "bottleneck": self.bottleneck,
+            "lower_bound_us": self.lower_bound_us,
+            "one_fragment_us": self.one_fragment_us,
+        }
+        if self.levels:
+            out["levels"] = [level.as_dict() for level in self.levels]
+        if self.note:
+            out["note"] = self.note
+        return out
+
+
+def plan(
+    pipeline: Pipeline,
+    message_bytes: float,
+    strategy: str = "best",
+    *,
+    fragments_count: int | None = None,
+    limits: Limits | None = None,
+    whole: bool = True,
+    lp: bool = True,
+    reassembly: bool = True,
+    levels: tuple[str, str] = ("fixed", "fixed"),
+) -> Plan:
+    """Cut a message for least latency (P1 sections 2 to 4).
+
+    message_bytes: B, 1 to MESSAGE_BYTES_MAX; whole when `whole` is.
+    strategy: one of STRATEGIES, or "best": the least of them.
+    fragments_count: the number of fragments, for "fixed" and "lp" only; None searches it.
+    limits: bounds of a fragment; whole: sizes in whole bytes.
+    lp: whether "best" asks the linear program too (it imports scipy and takes about
+    100 ms); reassembly: whether ramps may use compound stages (P1 section 4.4), which the
+    tune map cannot express.
+    levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp"
+    or "ramp-up-down".
+    Where stages share a resource as no closed form follows, "fixed" and "best" search equal
+    sizes by simulation. Raises ValueError for bad input, or for another strategy there.
+    """
+    check_message_bytes(message_bytes)
+    if strategy not in ("best", *STRATEGIES):
+        raise ValueError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
+    if whole and message_bytes != int(message_bytes):
+        raise ValueError(f"a message of {message_bytes} bytes: must be whole")
+    for base in levels:
+        if base not in BASES:
+            raise ValueError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
+    limits = limits or Limits()
+    if fragments_count is not None:
+        _check_count(fragments_count, strategy, message_bytes, limits)
+    if pipeline.shares_resources():
+        if strategy not in ("best", "fixed"):
+            pipeline.sequential()  # raises, and names the stages
+        return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
+    sequential = pipeline.sequential()
+    if strategy == "best":
+        # Of equally fast plans the simplest kind is named.
+        order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
+        names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
+        plans = [
+            plan(
+                pipeline,
+                message_bytes,
+                name,
+                limits=limits,
+                whole=whole,
+                reassembly=reassembly,
+                levels=levels,
+            )
+            for name in names
+        ]
+        return min(plans, key=lambda each: each.latency_us)
+    if strategy == "hierarchical":
+        found = hierarchical(sequential, message_bytes, *levels, limits, whole)
+        return _from_hierarchy(sequential, message_bytes, strategy, found)
+    flat = _flat_sizes(sequential, message_bytes, strategy, fragments_count, limits, whole)
+    made = _from_flat(sequential, message_bytes, strategy, flat)
+    if reassembly and strategy in ("ramp", "ramp-up-down"):
+        compound = hierarchical(sequential, message_bytes, strategy, "fixed", limits, whole)
+        if compound.latency_us < made.latency_us:
+            made = _from_hierarchy(sequential, message_bytes, strategy, compound)
+    if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:
+        made = replace(made, note=f"not solved for more than {SEARCH_COUNT_MAX} fragments: a ramp")
+    if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
+        made = replace(made, note="no ramp of sizes within the limits is faster than equal sizes")
+    return made
+
+
+def searched_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits, count: int | None = None
+) -> Plan:
+    """Best equal sizes of a pipeline that only the simulation follows, whole bytes.
+
+    Tries numbers of fragments in ratios of about 1.4 up to SIMULATED_COUNT_MAX, then those
+    next to the best. eq. 5 holds stage by stage; a shared resource adds a bound of its own.
+    """
+    least, most = limits.counts(message_bytes)
+    most = max(least, min(most, SIMULATED_COUNT_MAX))
+    known: dict[int, float] = {}
+
+    def attempt(k: int) -> float:
+        if k not in known:
+            sizes = [float(size) for size in equal_sizes(message_bytes, k)]
+            known[k] = simulate_sizes(pipeline, sizes).latency_us[0]
+        return known[k]
+
+    if count is None:
+        for k in np.unique(np.round(np.geomspace(least, most, 2 + int(6 * np.log10(most))))):
+            attempt(int(k))
+        while True:
+            valley = min(known, key=lambda k: known[k])
+            lower = max((k for k in known if k < valley), default=valley)
+            upper = min((k for k in known if k > valley), default=valley)
+            middles = {(lower + valley) // 2, (valley + upper + 1) // 2} - set(known)
+            if not middles:
+                break
+            for k in middles:
+                attempt(k)
+        count = valley
+    sizes = tuple(float(size) for size in equal_sizes(message_bytes, count))
+    time_us = pipeline.g_us + sizes[0] * pipeline.G_us_per_byte
+    bounds = [float(message_bytes * pipeline.G_us_per_byte.max() + pipeline.g_us.sum())]
+    for resource in {stage.resource for stage in pipeline.stages if stage.resource}:
+        shared = [stage for stage in pipeline.stages if stage.resource == resource]
+        bounds.append(sum(stage.time_us(message_bytes) for stage in shared))
+    return Plan(
+        strategy="fixed",
+        message_bytes=message_bytes,
+        latency_us=attempt(count),
+        fragments_bytes=sizes,
+        bottleneck=pipeline.stages[int(np.argmax(time_us))].name,
+        lower_bound_us=max(bounds) + pipeline.delay_us,
+        one_fragment_us=attempt(1),
+        sizes_by_stage=(sizes,) * len(pipeline),
+        note="stages share a resource: equal sizes, searched by simulation",
+    )
+
+
+def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
+    """A plan as rules for `simulate`: what each stage of `pipeline` passes."""
+    if pipeline.shares_resources():
+        return [Sizes(sizes) for sizes in made.sizes_by_stage]
+    return [Sizes(made.sizes_by_stage[j]) for j in pipeline.sequential_index()]
+
+
+def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits) -> None:
+    if strategy not in ("fixed", "lp"):
+        raise ValueError(f"a number of fragments goes with fixed or lp, not with {strategy}")
+    least, most = limits.counts(message_bytes)
+    most = min(most, FRAGMENTS_MAX)
+    if not least <= count <= most:
+        raise ValueError(
+            f"{count} fragments of {message_bytes:g} bytes: the limits allow {least} to {most}"
+        )
+
+
+def _flat_sizes(
+    pipeline: Pipeline,
+    message_bytes: float,
+    strategy: str,
+    count: int | None,
+    limits: Limits,
+    whole: bool,
+) -> Array:
+    """Sizes of a strategy without reassembly."""
+    if strategy == "fixed":
+        return fixed_sizes(pipeline, message_bytes, limits, whole, count)
+    if strategy == "ramp":
+        return ramp_sizes(pipeline, message_bytes, limits, whole)
+    start = up_down_sizes(pipeline, message_bytes, limits, whole)
+    if strategy == "ramp-up-down":
+        return start
+    if count is not None:
+        sizes = lp_sizes(pipeline, message_bytes, count, limits)
+    else:
+        sizes = best_lp_sizes(pipeline, message_bytes, start, limits)
+    if not whole:
+        return sizes
+    rounded = whole_sizes(sizes)
+    rounded = rounded[rounded > 0]
+    return rounded if count is not None else best_of(pipeline, [rounded, start])
+
+
+def _from_flat(pipeline: Pipeline, message_bytes: float, strategy: str, sizes: Array) -> Plan:
+    """A plan in which every stage passes the same fragments."""
+    fragments = tuple(float(size) for size in sizes)
+    return Plan(
+        strategy=strategy,
+        message_bytes=message_bytes,
+        latency_us=float(latency_us(pipeline, sizes)),
+        fragments_bytes=fragments,
+        bottleneck=pipeline.stages[pipeline.bottleneck(float(np.mean(sizes)))].name,
+        lower_bound_us=lower_bound_us(pipeline, message_bytes),
+        one_fragment_us=float(latency_us(pipeline, [message_bytes])),
+        sizes_by_stage=(fragments,) * len(pipeline),
+    )
+
+
+def _from_hierarchy(
+    pipeline: Pipeline, message_bytes: float, strategy: str, found: Hierarchy
+) -> Plan:
+    """A plan with reassembly, with its levels."""
+    levels = tuple(
+        LevelPlan(
+            name=level.name,
+            strategy="fixed" if _equal(level.sizes_bytes) else level.strategy,
+            stages=level.elements,
+            bottleneck=level.approximated.stages[
+                level.approximated.bottleneck(float(np.mean(level.sizes_bytes)))
+            ].name,
+            fragments_bytes=tuple(float(size) for size in level.sizes_bytes),
+            g_us=tuple(stage.g_us for stage in level.approximated.stages),
+            G_us_per_KiB=tuple(stage.G_us_per_KiB for stage in level.approximated.stages),
+        )
+        for level in found.levels
+    )
+    flat = _from_flat(pipeline, message_bytes, strategy, np.array([message_bytes]))
+    return replace(
+        flat,
+        latency_us=found.latency_us,
+        fragments_bytes=levels[0].fragments_bytes if levels else flat.fragments_bytes,
+        bottleneck=levels[0].bottleneck if levels else flat.bottleneck,
+        sizes_by_stage=tuple(tuple(float(s) for s in sizes) for sizes in found.sizes_by_stage),
+        levels=levels,
+    )
+
+
+def _equal(sizes: tuple[float, ...] | Array) -> bool:
+    """Whether sizes are as equal as whole bytes can be."""
+    return max(sizes) - min(sizes) <= 1
+
+
+def _numbers(sizes: tuple[float, ...]) -> list[int | float]:
+    """Whole sizes as integers."""
+    return [int(size) if math.isfinite(size) and size == int(size) else size for size in sizes]

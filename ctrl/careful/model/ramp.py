@@ -1,0 +1,167 @@
+"""Fragments that grow, shrink, or both: theorems 3, 4 and 5 (P1 sections 4.1, 4.2).
+
+A ramp is the recurrence x_{i+1} = a x_i + b that keeps two stages free of bubbles. With
+two stages, or fast-slow-fast, it is optimal; with more stages each pair (a stage, the
+bottleneck) proposes its ramp and exact latency decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from careful.model.latency import latency_us
+from careful.model.stages import Array, Pipeline
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """x_{i+1} = ratio x_i + step_bytes (P1 equations 14 to 16: a and b)."""
+
+    ratio: float
+    step_bytes: float
+
+
+def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
+    """Sizes with which `slow` never waits for `feeder`, an earlier stage (P1 theorem 3).
+
+    For neighbours t_{i+1,feeder} = t_{i,slow} gives a = G1/G0, b = (g1 - g0)/G0 (P1
+    equation 14). Stages between the two delay a fragment by S x, so successive arrivals
+    are g0 + (G0 + S) x_{i+1} - S x_i apart, which adds S to both G.
+    None when neither the feeder nor what is between costs anything per byte.
+    """
+    between = float(pipeline.G_us_per_byte[feeder + 1 : slow].sum())
+    G_0 = float(pipeline.G_us_per_byte[feeder]) + between
+    G_1 = float(pipeline.G_us_per_byte[slow]) + between
+    if G_0 <= 0:
+        return None
+    return Recurrence(G_1 / G_0, float(pipeline.g_us[slow] - pipeline.g_us[feeder]) / G_0)
+
+
+def size_after(first_bytes: float, i: int, rule: Recurrence) -> float:
+    """f(x0, i, a, b): size of fragment i, bytes (P1 equation 17)."""
+    a, b = rule.ratio, rule.step_bytes
+    if a == 1:
+        return first_bytes + i * b
+    return first_bytes * a**i + b * (a**i - 1) / (a - 1)
+
+
+def sum_of_first(first_bytes: float, k: int, rule: Recurrence) -> float:
+    """h(x0, k, a, b): bytes in the first k fragments (P1 equation 18)."""
+    a, b = rule.ratio, rule.step_bytes
+    if a == 1:
+        return k * first_bytes + k * (k - 1) * b / 2
+    growth = (a**k - 1) / (a - 1)
+    return first_bytes * growth + b / (a - 1) * ((a**k - a) / (a - 1) - k + 1)
+
+
+class _Sums:
+    """f and h as x0 times a coefficient plus another, for all lengths at once.
+
+    Running sums replace the closed forms: they need no case for a = 1 and lose no digits
+    near it. size[i] = x0 power[i] + growth[i]; total[k] = x0 power_sum[k] + growth_sum[k].
+    """
+
+    def __init__(self, rule: Recurrence, count: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.power: Array = np.power(rule.ratio, np.arange(count, dtype=np.float64))
+            self.power_sum: Array = np.concatenate(([0.0], np.cumsum(self.power)))
+            self.growth: Array = rule.step_bytes * self.power_sum[:-1]
+            self.growth_sum: Array = np.concatenate(([0.0], np.cumsum(self.growth)))
+
+
+def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: float) -> Array:
+    """The bubble-free ramp of each length k (P1 theorem 4): x0 from h(x0, k, a, b) = B.
+
+    counts: lengths, whole, shape (c,). Returns plans, bytes, zero-padded, shape (p, max k):
+    those whose sizes are all at least `min_bytes` (P1 leaves sizes below one byte open:
+    such a length is left out, and one fragment is always there), p <= c.
+    """
+    lengths = counts.astype(np.int64)
+    sums = _Sums(rule, int(lengths.max()))
+    with np.errstate(all="ignore"):
+        first = (message_bytes - sums.growth_sum[lengths]) / sums.power_sum[lengths]
+        sizes = first[:, None] * sums.power + sums.growth
+    return _kept(_cut(sizes, lengths), lengths, message_bytes, min_bytes)
+
+
+def ramps_up_and_down(
+    up: Recurrence,
+    down: Recurrence,
+    message_bytes: float,
+    k1: Array,
+    k2: Array,
+    min_bytes: float,
+) -> Array:
+    """Plans of theorem 5 for pairs (k1, k2): k1 rising sizes, k2 falling, x_c in both.
+
+    up: recurrence towards the peak; down: the same seen from the far end (reversed
+    pipeline). k1, k2: whole, >= 1, shape (c,). P1 equations 19 to 22 solved for the peak
+    x_c, of which B1 and B2 are linear functions. Returns plans of k1 + k2 - 1 sizes,
+    zero-padded, shape (p, max), all sizes at least `min_bytes`.
+    """
+    rise, fall = k1.astype(np.int64), k2.astype(np.int64)
+    up_sums, down_sums = _Sums(up, int(rise.max())), _Sums(down, int(fall.max()))
+    with np.errstate(all="ignore"):
+        # x0 = (x_c - growth) / power at each end, so B1 = slope x_c + offset, and so B2.
+        slope1, offset1 = _bytes_of_peak(up_sums, rise)
+        slope2, offset2 = _bytes_of_peak(down_sums, fall)
+        peak = (message_bytes - offset1 - offset2) / (slope1 + slope2 - 1)
+        first = (peak - up_sums.growth[rise - 1]) / up_sums.power[rise - 1]
+        last = (peak - down_sums.growth[fall - 1]) / down_sums.power[fall - 1]
+        rising = first[:, None] * up_sums.power + up_sums.growth
+        falling = last[:, None] * down_sums.power + down_sums.growth
+    total = rise + fall - 1
+    place = np.arange(int(total.max()))
+    from_end = total[:, None] - 1 - place
+    sizes = np.where(
+        place < rise[:, None],
+        np.take_along_axis(rising, np.minimum(place, rising.shape[1] - 1)[None, :], axis=1),
+        np.take_along_axis(falling, np.clip(from_end, 0, falling.shape[1] - 1), axis=1),
+    )
+    return _kept(_cut(sizes, total), total, message_bytes, min_bytes)
+
+
+def _bytes_of_peak(sums: _Sums, lengths: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    """Slope and offset of a ramp's bytes as a function of its last size x_c."""
+    slope = sums.power_sum[lengths] / sums.power[lengths - 1]
+    return slope, sums.growth_sum[lengths] - slope * sums.growth[lengths - 1]
+
+
+def _cut(sizes: Array, lengths: npt.NDArray[np.int64]) -> Array:
+    """Zero what lies beyond each plan's length."""
+    cut: Array = np.where(np.arange(sizes.shape[1]) < lengths[:, None], sizes, 0.0)
+    return cut
+
+
+def _kept(
+    sizes: Array, lengths: npt.NDArray[np.int64], message_bytes: float, min_bytes: float
+) -> Array:
+    """The plans whose sizes are all finite and at least `min_bytes` (but for padding).
+
+    Long ramps around the recurrence's fixed point are the difference of huge numbers: those
+    that lost their digits, and with them bytes of the message, are dropped as well.
+    """
+    inside = np.arange(sizes.shape[1]) < lengths[:, None]
+    good = np.all(np.isfinite(sizes) & ((sizes >= min_bytes) | ~inside), axis=1)
+    kept: Array = sizes[good]
+    exact = np.abs(kept.sum(axis=1) - message_bytes) <= 1e-3 + 1e-9 * message_bytes
+    kept = kept[exact]
+    return kept
+
+
+def count_grid(most: int, points: int) -> Array:
+    """Lengths 1 to `most`: all of them, or `points` in even ratios when there are more."""
+    if most <= points:
+        return np.arange(1, most + 1, dtype=np.float64)
+    return np.unique(np.round(np.geomspace(1, most, points)))
+
+
+def least(pipeline: Pipeline, plans: Array) -> tuple[Array, float]:
+    """The plan of least latency, without padding, and that latency in µs."""
+    latency = latency_us(pipeline, plans)
+    best = int(np.argmin(latency))
+    sizes = plans[best]
+    return sizes[sizes > 0], float(latency[best])

@@ -1,0 +1,271 @@
+"""A pipeline in virtual time: fragments, pulses, bursts, shared resources, delays.
+
+The direct simulation that the closed forms of `latency.py` are tested against, and the
+only thing that follows stages sharing a resource, or sinks that take what has arrived
+(P3 section 4.2, P5). It knows nothing of P1's theorems.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from careful.model.stages import KIB, Pipeline, Stage
+
+#: A simulation of more transfers than this is refused rather than left to run for minutes.
+TRANSFERS_MAX = 2_000_000
+#: Bytes that count as arrived: rates are real numbers, sizes are whole.
+SLACK_BYTES = 1e-6
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A stage that takes the fragments of a plan: these sizes for every message, bytes."""
+
+    sizes_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FixedPulse:
+    """A sink that moves exactly `pulse_bytes` at a time, and the message's tail (P3 4.1)."""
+
+    pulse_bytes: int
+
+
+@dataclass(frozen=True)
+class EagerPulse:
+    """A sink that, when idle, takes all that is buffered of a message once that is at least
+    `minpulse_bytes` or the message's tail (P3 section 4.2; P5, Figure 2)."""
+
+    minpulse_bytes: int
+
+
+@dataclass(frozen=True)
+class WholeMessage:
+    """Store-and-forward: a sink that moves a message in one transfer, once it has all of it."""
+
+
+Rule = Sizes | FixedPulse | EagerPulse | WholeMessage
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One use of a stage: bytes [offset, offset + size) of a message, in µs from the start.
+
+    stage: index; message: index; offset_bytes, size_bytes; start_us, end_us: occupation.
+    """
+
+    stage: int
+    message: int
+    offset_bytes: float
+    size_bytes: float
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of `message_bytes` that is ready at the first stage at `ready_us`."""
+
+    message_bytes: float
+    ready_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Transfers in order of their start, and when each message was ready and complete, µs."""
+
+    transfers: tuple[Transfer, ...]
+    ready_us: tuple[float, ...]
+    complete_us: tuple[float, ...]
+
+    @property
+    def latency_us(self) -> tuple[float, ...]:
+        """Of each message, from ready to complete, µs."""
+        return tuple(c - r for c, r in zip(self.complete_us, self.ready_us, strict=True))
+
+    def of_stage(self, stage: int) -> list[Transfer]:
+        """Transfers of one stage, in order."""
+        return [transfer for transfer in self.transfers if transfer.stage == stage]
+
+
+class _Sink:
+    """One stage at work: what has arrived for it, and what it will take next.
+
+    An arrival is a line: bytes low..high of a message between two times (the same time when
+    they arrive together). Lines come in order, so a cursor never moves back.
+    """
+
+    def __init__(
+        self, index: int, stage: Stage, rule: Rule, messages: Sequence[Message], progressive: bool
+    ) -> None:
+        self.index = index
+        self.stage = stage
+        self.rule = rule
+        self.messages = messages
+        self.progressive = progressive
+        self.lines: list[tuple[int, float, float, float, float]] = []
+        self.cursor = 0
+        self.message = 0
+        self.taken_bytes = 0.0
+        self.fragment = 0
+
+    def done(self) -> bool:
+        return self.message == len(self.messages)
+
+    def needed_bytes(self) -> float:
+        """Bytes that must be buffered before the next transfer may start."""
+        left = self.messages[self.message].message_bytes - self.taken_bytes
+        match self.rule:
+            case Sizes(sizes):
+                return min(sizes[self.fragment], left)
+            case FixedPulse(pulse):
+                return min(float(pulse), left)
+            case EagerPulse(minpulse):
+                return min(float(minpulse), left)
+            case WholeMessage():
+                return left
+
+    def ready_us(self) -> float:
+        """Earliest time at which enough has arrived, as far as is known; infinite if never."""
+        if self.done():
+            return math.inf
+        goal = self.taken_bytes + self.needed_bytes() - SLACK_BYTES
+        while self.cursor < len(self.lines):
+            message, low, high, begin, end = self.lines[self.cursor]
+            if message == self.message and high >= goal:
+                share = max(goal - low, 0.0) / (high - low) if end > begin else 1.0
+                return begin + (end - begin) * min(share, 1.0)
+            self.cursor += 1
+        return math.inf
+
+    def take(self, now_us: float) -> Transfer:
+        """Start a transfer at `now_us`; the rule decides how much it takes."""
+        size = self.needed_bytes()
+        if isinstance(self.rule, EagerPulse):
+            size = max(size, math.floor(self._arrived(now_us) + SLACK_BYTES) - self.taken_bytes)
+        end_us = now_us + self.stage.time_us(size)
+        transfer = Transfer(self.index, self.message, self.taken_bytes, size, now_us, end_us)
+        self.taken_bytes += size
+        self.fragment += 1
+        if self.taken_bytes >= self.messages[self.message].message_bytes - SLACK_BYTES:
+            self.message += 1
+            self.taken_bytes = 0.0
+            self.fragment = 0
+        return transfer
+
+    def _arrived(self, now_us: float) -> float:
+        """Bytes of the current message that have arrived by `now_us`."""
+        arrived = self.taken_bytes
+        for message, low, high, begin, end in self.lines[self.cursor :]:
+            if message != self.message or begin > now_us:
+                break
+            share = 1.0 if end <= now_us else (now_us - begin) / (end - begin)
+            arrived = max(arrived, low + (high - low) * share)
+        return arrived
+
+    def deliver(self, transfer: Transfer) -> None:
+        """Note what a transfer of the stage before brings, and when."""
+        upstream = self.upstream
+        delay_us = upstream.delay_us
+        flow_us = transfer.size_bytes * upstream.G_us_per_KiB / KIB if self.progressive else 0.0
+        end = transfer.end_us + delay_us
+        low = transfer.offset_bytes
+        self.lines.append((transfer.message, low, low + transfer.size_bytes, end - flow_us, end))
+
+    upstream: Stage
+
+
+def simulate(
+    pipeline: Pipeline,
+    messages: Sequence[Message],
+    rules: Sequence[Rule],
+    progressive: bool = False,
+) -> Outcome:
+    """Send messages through a pipeline in virtual time.
+
+    messages: in the order they are sent; ready_us not decreasing.
+    rules: one per stage: how it cuts. A stage waits until its next transfer has arrived.
+    progressive: bytes reach the next stage while a transfer runs, after its overhead g, as
+    on the DMA engines of P3; otherwise all at its end, as P1's store-and-forward stages.
+    Of stages that share a resource the one that could start first does; of those that wait
+    for it together the last one in the pipeline, which makes neighbours act as P1's merged
+    stage (`Pipeline.sequential`). Nothing is preempted, buffers are unbounded.
+    Raises ValueError for messages of less than a byte, plans that do not add up, pulses
+    below one byte, or more than TRANSFERS_MAX transfers.
+    """
+    _check(pipeline, messages, rules)
+    sinks = [
+        _Sink(j, stage, rule, messages, progressive)
+        for j, (stage, rule) in enumerate(zip(pipeline.stages, rules, strict=True))
+    ]
+    for before, sink in itertools.pairwise(sinks):
+        sink.upstream = before.stage
+    for number, message in enumerate(messages):
+        at = message.ready_us
+        sinks[0].lines.append((number, 0.0, message.message_bytes, at, at))
+    resources = [stage.resource or f"\0{j}" for j, stage in enumerate(pipeline.stages)]
+    free_us = dict.fromkeys(resources, 0.0)
+    ready_us = [sink.ready_us() for sink in sinks]
+    complete_us = [0.0] * len(messages)
+    transfers: list[Transfer] = []
+    while True:
+        # The least start is final: whatever starts later can only deliver later still.
+        start_us = math.inf
+        chosen = -1
+        for j in range(len(sinks)):
+            could = max(ready_us[j], free_us[resources[j]])
+            if could < start_us or (could == start_us < math.inf):
+                start_us, chosen = could, j
+        if chosen < 0:
+            break
+        transfer = sinks[chosen].take(start_us)
+        transfers.append(transfer)
+        if len(transfers) > TRANSFERS_MAX:
+            raise ValueError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
+        free_us[resources[chosen]] = transfer.end_us
+        ready_us[chosen] = sinks[chosen].ready_us()
+        if chosen + 1 < len(sinks):
+            sinks[chosen + 1].deliver(transfer)
+            ready_us[chosen + 1] = sinks[chosen + 1].ready_us()
+        else:
+            complete_us[transfer.message] = transfer.end_us + pipeline.stages[-1].delay_us
+    return Outcome(
+        tuple(transfers), tuple(message.ready_us for message in messages), tuple(complete_us)
+    )
+
+
+def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule]) -> None:
+    if not messages:
+        raise ValueError("nothing to simulate: no messages")
+    if len(rules) != len(pipeline):
+        raise ValueError(f"{len(rules)} rules for {len(pipeline)} stages")
+    for number, message in enumerate(messages):
+        if not 1 <= message.message_bytes < math.inf:
+            raise ValueError(f"message {number} of {message.message_bytes} bytes: at least 1 byte")
+        if number and message.ready_us < messages[number - 1].ready_us:
+            raise ValueError(f"message {number} is ready before the one it follows")
+    for stage, rule in zip(pipeline.stages, rules, strict=True):
+        match rule:
+            case Sizes(sizes):
+                for message in messages:
+                    if not math.isclose(math.fsum(sizes), message.message_bytes, rel_tol=1e-9):
+                        raise ValueError(
+                            f"stage '{stage.name}': fragments of {math.fsum(sizes):g} bytes "
+                            f"for a message of {message.message_bytes:g}"
+                        )
+                if min(sizes) <= 0:
+                    raise ValueError(f"stage '{stage.name}': a fragment without bytes")
+            case FixedPulse(size) | EagerPulse(size):
+                if size < 1:
+                    raise ValueError(f"stage '{stage.name}': a pulse of {size} bytes")
+            case WholeMessage():
+                pass
+
+
+def simulate_sizes(pipeline: Pipeline, sizes_bytes: Sequence[float]) -> Outcome:
+    """One message whose fragments pass all stages as they are, as in P1 section 2."""
+    sizes = tuple(float(size) for size in sizes_bytes)
+    return simulate(pipeline, [Message(math.fsum(sizes))], [Sizes(sizes)] * len(pipeline))

@@ -1,0 +1,331 @@
+"""Plans that the datapath's tune map can express, derived from the theory's.
+
+Six u32 for each of sixteen message-size classes (DESIGN.md, tune map). Sizes are computed
+here with the datapath's integer arithmetic, so the latency is that of the bytes it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from careful.model.fixed import best_count
+from careful.model.flat import best_of, ramp_sizes, up_down_sizes
+from careful.model.hierarchy import hierarchical
+from careful.model.latency import latency_us, staged_exit_times_us
+from careful.model.planner import plan
+from careful.model.stages import Array, Limits, Pipeline
+
+CLASS_COUNT = 16
+CLASS_BYTES_FIRST = 64
+Q16_ONE = 1 << 16
+U32_MAX = (1 << 32) - 1
+#: What a frame carries unless told otherwise: payload between these, bytes.
+FRAME_LIMITS = Limits(64, 3750)
+#: Ramps are written to the map only when they gain this much over fixed sizes.
+RAMP_GAIN_MIN = 0.05
+#: Beyond this many fragments no ramp is derived: its gain is below one part in a hundred.
+RAMP_FRAGMENTS_MAX = 96
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """One plan as the map holds it, all u32.
+
+    first_bytes: size of the first fragment; then size = (size * ratio_q16 >> 16) +
+    step_bytes until it reaches peak_bytes, which is sent once; after it size =
+    (size * down_ratio_q16 >> 16) + down_step_bytes. Fixed is ratio 65536, step 0.
+    Raises ValueError for values no u32 holds, or a first fragment of zero bytes.
+    """
+
+    first_bytes: int
+    ratio_q16: int = Q16_ONE
+    step_bytes: int = 0
+    peak_bytes: int = 0
+    down_ratio_q16: int = Q16_ONE
+    down_step_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in self.as_dict().items():
+            if not 0 <= value <= U32_MAX:
+                raise ValueError(f"{name} is {value}: not a u32")
+        if self.first_bytes < 1:
+            raise ValueError("first_bytes is 0: a fragment carries at least a byte")
+
+    @classmethod
+    def fixed(cls, size_bytes: int) -> TunePlan:
+        """Fragments of one size."""
+        return cls(first_bytes=size_bytes, peak_bytes=size_bytes)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all fragments but the last have one size."""
+        flat = self.ratio_q16 == Q16_ONE and self.step_bytes == 0
+        down = self.down_ratio_q16 == Q16_ONE and self.down_step_bytes == 0
+        return flat and down and self.first_bytes >= self.peak_bytes
+
+    def as_dict(self) -> dict[str, int]:
+        """Field names and values, in the map's order."""
+        return {
+            "first_bytes": self.first_bytes,
+            "ratio_q16": self.ratio_q16,
+            "step_bytes": self.step_bytes,
+            "peak_bytes": self.peak_bytes,
+            "down_ratio_q16": self.down_ratio_q16,
+            "down_step_bytes": self.down_step_bytes,
+        }
+
+    def sizes(self, message_bytes: int, limits: Limits = FRAME_LIMITS) -> list[int]:
+        """Fragments of a message, bytes: each in the limits, but the tail may be shorter."""
+        sizes: list[int] = []
+        size, left = self.first_bytes, message_bytes
+        rising = size < self.peak_bytes
+        most = limits.max_bytes or U32_MAX
+        while left > 0:
+            size = min(max(size, limits.min_bytes), most)
+            sizes.append(min(size, left))
+            left -= sizes[-1]
+            if rising:
+                size = min((size * self.ratio_q16 >> 16) + self.step_bytes, self.peak_bytes)
+                rising = size < self.peak_bytes
+            else:
+                size = (size * self.down_ratio_q16 >> 16) + self.down_step_bytes
+        return sizes
+
+
+@dataclass(frozen=True)
+class ClassPlan:
+    """A message-size class: its plan, and what whole bytes and six numbers cost.
+
+    message_bytes: the class's largest message, for which it is planned (the last class has
+    no largest: twice the one before); plan: what goes into the map; latency_us: of plan;
+    fixed_us, ramp_us: of the best fixed size, and the best ramp, that the map can express;
+    flat_us: least of all plans but the LP's, real sizes, no limits, without reassembly;
+    optimum_us: the same with reassembly; block_bytes: what stages outside every group gather
+    before they start (their sink's minpulse, P1 section 4.3), 0 where nothing is reassembled.
+    """
+
+    index: int
+    message_bytes: int
+    plan: TunePlan
+    latency_us: float
+    fixed_us: float
+    ramp_us: float
+    flat_us: float
+    optimum_us: float
+    block_bytes: int = 0
+
+    @property
+    def ramp_gain(self) -> float:
+        """T_fixed / T_ramp - 1, as P1 counts improvements."""
+        return self.fixed_us / self.ramp_us - 1
+
+    @property
+    def flat_loss(self) -> float:
+        """T_plan / T_flat - 1: what limits, whole bytes and six numbers cost.
+
+        Negative where reassembly gains more than they cost.
+        """
+        return self.latency_us / self.flat_us - 1
+
+    @property
+    def loss(self) -> float:
+        """T_plan / T_optimum - 1."""
+        return self.latency_us / self.optimum_us - 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain types for JSON."""
+        return {
+            "class": self.index,
+            "message_bytes_max": self.message_bytes,
+            "plan": self.plan.as_dict(),
+            "block_bytes": self.block_bytes,
+            "latency_us": self.latency_us,
+            "fixed_us": self.fixed_us,
+            "ramp_us": self.ramp_us,
+            "flat_us": self.flat_us,
+            "optimum_us": self.optimum_us,
+            "ramp_gain_percent": 100 * self.ramp_gain,
+            "flat_loss_percent": 100 * self.flat_loss,
+            "loss_percent": 100 * self.loss,
+        }
+
+
+def class_of(message_bytes: int) -> int:
+    """Class of a message: i covers messages up to 64 << i bytes, the last anything larger."""
+    index = max(0, (message_bytes - 1).bit_length() - 6)
+    return min(index, CLASS_COUNT - 1)
+
+
+def class_plan(
+    pipeline: Pipeline,
+    index: int,
+    limits: Limits = FRAME_LIMITS,
+    ramp_gain_min: float = RAMP_GAIN_MIN,
+) -> ClassPlan:
+    """The plan of one class: fixed, or a ramp where it gains at least `ramp_gain_min`.
+
+    Raises ValueError for resources that no closed form follows.
+    """
+    message_bytes = CLASS_BYTES_FIRST << index
+    fixed, fixed_us = fixed_plan(pipeline, message_bytes, limits)
+    ramp, ramp_us = ramp_plan(pipeline, message_bytes, limits)
+    if ramp_us > fixed_us:
+        ramp, ramp_us = fixed, fixed_us
+    pays = fixed_us / ramp_us - 1 >= ramp_gain_min
+    chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (fixed, fixed_us, 0)
+    if any(stage.group for stage in pipeline.stages):
+        gathered = reassembling_plan(pipeline, message_bytes, limits)
+        if gathered[1] < chosen_us:
+            chosen, chosen_us, block = gathered
+    flat = plan(pipeline, message_bytes, "best", whole=False, lp=False, reassembly=False)
+    optimum = plan(pipeline, message_bytes, "best", whole=False, lp=False)
+    return ClassPlan(
+        index=index,
+        message_bytes=message_bytes,
+        plan=chosen,
+        latency_us=chosen_us,
+        fixed_us=fixed_us,
+        ramp_us=ramp_us,
+        flat_us=flat.latency_us,
+        optimum_us=min(optimum.latency_us, flat.latency_us),
+        block_bytes=block,
+    )
+
+
+def class_table(
+    pipeline: Pipeline,
+    limits: Limits = FRAME_LIMITS,
+    ramp_gain_min: float = RAMP_GAIN_MIN,
+) -> list[ClassPlan]:
+    """Plans of all sixteen classes, smallest messages first."""
+    return [class_plan(pipeline, i, limits, ramp_gain_min) for i in range(CLASS_COUNT)]
+
+
+def fixed_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
+) -> tuple[TunePlan, float]:
+    """Best fixed size with a shorter tail, and its latency in µs."""
+    k, _ = best_count(pipeline, message_bytes, limits)
+    most = limits.max_bytes or U32_MAX
+    sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
+    kept = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
+    return _best(pipeline, message_bytes, limits, [TunePlan.fixed(size) for size in kept])
+
+
+def reassembling_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
+) -> tuple[TunePlan, float, int]:
+    """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
+
+    Both sizes are those of the hierarchical plan (P1 section 4.3). A stage outside every
+    group takes what has arrived once it is a block or the message's tail.
+    """
+    found = hierarchical(pipeline, message_bytes, limits=limits)
+    stages = pipeline.sequential().stages
+    framed = next(j for j, stage in enumerate(stages) if stage.group)
+    block = int(found.levels[0].sizes_bytes.max())
+    frame = int(found.sizes_by_stage[framed].max())
+    best: tuple[TunePlan, float, int] | None = None
+    for size in sorted({frame, -(-block // max(1, round(block / frame)))}):
+        numbers = TunePlan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
+        frames = np.array(numbers.sizes(message_bytes, limits), dtype=np.float64)
+        blocks = _gathered(frames, block)
+        by_stage = [frames if stage.group else blocks for stage in stages]
+        latency = float(staged_exit_times_us(pipeline.sequential(), by_stage)[-1][-1])
+        if best is None or latency < best[1]:
+            best = (numbers, latency, block)
+    assert best is not None
+    return best
+
+
+def _gathered(frames: Array, block_bytes: int) -> Array:
+    """Frames joined until they make a block; the tail is what is left."""
+    blocks: list[float] = []
+    open_bytes = 0.0
+    for size in frames:
+        open_bytes += size
+        if open_bytes >= block_bytes:
+            blocks.append(open_bytes)
+            open_bytes = 0.0
+    return np.array([*blocks, open_bytes] if open_bytes else blocks)
+
+
+def ramp_plan(
+    pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
+) -> tuple[TunePlan, float]:
+    """Best ramp, up, down or both, that six numbers express, and its latency in µs.
+
+    Starts from theorems 4 and 5, then moves the first size and the peak a little, since
+    rounding leaves another tail than the theory's.
+    """
+    fixed = fixed_plan(pipeline, message_bytes, limits)
+    if len(fixed[0].sizes(message_bytes, limits)) > RAMP_FRAGMENTS_MAX:
+        return fixed
+    found = [fixed]
+    for search in (ramp_sizes, up_down_sizes):
+        sizes = search(pipeline, message_bytes, limits, False)
+        if len(sizes) < 2 or np.ptp(sizes) <= 1:
+            continue
+        start = from_sizes(sizes)
+        found.append(_best(pipeline, message_bytes, limits, _neighbours(start, limits)))
+    return min(found, key=lambda each: each[1])
+
+
+def from_sizes(sizes_bytes: Array) -> TunePlan:
+    """The six numbers closest to a fragmentation that rises, falls, or both."""
+    peak = int(np.argmax(sizes_bytes))
+    ratio, step = _affine(sizes_bytes[: peak + 1])
+    down_ratio, down_step = _affine(sizes_bytes[peak:])
+    return TunePlan(
+        first_bytes=max(1, round(float(sizes_bytes[0]))),
+        ratio_q16=ratio,
+        step_bytes=step,
+        peak_bytes=max(1, round(float(sizes_bytes[peak]))),
+        down_ratio_q16=down_ratio,
+        down_step_bytes=down_step,
+    )
+
+
+def _affine(sizes: Array) -> tuple[int, int]:
+    """Ratio (Q16) and step of x' = a x + b through a monotone run, both not negative.
+
+    The theory's own a and b reappear, since its sizes follow them; where they would be
+    negative, the ratio through both ends replaces them.
+    """
+    if len(sizes) < 2:
+        return Q16_ONE, 0
+    design = np.vstack([sizes[:-1], np.ones(len(sizes) - 1)]).T
+    if len(sizes) > 2 and np.ptp(sizes[:-1]) > 1e-6:
+        (ratio, step), *_ = np.linalg.lstsq(design, sizes[1:], rcond=None)
+        if ratio >= 0 and step >= 0:
+            return min(round(float(ratio) * Q16_ONE), U32_MAX), round(float(step))
+    growth = float(sizes[-1] / sizes[0]) ** (1 / (len(sizes) - 1))
+    return min(round(growth * Q16_ONE), U32_MAX), 0
+
+
+def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
+    """Plans with the first size and the peak moved by some percent."""
+    most = limits.max_bytes or U32_MAX
+    firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.16, 0.16, 9)}
+    peaks = {round(start.peak_bytes * (1 + move)) for move in (-0.03, 0.0, 0.01, 0.06)}
+    return [
+        replace(start, first_bytes=first, peak_bytes=max(first, min(peak, most)))
+        for first in sorted(max(f, limits.min_bytes) for f in firsts)
+        for peak in sorted(peaks)
+        if first <= most
+    ]
+
+
+def _best(
+    pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[TunePlan]
+) -> tuple[TunePlan, float]:
+    """The plan whose fragments take least, and their latency in µs."""
+    chosen = list(plans)
+    cut = [np.array(each.sizes(message_bytes, limits), dtype=np.float64) for each in chosen]
+    best = best_of(pipeline, cut)
+    which = next(i for i, sizes in enumerate(cut) if sizes is best)
+    return chosen[which], float(latency_us(pipeline, best))

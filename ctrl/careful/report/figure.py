@@ -1,0 +1,106 @@
+"""The one place where matplotlib is imported: a figure in the project's style, and its file.
+
+Okabe and Ito's eight colours, which colour-blind readers tell apart; every series has a
+marker or a dash as well, so that no plot depends on colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
+SUFFIXES = (".png", ".svg")
+
+
+def check_path(path: str | Path) -> None:
+    """Raise ValueError unless a plot can be written under this name (.png or .svg)."""
+    if Path(path).suffix not in SUFFIXES:
+        raise ValueError(f"{path}: plots are .png or .svg")
+
+
+def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
+    """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    # Twice the size that text needs on a page: readable at half of it.
+    mpl.rcParams.update(
+        {
+            "font.size": 14,
+            "axes.titlesize": 15,
+            "legend.fontsize": 12,
+            "lines.linewidth": 2.2,
+            "svg.fonttype": "none",
+        }
+    )
+    figure, pair = pyplot.subplots(figsize=size, layout="constrained")
+    pair.set_title(title, loc="left")
+    pair.set_xlabel(x)
+    pair.set_ylabel(y)
+    pair.grid(True, color="#DDDDDD", linewidth=0.8)
+    pair.set_axisbelow(True)
+    pair.spines[["top", "right"]].set_visible(False)
+    return figure, pair
+
+
+def lines(
+    pair: Any, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
+) -> None:
+    """Draw named series over x, each with its own colour, dash and marker."""
+    for number, (name, values) in enumerate(series.items()):
+        pair.plot(
+            x,
+            values,
+            label=name,
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=DASHES[number % len(DASHES)],
+            marker=MARKERS[number % len(MARKERS)] if markers else None,
+            markersize=7,
+        )
+
+
+def heat(
+    figure: Any,
+    pair: Any,
+    values: npt.NDArray[np.float64],
+    columns: Sequence[str],
+    rows: Sequence[str],
+    unit: str,
+) -> None:
+    """A map of numbers, each cell with its value; cividis keeps its order in grey as well."""
+    image = pair.imshow(values, aspect="auto", origin="lower", cmap="cividis")
+    low, high = image.get_clim()
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            light = value < low + 0.6 * (high - low)
+            pair.text(
+                j,
+                i,
+                f"{value:.1f}",
+                ha="center",
+                va="center",
+                fontsize=12,
+                color="white" if light else "black",
+            )
+    pair.set_xticks(range(len(columns)), columns)
+    pair.set_yticks(range(len(rows)), rows)
+    pair.grid(False)
+    figure.colorbar(image, ax=pair, label=unit)
+
+
+def save(figure: Any, path: str | Path) -> None:
+    """Write the figure and forget it; raises ValueError for another suffix than SUFFIXES."""
+    from matplotlib import pyplot
+
+    check_path(path)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

@@ -1,0 +1,35 @@
+"""The one JSON object a command prints with --json: a schema number, inputs, figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+SCHEMA = 1
+
+
+def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> str:
+    """The object as text, keys in order: schema, command, inputs, then the figures.
+
+    inputs: what the user gave, echoed; figures: names end in their unit. numpy scalars and
+    arrays become numbers and lists; infinities become null, which JSON lacks a word for.
+    """
+    whole = {"schema": SCHEMA, "command": command, "inputs": inputs, **figures}
+    return json.dumps(_plain(whole), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Types that JSON knows."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

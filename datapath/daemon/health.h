@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the log says of the network: peers that come, go and stall, promises that
+ * broke, and what becomes of the interface.
+ */
+#ifndef DAEMON_HEALTH_H
+#define DAEMON_HEALTH_H
+
+#include <stdbool.h>
+
+#include <careful/careful.h>
+
+#include "daemon/log.h"
+
+/* @logged: what the counters were when they were last spoken of */
+struct health {
+	int socket_fd;
+	bool down;
+	uint32_t mtu;
+	struct careful_info logged;
+	struct log_limit counters_limit;
+	struct log_limit peers_limit;
+};
+
+int health_init(struct health *health, struct careful *instance);
+void health_deinit(struct health *health);
+/* Looks at the counters and the interface, once a second or so. -ENODEV where the
+ * interface no longer exists. */
+int health_check(struct health *health, struct careful *instance);
+/* A peer's state changed; from careful_peer_watch(). */
+void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
+			 uint32_t state);
+
+#endif /* DAEMON_HEALTH_H */

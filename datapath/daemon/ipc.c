@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Clients of the local socket: connections, packets in and packets out. What the
+ * questions do is ipc_op.c's and ipc_peer.c's.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/ipc_private.h"
+
+/* Reads only while another question could be taken, writes only if one waits to. */
+static void arm(struct ipc_client *client)
+{
+	struct epoll_event ev = { .data.ptr = &client->event };
+
+	if (client->fd < 0)
+		return;
+	if (!client->parked && client->ops_free)
+		ev.events |= EPOLLIN;
+	if (client->answers)
+		ev.events |= EPOLLOUT;
+	if (ev.events == client->armed)
+		return;
+	client->armed = ev.events;
+	epoll_ctl(client->ipc->epoll_fd, EPOLL_CTL_MOD, client->fd, &ev);
+}
+
+static void op_free(struct ipc_op *op)
+{
+	struct ipc_client *client = op->client;
+
+	client->ops_used--;
+	client->reserved -= op->reserve;
+	op->next = client->ops_free;
+	client->ops_free = op;
+	arm(client);
+}
+
+static void unpark(struct ipc_client *client)
+{
+	if (!client->parked)
+		return;
+	if (client->parked->fd >= 0)
+		close(client->parked->fd);
+	free(client->parked);
+	client->parked = NULL;
+	client->ipc->busy--;
+}
+
+/* Nobody listens any longer. What is under way stays; ipc_poll() frees the rest. */
+static void disconnect(struct ipc_client *client)
+{
+	struct ipc_answer *answer;
+
+	if (client->fd < 0)
+		return;
+	close(client->fd);
+	client->fd = -1;
+	unpark(client);
+	while ((answer = client->answers)) {
+		client->answers = answer->next;
+		op_free(answer->op);
+		free(answer);
+	}
+	client->ipc->busy++;
+}
+
+/* 1: sent; 0: no room; or -errno. */
+static int send_packet(int fd, const struct careful_ipc *head, const void *payload)
+{
+	struct iovec iov[2] = {
+		{ (void *)head, sizeof(*head) },
+		{ (void *)payload, head->payload_bytes },
+	};
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = head->payload_bytes ? 2 : 1 };
+
+	for (;;) {
+		if (sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			return 1;
+		if (errno == EAGAIN)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const void *payload)
+{
+	struct ipc_answer *answer = malloc(sizeof(*answer) + head->payload_bytes);
+	struct ipc_client *client = op->client;
+
+	if (!answer)
+		return -ENOMEM;
+	answer->next = NULL;
+	answer->op = op;
+	answer->head = *head;
+	if (head->payload_bytes)
+		memcpy(answer->payload, payload, head->payload_bytes);
+	*client->answers_tail = answer;
+	client->answers_tail = &answer->next;
+	arm(client);
+	return 0;
+}
+
+/* Not disconnected from here: who called may still use the client. The end of the
+ * connection comes back as an event. */
+static void fail(struct ipc_client *client)
+{
+	client->failed = true;
+	shutdown(client->fd, SHUT_RDWR);
+}
+
+/* Answers a question, in head's fields and payload; the op ends when that is sent. */
+void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
+		uint32_t bytes)
+{
+	struct ipc_client *client = op->client;
+	struct careful_ipc none = { 0 };
+	int rc = 0;
+
+	head = head ? head : &none;
+	head->version = CAREFUL_IPC_VERSION;
+	head->op = op->op;
+	head->id = op->id;
+	head->status = status;
+	head->payload_bytes = bytes;
+	if (client->fd < 0) {
+		op_free(op);
+		return;
+	}
+	if (!client->answers)
+		rc = send_packet(client->fd, head, payload);
+	if (rc == 0) {
+		rc = queue_answer(op, head, payload);
+		if (rc == 0)
+			return;
+	}
+	op_free(op);
+	if (rc < 0)
+		fail(client);
+}
+
+static void flush(struct ipc_client *client)
+{
+	struct ipc_answer *answer;
+	int rc = 1;
+
+	while ((answer = client->answers)) {
+		rc = send_packet(client->fd, &answer->head, answer->payload);
+		if (rc <= 0)
+			break;
+		client->answers = answer->next;
+		if (!client->answers)
+			client->answers_tail = &client->answers;
+		op_free(answer->op);
+		free(answer);
+	}
+	client->failed |= rc < 0;
+	arm(client);
+}
+
+/* The one descriptor that came along, or -1. Others are closed. */
+static int take_fd(struct msghdr *msg)
+{
+	int first = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+/* Reads one packet into the shared buffer. 1; 0: none; -errno: the client is to go. */
+static int receive(struct ipc_client *client, struct ipc_question *q)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov[2] = {
+		{ &q->head, sizeof(q->head) },
+		{ client->ipc->buffer, sizeof(client->ipc->buffer) },
+	};
+	struct msghdr msg = {
+		.msg_iov = iov,
+		.msg_iovlen = 2,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n;
+
+	do {
+		n = recvmsg(client->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	if (n == 0)
+		return -EPIPE;
+	q->fd = take_fd(&msg);
+	q->payload = client->ipc->buffer;
+	if (n < (ssize_t)sizeof(q->head) || (msg.msg_flags & MSG_TRUNC) ||
+	    q->head.payload_bytes != (size_t)n - sizeof(q->head)) {
+		if (q->fd >= 0)
+			close(q->fd);
+		return -EPROTO;
+	}
+	return 1;
+}
+
+/* Keeps a question until it can be asked. */
+static int park(struct ipc_client *client, const struct ipc_question *q)
+{
+	struct ipc_question *copy = malloc(sizeof(*copy) + q->head.payload_bytes);
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *q;
+	copy->payload = copy + 1;
+	memcpy(copy + 1, q->payload, q->head.payload_bytes);
+	client->parked = copy;
+	client->ipc->busy++;
+	return 0;
+}
+
+static void read_questions(struct ipc_client *client)
+{
+	struct ipc_question q;
+	int rc = 1;
+
+	for (int i = 0; i < IPC_ROUND && !client->failed; i++) {
+		if (client->parked || !client->ops_free)
+			break;
+		rc = receive(client, &q);
+		if (rc <= 0)
+			break;
+		rc = ipc_ask(client, &q);
+		if (rc == -EAGAIN) {
+			rc = park(client, &q);
+			q.fd = rc ? q.fd : -1;
+		}
+		if (q.fd >= 0)
+			close(q.fd);
+		if (rc < 0)
+			break;
+	}
+	client->failed |= rc < 0;
+	arm(client);
+}
+
+static void on_client(struct ipc_event *event, uint32_t events)
+{
+	struct ipc_client *client = (struct ipc_client *)event;
+
+	if (client->fd >= 0 && (events & EPOLLOUT))
+		flush(client);
+	if (client->fd >= 0 && (events & EPOLLIN))
+		read_questions(client);
+	/* A client that only stopped writing still reads; one that is gone does not. */
+	if (client->failed || (events & (EPOLLERR | EPOLLHUP)))
+		disconnect(client);
+}
+
+static struct ipc_client *client_create(struct ipc *ipc, int fd)
+{
+	struct ipc_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return NULL;
+	client->event.handle = on_client;
+	client->ipc = ipc;
+	client->fd = fd;
+	client->answers_tail = &client->answers;
+	for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++)
+		client->files[i].fd = -1;
+	for (uint32_t i = CAREFUL_IPC_INFLIGHT; i-- > 0;) {
+		client->ops[i].next = client->ops_free;
+		client->ops_free = &client->ops[i];
+	}
+	return client;
+}
+
+static void client_destroy(struct ipc_client *client)
+{
+	ipc_close_files(client);
+	free(client->handles);
+	free(client);
+}
+
+static void on_accept(struct ipc_event *event, uint32_t events)
+{
+	struct ipc *ipc = (struct ipc *)event;
+	struct ipc_client *client;
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int bytes = 2 * CAREFUL_IPC_PAYLOAD_BYTES + 4096;
+
+	(void)events;
+	if (fd < 0)
+		return;
+	/* Room for the largest answer, or it could never be sent. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	client = ipc->clients_count < IPC_CLIENTS ? client_create(ipc, fd) : NULL;
+	ev.data.ptr = client ? &client->event : NULL;
+	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
+		struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EUSERS };
+
+		send_packet(fd, &head, NULL);
+		close(fd);
+		free(client);
+		return;
+	}
+	client->armed = ev.events;
+	client->next = ipc->clients;
+	ipc->clients = client;
+	ipc->clients_count++;
+}
+
+/* Asks again what had to wait. */
+static void retry(struct ipc_client *client)
+{
+	struct ipc_question *q = client->parked;
+
+	if (!q || ipc_ask(client, q) == -EAGAIN)
+		return;
+	unpark(client);
+	arm(client);
+}
+
+void ipc_poll(struct ipc *ipc)
+{
+	struct ipc_client **at, *client;
+
+	if (ipc->connects)
+		ipc_connects_poll(ipc);
+	if (!ipc->busy)
+		return;
+	at = &ipc->clients;
+	while ((client = *at)) {
+		if (client->fd >= 0)
+			retry(client);
+		if (client->failed)
+			disconnect(client);
+		if (client->fd >= 0 || client->ops_used || !ipc_close_handles(client) ||
+		    client->ops_used) {
+			at = &client->next;
+			continue;
+		}
+		*at = client->next;
+		ipc->clients_count--;
+		ipc->busy--;
+		client_destroy(client);
+	}
+}
+
+int ipc_timeout_ms(const struct ipc *ipc)
+{
+	int connects = ipc_connects_timeout_ms(ipc);
+	int busy = ipc->busy ? 10 : -1;
+
+	if (connects < 0 || busy < 0)
+		return connects < 0 ? busy : connects;
+	return connects < busy ? connects : busy;
+}
+
+int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct careful_info info;
+	struct ipc *new;
+	int rc = careful_info(instance, &info);
+
+	if (rc)
+		return rc;
+	assert(info.peers_max <= CAREFUL_PEERS_MAX);
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	new->event.handle = on_accept;
+	new->instance = instance;
+	new->listen_fd = listen_fd;
+	new->epoll_fd = epoll_fd;
+	new->peers_max = info.peers_max;
+	ev.data.ptr = &new->event;
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &ev)) {
+		rc = -errno;
+		free(new);
+		return rc;
+	}
+	*ipc = new;
+	return 0;
+}
+
+/* After careful_close(): no operation is under way any longer. */
+void ipc_destroy(struct ipc *ipc)
+{
+	struct ipc_client *client;
+
+	while ((client = ipc->clients)) {
+		ipc->clients = client->next;
+		disconnect(client);
+		for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++)
+			client->files[i].users = 0;
+		client_destroy(client);
+	}
+	free(ipc);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The local socket's server (ipc.h of the public headers says what it speaks), in
+ * the engine's thread; nothing in it blocks. A client's operations outlive it: they
+ * finish quietly, then its files close and the handles it left open at peers do too.
+ */
+#ifndef DAEMON_IPC_H
+#define DAEMON_IPC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+enum { IPC_CLIENTS = 64 };
+
+struct ipc;
+
+/* Serves clients that connect to listen_fd, which is theirs to close. Their events
+ * arrive in epoll_fd with a struct ipc_event as data. */
+int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
+void ipc_destroy(struct ipc *ipc);
+
+/* What an event in epoll_fd belongs to. */
+struct ipc_event {
+	void (*handle)(struct ipc_event *event, uint32_t events);
+};
+
+/* To be called each round: time limits, questions that had to wait. */
+void ipc_poll(struct ipc *ipc);
+/* After how many ms at most to call ipc_poll() again; -1: when an event arrives. */
+int ipc_timeout_ms(const struct ipc *ipc);
+/* A peer's state changed; from careful_peer_watch(). */
+void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state);
+
+#endif /* DAEMON_IPC_H */

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the local socket's questions do: files, requests, gets and stores towards
+ * peers, and the handles that a client leaves behind.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <careful/wire.h>
+
+#include "daemon/ipc_private.h"
+
+/* Files whose blocks can be named by offset. Others could hold the ring's workers
+ * for ever; O_APPEND would put all that is written at the end. */
+static int check_file(int fd)
+{
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fstat(fd, &st))
+		return -errno;
+	if (flags & (O_APPEND | O_PATH))
+		return -EINVAL;
+	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
+		return 0;
+	/* /dev/null, /dev/zero */
+	if (S_ISCHR(st.st_mode) && major(st.st_rdev) == 1 &&
+	    (minor(st.st_rdev) == 3 || minor(st.st_rdev) == 5))
+		return 0;
+	return -ENOTSUP;
+}
+
+static void file_add(struct ipc_client *client, struct ipc_op *op, int passed)
+{
+	struct careful_ipc head = { 0 };
+	int rc = passed < 0 ? -EBADF : check_file(passed);
+	uint32_t i = 0;
+
+	while (!rc && i < CAREFUL_IPC_FILES && client->files[i].fd >= 0)
+		i++;
+	if (!rc && i == CAREFUL_IPC_FILES)
+		rc = -EMFILE;
+	if (!rc) {
+		client->files[i].fd = fcntl(passed, F_DUPFD_CLOEXEC, 3);
+		rc = client->files[i].fd < 0 ? -errno : 0;
+	}
+	head.file = i;
+	ipc_answer(op, rc, &head, NULL, 0);
+}
+
+static struct ipc_file *find_file(struct ipc_client *client, uint32_t index)
+{
+	struct ipc_file *file = index < CAREFUL_IPC_FILES ? &client->files[index] : NULL;
+
+	return file && file->fd >= 0 && !file->remover ? file : NULL;
+}
+
+static void close_file(struct ipc_file *file)
+{
+	struct ipc_op *remover = file->remover;
+
+	close(file->fd);
+	file->fd = -1;
+	file->remover = NULL;
+	if (remover)
+		ipc_answer(remover, 0, NULL, NULL, 0);
+}
+
+static void file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t index)
+{
+	struct ipc_file *file = find_file(client, index);
+
+	if (!file) {
+		ipc_answer(op, -EBADF, NULL, NULL, 0);
+		return;
+	}
+	file->remover = op;
+	if (!file->users)
+		close_file(file);
+}
+
+void ipc_file_unuse(struct ipc_client *client, uint32_t index)
+{
+	struct ipc_file *file = &client->files[index];
+
+	assert(file->users);
+	if (!--file->users && file->remover)
+		close_file(file);
+}
+
+/* Of a client that has gone, and its operations too. */
+void ipc_close_files(struct ipc_client *client)
+{
+	for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++) {
+		assert(!client->files[i].users);
+		if (client->files[i].fd >= 0)
+			close_file(&client->files[i]);
+	}
+}
+
+static void remember_handle(struct ipc_client *client, uint32_t peer, uint32_t key)
+{
+	if (!client->handles)
+		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
+	/* Beyond the bound they stay open at the peer until the session ends. */
+	if (!client->handles || client->handles_count == IPC_HANDLES)
+		return;
+	client->handles[client->handles_count++] = (struct ipc_handle){ peer, key };
+}
+
+static void forget_handle(struct ipc_client *client, uint32_t peer, uint32_t key)
+{
+	for (uint32_t i = 0; i < client->handles_count; i++) {
+		struct ipc_handle *handle = &client->handles[i];
+
+		if (handle->peer == peer && handle->key == key) {
+			*handle = client->handles[--client->handles_count];
+			return;
+		}
+	}
+}
+
+/* Keeps account of what the block service opened for this client. */
+static void track_handles(struct ipc_op *op, const struct careful_result *result)
+{
+	switch (op->handler) {
+	case CAREFUL_BLOCK_OPEN:
+	case CAREFUL_BLOCK_LIST:
+		if (!result->status)
+			remember_handle(op->client, op->peer, result->args[0]);
+		break;
+	case CAREFUL_BLOCK_COMMIT:
+	case CAREFUL_BLOCK_CLOSE:
+		if (result->status != -ECONNRESET)
+			forget_handle(op->client, op->peer, op->handle);
+		break;
+	default:
+		break;
+	}
+}
+
+static void request_done(const struct careful_result *result, void *user)
+{
+	struct ipc_op *op = user;
+	struct careful_ipc head = { .bytes = result->bytes };
+	uint32_t bytes = result->bytes;
+
+	track_handles(op, result);
+	memcpy(head.args, result->args, sizeof(head.args));
+	if (bytes > CAREFUL_IPC_PAYLOAD_BYTES)
+		bytes = CAREFUL_IPC_PAYLOAD_BYTES;
+	ipc_answer(op, result->status, &head, result->payload, result->payload ? bytes : 0);
+}
+
+static void bulk_done(const struct careful_result *result, void *user)
+{
+	struct ipc_op *op = user;
+	struct careful_ipc head = { .bytes = result->bytes, .digest = result->digest };
+
+	memcpy(head.args, result->args, sizeof(head.args));
+	ipc_file_unuse(op->client, op->file);
+	ipc_answer(op, result->status, &head, NULL, 0);
+}
+
+/* 0: it is under way; -errno: it is not, done() will not be called. */
+static int request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	struct careful *instance = client->ipc->instance;
+	int index = ipc_peer_index(client->ipc, q->head.peer);
+
+	if (index < 0)
+		return index;
+	if (q->head.handler >= CAREFUL_HANDLERS)
+		return -EINVAL;
+	op->peer = q->head.peer;
+	op->handler = q->head.handler;
+	op->handle = q->head.args[0];
+	return careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
+			       q->payload, q->head.payload_bytes, request_done, op);
+}
+
+static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	const struct careful_ipc *h = &q->head;
+	struct careful *instance = client->ipc->instance;
+	struct ipc_file *file = find_file(client, h->file);
+	int rc, index = ipc_peer_index(client->ipc, h->peer);
+	struct careful_span span;
+
+	if (index < 0)
+		return index;
+	if (!file)
+		return -EBADF;
+	if (h->bytes > UINT32_MAX || h->file_off > INT64_MAX || h->handler > CAREFUL_HANDLERS)
+		return -EINVAL;
+	op->peer = h->peer;
+	op->file = h->file;
+	span = (struct careful_span){ .fd = file->fd, .offset = h->file_off };
+	file->users++;
+	if (h->op == CAREFUL_IPC_GET)
+		rc = careful_get(instance, (uint32_t)index, h->region, h->region_off, &span,
+				 (uint32_t)h->bytes, h->flags, bulk_done, op);
+	else
+		rc = careful_store(instance, (uint32_t)index, h->region, h->region_off, &span,
+				   (uint32_t)h->bytes, (uint16_t)h->handler, h->args, h->flags,
+				   bulk_done, op);
+	if (rc)
+		file->users--;
+	return rc;
+}
+
+static void answer_info(struct ipc_client *client, struct ipc_op *op)
+{
+	struct careful_info info;
+	int rc = careful_info(client->ipc->instance, &info);
+
+	ipc_answer(op, rc, NULL, &info, rc ? 0 : sizeof(info));
+}
+
+static void answer_peers(struct ipc_client *client, struct ipc_op *op)
+{
+	static struct careful_peer_info infos[CAREFUL_PEERS_MAX];
+	uint32_t n = 0;
+
+	_Static_assert(sizeof(infos) <= CAREFUL_IPC_PAYLOAD_BYTES, "all peers fit one answer");
+	for (uint32_t i = 0; i < client->ipc->peers_max; i++)
+		n += careful_peer_info(client->ipc->instance, i, &infos[n]) == 0;
+	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
+}
+
+/* How much an answer's payload may be. */
+static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *head)
+{
+	int index, bytes;
+
+	switch (head->op) {
+	case CAREFUL_IPC_INFO:
+		return sizeof(struct careful_info);
+	case CAREFUL_IPC_PEERS:
+		return client->ipc->peers_max * (uint32_t)sizeof(struct careful_peer_info);
+	case CAREFUL_IPC_REQUEST:
+		/* What we may send to it is about what it may send to us. */
+		index = ipc_peer_index(client->ipc, head->peer);
+		bytes = index < 0 ? 0 :
+				    careful_payload_bytes(client->ipc->instance, (uint32_t)index);
+		return bytes < 0 ? 0 : (uint32_t)bytes;
+	default:
+		return 0;
+	}
+}
+
+static void answer_error(struct ipc_op *op, int status)
+{
+	ipc_answer(op, status, NULL, NULL, 0);
+}
+
+/*
+ * Begins what a question asks for; its answer comes now or later. -EAGAIN: not yet,
+ * ask again with the same question.
+ */
+int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
+{
+	struct ipc_op *op = client->ops_free;
+	uint32_t reserve = reserve_of(client, &q->head);
+	int rc = 0;
+
+	if (!op || (client->reserved && client->reserved + reserve > IPC_ANSWER_BYTES))
+		return -EAGAIN;
+	client->ops_free = op->next;
+	*op = (struct ipc_op){
+		.client = client, .id = q->head.id, .op = q->head.op, .reserve = reserve
+	};
+	client->ops_used++;
+	client->reserved += reserve;
+	switch (q->head.version == CAREFUL_IPC_VERSION ? q->head.op : 0) {
+	case CAREFUL_IPC_INFO:
+		answer_info(client, op);
+		break;
+	case CAREFUL_IPC_PEERS:
+		answer_peers(client, op);
+		break;
+	case CAREFUL_IPC_CONNECT:
+		ipc_connect(client->ipc, op, q);
+		break;
+	case CAREFUL_IPC_FILE_ADD:
+		file_add(client, op, q->fd);
+		break;
+	case CAREFUL_IPC_FILE_REMOVE:
+		file_remove(client, op, q->head.file);
+		break;
+	case CAREFUL_IPC_REQUEST:
+		rc = request(client, op, q);
+		break;
+	case CAREFUL_IPC_GET:
+	case CAREFUL_IPC_STORE:
+		rc = bulk(client, op, q);
+		break;
+	default:
+		rc = q->head.version == CAREFUL_IPC_VERSION ? -EOPNOTSUPP : -EPROTO;
+	}
+	if (rc == -EAGAIN) {
+		client->ops_used--;
+		client->reserved -= reserve;
+		op->next = client->ops_free;
+		client->ops_free = op;
+		return rc;
+	}
+	if (rc)
+		answer_error(op, rc);
+	return 0;
+}
+
+/* Closes at the peers what a client that has gone left open there; false if that has
+ * to be continued. */
+bool ipc_close_handles(struct ipc_client *client)
+{
+	while (client->handles_count) {
+		struct ipc_handle *handle = &client->handles[client->handles_count - 1];
+		struct ipc_question q = {
+			.head = {
+				.version = CAREFUL_IPC_VERSION,
+				.op = CAREFUL_IPC_REQUEST,
+				.peer = handle->peer,
+				.handler = CAREFUL_BLOCK_CLOSE,
+				.args = { handle->key },
+			},
+			.fd = -1,
+			.payload = "",
+		};
+
+		/* ipc_ask() may forget the handle itself, if the answer comes at once. */
+		client->handles_count--;
+		if (ipc_ask(client, &q) == -EAGAIN) {
+			client->handles_count++;
+			return false;
+		}
+	}
+	return true;
+}

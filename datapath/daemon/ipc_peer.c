@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Peers as clients name them, and CONNECT. A name holds the slot and how often the
+ * slot changed hands, so that a name kept too long meets an error, not another host.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ipc_private.h"
+
+enum { LIFE_SHIFT = 16, LIFE_MASK = 0x7fff };
+
+static uint32_t name_of(const struct ipc *ipc, uint32_t index)
+{
+	return index | (uint32_t)(ipc->lives[index] & LIFE_MASK) << LIFE_SHIFT;
+}
+
+/* The slot of a client's name for a peer, or -ENOTCONN. */
+int ipc_peer_index(const struct ipc *ipc, uint32_t peer)
+{
+	uint32_t index = peer & 0xffff;
+
+	if (index >= ipc->peers_max || peer != name_of(ipc, index))
+		return -ENOTCONN;
+	return (int)index;
+}
+
+void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
+{
+	if (state == CAREFUL_PEER_NONE)
+		ipc->lives[peer]++;
+}
+
+uint64_t ipc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Whether a CONNECT other than `but` waits for this slot. */
+static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *but)
+{
+	for (const struct ipc_op *op = ipc->connects; op; op = op->next) {
+		if (op != but && op->peer == name_of(ipc, index))
+			return true;
+	}
+	return false;
+}
+
+/* Gives a slot back whose peer has failed; its name goes with it. */
+static bool reclaim(struct ipc *ipc)
+{
+	struct careful_peer_info info;
+
+	for (uint32_t i = 0; i < ipc->peers_max; i++) {
+		if (careful_peer_info(ipc->instance, i, &info) == 0 &&
+		    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, i, NULL))
+			return careful_peer_close(ipc->instance, i) == 0;
+	}
+	return false;
+}
+
+/* The slot of a peer with this address, its handshake begun. */
+static int begin(struct ipc *ipc, const struct sockaddr *sa, uint32_t bytes)
+{
+	struct careful_peer_info info;
+	int rc = careful_peer(ipc->instance, sa, bytes);
+
+	if (rc == -EADDRINUSE && reclaim(ipc))
+		rc = careful_peer(ipc->instance, sa, bytes);
+	if (rc < 0)
+		return rc;
+	/* An earlier failure is not the answer to this question. */
+	if (careful_peer_info(ipc->instance, (uint32_t)rc, &info) == 0 &&
+	    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, (uint32_t)rc, NULL)) {
+		careful_peer_close(ipc->instance, (uint32_t)rc);
+		rc = careful_peer(ipc->instance, sa, bytes);
+	}
+	return rc;
+}
+
+/* 0: the session is up; -EINPROGRESS; or why it will not be. */
+static int state_of(struct ipc *ipc, uint32_t peer)
+{
+	struct careful_peer_info info;
+	int index = ipc_peer_index(ipc, peer);
+
+	if (index < 0 || careful_peer_info(ipc->instance, (uint32_t)index, &info))
+		return -ECONNRESET;
+	switch (info.state) {
+	case CAREFUL_PEER_UP:
+	case CAREFUL_PEER_STALLED:
+		return 0;
+	case CAREFUL_PEER_FAILED:
+		return info.last_errno ? -(int)info.last_errno : -ECONNREFUSED;
+	default:
+		return -EINPROGRESS;
+	}
+}
+
+static void answer(struct ipc_op *op, int status)
+{
+	struct careful_ipc head = { .peer = status ? CAREFUL_IPC_PEER_NONE : op->peer };
+
+	ipc_answer(op, status, &head, NULL, 0);
+}
+
+void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+{
+	struct sockaddr_storage address = { 0 };
+	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
+	uint32_t bytes = question->head.payload_bytes;
+	uint32_t want;
+	int rc;
+
+	memcpy(&address, question->payload, bytes < sizeof(address) ? bytes : sizeof(address));
+	want = address.ss_family == AF_INET6 ? 28 : 16;
+	if (bytes > sizeof(address) || bytes < want)
+		rc = -EPROTO;
+	else if (address.ss_family != AF_INET && address.ss_family != AF_INET6)
+		rc = -EAFNOSUPPORT;
+	else
+		rc = begin(ipc, (struct sockaddr *)&address, want);
+	if (rc >= 0) {
+		op->peer = name_of(ipc, (uint32_t)rc);
+		rc = state_of(ipc, op->peer);
+	}
+	if (rc != -EINPROGRESS) {
+		answer(op, rc);
+		return;
+	}
+	if (limit_ms > 3600000)
+		limit_ms = 3600000;
+	op->until_ns = ipc_now_ns() + limit_ms * 1000000;
+	op->next = ipc->connects;
+	ipc->connects = op;
+}
+
+/* Why a handshake got nowhere in time. Its slot is free again, unless others wait. */
+static int give_up(struct ipc *ipc, const struct ipc_op *op)
+{
+	struct careful_peer_info info = { 0 };
+	uint32_t index = (uint32_t)ipc_peer_index(ipc, op->peer);
+
+	careful_peer_info(ipc->instance, index, &info);
+	if (info.state == CAREFUL_PEER_CONNECTING && !awaited(ipc, index, op))
+		careful_peer_close(ipc->instance, index);
+	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;
+}
+
+void ipc_connects_poll(struct ipc *ipc)
+{
+	struct ipc_op **at = &ipc->connects, *op;
+	const uint64_t now = ipc_now_ns();
+
+	while ((op = *at)) {
+		int rc = state_of(ipc, op->peer);
+
+		if (rc == -EINPROGRESS && now >= op->until_ns)
+			rc = give_up(ipc, op);
+		if (rc == -EINPROGRESS) {
+			at = &op->next;
+			continue;
+		}
+		*at = op->next;
+		answer(op, rc);
+	}
+}
+
+/* The nearest time limit; the session's own progress wakes us by itself. */
+int ipc_connects_timeout_ms(const struct ipc *ipc)
+{
+	uint64_t now, first = UINT64_MAX;
+
+	for (const struct ipc_op *op = ipc->connects; op; op = op->next)
+		first = op->until_ns < first ? op->until_ns : first;
+	if (first == UINT64_MAX)
+		return -1;
+	now = ipc_now_ns();
+	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
+}

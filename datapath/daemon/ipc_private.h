@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the local socket's server share. All in one thread.
+ */
+#ifndef DAEMON_IPC_PRIVATE_H
+#define DAEMON_IPC_PRIVATE_H
+
+#include <careful/abi.h>
+#include <careful/careful.h>
+#include <careful/ipc.h>
+
+#include "daemon/ipc.h"
+
+enum {
+	/* Answers that one client may have coming or waiting, payload bytes: with all
+	 * clients, what the daemon may need for them. One answer may be larger. */
+	IPC_ANSWER_BYTES = 256 << 10,
+	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
+	IPC_CONNECT_MS = 5000,
+	IPC_ROUND = 32, /* questions read from one client before the others' turn */
+};
+
+struct ipc_client;
+
+/*
+ * A question under way, until its answer is in the socket.
+ *
+ * @peer:     as the client names it (see ipc_peer.c)
+ * @file:     GET, STORE: which it uses; FILE_REMOVE: which it waits for
+ * @reserve:  bytes of IPC_ANSWER_BYTES
+ * @until_ns: CONNECT: time limit
+ */
+struct ipc_op {
+	struct ipc_op *next;
+	struct ipc_client *client;
+	uint64_t id;
+	uint32_t op;
+	uint32_t peer;
+	uint32_t file;
+	uint32_t handler;
+	uint32_t handle;
+	uint32_t reserve;
+	uint64_t until_ns;
+};
+
+/* @users: operations that use it; @remover: the FILE_REMOVE that waits for them */
+struct ipc_file {
+	int fd; /* -1: no such file */
+	uint32_t users;
+	struct ipc_op *remover;
+};
+
+/* An answer that the socket had no room for. */
+struct ipc_answer {
+	struct ipc_answer *next;
+	struct ipc_op *op;
+	struct careful_ipc head;
+	unsigned char payload[];
+};
+
+/* A question that had to wait: for the engine, or for answers to be read. */
+struct ipc_question {
+	struct careful_ipc head;
+	int fd; /* passed with it, or -1 */
+	const void *payload;
+};
+
+/* Something that the client opened at a peer and has not closed. */
+struct ipc_handle {
+	uint32_t peer;
+	uint32_t key;
+};
+
+/*
+ * @fd:         -1: the client has gone, its operations have not
+ * @ops_used:   of ops[], taken
+ * @reserved:   sum of their reserves
+ * @armed:      epoll events asked for
+ * @parked:     waits, with its payload behind it; nothing is read meanwhile
+ */
+struct ipc_client {
+	struct ipc_event event;
+	struct ipc *ipc;
+	struct ipc_client *next;
+	int fd;
+	bool failed;
+	uint32_t ops_used;
+	uint32_t reserved;
+	uint32_t armed;
+	struct ipc_question *parked;
+	struct ipc_answer *answers, **answers_tail;
+	struct ipc_op *ops_free;
+	struct ipc_handle *handles;
+	uint32_t handles_count;
+	struct ipc_file files[CAREFUL_IPC_FILES];
+	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
+};
+
+/*
+ * @lives:     of each peer slot: changes when its peer is gone, so that a client's
+ *             name for it is not taken for the next peer there
+ * @connects:  CONNECTs under way
+ * @busy:      clients that have something parked, or handles to close
+ */
+struct ipc {
+	struct ipc_event event;
+	struct careful *instance;
+	int listen_fd;
+	int epoll_fd;
+	uint32_t peers_max;
+	uint32_t clients_count;
+	uint32_t busy;
+	struct ipc_client *clients;
+	struct ipc_op *connects;
+	uint16_t lives[CAREFUL_PEERS_MAX];
+	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
+};
+
+/* ipc.c */
+void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
+		uint32_t bytes);
+uint64_t ipc_now_ns(void);
+
+/* ipc_op.c */
+int ipc_ask(struct ipc_client *client, const struct ipc_question *question);
+void ipc_file_unuse(struct ipc_client *client, uint32_t index);
+void ipc_close_files(struct ipc_client *client);
+bool ipc_close_handles(struct ipc_client *client);
+
+/* ipc_peer.c */
+int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
+void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
+void ipc_connects_poll(struct ipc *ipc);
+int ipc_connects_timeout_ms(const struct ipc *ipc);
+
+#endif /* DAEMON_IPC_PRIVATE_H */

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * carefuld: owns a NIC queue, serves it to local clients and files to peers. Start,
+ * the one loop, and the end; everything runs in one thread but the block server's
+ * workers.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <careful/careful.h>
+
+#include "daemon/health.h"
+#include "daemon/ipc.h"
+#include "daemon/log.h"
+#include "daemon/options.h"
+#include "daemon/rundir.h"
+#include "service/block.h"
+
+enum {
+	EXIT_USAGE = 2,
+	EVENTS = 64,
+	/* Rounds with frames between two looks at sockets, while frames keep coming. */
+	BUSY_ROUNDS = 16,
+	HEALTH_MS = 1000,
+	FILES_MAX = 65536,
+};
+
+struct daemon {
+	struct daemon_options options;
+	struct rundir dir;
+	struct careful *instance;
+	struct careful_block_server *block;
+	struct ipc *ipc;
+	struct health health;
+	struct ipc_event signal_event, block_event;
+	int signal_fd;
+	int epoll_fd;
+	bool stop;
+	bool closing;
+};
+
+static struct daemon carefuld;
+
+static void on_signal(struct ipc_event *event, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	(void)event;
+	(void)events;
+	if (read(carefuld.signal_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	log_line("%s: ending", strsignal((int)info.ssi_signo));
+	carefuld.stop = true;
+}
+
+/* The block server's descriptor only wakes the loop, which polls it anyway. */
+static void on_block(struct ipc_event *event, uint32_t events)
+{
+	(void)event;
+	(void)events;
+}
+
+static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+{
+	struct daemon *d = user;
+
+	if (d->closing)
+		return;
+	health_peer_changed(&d->health, instance, peer, state);
+	ipc_peer_changed(d->ipc, peer, state);
+	careful_block_watch(instance, peer, state, d->block);
+}
+
+static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
+		    void (*handle)(struct ipc_event *event, uint32_t events))
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = event };
+
+	event->handle = handle;
+	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+/* Signals arrive as events. What would kill us for a client's doing is an error of
+ * the call instead. */
+static int init_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (d->signal_fd < 0 || d->epoll_fd < 0)
+		return -errno;
+	return watch_fd(d, d->signal_fd, &d->signal_event, on_signal);
+}
+
+static void raise_limits(void)
+{
+	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+
+	/* Before Linux 5.11 maps count towards it; UMEM does without CAP_IPC_LOCK. */
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_max = limit.rlim_max < FILES_MAX ? FILES_MAX : limit.rlim_max;
+		limit.rlim_cur = FILES_MAX;
+		if (setrlimit(RLIMIT_NOFILE, &limit)) {
+			getrlimit(RLIMIT_NOFILE, &limit);
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit(RLIMIT_NOFILE, &limit);
+		}
+	}
+	/* Workers that free what the main thread allocated need no arenas of their own. */
+	mallopt(M_ARENA_MAX, 1);
+}
+
+/* Opens the instance and starts the block server; on the chosen CPU, its workers
+ * everywhere. */
+static int open_instance(struct daemon *d, struct careful_error *error)
+{
+	cpu_set_t before, one;
+	int rc;
+
+	sched_getaffinity(0, sizeof(before), &before);
+	if (d->options.cpu >= 0) {
+		CPU_ZERO(&one);
+		CPU_SET((size_t)d->options.cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one)) {
+			snprintf(error->text, sizeof(error->text), "--cpu %d: %s", d->options.cpu,
+				 strerror(errno));
+			return -EINVAL;
+		}
+	}
+	rc = careful_open(&d->options.careful, &d->instance, error);
+	if (rc)
+		return rc;
+	sched_setaffinity(0, sizeof(before), &before);
+	rc = careful_block_serve(d->instance, d->options.exports, d->options.exports_count,
+				 &d->block, error);
+	if (d->options.cpu >= 0)
+		sched_setaffinity(0, sizeof(one), &one);
+	if (rc)
+		careful_close(d->instance);
+	return rc;
+}
+
+static int serve(struct daemon *d, struct careful_error *error)
+{
+	int rc;
+
+	error->text[0] = 0;
+	rc = open_instance(d, error);
+	if (rc)
+		return rc;
+	rc = rundir_listen(&d->dir, error);
+	if (!rc)
+		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
+	if (!rc) {
+		rc = health_init(&d->health, d->instance);
+		if (!rc)
+			rc = watch_fd(d, careful_block_fd(d->block), &d->block_event, on_block);
+		if (!rc)
+			rc = careful_peer_watch(d->instance, on_peer, d);
+		if (rc)
+			ipc_destroy(d->ipc);
+	}
+	if (rc) {
+		careful_close(d->instance);
+		careful_block_stop(d->block);
+		if (!error->text[0])
+			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
+	}
+	return rc;
+}
+
+static void log_start(struct daemon *d)
+{
+	struct careful_info info;
+
+	if (careful_info(d->instance, &info))
+		return;
+	log_line("%s: %s, %s, %s, port %u, R %u buffers, P %u, W %u, wait %s", info.device.ifname,
+		 info.device.driver,
+		 info.device.xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic",
+		 info.device.zerocopy ? "zero-copy" : "copy", info.port,
+		 info.device.receive_buffers, info.peers_max, info.window,
+		 info.wait_mode == CAREFUL_WAIT_SPIN  ? "spin" :
+		 info.wait_mode == CAREFUL_WAIT_BLOCK ? "block" :
+							"adaptive");
+	for (uint32_t i = 0; i < d->options.exports_count; i++)
+		log_line("export %s%s", d->options.exports[i].path,
+			 d->options.exports[i].writable ? " (writable)" : "");
+}
+
+static void handle_events(struct daemon *d)
+{
+	struct epoll_event events[EVENTS];
+	int n = epoll_wait(d->epoll_fd, events, EVENTS, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct ipc_event *event = events[i].data.ptr;
+
+		event->handle(event, events[i].events);
+	}
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int earlier(int a_ms, int b_ms)
+{
+	if (a_ms < 0 || b_ms < 0)
+		return a_ms < 0 ? b_ms : a_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
+
+/* 0, or -errno where there is no going on. */
+static int run(struct daemon *d)
+{
+	int64_t checked_ms = now_ms();
+	unsigned int busy = 0;
+	int timeout = 0, frames, rc;
+
+	while (!d->stop) {
+		frames = careful_wait(d->instance, timeout, d->epoll_fd);
+		if (frames < 0 && frames != -EINTR && frames != -EAGAIN) {
+			log_line("the datapath failed: %s", strerror(-frames));
+			return frames;
+		}
+		timeout = 0;
+		/* While frames keep coming, sockets can wait a little. */
+		if (frames <= 0 || ++busy == BUSY_ROUNDS) {
+			busy = 0;
+			handle_events(d);
+			if (now_ms() - checked_ms >= HEALTH_MS) {
+				checked_ms = now_ms();
+				rc = health_check(&d->health, d->instance);
+				if (rc)
+					return rc;
+			}
+			timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
+			timeout = timeout < 0 ? 0 : timeout;
+		}
+		careful_block_poll(d->block);
+		ipc_poll(d->ipc);
+		timeout = earlier(timeout, earlier(careful_block_timeout_ms(d->block),
+						   ipc_timeout_ms(d->ipc)));
+	}
+	return 0;
+}
+
+/* One line for who started us. */
+static void tell(int fd, const char *text, const char *error)
+{
+	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
+		log_line("nobody hears that we are %s", text);
+}
+
+/*
+ * Goes on in a child without a terminal; the parent ends when the child serves or
+ * has failed, with its line and exit status. Returns the child's end of the pipe.
+ */
+static int detach(int ready_fd)
+{
+	char line[CAREFUL_ERROR_BYTES + 16] = "";
+	size_t n = 0;
+	ssize_t got;
+	int fds[2];
+	pid_t pid;
+
+	/* Whoever waits for the end of a pipe that we inherited must not wait for us. */
+	if (ready_fd > 3)
+		close_range(3, (unsigned int)ready_fd - 1, 0);
+	close_range(ready_fd < 3 ? 3 : (unsigned int)ready_fd + 1, ~0U, 0);
+	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
+		fprintf(stderr, "carefuld: %s\n", strerror(errno));
+		exit(EXIT_FAILURE);
+	}
+	if (pid == 0) {
+		close(fds[0]);
+		setsid();
+		return fds[1];
+	}
+	close(fds[1]);
+	while (n < sizeof(line) - 1 && (got = read(fds[0], line + n, sizeof(line) - 1 - n)) > 0)
+		n += (size_t)got;
+	if (!strcmp(line, "ready\n"))
+		_exit(EXIT_SUCCESS);
+	/* "error: " is for programs; a line without it means that the child died. */
+	fprintf(stderr, "carefuld: %s", *line ? strchr(line, ' ') + 1 : "it died at the start\n");
+	_exit(EXIT_FAILURE);
+}
+
+static void silence_stdio(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDIN_FILENO);
+	dup2(fd, STDOUT_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+	log_take_stderr();
+}
+
+/* Everything up to the loop. On failure *error says why. */
+static int start(struct daemon *d, struct careful_error *error)
+{
+	char log[sizeof(d->dir.path) + 8];
+	int rc;
+
+	if (geteuid()) {
+		snprintf(error->text, sizeof(error->text),
+			 "must be run by root: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF");
+		return -EPERM;
+	}
+	raise_limits();
+	umask(022);
+	rc = rundir_open(&d->dir, d->options.run_dir, error);
+	if (rc)
+		return rc;
+	snprintf(log, sizeof(log), "%s/log", d->options.run_dir);
+	if (!d->options.log && !d->options.foreground)
+		d->options.log = log;
+	rc = d->options.log ? log_open(d->options.log) : 0;
+	if (rc)
+		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
+	if (!rc) {
+		rc = init_signals(d);
+		if (rc)
+			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
+	}
+	if (!rc)
+		rc = serve(d, error);
+	if (rc) {
+		if (d->options.log)
+			log_line("error: %s", error->text);
+		rundir_close(&d->dir);
+	}
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon *d = &carefuld;
+	struct careful_error error = { "" };
+	int parent_fd = -1;
+	int rc = options_parse(&d->options, argc, argv, &error);
+
+	if (rc) {
+		if (rc < 0)
+			fprintf(stderr, "carefuld: %s\n", error.text);
+		return rc < 0 ? EXIT_USAGE : EXIT_SUCCESS;
+	}
+	if (d->options.ready_fd >= 0)
+		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
+	if (!d->options.foreground)
+		parent_fd = detach(d->options.ready_fd);
+	rc = start(d, &error);
+	if (rc) {
+		tell(d->options.ready_fd, "error: ", error.text);
+		tell(parent_fd, "error: ", error.text);
+		if (parent_fd < 0)
+			fprintf(stderr, "carefuld: %s\n", error.text);
+		return EXIT_FAILURE;
+	}
+	log_start(d);
+	silence_stdio();
+	tell(d->options.ready_fd, "ready", "");
+	tell(parent_fd, "ready", "");
+	close(d->options.ready_fd);
+	close(parent_fd);
+	rc = run(d);
+	d->closing = true;
+	/* The engine first: when it is closed, nothing uses a file any longer. */
+	careful_close(d->instance);
+	ipc_destroy(d->ipc);
+	careful_block_stop(d->block);
+	health_deinit(&d->health);
+	rundir_close(&d->dir);
+	log_line("ended");
+	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads the command line into struct daemon_options. Whether the values fit the
+ * interface is for careful_open() to say.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/abi.h>
+#include <careful/wire.h>
+
+#include "daemon/options.h"
+
+static const char usage[] =
+	"Usage: carefuld --ifname IFACE [OPTION]...\n"
+	"Owns a NIC queue and serves it to local programs and to peers.\n"
+	"\n"
+	"  --ifname IFACE         interface\n"
+	"  --instance NAME        name of the instance (default: IFACE)\n"
+	"  --name NAME            what peers call this host (default: the instance's name)\n"
+	"  --peers P              windows that the receive buffers are divided into (8)\n"
+	"  --queue Q              RX and TX queue (0)\n"
+	"  --port PORT            UDP port (51966)\n"
+	"  --rx-buffers N         receive buffers, a power of two (512)\n"
+	"  --tx-buffers N         send buffers (512)\n"
+	"  --xdp MODE             auto, native or generic (auto)\n"
+	"  --require-zerocopy     fail rather than copy\n"
+	"  --wait MODE            adaptive, spin or block (adaptive)\n"
+	"  --spin-us N            adaptive: how long to spin before blocking, us (50)\n"
+	"  --sync-ms N            silence before a peer is asked, ms (200)\n"
+	"  --stall-ms N           silence before a peer counts as gone, ms (30000)\n"
+	"  --cpu N                CPU to run on\n"
+	"  --export DIR[:rw]      directory that peers may read (rw: and write); repeatable:\n"
+	"                         of several, the first path component is their last name\n"
+	"  --run-dir DIR          socket, pid and log (/run/careful/INSTANCE)\n"
+	"  --log FILE             log file (RUN-DIR/log; in the foreground: stderr)\n"
+	"  --ready-fd N           write \"ready\" or \"error: ...\" there, then close it\n"
+	"  --foreground           do not detach\n";
+
+enum option_id {
+	OPT_IFNAME = 1,
+	OPT_INSTANCE,
+	OPT_NAME,
+	OPT_PEERS,
+	OPT_QUEUE,
+	OPT_PORT,
+	OPT_RX_BUFFERS,
+	OPT_TX_BUFFERS,
+	OPT_XDP,
+	OPT_ZEROCOPY,
+	OPT_WAIT,
+	OPT_SPIN_US,
+	OPT_SYNC_MS,
+	OPT_STALL_MS,
+	OPT_CPU,
+	OPT_EXPORT,
+	OPT_RUN_DIR,
+	OPT_LOG,
+	OPT_READY_FD,
+	OPT_FOREGROUND,
+	OPT_HELP,
+	OPT_VERSION,
+};
+
+static const struct option long_options[] = {
+	{ "ifname", required_argument, NULL, OPT_IFNAME },
+	{ "instance", required_argument, NULL, OPT_INSTANCE },
+	{ "name", required_argument, NULL, OPT_NAME },
+	{ "peers", required_argument, NULL, OPT_PEERS },
+	{ "queue", required_argument, NULL, OPT_QUEUE },
+	{ "port", required_argument, NULL, OPT_PORT },
+	{ "rx-buffers", required_argument, NULL, OPT_RX_BUFFERS },
+	{ "tx-buffers", required_argument, NULL, OPT_TX_BUFFERS },
+	{ "xdp", required_argument, NULL, OPT_XDP },
+	{ "require-zerocopy", no_argument, NULL, OPT_ZEROCOPY },
+	{ "wait", required_argument, NULL, OPT_WAIT },
+	{ "spin-us", required_argument, NULL, OPT_SPIN_US },
+	{ "sync-ms", required_argument, NULL, OPT_SYNC_MS },
+	{ "stall-ms", required_argument, NULL, OPT_STALL_MS },
+	{ "cpu", required_argument, NULL, OPT_CPU },
+	{ "export", required_argument, NULL, OPT_EXPORT },
+	{ "run-dir", required_argument, NULL, OPT_RUN_DIR },
+	{ "log", required_argument, NULL, OPT_LOG },
+	{ "ready-fd", required_argument, NULL, OPT_READY_FD },
+	{ "foreground", no_argument, NULL, OPT_FOREGROUND },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ 0 },
+};
+
+static int fail(struct careful_error *error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error->text, sizeof(error->text), format, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+static int number(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *value,
+		  struct careful_error *error)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
+		return fail(error, "--%s %s: a number from %u to %u is wanted", option, text, min,
+			    max);
+	*value = (uint32_t)n;
+	return 0;
+}
+
+static int choice(const char *option, const char *text, const char *const *names, uint32_t *value,
+		  struct careful_error *error)
+{
+	char all[128] = "";
+
+	for (uint32_t i = 0; names[i]; i++) {
+		if (!strcmp(text, names[i])) {
+			*value = i;
+			return 0;
+		}
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
+			 names[i]);
+	}
+	return fail(error, "--%s %s: one of %s is wanted", option, text, all);
+}
+
+/* DIR[:rw]; among several, it is called as the last component of DIR. */
+static int add_export(struct daemon_options *options, char *text, struct careful_error *error)
+{
+	struct careful_block_export *export = &options->exports[options->exports_count];
+	size_t n = strlen(text);
+
+	if (options->exports_count == CAREFUL_BLOCK_EXPORTS)
+		return fail(error, "--export %s: at most %u are possible", text,
+			    CAREFUL_BLOCK_EXPORTS);
+	if (n > 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
+		export->writable = text[n - 1] == 'w';
+		text[n -= 3] = 0;
+	}
+	if (!n)
+		return fail(error, "--export: a directory is wanted");
+	while (n > 1 && text[n - 1] == '/')
+		text[--n] = 0;
+	export->path = text;
+	export->name = strrchr(text, '/') ? strrchr(text, '/') + 1 : text;
+	options->exports_count++;
+	return 0;
+}
+
+static int take(struct daemon_options *o, int id, const char *name, char *arg,
+		struct careful_error *error)
+{
+	static const char *const xdp[] = { "auto", "native", "generic", NULL };
+	static const char *const wait[] = { "adaptive", "spin", "block", NULL };
+	struct careful_options *c = &o->careful;
+	uint32_t n = 0;
+	int rc;
+
+	switch (id) {
+	case OPT_IFNAME:
+		c->ifname = arg;
+		return 0;
+	case OPT_INSTANCE:
+		c->instance = arg;
+		return 0;
+	case OPT_NAME:
+		c->name = arg;
+		return strlen(arg) < CAREFUL_NAME_BYTES ? 0 :
+							  fail(error, "--name %s: at most %d bytes",
+							       arg, CAREFUL_NAME_BYTES - 1);
+	case OPT_PEERS:
+		return number(name, arg, 1, CAREFUL_PEERS_MAX, &c->peers, error);
+	case OPT_QUEUE:
+		return number(name, arg, 0, CAREFUL_QUEUES_MAX - 1, &c->queue, error);
+	case OPT_PORT:
+		return number(name, arg, 1, 65535, &c->port, error);
+	case OPT_RX_BUFFERS:
+		return number(name, arg, 1, 1 << 20, &c->rx_buffers, error);
+	case OPT_TX_BUFFERS:
+		return number(name, arg, 1, 1 << 20, &c->tx_buffers, error);
+	case OPT_XDP:
+		return choice(name, arg, xdp, &c->xdp_mode, error);
+	case OPT_ZEROCOPY:
+		c->require_zerocopy = 1;
+		return 0;
+	case OPT_WAIT:
+		return choice(name, arg, wait, &c->wait_mode, error);
+	case OPT_SPIN_US:
+		return number(name, arg, 1, 1000000, &c->spin_us, error);
+	case OPT_SYNC_MS:
+		return number(name, arg, 1, 3600000, &c->sync_ms, error);
+	case OPT_STALL_MS:
+		return number(name, arg, 1, 3600000, &c->stall_ms, error);
+	case OPT_CPU:
+		rc = number(name, arg, 0, 4095, &n, error);
+		o->cpu = rc ? -1 : (int)n;
+		return rc;
+	case OPT_EXPORT:
+		return add_export(o, arg, error);
+	case OPT_RUN_DIR:
+		snprintf(o->run_dir, sizeof(o->run_dir), "%s", arg);
+		return strlen(arg) < sizeof(o->run_dir) ? 0 : fail(error, "--run-dir: too long");
+	case OPT_LOG:
+		o->log = arg;
+		return 0;
+	case OPT_READY_FD:
+		rc = number(name, arg, 0, 1 << 20, &n, error);
+		o->ready_fd = rc ? -1 : (int)n;
+		return rc;
+	case OPT_FOREGROUND:
+		o->foreground = true;
+		return 0;
+	default:
+		return fail(error, "--%s is no option", name);
+	}
+}
+
+/* A name that becomes part of paths. */
+static int check_instance(const char *name, struct careful_error *error)
+{
+	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||
+	    strlen(name) > 64)
+		return fail(error, "--instance %s: a name without / is wanted", name);
+	return 0;
+}
+
+int options_parse(struct daemon_options *options, int argc, char **argv,
+		  struct careful_error *error)
+{
+	int id, index, rc;
+
+	memset(options, 0, sizeof(*options));
+	options->cpu = -1;
+	options->ready_fd = -1;
+	opterr = 0;
+	optind = 1;
+	while ((id = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+		if (id == OPT_HELP) {
+			fputs(usage, stdout);
+			return 1;
+		}
+		if (id == OPT_VERSION) {
+			printf("carefuld %s\n", careful_version());
+			return 1;
+		}
+		if (id == '?' || id == ':')
+			return fail(error, "%s: no such option, or its value is missing (--help)",
+				    argv[optind - 1]);
+		rc = take(options, id, long_options[index].name, optarg, error);
+		if (rc)
+			return rc;
+	}
+	if (optind < argc)
+		return fail(error, "%s: not an option (--help)", argv[optind]);
+	if (!options->careful.ifname)
+		return fail(error, "--ifname is missing (--help)");
+	if (!options->careful.instance)
+		options->careful.instance = options->careful.ifname;
+	rc = check_instance(options->careful.instance, error);
+	if (!rc && !options->run_dir[0])
+		snprintf(options->run_dir, sizeof(options->run_dir), "/run/careful/%s",
+			 options->careful.instance);
+	return rc;
+}

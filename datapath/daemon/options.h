@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* carefuld's command line. */
+#ifndef DAEMON_OPTIONS_H
+#define DAEMON_OPTIONS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+#include "service/block.h"
+
+/*
+ * @exports: point into argv
+ * @run_dir: pid, lock, socket and log are there
+ * @cpu:     to run on, or -1
+ * @ready_fd: gets one line when the daemon serves or has failed, or -1
+ */
+struct daemon_options {
+	struct careful_options careful;
+	struct careful_block_export exports[CAREFUL_BLOCK_EXPORTS];
+	uint32_t exports_count;
+	char run_dir[PATH_MAX];
+	const char *log;
+	int cpu;
+	int ready_fd;
+	bool foreground;
+};
+
+/* 0; 1 where --help or --version was all; -EINVAL with *error. Cuts up argv. */
+int options_parse(struct daemon_options *options, int argc, char **argv,
+		  struct careful_error *error);
+
+#endif /* DAEMON_OPTIONS_H */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See rundir.h. Names are taken relative to the directory, which may be moved. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/rundir.h"
+
+static int fail(struct careful_error *error, int rc, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error->text, sizeof(error->text), format, args);
+	va_end(args);
+	return rc;
+}
+
+/* mkdir -p */
+static int make_path(const char *path)
+{
+	char part[4096];
+	size_t n = strlen(path);
+
+	if (n >= sizeof(part))
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i <= n; i++) {
+		if (path[i] != '/' && path[i])
+			continue;
+		memcpy(part, path, i);
+		part[i] = 0;
+		if (mkdir(part, 0755) && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+static int take_lock(struct rundir *dir, struct careful_error *error)
+{
+	char pid[32] = "";
+
+	dir->lock_fd = openat(dir->dir_fd, "pid", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (dir->lock_fd < 0)
+		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno != EWOULDBLOCK)
+		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+	if (pread(dir->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
+		pid[0] = 0;
+	return fail(error, -EBUSY, "%s: a carefuld runs there already (pid %d)", dir->path,
+		    atoi(pid));
+}
+
+int rundir_open(struct rundir *dir, const char *path, struct careful_error *error)
+{
+	int rc = make_path(path);
+
+	memset(dir, 0, sizeof(*dir));
+	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
+	snprintf(dir->path, sizeof(dir->path), "%s", path);
+	if (rc)
+		return fail(error, rc, "%s: %s", path, strerror(-rc));
+	dir->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir->dir_fd < 0)
+		rc = fail(error, -errno, "%s: %s", path, strerror(errno));
+	else
+		rc = take_lock(dir, error);
+	if (rc) {
+		close(dir->lock_fd);
+		close(dir->dir_fd);
+	}
+	return rc;
+}
+
+/* A path of any length, as the short one that sun_path holds. */
+static int bind_at(int fd, int dir_fd)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	mode_t mask;
+	int rc;
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "/proc/self/fd/%d/sock", dir_fd);
+	mask = umask(0177);
+	rc = bind(fd, (struct sockaddr *)&un, sizeof(un)) ? -errno : 0;
+	umask(mask);
+	return rc;
+}
+
+int rundir_listen(struct rundir *dir, struct careful_error *error)
+{
+	char pid[32];
+	int n = snprintf(pid, sizeof(pid), "%d\n", getpid());
+	int rc, fd;
+
+	if (ftruncate(dir->lock_fd, 0) || pwrite(dir->lock_fd, pid, (size_t)n, 0) != n)
+		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return fail(error, -errno, "local socket: %s", strerror(errno));
+	unlinkat(dir->dir_fd, "sock", 0);
+	rc = bind_at(fd, dir->dir_fd);
+	if (!rc && listen(fd, 64))
+		rc = -errno;
+	if (rc) {
+		close(fd);
+		return fail(error, rc, "%s/sock: %s", dir->path, strerror(-rc));
+	}
+	dir->listen_fd = fd;
+	return 0;
+}
+
+void rundir_close(struct rundir *dir)
+{
+	if (dir->listen_fd >= 0) {
+		unlinkat(dir->dir_fd, "sock", 0);
+		close(dir->listen_fd);
+	}
+	unlinkat(dir->dir_fd, "pid", 0);
+	close(dir->lock_fd);
+	close(dir->dir_fd);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The daemon's place under /run: lock and pid, the local socket. The lock goes with
+ * the process, so what a killed daemon left is recognised and replaced.
+ */
+#ifndef DAEMON_RUNDIR_H
+#define DAEMON_RUNDIR_H
+
+#include <careful/careful.h>
+
+struct rundir {
+	char path[4096];
+	int dir_fd;
+	int lock_fd; /* of the file `pid`, locked */
+	int listen_fd;
+};
+
+/* Makes the directory and takes the lock; -EBUSY where another daemon holds it. */
+int rundir_open(struct rundir *dir, const char *path, struct careful_error *error);
+/* Writes our pid and listens on the socket. */
+int rundir_listen(struct rundir *dir, struct careful_error *error);
+void rundir_close(struct rundir *dir);
+
+#endif /* DAEMON_RUNDIR_H */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Constants of kernels newer than the headers we may be built with (Debian 12 has
+ * those of 6.1). The only place for them. Whether the running kernel knows them is
+ * found out by trying.
+ */
+#ifndef CAREFUL_COMPAT_H
+#define CAREFUL_COMPAT_H
+
+#include <linux/bpf.h>
+#include <linux/if_xdp.h>
+#include <sys/mman.h>
+
+#ifndef XDP_USE_SG /* 6.6: frames of several buffers */
+#define XDP_USE_SG (1 << 4)
+#endif
+#ifndef XDP_PKT_CONTD /* 6.6 */
+#define XDP_PKT_CONTD (1 << 0)
+#endif
+#ifndef XDP_MAX_TX_SKB_BUDGET /* 6.17: frames a sendto() takes in copy mode */
+#define XDP_MAX_TX_SKB_BUDGET 9
+#endif
+#ifndef MADV_POPULATE_WRITE /* 5.14, but not in older C libraries */
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE /* 6.1, likewise */
+#define MADV_COLLAPSE 25
+#endif
+#ifndef SOL_XDP
+#define SOL_XDP 283
+#endif
+#ifndef AF_XDP
+#define AF_XDP 44
+#endif
+#ifndef BPF_FS_MAGIC
+#define BPF_FS_MAGIC 0xcafe4a11
+#endif
+#ifndef ENOTSUPP /* the kernel's own; some drivers let it out */
+#define ENOTSUPP 524
+#endif
+
+#endif /* CAREFUL_COMPAT_H */

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What an interface is like, asked once when it is opened: driver, MTU, queues and
+ * ring, and whether the NIC brings our port to our queue. What changes later is
+ * route.c's to follow.
+ */
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "device/xsk.h"
+
+enum {
+	BACKLOG_DEFAULT = 1000, /* net.core.netdev_max_backlog, as the kernel starts with it */
+};
+
+static int ethtool(int fd, const char *ifname, void *command)
+{
+	struct ifreq request = { 0 };
+
+	memcpy(request.ifr_name, ifname, strnlen(ifname, IFNAMSIZ - 1));
+	request.ifr_data = command;
+	return ioctl(fd, SIOCETHTOOL, &request) ? -errno : 0;
+}
+
+static int read_interface(int fd, struct netdev *netdev)
+{
+	struct ifreq request = { 0 };
+
+	memcpy(request.ifr_name, netdev->name, sizeof(netdev->name));
+	if (ioctl(fd, SIOCGIFINDEX, &request))
+		return -errno;
+	netdev->ifindex = (uint32_t)request.ifr_ifindex;
+	if (ioctl(fd, SIOCGIFFLAGS, &request))
+		return -errno;
+	netdev->flags = (uint16_t)request.ifr_flags;
+	if (ioctl(fd, SIOCGIFMTU, &request))
+		return -errno;
+	netdev->mtu = (uint32_t)request.ifr_mtu;
+	if (ioctl(fd, SIOCGIFHWADDR, &request))
+		return -errno;
+	memcpy(netdev->mac, request.ifr_hwaddr.sa_data, sizeof(netdev->mac));
+	return 0;
+}
+
+static void read_driver(int fd, struct netdev *netdev)
+{
+	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ethtool_ringparam ring = { .cmd = ETHTOOL_GRINGPARAM };
+
+	if (!ethtool(fd, netdev->name, &driver))
+		memcpy(netdev->driver, driver.driver, sizeof(netdev->driver) - 1);
+	else
+		snprintf(netdev->driver, sizeof(netdev->driver), "unknown");
+	netdev->rx_queues = 1;
+	if (!ethtool(fd, netdev->name, &channels) &&
+	    channels.combined_count + channels.rx_count > 1)
+		netdev->rx_queues = channels.combined_count + channels.rx_count;
+	if (!ethtool(fd, netdev->name, &ring))
+		netdev->rx_ring = ring.rx_pending;
+}
+
+int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error)
+{
+	int fd, rc;
+
+	*netdev = (struct netdev){ 0 };
+	if (!ifname || !ifname[0] || strlen(ifname) >= sizeof(netdev->name))
+		return xsk_fail(error, -ENODEV, "%s: no such interface",
+				ifname ? ifname : "(none)");
+	memcpy(netdev->name, ifname, strlen(ifname) + 1);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return xsk_fail(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
+	rc = read_interface(fd, netdev);
+	if (!rc)
+		read_driver(fd, netdev);
+	close(fd);
+	if (rc == -ENODEV)
+		return xsk_fail(error, rc, "%s: no such interface; `ip link` lists them", ifname);
+	if (rc)
+		return xsk_fail(error, rc, "%s: %s", ifname, strerror(-rc));
+	return 0;
+}
+
+/* Does this rule send UDP datagrams to our port to our queue? */
+static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue, uint16_t port)
+{
+	uint32_t type = rule->flow_type & ~(uint32_t)(FLOW_EXT | FLOW_MAC_EXT | FLOW_RSS);
+	uint16_t be_port = (uint16_t)(port << 8 | port >> 8);
+
+	if (rule->ring_cookie != queue)
+		return false;
+	if (type == UDP_V4_FLOW)
+		return rule->h_u.udp_ip4_spec.pdst == be_port &&
+		       rule->m_u.udp_ip4_spec.pdst == 0xffff;
+	if (type == UDP_V6_FLOW)
+		return rule->h_u.udp_ip6_spec.pdst == be_port &&
+		       rule->m_u.udp_ip6_spec.pdst == 0xffff;
+	return false;
+}
+
+/* 1: a rule of the NIC steers our port; 0: none does; -errno: it has no rules. */
+static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
+{
+	struct ethtool_rxnfc count = { .cmd = ETHTOOL_GRXCLSRLCNT };
+	struct ethtool_rxnfc *all;
+	int rc = ethtool(fd, ifname, &count);
+	int found = 0;
+
+	if (rc)
+		return rc;
+	all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
+	if (!all)
+		return -ENOMEM;
+	all->cmd = ETHTOOL_GRXCLSRLALL;
+	all->rule_cnt = count.rule_cnt;
+	rc = ethtool(fd, ifname, all);
+	for (uint32_t i = 0; !rc && !found && i < all->rule_cnt; i++) {
+		struct ethtool_rxnfc one = { .cmd = ETHTOOL_GRXCLSRULE };
+
+		one.fs.location = all->rule_locs[i];
+		found = !ethtool(fd, ifname, &one) && rule_steers(&one.fs, queue, port);
+	}
+	free(all);
+	return rc ? rc : found;
+}
+
+static int check_steering(const struct netdev *netdev, uint32_t queue, uint16_t port,
+			  struct careful_error *error)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc;
+
+	if (fd < 0)
+		return xsk_fail(error, -errno, "%s: no socket: %s", netdev->name, strerror(errno));
+	rc = steered(fd, netdev->name, queue, port);
+	close(fd);
+	if (rc > 0)
+		return 0;
+	if (!rc)
+		return xsk_fail(error, -EINVAL,
+				"%s has %u receive queues and port %u may come to any: `ethtool -N "
+				"%s flow-type udp4 dst-port %u action %u` (and udp6)",
+				netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
+	return xsk_fail(error, -EINVAL,
+			"%s has %u receive queues and cannot steer a port to one: `ethtool -L %s "
+			"%s 1`",
+			netdev->name, netdev->rx_queues, netdev->name,
+			!strcmp(netdev->driver, "veth") ? "rx" : "combined");
+}
+
+int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,
+		 struct careful_error *error)
+{
+	if (!(netdev->flags & IFF_UP))
+		return xsk_fail(error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
+				netdev->name);
+	if (netdev->flags & IFF_LOOPBACK)
+		return xsk_fail(error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+				netdev->name);
+	if (netdev->mtu < XSK_MTU_MIN)
+		return xsk_fail(error, -EMSGSIZE, "%s: an MTU of %u is too small, %u is the least",
+				netdev->name, netdev->mtu, XSK_MTU_MIN);
+	if (queue >= netdev->rx_queues)
+		return xsk_fail(error, -EINVAL, "%s has no receive queue %u, the last is %u",
+				netdev->name, queue, netdev->rx_queues - 1);
+	if (queue >= CAREFUL_QUEUES_MAX)
+		return xsk_fail(error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
+				CAREFUL_QUEUES_MAX - 1);
+	if (netdev->rx_queues > 1)
+		return check_steering(netdev, queue, port, error);
+	return 0;
+}
+
+/* Frames that generic XDP's queue holds. The setting is the machine's and not
+ * readable within another network namespace: there it counts as untouched. */
+uint32_t netdev_backlog(void)
+{
+	FILE *file = fopen("/proc/sys/net/core/netdev_max_backlog", "re");
+	unsigned int frames = 0;
+
+	if (file) {
+		if (fscanf(file, "%u", &frames) != 1) // NOLINT: the kernel writes a number
+			frames = 0;
+		fclose(file);
+	}
+	return frames ? frames : BACKLOG_DEFAULT;
+}

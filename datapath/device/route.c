@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Where frames to a host go: route and neighbour as the kernel has them, made into
+ * the header that a frame starts with; and what changes about them and about the
+ * link. The kernel keeps the tables, and resolves; nothing here waits for it.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/neighbour.h>
+#include <net/if.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/xsk.h"
+
+enum {
+	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
+		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
+	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
+	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
+	ROUTE_HOPS = 64,
+	NUD_USABLE = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE,
+};
+
+/* An address as netlink has it. */
+struct address {
+	uint8_t data[16];
+	uint32_t bytes; /* 4 or 16; 0: none */
+};
+
+/* What the kernel says of a destination. */
+struct hop {
+	struct address source;
+	struct address next; /* the gateway, or the destination itself */
+	uint32_t ifindex;
+	uint32_t hops; /* TTL; 0: not said */
+	uint8_t type; /* RTN_* */
+	uint8_t mac[6];
+	bool has_mac;
+};
+
+static void take_address(struct address *to, const struct rtattr *attr)
+{
+	if (!attr || RTA_PAYLOAD(attr) > sizeof(to->data))
+		return;
+	to->bytes = RTA_PAYLOAD(attr);
+	memcpy(to->data, RTA_DATA(attr), to->bytes);
+}
+
+static uint32_t attr_u32(const struct rtattr *attr)
+{
+	uint32_t value = 0;
+
+	if (attr && RTA_PAYLOAD(attr) >= sizeof(value))
+		memcpy(&value, RTA_DATA(attr), sizeof(value));
+	return value;
+}
+
+static void read_route(const struct nlmsghdr *answer, void *user)
+{
+	const struct rtmsg *rtm = NLMSG_DATA(answer);
+	const struct rtattr *attrs = RTM_RTA(rtm), *metrics, *via;
+	size_t bytes = RTM_PAYLOAD(answer);
+	struct hop *hop = user;
+
+	if (answer->nlmsg_type != RTM_NEWROUTE)
+		return;
+	hop->type = rtm->rtm_type;
+	hop->ifindex = attr_u32(rtnl_attr(attrs, bytes, RTA_OIF));
+	take_address(&hop->source, rtnl_attr(attrs, bytes, RTA_PREFSRC));
+	take_address(&hop->next, rtnl_attr(attrs, bytes, RTA_GATEWAY));
+	via = rtnl_attr(attrs, bytes, RTA_VIA); /* RFC 5549: a gateway of the other family */
+	if (via && RTA_PAYLOAD(via) > sizeof(struct rtvia)) {
+		hop->next.bytes = RTA_PAYLOAD(via) - sizeof(struct rtvia);
+		if (hop->next.bytes > sizeof(hop->next.data))
+			hop->next.bytes = 0;
+		memcpy(hop->next.data, (uint8_t *)RTA_DATA(via) + sizeof(struct rtvia),
+		       hop->next.bytes);
+	}
+	metrics = rtnl_attr(attrs, bytes, RTA_METRICS);
+	if (metrics)
+		hop->hops =
+			attr_u32(rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
+}
+
+static int ask_route(struct route *route, const union careful_addr *to, const struct address *dst,
+		     struct hop *hop)
+{
+	struct rtnl_message message;
+	struct rtmsg *rtm = rtnl_begin(&message, RTM_GETROUTE, 0, sizeof(*rtm));
+
+	rtm->rtm_family = (uint8_t)to->sa.sa_family;
+	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
+	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
+	/* A link-local address means nothing without its link. */
+	if (to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr))
+		rtnl_put(&message, RTA_OIF, &route->ifindex, sizeof(route->ifindex));
+	return rtnl_ask(&route->ask, &message, read_route, hop);
+}
+
+static void read_neighbour(const struct nlmsghdr *answer, void *user)
+{
+	const struct ndmsg *ndm = NLMSG_DATA(answer);
+	const struct rtattr *mac;
+	struct hop *hop = user;
+
+	if (answer->nlmsg_type != RTM_NEWNEIGH || !(ndm->ndm_state & NUD_USABLE))
+		return;
+	mac = rtnl_attr((const void *)(ndm + 1), answer->nlmsg_len - NLMSG_LENGTH(sizeof(*ndm)),
+			NDA_LLADDR);
+	if (!mac || RTA_PAYLOAD(mac) != sizeof(hop->mac))
+		return;
+	memcpy(hop->mac, RTA_DATA(mac), sizeof(hop->mac));
+	hop->has_mac = true;
+}
+
+/* Asks for the neighbour (RTM_GETNEIGH), or has the kernel resolve it (RTM_NEWNEIGH
+ * with NTF_USE: as if a datagram had been sent to it). */
+static int ask_neighbour(struct route *route, uint16_t type, struct hop *hop)
+{
+	struct rtnl_message message;
+	bool use = type == RTM_NEWNEIGH;
+	struct ndmsg *ndm = rtnl_begin(&message, type, use ? NLM_F_CREATE : 0, sizeof(*ndm));
+
+	ndm->ndm_family = hop->next.bytes == 4 ? AF_INET : AF_INET6;
+	ndm->ndm_ifindex = (int)route->ifindex;
+	if (use)
+		ndm->ndm_flags = NTF_USE;
+	rtnl_put(&message, NDA_DST, hop->next.data, hop->next.bytes);
+	return rtnl_ask(&route->ask, &message, read_neighbour, hop);
+}
+
+static uint16_t ipv4_check(const uint8_t *header)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)header[i] << 8 | header[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return htobe16((uint16_t)~sum);
+}
+
+static uint8_t *put_ethernet(uint8_t *p, const struct route *route, const struct hop *hop,
+			     uint16_t type)
+{
+	memcpy(p, hop->mac, 6);
+	memcpy(p + 6, route->mac, 6);
+	p[12] = (uint8_t)(type >> 8);
+	p[13] = (uint8_t)type;
+	return p + XSK_ETHERNET_BYTES;
+}
+
+static uint8_t *put_ipv4(uint8_t *p, const struct hop *hop, const struct address *dst)
+{
+	struct iphdr ip = {
+		.version = 4,
+		.ihl = 5,
+		.tot_len = htobe16(sizeof(ip) + sizeof(struct udphdr)),
+		.frag_off = htobe16(IP_DF),
+		.ttl = hop->hops ? (uint8_t)hop->hops : ROUTE_HOPS,
+		.protocol = IPPROTO_UDP,
+	};
+
+	memcpy(&ip.saddr, hop->source.data, sizeof(ip.saddr));
+	memcpy(&ip.daddr, dst->data, sizeof(ip.daddr));
+	memcpy(p, &ip, sizeof(ip));
+	ip.check = ipv4_check(p);
+	memcpy(p, &ip, sizeof(ip));
+	return p + sizeof(ip);
+}
+
+static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct address *dst)
+{
+	struct ip6_hdr ip = { 0 };
+
+	ip.ip6_vfc = 6 << 4;
+	ip.ip6_plen = htobe16(sizeof(struct udphdr));
+	ip.ip6_nxt = IPPROTO_UDP;
+	ip.ip6_hlim = hop->hops ? (uint8_t)hop->hops : ROUTE_HOPS;
+	memcpy(&ip.ip6_src, hop->source.data, sizeof(ip.ip6_src));
+	memcpy(&ip.ip6_dst, dst->data, sizeof(ip.ip6_dst));
+	memcpy(p, &ip, sizeof(ip));
+	return p + sizeof(ip);
+}
+
+/* The UDP checksum stays 0, over IPv6 too: what it would protect, our header's check,
+ * CRC and digests do (RFC 6936). */
+static void put_headers(const struct route *route, const union careful_addr *to,
+			const struct address *dst, const struct hop *hop,
+			struct careful_llhdr *llhdr)
+{
+	bool ipv4 = to->sa.sa_family == AF_INET;
+	uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	struct udphdr udp = {
+		.source = htobe16(route->port),
+		.dest = port ? port : htobe16(route->port),
+		.len = htobe16(sizeof(udp)),
+	};
+	uint8_t *p = put_ethernet(llhdr->data, route, hop, ipv4 ? ETH_P_IP : ETH_P_IPV6);
+
+	p = ipv4 ? put_ipv4(p, hop, dst) : put_ipv6(p, hop, dst);
+	memcpy(p, &udp, sizeof(udp));
+	llhdr->bytes = (uint32_t)(p + sizeof(udp) - llhdr->data);
+}
+
+int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr)
+{
+	struct hop hop = { 0 };
+	struct address dst;
+	int rc;
+
+	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (to->sa.sa_family == AF_INET) {
+		dst.bytes = 4;
+		memcpy(dst.data, &to->in.sin_addr, 4);
+	} else {
+		dst.bytes = 16;
+		memcpy(dst.data, &to->in6.sin6_addr, 16);
+	}
+	rc = ask_route(route, to, &dst, &hop);
+	if (rc == -ENOBUFS || rc == -EAGAIN)
+		return -EAGAIN;
+	if (rc || (hop.type != RTN_UNICAST && hop.type != RTN_LOCAL))
+		return -ENETUNREACH;
+	/* Our own addresses are among them: they leave by the loopback. */
+	if (hop.ifindex != route->ifindex)
+		return -EXDEV;
+	if (hop.source.bytes != dst.bytes)
+		return -ENETUNREACH;
+	if (!hop.next.bytes)
+		hop.next = dst;
+	ask_neighbour(route, RTM_GETNEIGH, &hop);
+	if (!hop.has_mac) {
+		ask_neighbour(route, RTM_NEWNEIGH, &hop);
+		return -EAGAIN;
+	}
+	put_headers(route, to, &dst, &hop, llhdr);
+	return 0;
+}
+
+static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
+{
+	const struct ifinfomsg *ifi = NLMSG_DATA(m);
+	const struct rtattr *attrs = IFLA_RTA(ifi);
+	size_t bytes = IFLA_PAYLOAD(m);
+	bool up = (ifi->ifi_flags & ROUTE_UP) == ROUTE_UP;
+	const struct rtattr *mac = rtnl_attr(attrs, bytes, IFLA_ADDRESS);
+	uint32_t mtu = attr_u32(rtnl_attr(attrs, bytes, IFLA_MTU));
+	uint32_t events = 0;
+
+	/* AF_BRIDGE: about a bridge's port, not about the link. */
+	if ((uint32_t)ifi->ifi_index != route->ifindex || ifi->ifi_family != AF_UNSPEC)
+		return 0;
+	if (m->nlmsg_type == RTM_DELLINK) {
+		route->gone = true;
+		route->up = false;
+		return CAREFUL_DEVICE_GONE | CAREFUL_DEVICE_DOWN;
+	}
+	if (up != route->up)
+		events |= up ? CAREFUL_DEVICE_UP | CAREFUL_DEVICE_ROUTES : CAREFUL_DEVICE_DOWN;
+	if (mtu && mtu != route->mtu) {
+		events |= CAREFUL_DEVICE_MTU;
+		route->mtu = mtu;
+	}
+	if (mac && RTA_PAYLOAD(mac) == sizeof(route->mac) &&
+	    memcmp(RTA_DATA(mac), route->mac, sizeof(route->mac)) != 0) {
+		events |= CAREFUL_DEVICE_ROUTES;
+		memcpy(route->mac, RTA_DATA(mac), sizeof(route->mac));
+	}
+	route->up = up;
+	return events;
+}
+
+static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
+{
+	const struct ndmsg *ndm = NLMSG_DATA(m);
+
+	switch (m->nlmsg_type) {
+	case RTM_NEWLINK:
+	case RTM_DELLINK:
+		return link_news(route, m);
+	case RTM_NEWNEIGH:
+	case RTM_DELNEIGH:
+		return (uint32_t)ndm->ndm_ifindex == route->ifindex ? CAREFUL_DEVICE_ROUTES : 0;
+	case RTM_NEWROUTE:
+	case RTM_DELROUTE:
+	case RTM_NEWADDR:
+	case RTM_DELADDR:
+		return CAREFUL_DEVICE_ROUTES;
+	default:
+		return 0;
+	}
+}
+
+struct missed {
+	struct route *route;
+	uint32_t events;
+};
+
+static void read_missed(const struct nlmsghdr *answer, void *user)
+{
+	struct missed *missed = user;
+
+	missed->events |= link_news(missed->route, answer);
+}
+
+/* More happened than the socket's buffer held: look at the link again. */
+static uint32_t catch_up(struct route *route)
+{
+	struct missed missed = { .route = route, .events = CAREFUL_DEVICE_ROUTES };
+	struct rtnl_message message;
+	struct ifinfomsg *ifi = rtnl_begin(&message, RTM_GETLINK, 0, sizeof(*ifi));
+
+	ifi->ifi_index = (int)route->ifindex;
+	if (rtnl_ask(&route->ask, &message, read_missed, &missed) == -ENODEV) {
+		route->gone = true;
+		route->up = false;
+		missed.events |= CAREFUL_DEVICE_GONE | CAREFUL_DEVICE_DOWN;
+	}
+	return missed.events;
+}
+
+int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
+{
+	int rc;
+
+	route->ifindex = netdev->ifindex;
+	route->mtu = netdev->mtu;
+	route->port = port;
+	memcpy(route->mac, netdev->mac, sizeof(route->mac));
+	rc = rtnl_open(&route->ask, 0);
+	if (!rc)
+		rc = rtnl_open(&route->news, ROUTE_GROUPS);
+	/* Only now, so that no change falls between the question and the news. */
+	if (!rc)
+		catch_up(route);
+	return rc;
+}
+
+void route_close(struct route *route)
+{
+	rtnl_close(&route->ask);
+	rtnl_close(&route->news);
+}
+
+uint32_t route_events(struct route *route)
+{
+	uint32_t events = route->unread;
+	struct rtnl *news = &route->news;
+
+	route->unread = 0;
+	for (int i = 0; i < ROUTE_NEWS_MAX; i++) {
+		ssize_t bytes =
+			recv(news->fd, news->datagram, sizeof(news->datagram), MSG_DONTWAIT);
+		size_t rest = (size_t)bytes;
+
+		if (bytes < 0 && errno == ENOBUFS)
+			events |= catch_up(route);
+		else if (bytes < 0)
+			break;
+		else
+			for (struct nlmsghdr *m = (void *)news->datagram; NLMSG_OK(m, rest);
+			     m = NLMSG_NEXT(m, rest))
+				events |= one_news(route, m);
+	}
+	return events;
+}
+
+/* May frames be sent? Looks for news of it where the last were that they may not. */
+bool route_up(struct route *route)
+{
+	if (!route->up)
+		route->unread = route_events(route);
+	return route->up;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Route netlink: one question, its answers; and the qdisc that this device owns. */
+#ifndef CAREFUL_RTNL_H
+#define CAREFUL_RTNL_H
+
+#include <linux/rtnetlink.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	RTNL_DATAGRAM_BYTES = 16384, /* the kernel's are at most half of it */
+};
+
+struct rtnl {
+	int fd;
+	uint32_t seq;
+	_Alignas(NLMSG_ALIGNTO) uint8_t datagram[RTNL_DATAGRAM_BYTES]; /* being read */
+};
+
+/* A message being written. */
+struct rtnl_message {
+	struct nlmsghdr header;
+	uint8_t body[256];
+};
+
+/* Called for each answer. */
+typedef void rtnl_fn(const struct nlmsghdr *answer, void *user);
+
+/* groups: RTMGRP_* to hear of; 0 for questions alone. */
+int rtnl_open(struct rtnl *rtnl, uint32_t groups);
+void rtnl_close(struct rtnl *rtnl);
+void *rtnl_begin(struct rtnl_message *message, uint16_t type, uint16_t flags, size_t body_bytes);
+struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void *data,
+			size_t bytes);
+/* Sends a question and reads until its end. 0 or -errno, as the kernel answered. */
+int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void *user);
+/* Attribute of this type, or NULL. */
+const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t type);
+
+/* Gives a device without a queue discipline one of ours; *own says whether there is
+ * one of ours now. Somebody else's is left alone. */
+int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
+/* Removes ours, if it is ours. */
+void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);
+
+#endif /* CAREFUL_RTNL_H */

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The XDP program and its maps: loads the object that the build embedded, freezes its
+ * configuration, attaches it by a link that goes with this process, pins the maps for
+ * the controller and maps two of them into memory. The one place that knows libbpf.
+ */
+#include <assert.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+/* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
+extern const unsigned char bpf_careful_start[], bpf_careful_end[];
+
+enum {
+	/* An owner that was just killed may still be letting go of the interface. */
+	ATTACH_TRIES = 100,
+	ATTACH_PAUSE_US = 10000,
+};
+
+static const char *const pinned[] = { "tune", "peers", "xsks", "counters" };
+
+struct xsk_bpf {
+	struct bpf_object *object;
+	int program;
+	int link;
+	int xsks;
+	bool frags;
+	int grace[2]; /* a map of maps, and the map in it */
+	size_t tune_bytes, peers_bytes; /* of the mappings */
+};
+
+static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	(void)format;
+	(void)args;
+	return 0;
+}
+
+static int freeze_config(struct bpf_object *object, const struct careful_xdp_config *config)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object) {
+		const char *name = bpf_map__name(map);
+		size_t length = strlen(name);
+
+		if (length < 7 || strcmp(name + length - 7, ".rodata") != 0)
+			continue;
+		return bpf_map__set_initial_value(map, config, sizeof(*config));
+	}
+	return -ENOENT;
+}
+
+/* Loads the object with one of its two programs. */
+static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_config *config)
+{
+	size_t bytes = (size_t)(bpf_careful_end - bpf_careful_start);
+	struct bpf_program *program;
+	int rc;
+
+	bpf->object = bpf_object__open_mem(bpf_careful_start, bytes, NULL);
+	if (!bpf->object)
+		return -errno;
+	bpf_object__for_each_program(program, bpf->object)
+		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
+	rc = freeze_config(bpf->object, config);
+	if (!rc)
+		rc = bpf_object__load(bpf->object);
+	if (rc) {
+		bpf_object__close(bpf->object);
+		bpf->object = NULL;
+		return rc;
+	}
+	program = bpf_object__find_program_by_name(bpf->object, name);
+	bpf->program = bpf_program__fd(program);
+	return 0;
+}
+
+static int load_best(struct xsk_device *xsk, struct careful_error *error)
+{
+	const struct careful_xdp_config config = {
+		.port = xsk->port,
+		.queue = xsk->dev.queue,
+		.peers = xsk->peers_count,
+	};
+	libbpf_print_fn_t print = libbpf_set_print(say_nothing);
+	int rc = -EINVAL;
+
+	if (!(xsk->without & XSK_WITHOUT_FRAGS))
+		rc = load(xsk->bpf, "careful_frags", &config);
+	xsk->bpf->frags = !rc;
+	if (rc && rc != -EPERM)
+		rc = load(xsk->bpf, "careful_plain", &config);
+	libbpf_set_print(print);
+	if (rc == -EPERM)
+		return xsk_fail(error, rc,
+				"%s: no permission to load an XDP program; run as root (or with "
+				"CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW)",
+				xsk->netdev.name);
+	if (rc)
+		return xsk_fail(error, rc, "%s: the kernel refuses the XDP program: %s",
+				xsk->netdev.name, strerror(-rc));
+	return 0;
+}
+
+static void *map_memory(struct xsk_bpf *bpf, const char *name, size_t bytes, size_t *mapped)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *memory;
+
+	bytes = (bytes + page - 1) & ~(page - 1);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		      bpf_object__find_map_fd_by_name(bpf->object, name), 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	*mapped = bytes;
+	return memory;
+}
+
+static int share_maps(struct xsk_device *xsk, struct careful_error *error)
+{
+	struct xsk_bpf *bpf = xsk->bpf;
+	char path[XSK_PATH_BYTES];
+
+	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
+		struct bpf_map *map = bpf_object__find_map_by_name(bpf->object, pinned[i]);
+		int rc;
+
+		assert(map);
+		xsk_pin_path(xsk, pinned[i], path, sizeof(path));
+		rc = bpf_map__pin(map, path);
+		if (rc)
+			return xsk_fail(error, rc, "cannot pin %s: %s", path, strerror(-rc));
+	}
+	xsk->tune = map_memory(bpf, "tune", (CAREFUL_PEERS_MAX + 1) * sizeof(*xsk->tune),
+			       &bpf->tune_bytes);
+	xsk->peers = map_memory(bpf, "peers", CAREFUL_PEERS_MAX * sizeof(*xsk->peers),
+				&bpf->peers_bytes);
+	if (!xsk->tune || !xsk->peers)
+		return xsk_fail(error, -errno, "cannot map the tune and peers maps: %s",
+				strerror(errno));
+	return 0;
+}
+
+/* See xsk_bpf_grace(). */
+static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, options);
+
+	bpf->grace[1] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "careful_inner", 4, 4, 1, NULL);
+	options.inner_map_fd = (uint32_t)bpf->grace[1];
+	bpf->grace[0] =
+		bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "careful_grace", 4, 4, 1, &options);
+	if (bpf->grace[0] < 0)
+		return xsk_fail(error, -errno, "cannot create a BPF map: %s", strerror(errno));
+	return 0;
+}
+
+/*
+ * Returns when every XDP program that was running has ended, its redirects included:
+ * an update of a map of maps waits for exactly that (kernel commit 1ae80cf31938),
+ * also where membarrier() refuses (nohz_full).
+ */
+void xsk_bpf_grace(struct xsk_device *xsk)
+{
+	const uint32_t key = 0, value = (uint32_t)xsk->bpf->grace[1];
+	int rc = bpf_map_update_elem(xsk->bpf->grace[0], &key, &value, BPF_ANY);
+
+	assert(!rc);
+	(void)rc;
+}
+
+/* Names the XDP program that is on the interface; its id, or 0 if there is none. */
+static uint32_t other_program(uint32_t ifindex, char *name, size_t bytes)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	struct bpf_prog_info info = { 0 };
+	uint32_t info_bytes = sizeof(info);
+	uint32_t id = 0;
+	int fd;
+
+	name[0] = '\0';
+	if (bpf_xdp_query((int)ifindex, 0, &query))
+		return 0;
+	id = query.prog_id;
+	if (!id)
+		id = query.drv_prog_id ? query.drv_prog_id :
+		     query.skb_prog_id ? query.skb_prog_id :
+					 query.hw_prog_id;
+	fd = id ? bpf_prog_get_fd_by_id(id) : -1;
+	if (fd < 0)
+		return id;
+	if (!bpf_obj_get_info_by_fd(fd, &info, &info_bytes))
+		strncat(name, info.name, bytes - 1);
+	close(fd);
+	return id;
+}
+
+static int attach_mode(struct xsk_device *xsk, uint32_t flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
+
+	xsk->bpf->link =
+		bpf_link_create(xsk->bpf->program, (int)xsk->netdev.ifindex, BPF_XDP, &options);
+	return xsk->bpf->link < 0 ? -errno : 0;
+}
+
+/* One try of the modes that are asked for. */
+static int attach_once(struct xsk_device *xsk, uint32_t mode)
+{
+	int rc = -EOPNOTSUPP;
+
+	if (mode != CAREFUL_XDP_GENERIC) {
+		rc = attach_mode(xsk, XDP_FLAGS_DRV_MODE);
+		xsk->dev.info.xdp_mode = CAREFUL_XDP_NATIVE;
+	}
+	if (mode == CAREFUL_XDP_NATIVE || !rc || rc == -EBUSY || rc == -EEXIST)
+		return rc;
+	rc = attach_mode(xsk, XDP_FLAGS_SKB_MODE);
+	xsk->dev.info.xdp_mode = CAREFUL_XDP_GENERIC;
+	return rc;
+}
+
+static int attach(struct xsk_device *xsk, uint32_t mode, struct careful_error *error)
+{
+	const char *ifname = xsk->netdev.name;
+	uint32_t id = 0;
+	char name[32];
+	int rc;
+
+	for (int i = 0; i < ATTACH_TRIES; i++) {
+		rc = attach_once(xsk, mode);
+		if (rc != -EBUSY && rc != -EEXIST)
+			break;
+		id = other_program(xsk->netdev.ifindex, name, sizeof(name));
+		/* Only one of ours may be on its way out. */
+		if (id && strncmp(name, "careful_", 8) != 0)
+			break;
+		usleep(ATTACH_PAUSE_US);
+	}
+	if (!rc)
+		return 0;
+	if (rc == -EBUSY || rc == -EEXIST)
+		return xsk_fail(error, -EBUSY,
+				"%s has another XDP program, %s (id %u); `ip link set %s xdp off` "
+				"or end its owner",
+				ifname, name[0] ? name : "unnamed", id, ifname);
+	return xsk_fail(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
+			"%s (driver %s, MTU %u) takes no XDP program%s: %s", ifname,
+			xsk->netdev.driver, xsk->netdev.mtu,
+			mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
+			rc == -ENOTSUPP ? "not supported" : strerror(-rc));
+}
+
+int xsk_bpf_open(struct xsk_device *xsk, const struct careful_options *options,
+		 struct careful_error *error)
+{
+	int rc;
+
+	xsk->bpf = calloc(1, sizeof(*xsk->bpf));
+	if (!xsk->bpf)
+		return xsk_fail(error, -ENOMEM, "out of memory");
+	xsk->bpf->link = xsk->bpf->grace[0] = xsk->bpf->grace[1] = -1;
+	rc = load_best(xsk, error);
+	if (rc)
+		return rc;
+	xsk->bpf->xsks = bpf_object__find_map_fd_by_name(xsk->bpf->object, "xsks");
+	rc = prepare_grace(xsk->bpf, error);
+	if (rc)
+		return rc;
+	rc = attach(xsk, options->xdp_mode, error);
+	if (rc)
+		return rc;
+	rc = xsk_pins_prepare(xsk, error);
+	return rc ? rc : share_maps(xsk, error);
+}
+
+bool xsk_bpf_frags(const struct xsk_device *xsk)
+{
+	return xsk->bpf->frags;
+}
+
+/* From now on XDP brings admitted frames to the socket. */
+int xsk_bpf_redirect(struct xsk_device *xsk, struct careful_error *error)
+{
+	const uint32_t key = xsk->dev.queue, value = (uint32_t)xsk->fd;
+
+	if (bpf_map_update_elem(xsk->bpf->xsks, &key, &value, BPF_ANY))
+		return xsk_fail(error, -errno, "cannot enter the socket into the xsks map: %s",
+				strerror(errno));
+	return 0;
+}
+
+/* Undoes whatever of the above was done. */
+void xsk_bpf_close(struct xsk_device *xsk)
+{
+	struct xsk_bpf *bpf = xsk->bpf;
+
+	if (!bpf)
+		return;
+	if (bpf->link >= 0)
+		close(bpf->link);
+	if (xsk->tune)
+		munmap(xsk->tune, bpf->tune_bytes);
+	if (xsk->peers)
+		munmap(xsk->peers, bpf->peers_bytes);
+	if (bpf->object)
+		bpf_object__close(bpf->object);
+	for (int i = 0; i < 2; i++)
+		if (bpf->grace[i] >= 0)
+			close(bpf->grace[i]);
+	xsk_pins_remove(xsk);
+	free(bpf);
+	xsk->bpf = NULL;
+	xsk->tune = NULL;
+	xsk->peers = NULL;
+}

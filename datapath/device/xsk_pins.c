@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What an instance leaves in the file system while it lives: a lock, held by flock()
+ * so that the kernel lets go of it when the owner dies, and a directory on bpffs for
+ * its maps. What a dead owner left is removed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+#define RUN_DIR "/run/careful"
+#define BPFFS_DIR "/sys/fs/bpf"
+#define PIN_DIR BPFFS_DIR "/careful"
+
+static void lock_path(const struct xsk_device *xsk, char *path)
+{
+	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", xsk->instance);
+}
+
+/* Who holds the lock, as its file says; 0: it doesn't. */
+static int lock_owner(int fd)
+{
+	char text[16] = "";
+
+	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? (int)strtol(text, NULL, 10) : 0;
+}
+
+/* 0; -EAGAIN: the file was removed between our open() and our flock(). */
+static int try_lock(struct xsk_device *xsk, const char *path, struct careful_error *error)
+{
+	struct stat held, named;
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+	if (fd < 0)
+		return xsk_fail(error, -errno, "%s: %s", path, strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		int owner = lock_owner(fd);
+
+		close(fd);
+		return xsk_fail(error, -EBUSY,
+				"instance %s is in use by process %d; end it, or choose another "
+				"--instance",
+				xsk->instance, owner);
+	}
+	if (fstat(fd, &held) || stat(path, &named) || held.st_ino != named.st_ino) {
+		close(fd);
+		return -EAGAIN;
+	}
+	if (ftruncate(fd, 0) || dprintf(fd, "%d\n", getpid()) < 0) {
+		int rc = -errno;
+
+		close(fd);
+		return xsk_fail(error, rc, "%s: %s", path, strerror(-rc));
+	}
+	xsk->lock = fd;
+	return 0;
+}
+
+int xsk_lock(struct xsk_device *xsk, struct careful_error *error)
+{
+	char path[XSK_PATH_BYTES];
+	int rc;
+
+	if (mkdir(RUN_DIR, 0755) && errno != EEXIST)
+		return xsk_fail(error, -errno, "%s: %s", RUN_DIR, strerror(errno));
+	lock_path(xsk, path);
+	do
+		rc = try_lock(xsk, path, error);
+	while (rc == -EAGAIN);
+	return rc;
+}
+
+void xsk_unlock(struct xsk_device *xsk)
+{
+	char path[XSK_PATH_BYTES];
+
+	if (xsk->lock < 0)
+		return;
+	lock_path(xsk, path);
+	unlink(path);
+	close(xsk->lock);
+	xsk->lock = -1;
+}
+
+void xsk_pin_path(const struct xsk_device *xsk, const char *map, char *path, size_t bytes)
+{
+	snprintf(path, bytes, PIN_DIR "/%s%s%s", xsk->instance, map[0] ? "/" : "", map);
+}
+
+/* Mounts bpffs where there is none; one at a time, since a second mount would hide
+ * the pins in the first. */
+static int mount_bpffs(struct careful_error *error)
+{
+	int lock = open(RUN_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statfs fs;
+	int rc = 0;
+
+	if (lock < 0 || flock(lock, LOCK_EX) || statfs(BPFFS_DIR, &fs))
+		rc = -errno;
+	else if ((uint64_t)fs.f_type != BPF_FS_MAGIC &&
+		 mount("bpf", BPFFS_DIR, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
+		rc = -errno;
+	if (lock >= 0)
+		close(lock);
+	if (rc)
+		return xsk_fail(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
+				strerror(-rc));
+	return 0;
+}
+
+/* Makes the instance's directory, empty, on a bpffs. */
+int xsk_pins_prepare(struct xsk_device *xsk, struct careful_error *error)
+{
+	char path[XSK_PATH_BYTES];
+	int rc = mount_bpffs(error);
+
+	if (rc)
+		return rc;
+	xsk_pins_remove(xsk);
+	xsk_pin_path(xsk, "", path, sizeof(path));
+	/* Twice, should another instance's end remove the parent in between. */
+	for (int i = 0; i < 2; i++) {
+		if (mkdir(PIN_DIR, 0700) && errno != EEXIST)
+			break;
+		if (!mkdir(path, 0700) || errno == EEXIST)
+			return 0;
+	}
+	return xsk_fail(error, -errno, "%s: %s", path, strerror(errno));
+}
+
+/* Removes the directory with all that is in it, and the parent if that was the last. */
+void xsk_pins_remove(struct xsk_device *xsk)
+{
+	char path[XSK_PATH_BYTES];
+	struct dirent *entry;
+	DIR *dir;
+
+	xsk_pin_path(xsk, "", path, sizeof(path));
+	dir = opendir(path);
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	rmdir(path);
+	rmdir(PIN_DIR);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The hot path: the four rings between this process and the kernel, and the kick.
+ * Allocates nothing, says nothing, and calls the kernel for the kick alone.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+_Static_assert(sizeof(struct careful_desc) == sizeof(struct xdp_desc), "one descriptor");
+_Static_assert(offsetof(struct careful_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
+_Static_assert((int)CAREFUL_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
+
+/* Of n descriptors, those of whole frames. */
+static uint32_t whole_frames(const struct careful_desc *descs, uint32_t n)
+{
+	while (n && (descs[n - 1].options & CAREFUL_DESC_MORE))
+		n--;
+	return n;
+}
+
+uint32_t xsk_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+	uint32_t at, got, whole;
+
+	got = xsk_ring_cons__peek(&xsk->rx, n, &at);
+	if (!got)
+		return 0;
+	for (uint32_t i = 0; i < got; i++) {
+		const struct xdp_desc *desc = xsk_ring_cons__rx_desc(&xsk->rx, at + i);
+
+		memcpy(&descs[i], desc, sizeof(*desc));
+	}
+	/* The kernel publishes whole frames; only n can have cut one. */
+	whole = whole_frames(descs, got);
+	if (!whole)
+		whole = got;
+	xsk_ring_cons__cancel(&xsk->rx, got - whole);
+	xsk_ring_cons__release(&xsk->rx, whole);
+	return whole;
+}
+
+void xsk_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
+	uint32_t at = 0, room;
+
+	room = xsk_ring_prod__reserve(&xsk->fill, n, &at);
+	/* The ring has room for more than all the receive buffers there are. */
+	assert(room == n);
+	(void)room;
+	for (uint32_t i = 0; i < n; i++)
+		*xsk_ring_prod__fill_addr(&xsk->fill, at + i) = addrs[i] & mask;
+	xsk_ring_prod__submit(&xsk->fill, n);
+	/* Only a driver that fills buffers itself sleeps for want of them. */
+	if (xsk_ring_prod__needs_wakeup(&xsk->fill))
+		recvfrom(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
+uint32_t xsk_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+	uint32_t room = xsk_prod_nb_free(&xsk->tx, n);
+	uint32_t taken = whole_frames(descs, room < n ? room : n);
+	uint32_t at = 0;
+
+	if (!taken || !xsk_ring_prod__reserve(&xsk->tx, taken, &at))
+		return 0;
+	for (uint32_t i = 0; i < taken; i++)
+		memcpy(xsk_ring_prod__tx_desc(&xsk->tx, at + i), &descs[i], sizeof(*descs));
+	/* Published by the kick: a driver that polls the ring would begin at once. */
+	xsk->tx_held += taken;
+	return taken;
+}
+
+/* Descriptors that the kernel has not taken yet. */
+static uint32_t tx_waiting(struct xsk_device *xsk)
+{
+	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
+}
+
+int xsk_kick(struct careful_device *dev)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+
+	if (xsk->tx_held) {
+		xsk_ring_prod__submit(&xsk->tx, xsk->tx_held);
+		xsk->tx_held = 0;
+	}
+	if (!tx_waiting(xsk))
+		return 0;
+	/* Without a carrier the kernel would take each frame, and drop it. */
+	if (!xsk->route.up && !route_up(&xsk->route))
+		return -EAGAIN;
+	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
+		return 0; /* the driver is at it */
+	xsk->kicks++;
+	/* EAGAIN: the device, the socket's buffer or the budget is full. ENOBUFS: no memory
+	 * for now. EBUSY, on a device without a queue discipline: a frame was dropped. */
+	if (sendto(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
+	    errno != ENOBUFS && errno != EINTR)
+		xsk->kicks_failed++;
+	if (dev->info.zerocopy || !tx_waiting(xsk))
+		return 0;
+	xsk->kicks_again++;
+	return -EAGAIN;
+}
+
+uint32_t xsk_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+	uint32_t at, got;
+
+	got = xsk_ring_cons__peek(&xsk->comp, n, &at);
+	if (!got)
+		return 0;
+	for (uint32_t i = 0; i < got; i++)
+		addrs[i] = *xsk_ring_cons__comp_addr(&xsk->comp, at + i);
+	xsk_ring_cons__release(&xsk->comp, got);
+	return got;
+}
+
+void xsk_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+{
+	struct xsk_device *xsk = to_xsk(dev);
+	struct xdp_statistics kernel = { 0 };
+	socklen_t bytes = sizeof(kernel);
+
+	/* An older kernel fills less of it. */
+	getsockopt(xsk->fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
+	*out = (struct careful_device_statistics){
+		.rx_dropped = kernel.rx_dropped,
+		.rx_ring_full = kernel.rx_ring_full,
+		.rx_fill_ring_empty = kernel.rx_fill_ring_empty_descs,
+		.rx_invalid_descs = kernel.rx_invalid_descs,
+		.tx_invalid_descs = kernel.tx_invalid_descs,
+		.kicks = xsk->kicks,
+		.kicks_again = xsk->kicks_again,
+		.kicks_failed = xsk->kicks_failed,
+	};
+}

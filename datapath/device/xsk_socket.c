@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * UMEM and the socket on it: memory, rings and the bind, which tries what is fastest
+ * first. What the kernel turned out to support stands in the device's info.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+enum {
+	HUGEPAGE_BYTES = 2 << 20,
+	/* The kernel may still be taking a dead owner's socket off the queue. */
+	BIND_TRIES = 100,
+	BIND_PAUSE_US = 10000,
+	/* Zero-copy drivers keep room for an skb's tail in a buffer of several, and round
+	 * down to the unit in which their hardware counts. */
+	ZEROCOPY_UNIT_BYTES = 128,
+	/* Of the fill and TX rings: the kernel shows us a frame before it shows that it has
+	 * taken the frame's entry from them (xsk_flush(), net/xdp/xsk.c), so an entry can
+	 * come back while it still seems to be there. */
+	RING_SLACK = 2,
+};
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t power = 64;
+
+	while (power < n)
+		power <<= 1;
+	return power;
+}
+
+/* Memory at a hugepage's boundary, so that one can be put under it. */
+static void *map_aligned(size_t bytes)
+{
+	size_t spare = HUGEPAGE_BYTES;
+	uint8_t *memory = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)memory & (HUGEPAGE_BYTES - 1);
+	if (before)
+		munmap(memory, before);
+	if (spare > before)
+		munmap(memory + before + bytes, spare - before);
+	return memory + before;
+}
+
+int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error)
+{
+	struct careful_device *dev = &xsk->dev;
+	size_t bytes = (size_t)(dev->rx_chunks + dev->tx_chunks) * dev->chunk_bytes;
+	size_t mapped = (bytes + HUGEPAGE_BYTES - 1) & ~(size_t)(HUGEPAGE_BYTES - 1);
+	bool huge = !(xsk->without & XSK_WITHOUT_HUGEPAGES);
+	uint8_t *memory = MAP_FAILED;
+
+	if (huge)
+		memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	dev->info.hugepages = memory != MAP_FAILED;
+	if (memory == MAP_FAILED) {
+		memory = map_aligned(mapped);
+		if (!memory)
+			return xsk_fail(error, -ENOMEM, "no memory for %zu bytes of buffers",
+					bytes);
+		if (huge)
+			madvise(memory, mapped, MADV_HUGEPAGE);
+		madvise(memory, mapped, MADV_POPULATE_WRITE);
+		/* Transparent ones, if the kernel has any to give (6.1). */
+		dev->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
+	}
+	dev->umem = memory;
+	dev->info.umem_bytes = bytes;
+	xsk->umem_bytes = mapped;
+	return 0;
+}
+
+void xsk_umem_unmap(struct xsk_device *xsk)
+{
+	if (xsk->dev.umem)
+		munmap(xsk->dev.umem, xsk->umem_bytes);
+	xsk->dev.umem = NULL;
+}
+
+static int bind_once(struct xsk_device *xsk, uint32_t flags)
+{
+	struct careful_device *dev = &xsk->dev;
+	const struct xsk_umem_config umem = {
+		.fill_size = RING_SLACK * power_of_two(dev->rx_chunks),
+		.comp_size = power_of_two(dev->tx_chunks),
+		.frame_size = dev->chunk_bytes,
+	};
+	const struct xsk_socket_config socket = {
+		.rx_size = power_of_two(dev->rx_chunks),
+		.tx_size = RING_SLACK * power_of_two(dev->tx_chunks),
+		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+		.bind_flags = (uint16_t)flags,
+	};
+	int rc;
+
+	rc = xsk_umem__create(&xsk->umem, dev->umem, dev->info.umem_bytes, &xsk->fill, &xsk->comp,
+			      &umem);
+	if (rc)
+		return rc;
+	rc = xsk_socket__create(&xsk->socket, xsk->netdev.name, dev->queue, xsk->umem, &xsk->rx,
+				&xsk->tx, &socket);
+	if (!rc)
+		return 0;
+	xsk->socket = NULL;
+	xsk_umem__delete(xsk->umem);
+	xsk->umem = NULL;
+	return rc;
+}
+
+static int bind_patiently(struct xsk_device *xsk, uint32_t flags)
+{
+	int rc = -EBUSY;
+
+	for (int i = 0; rc == -EBUSY && i < BIND_TRIES; i++) {
+		if (i)
+			usleep(BIND_PAUSE_US);
+		rc = bind_once(xsk, flags);
+	}
+	return rc;
+}
+
+/* Bytes of a frame that the kernel or the driver puts into one chunk. */
+static uint32_t buffer_bytes(const struct xsk_device *xsk, bool zerocopy, bool multibuffer)
+{
+	/* net/xdp/xsk.c, xsk_pool_get_rx_frame_size(): the chunk without its headroom.
+	 * In copy mode the kernel fills each one to there. */
+	uint32_t bytes = xsk->dev.chunk_bytes - XDP_PACKET_HEADROOM;
+
+	if (zerocopy && multibuffer)
+		bytes -= XSK_SKB_TAIL_BYTES;
+	return zerocopy ? bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1) : bytes;
+}
+
+/* Largest frame where there are no frames of several buffers: the driver has to hold it
+ * in one page, with headroom and tail, or it won't redirect it to a socket. */
+static uint32_t single_frame_bytes(const struct xsk_device *xsk)
+{
+	return xsk->dev.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;
+}
+
+struct bind_try {
+	uint32_t flags;
+	bool wanted;
+};
+
+/* Tries what can be had, best first. Returns the bind flags that were taken, or -errno. */
+static int bind_best(struct xsk_device *xsk, bool require_zerocopy)
+{
+	bool native = xsk->dev.info.xdp_mode == CAREFUL_XDP_NATIVE;
+	bool sg = xsk_bpf_frags(xsk) && !(xsk->without & XSK_WITHOUT_SG);
+	bool single = xsk->netdev.mtu + XSK_ETHERNET_BYTES <= single_frame_bytes(xsk);
+	const struct bind_try tries[] = {
+		{ XDP_ZEROCOPY | XDP_USE_SG, native && sg },
+		{ XDP_ZEROCOPY, native && (single || require_zerocopy) },
+		{ XDP_COPY | XDP_USE_SG, !require_zerocopy && sg },
+		{ XDP_COPY, !require_zerocopy },
+	};
+	int rc = -EOPNOTSUPP;
+
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		if (!tries[i].wanted)
+			continue;
+		rc = bind_patiently(xsk, tries[i].flags | XDP_USE_NEED_WAKEUP);
+		if (!rc)
+			return (int)tries[i].flags;
+		if (rc == -EBUSY || rc == -EPERM || rc == -ENETDOWN || rc == -ENODEV)
+			break;
+	}
+	return rc;
+}
+
+static int say_bind_error(const struct xsk_device *xsk, int rc, bool require_zerocopy,
+			  struct careful_error *error)
+{
+	const char *ifname = xsk->netdev.name;
+
+	if (rc == -EBUSY)
+		return xsk_fail(error, rc, "queue %u of %s already has an AF_XDP socket",
+				xsk->dev.queue, ifname);
+	if (rc == -EPERM)
+		return xsk_fail(error, rc, "%s: no permission for an AF_XDP socket; run as root",
+				ifname);
+	if (require_zerocopy && rc != -ENETDOWN && rc != -ENODEV)
+		return xsk_fail(error, -EOPNOTSUPP,
+				"%s: driver %s has no zero-copy; leave --require-zerocopy out",
+				ifname, xsk->netdev.driver);
+	return xsk_fail(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
+			xsk->dev.queue, strerror(-rc));
+}
+
+/* What the socket needs to never be the one that is full. */
+static void tune_socket(struct xsk_device *xsk)
+{
+	/* The kernel's account of a frame in flight is up to twice its chunk. */
+	const int sndbuf = (int)(xsk->dev.tx_chunks * xsk->dev.chunk_bytes * 2);
+	const uint32_t budget = power_of_two(xsk->dev.tx_chunks);
+
+	setsockopt(xsk->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
+	if (!(xsk->without & XSK_WITHOUT_BUDGET))
+		xsk->tx_budget = !setsockopt(xsk->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget,
+					     sizeof(budget));
+}
+
+static void read_result(struct xsk_device *xsk, uint32_t flags)
+{
+	struct careful_device *dev = &xsk->dev;
+	uint32_t frame_bytes = xsk->netdev.mtu + XSK_ETHERNET_BYTES;
+	bool zerocopy = flags & XDP_ZEROCOPY, sg = flags & XDP_USE_SG;
+	uint32_t largest;
+
+	dev->buffer_bytes = buffer_bytes(xsk, zerocopy, sg);
+	dev->segments_max = sg ? CAREFUL_SEGMENTS_MAX : 1;
+	largest = sg ? dev->segments_max * dev->buffer_bytes : single_frame_bytes(xsk);
+	dev->frame_bytes = frame_bytes < largest ? frame_bytes : largest;
+	dev->info.zerocopy = zerocopy;
+	dev->info.multibuffer = sg;
+	dev->info.need_wakeup = 1;
+	dev->info.buffer_bytes = dev->buffer_bytes;
+	dev->info.frame_bytes = dev->frame_bytes;
+}
+
+int xsk_socket_open(struct xsk_device *xsk, const struct careful_options *options,
+		    struct careful_error *error)
+{
+	int flags = bind_best(xsk, options->require_zerocopy);
+
+	if (flags < 0)
+		return say_bind_error(xsk, flags, options->require_zerocopy, error);
+	xsk->fd = xsk_socket__fd(xsk->socket);
+	tune_socket(xsk);
+	read_result(xsk, (uint32_t)flags);
+	return 0;
+}
+
+void xsk_socket_close(struct xsk_device *xsk)
+{
+	if (xsk->socket)
+		xsk_socket__delete(xsk->socket);
+	if (xsk->umem)
+		xsk_umem__delete(xsk->umem);
+	xsk->socket = NULL;
+	xsk->umem = NULL;
+	xsk->fd = -1;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Receive buffers that outlive their batch: kept by handlers, or read by a write to
+ * a file. Their credits return with the release. When a peer's kept buffers reach T,
+ * the oldest are copied out to ordinary memory (P2 section 5.3), up to a bound; at
+ * the bound credits are withheld, which stalls that peer alone.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void list_add_tail(struct careful_kept *head, struct careful_kept *kept)
+{
+	kept->prev = head->prev;
+	kept->next = head;
+	head->prev->next = kept;
+	head->prev = kept;
+}
+
+static void list_remove(struct careful_kept *kept)
+{
+	if (!kept->next)
+		return;
+	kept->prev->next = kept->next;
+	kept->next->prev = kept->prev;
+	kept->next = kept->prev = NULL;
+}
+
+/* Keeps a frame's buffers. may_copy: its body is in one piece, and whoever holds it
+ * asks for its place each time. */
+struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy)
+{
+	struct careful_kept *kept;
+
+	/* There is one for each buffer and each copy: never empty. */
+	assert(link->kept_free_count);
+	kept = link->kept_free[--link->kept_free_count];
+	*kept = (struct careful_kept){
+		.peer = frame->peer, .epoch = frame->epoch, .body = frame->body,
+		.body_bytes = frame->body_bytes, .cost = frame->cost, .pool = -1,
+		.segments = frame->segments,
+	};
+	for (uint32_t i = 0; i < frame->segments; i++)
+		kept->addr[i] = frame->desc[i].addr;
+	if (frame->epoch == frame->peer->epoch)
+		frame->peer->kept += frame->cost;
+	else
+		frame->peer->kept_old += frame->cost;
+	if (may_copy)
+		list_add_tail(&link->kept_list, kept);
+	return kept;
+}
+
+/* Gives the buffers back, wherever the body is by now. */
+static void give_back(struct link *link, struct careful_kept *kept)
+{
+	struct link_peer *peer = kept->peer;
+
+	if (!kept->cost)
+		return;
+	if (kept->epoch == peer->epoch)
+		peer->kept -= kept->cost;
+	else
+		peer->kept_old -= kept->cost;
+	link_release_addrs(link, peer, kept->epoch, kept->cost, kept->addr, kept->segments);
+	kept->cost = 0;
+	list_remove(kept);
+}
+
+void link_let_go(struct link *link, struct careful_kept *kept)
+{
+	give_back(link, kept);
+	if (kept->pool >= 0)
+		link->pool_free[link->pool_free_count++] = kept->pool;
+	kept->pool = -1;
+	link->kept_free[link->kept_free_count++] = kept;
+}
+
+static void copy_out(struct link *link, struct careful_kept *kept)
+{
+	int32_t index = link->pool_free[--link->pool_free_count];
+	uint8_t *copy = link->pool + (size_t)index * link->pool_buffer_bytes;
+
+	assert(kept->body_bytes <= link->pool_buffer_bytes);
+	memcpy(copy, kept->body, kept->body_bytes);
+	kept->body = copy;
+	kept->pool = index;
+	give_back(link, kept);
+	link_count(link, CAREFUL_C_COPIED_OUT);
+}
+
+/* Frees buffers of a peer whose handlers keep many of them. */
+void link_copy_out(struct link *link, struct link_peer *peer)
+{
+	struct careful_kept *kept = link->kept_list.next;
+	struct careful_kept *next;
+	bool withholding = false;
+
+	for (; kept != &link->kept_list && peer->kept >= peer->rx.threshold; kept = next) {
+		next = kept->next;
+		if (kept->peer != peer || kept->epoch != peer->epoch)
+			continue;
+		if (!link->pool_free_count) {
+			withholding = true;
+			break;
+		}
+		copy_out(link, kept);
+	}
+	if (withholding && !peer->withholding)
+		link_count(link, CAREFUL_C_CREDITS_WITHHELD);
+	peer->withholding = withholding;
+}

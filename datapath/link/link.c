@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A link's life and its table of peers. Everything it will ever need is allocated
+ * here; the paths of frames allocate nothing.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int link_refuse(struct careful_error *error, int rc, const char *text)
+{
+	snprintf(error->text, sizeof(error->text), "%s", text);
+	return rc;
+}
+
+static const char *bound_name(uint32_t bound)
+{
+	static const char *const names[CAREFUL_BOUNDS] = {
+		[CAREFUL_BOUND_UMEM] = "receive buffers (UMEM; --rx-buffers)",
+		[CAREFUL_BOUND_FILL_RING] = "the fill ring",
+		[CAREFUL_BOUND_RX_RING] = "the socket's RX ring",
+		[CAREFUL_BOUND_DEVICE_RING] = "the device's RX ring (ethtool -G)",
+		[CAREFUL_BOUND_BACKLOG] = "net.core.netdev_max_backlog",
+	};
+
+	return bound < CAREFUL_BOUNDS ? names[bound] : "?";
+}
+
+/* W = floor(R / P), and the two ways in which it can be too small. */
+static int link_window(struct link *link, const struct careful_options *options,
+		       struct careful_error *error)
+{
+	const struct careful_device *dev = link->dev;
+	uint32_t r = dev->info.receive_buffers;
+	uint32_t cost = (dev->frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
+
+	link->window = r / options->peers;
+	if (link->window < WINDOW_MIN) {
+		snprintf(error->text, sizeof(error->text),
+			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
+			 "by %s: fewer --peers, or more of that",
+			 options->peers, options->peers * WINDOW_MIN, WINDOW_MIN, r,
+			 bound_name(dev->info.receive_bound));
+		return -ENOBUFS;
+	}
+	if (cost > window_cost_max(link->window)) {
+		snprintf(error->text, sizeof(error->text),
+			 "MTU %u: a frame fills %u receive buffers, a window of %u (%u buffers for "
+			 "%u peers) takes at most %u: a smaller MTU, fewer --peers or more "
+			 "--rx-buffers",
+			 dev->mtu, cost, link->window, r, options->peers,
+			 window_cost_max(link->window));
+		return -EMSGSIZE;
+	}
+	return 0;
+}
+
+static void link_init_buffers(struct link *link)
+{
+	const struct careful_device *dev = link->dev;
+
+	for (uint32_t i = 0; i < dev->tx_chunks; i++)
+		link->tx_free[i] = (uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
+	link->tx_free_count = dev->tx_chunks;
+	for (uint32_t i = 0; i < dev->rx_chunks; i++)
+		link->kept_free[i] = &link->kept[i];
+	link->kept_free_count = dev->rx_chunks;
+	for (uint32_t i = dev->rx_chunks; i < dev->rx_chunks + link->pool_count; i++)
+		link->kept_free[link->kept_free_count++] = &link->kept[i];
+	for (uint32_t i = 0; i < link->pool_count; i++)
+		link->pool_free[i] = (int32_t)i;
+	link->pool_free_count = link->pool_count;
+	link->kept_list.next = link->kept_list.prev = &link->kept_list;
+}
+
+int link_init(struct link *link, struct careful_device *dev, const struct careful_options *options,
+	      struct careful_error *error)
+{
+	uint32_t kept_count = dev->rx_chunks + options->copyout_buffers;
+	int rc;
+
+	*link = (struct link){ .dev = dev, .peers_max = options->peers };
+	rc = link_window(link, options, error);
+	if (rc)
+		return rc;
+	link->sync_ms = options->sync_ms;
+	link->stall_ms = options->stall_ms;
+	snprintf(link->name, sizeof(link->name), "%s", options->name);
+	link->pool_count = options->copyout_buffers;
+	link->pool_buffer_bytes = dev->buffer_bytes;
+
+	link->peers = calloc(link->peers_max, sizeof(*link->peers));
+	link->tx_free = calloc(dev->tx_chunks, sizeof(*link->tx_free));
+	link->fill = calloc(dev->rx_chunks, sizeof(*link->fill));
+	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
+	link->kept = calloc(kept_count, sizeof(*link->kept));
+	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
+	link->pool = calloc(link->pool_count + 1, link->pool_buffer_bytes);
+	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
+	if (!link->peers || !link->tx_free || !link->fill || !link->dirty || !link->kept ||
+	    !link->kept_free || !link->pool || !link->pool_free) {
+		link_deinit(link);
+		return link_refuse(error, -ENOMEM, "out of memory");
+	}
+	link_init_buffers(link);
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		link->peers[i].link = link;
+		link->peers[i].slot = (uint16_t)i;
+	}
+	dev->ops->random(dev, &link->incarnation, sizeof(link->incarnation));
+	dev->ops->random(dev, link->secret, sizeof(link->secret));
+	link->now_ns = dev->ops->now_ns(dev);
+	return 0;
+}
+
+void link_deinit(struct link *link)
+{
+	free(link->peers);
+	free(link->tx_free);
+	free(link->fill);
+	free(link->dirty);
+	free(link->kept);
+	free(link->kept_free);
+	free(link->pool);
+	free(link->pool_free);
+	*link = (struct link){ 0 };
+}
+
+static bool address_equal(const union careful_addr *a, const union careful_addr *b)
+{
+	if (a->sa.sa_family != b->sa.sa_family)
+		return false;
+	if (a->sa.sa_family == AF_INET)
+		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr &&
+		       a->in.sin_port == b->in.sin_port;
+	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr)) &&
+	       a->in6.sin6_port == b->in6.sin6_port;
+}
+
+struct link_peer *link_peer_find(struct link *link, const union careful_addr *address)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state != CAREFUL_PEER_NONE && address_equal(&peer->address, address))
+			return peer;
+	}
+	return NULL;
+}
+
+/* A slot whose peer failed, and of which no buffer is held, is free for another. */
+static bool slot_free(const struct link_peer *peer)
+{
+	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED) &&
+	       !peer->kept && !peer->kept_old && !peer->operations;
+}
+
+/* The peer with this address, in a new slot if need be; NULL: all P are taken. */
+struct link_peer *link_peer_get(struct link *link, const union careful_addr *address)
+{
+	struct link_peer *peer = link_peer_find(link, address);
+	struct link_peer *best = NULL;
+
+	if (peer)
+		return peer;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		peer = &link->peers[i];
+		if (!slot_free(peer))
+			continue;
+		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
+			best = peer;
+	}
+	if (!best)
+		return NULL;
+	*best = (struct link_peer){
+		.link = link, .slot = best->slot, .epoch = best->epoch + 1, .address = *address,
+		.dirty = best->dirty,
+	};
+	best->heard_ns = link->now_ns;
+	return best;
+}
+
+void link_state(struct link_peer *peer, uint8_t state)
+{
+	if (peer->state == state)
+		return;
+	peer->state = state;
+	peer->since_ns = peer->link->now_ns;
+	peer->link->changed = true;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Peers and the frames exchanged with them: sessions and epochs, credit windows,
+ * the sequence check, receive buffers from arrival to the fill ring, send buffers
+ * from allocation to completion. What a frame's body means is message's business.
+ */
+#ifndef LINK_LINK_H
+#define LINK_LINK_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "device/device.h"
+#include "link/window.h"
+
+enum {
+	LINK_BATCH = 64, /* descriptors taken from the device at a time */
+	LINK_TX_QUEUE = 256, /* descriptors queued between two kicks */
+	LINK_PAYLOAD_AT = 128, /* where the body of a frame starts in its first chunk */
+	LINK_HDR_BYTES = sizeof(struct careful_hdr),
+	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
+};
+
+/* A received frame, valid until link_release() or link_hold(). */
+struct link_rxframe {
+	struct link_peer *peer;
+	uint64_t epoch; /* the peer's when it arrived */
+	const struct careful_hdr *hdr;
+	const uint8_t *body; /* first segment's part of what follows the header */
+	uint32_t body_bytes; /* of that part */
+	uint32_t body_total; /* in all segments */
+	uint32_t cost; /* buffers it counts for */
+	uint16_t segments;
+	struct careful_desc desc[CAREFUL_SEGMENTS_MAX];
+};
+
+/* Receive buffers held beyond the batch in which they arrived. */
+struct careful_kept {
+	struct careful_kept *next, *prev; /* among those that may be copied out, oldest first */
+	struct link_peer *peer;
+	uint64_t epoch;
+	const uint8_t *body; /* in UMEM, or in the copy-out pool */
+	uint32_t body_bytes;
+	uint32_t cost; /* 0: copied out, the buffers are back already */
+	int32_t pool; /* index of its copy-out buffer, or -1 */
+	uint16_t segments;
+	uint64_t addr[CAREFUL_SEGMENTS_MAX];
+};
+
+/* A frame being built in send buffers. The header's place is kept free. */
+struct link_txframe {
+	struct careful_hdr *hdr;
+	uint8_t *umem;
+	uint8_t *body; /* first segment's part of what follows the header */
+	uint32_t body_bytes; /* of that part */
+	uint32_t body_total;
+	uint16_t segments;
+	struct careful_desc desc[CAREFUL_SEGMENTS_MAX];
+};
+
+/* What link_send() fills into the header; sequence, credits, cookie and check are
+ * its own. @crc_bytes: how much of the body payload_crc covers (first segment). */
+struct link_send_args {
+	uint8_t type;
+	uint8_t flags;
+	uint32_t msg_id;
+	uint32_t msg_bytes;
+	uint32_t frag_off;
+	uint16_t frag_bytes;
+	uint32_t crc_bytes;
+};
+
+/*
+ * One peer. The index in link->peers is its slot in the peers map.
+ *
+ * @freeing:    buffers whose addresses wait in the fill batch; returned when published
+ * @kept:       buffers of this epoch held by handlers or files
+ * @kept_old:   buffers of earlier epochs still held: no new window until 0
+ */
+struct link_peer {
+	struct link *link;
+	uint16_t slot;
+	uint16_t slot_out; /* src_node of our frames */
+	uint16_t queue_out;
+	uint8_t state; /* enum careful_peer_state */
+	uint8_t phase; /* enum link_phase */
+	uint64_t cookie_in; /* of its frames; 0: none admitted */
+	uint64_t cookie_out; /* of ours */
+	uint64_t epoch;
+	struct window_tx tx;
+	struct window_rx rx;
+	uint32_t seq_out;
+	uint32_t seq_in;
+	uint32_t freeing;
+	uint32_t kept;
+	uint32_t kept_old;
+	uint32_t buffer_bytes; /* of the peer's receive buffers */
+	uint32_t frame_bytes; /* largest frame towards it */
+	bool dirty; /* in link->dirty: something was freed for it */
+	bool heard; /* a frame or control message arrived since the last tick */
+	bool withholding;
+	struct careful_llhdr llhdr;
+
+	/* Handshake and liveness: link/session.c, link/sync.c. */
+	union careful_addr address;
+	uint64_t incarnation; /* the peer's */
+	uint64_t nonce; /* of our HELLO; 0: we are not asking */
+	uint64_t nonce_in; /* of the HELLO that this epoch answers */
+	uint64_t token;
+	uint64_t drain_at; /* no new window before link->rx_drains is this */
+	uint32_t lives; /* incarnations of the peer that were met */
+	uint64_t sync_nonce; /* of the SYNC without an answer; 0: none */
+	uint64_t heard_ns;
+	uint64_t asked_ns; /* last HELLO, SYNC sent */
+	uint64_t since_ns; /* the state's, or the silence's, beginning */
+	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
+	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
+	bool refused; /* ICMP refused the last question */
+	uint32_t refused_rounds; /* questions in a row that were */
+	uint32_t operations; /* replies that service waits for: keeps the sync going */
+	int last_errno;
+	uint32_t epochs;
+	bool want; /* somebody here wants the session: ask for it */
+	char name[CAREFUL_NAME_BYTES];
+
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
+};
+
+/* Where a session's handshake stands. */
+enum link_phase {
+	LINK_IDLE = 0, /* nothing asked, nothing granted */
+	LINK_ASKING, /* HELLO sent, no token yet */
+	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
+	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
+	LINK_OPEN,
+};
+
+struct link {
+	struct careful_device *dev;
+	struct link_peer *peers;
+	uint32_t peers_max;
+	uint32_t window;
+	uint64_t counters[CAREFUL_COUNTERS];
+	uint64_t now_ns; /* as of the last tick or wake-up */
+	uint64_t incarnation;
+	uint8_t secret[16]; /* of the challenge tokens */
+	uint32_t sync_ms, stall_ms;
+	char name[CAREFUL_NAME_BYTES];
+
+	/* Send buffers: a stack of free chunks, the frames queued since the last kick. */
+	uint64_t *tx_free;
+	uint32_t tx_free_count;
+	struct careful_desc tx_queue[LINK_TX_QUEUE];
+	uint32_t tx_queued;
+	uint32_t tx_pulse_bytes; /* queued and not kicked */
+	bool kick_again; /* the device was busy at the last kick */
+
+	/* Receive buffers on their way back, and the peers that they belong to. */
+	uint64_t *fill;
+	uint32_t fill_count;
+	struct link_peer **dirty;
+	uint32_t dirty_count;
+	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
+
+	/* Held frames and their copies. */
+	struct careful_kept *kept;
+	struct careful_kept **kept_free;
+	uint32_t kept_free_count;
+	struct careful_kept kept_list; /* head of those that may be copied out */
+	uint8_t *pool;
+	uint32_t pool_buffer_bytes;
+	int32_t *pool_free;
+	uint32_t pool_free_count, pool_count;
+
+	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
+	bool changed;
+};
+
+static inline void link_count(struct link *link, enum careful_counter counter)
+{
+	link->counters[counter]++;
+}
+
+/* link.c: life, peers */
+int link_init(struct link *link, struct careful_device *dev, const struct careful_options *options,
+	      struct careful_error *error);
+void link_deinit(struct link *link);
+struct link_peer *link_peer_find(struct link *link, const union careful_addr *address);
+struct link_peer *link_peer_get(struct link *link, const union careful_addr *address);
+void link_state(struct link_peer *peer, uint8_t state);
+
+/* rx.c: frames in */
+uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more);
+void link_release(struct link *link, struct link_rxframe *frame);
+void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
+			const uint64_t *addrs, uint32_t n);
+void link_publish(struct link *link);
+bool link_stale(const struct link_rxframe *frame);
+
+/* hold.c: frames that stay */
+struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
+void link_let_go(struct link *link, struct careful_kept *kept);
+void link_copy_out(struct link *link, struct link_peer *peer);
+
+/* tx.c: frames out */
+bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
+void link_tx_put(struct link *link, struct link_txframe *frame);
+void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes);
+uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
+		     struct iovec *iov);
+bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
+void link_send(struct link_peer *peer, struct link_txframe *frame,
+	       const struct link_send_args *args);
+void link_updates(struct link *link);
+void link_kick(struct link *link);
+void link_complete(struct link *link);
+uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes);
+uint32_t link_body_max(const struct link_peer *peer);
+uint32_t link_body_single(const struct link_peer *peer);
+
+/* session.c: handshake and epochs */
+void link_connect(struct link_peer *peer);
+void link_break(struct link_peer *peer);
+void link_close(struct link_peer *peer, int error);
+void link_control(struct link *link);
+void link_session_tick(struct link_peer *peer);
+bool link_ctrl_send(struct link *link, const union careful_addr *to, struct careful_ctrl *ctrl,
+		    uint8_t type);
+
+/* sync.c: what silence means */
+void link_tick(struct link *link);
+void link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_on_refused(struct link_peer *peer);
+void link_sync(struct link_peer *peer);
+
+/* crc32c.c */
+uint32_t link_crc32c(const void *data, uint32_t bytes);
+
+#endif /* LINK_LINK_H */

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames in: find the peer, check the sequence, take the credits, and see every
+ * receive buffer back into the fill ring. A credit is given back when its buffer
+ * is published there, not earlier.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <string.h>
+
+#include "link/parse.h"
+
+/* Gathers the descriptors of one frame; returns how many it took. A frame of more
+ * segments than any of ours gives *bytes 0, so that it is dropped. */
+static uint32_t gather(struct link *link, const struct careful_desc *descs, uint32_t n,
+		       struct link_rxframe *frame, uint32_t *bytes)
+{
+	uint32_t i = 0;
+	uint32_t last;
+
+	*bytes = 0;
+	frame->segments = 0;
+	do {
+		assert(i < n); /* the device never hands out part of a frame */
+		last = i++;
+		*bytes += descs[last].bytes;
+		if (last < CAREFUL_SEGMENTS_MAX)
+			frame->desc[frame->segments++] = descs[last];
+		else
+			link->fill[link->fill_count++] = descs[last].addr;
+	} while (descs[last].options & CAREFUL_DESC_MORE);
+	if (i > CAREFUL_SEGMENTS_MAX)
+		*bytes = 0;
+	return i;
+}
+
+static struct link_peer *find_peer(struct link *link, const struct careful_hdr *hdr)
+{
+	uint32_t slot = be16toh(hdr->src_node);
+	struct link_peer *peer;
+
+	if (slot >= link->peers_max)
+		return NULL;
+	peer = &link->peers[slot];
+	if (!peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
+		return NULL;
+	return peer;
+}
+
+static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
+{
+	uint32_t want = be16toh(hdr->frag_bytes);
+
+	if (hdr->flags & CAREFUL_F_FIRST)
+		want += (uint32_t)sizeof(struct careful_am);
+	if ((hdr->flags & (CAREFUL_F_DIGEST | CAREFUL_F_LAST)) == (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
+		want += CAREFUL_DIGEST_BYTES;
+	return want == body_total;
+}
+
+/* Points the frame at its header and body; false: not one of ours. */
+static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+{
+	const uint8_t *data = link->dev->umem + frame->desc[0].addr;
+	uint32_t first = frame->desc[0].bytes;
+	uint32_t at = parse_frame(data, first, &frame->body_total);
+
+	if (!at || at + LINK_HDR_BYTES + frame->body_total > bytes)
+		return false;
+	frame->hdr = (const struct careful_hdr *)(data + at);
+	frame->body = data + at + LINK_HDR_BYTES;
+	frame->body_bytes = first - at - LINK_HDR_BYTES;
+	if (frame->body_bytes > frame->body_total)
+		frame->body_bytes = frame->body_total;
+	/* The cost is that of the bytes which the sender counted: no padding. */
+	bytes = at + LINK_HDR_BYTES + frame->body_total;
+	frame->cost = (bytes + link->dev->buffer_bytes - 1) / link->dev->buffer_bytes;
+	return true;
+}
+
+/* Checks the frame against its peer; returns what to count where it is dropped, or
+ * CAREFUL_COUNTERS. A gap ahead and impossible credits break the session. */
+static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
+{
+	struct careful_hdr hdr;
+	struct link_peer *peer;
+	uint32_t ahead;
+
+	memcpy(&hdr, frame->hdr, sizeof(hdr));
+	if (hdr.version != CAREFUL_WIRE_VERSION || !body_fits(&hdr, frame->body_total))
+		return CAREFUL_C_DROP_MALFORMED;
+	if (be32toh(hdr.check) != careful_hdr_check(&hdr))
+		return CAREFUL_C_DROP_CHECK;
+	peer = find_peer(link, &hdr);
+	if (!peer)
+		return CAREFUL_C_DROP_COOKIE;
+	ahead = be32toh(hdr.seq) - peer->seq_in;
+	if (ahead == 0 || ahead > peer->rx.size)
+		return CAREFUL_C_DROP_SEQ;
+	peer->heard = true;
+	if (ahead != 1) {
+		link->counters[CAREFUL_C_LOST_FRAMES] += ahead - 1;
+		peer->lost_frames += ahead - 1;
+		link_break(peer);
+		return CAREFUL_C_DROP_SEQ;
+	}
+	if (window_rx_receive(&peer->rx, frame->cost) ||
+	    window_tx_credit(&peer->tx, be32toh(hdr.credits))) {
+		link_count(link, CAREFUL_C_BAD_CREDITS);
+		link_break(peer);
+		return CAREFUL_C_DROP_SEQ;
+	}
+	peer->seq_in++;
+	frame->peer = peer;
+	frame->epoch = peer->epoch;
+	return CAREFUL_COUNTERS;
+}
+
+/* A frame that is of no session: its buffers go back and nobody is owed them. */
+static void drop(struct link *link, const struct link_rxframe *frame)
+{
+	for (uint32_t i = 0; i < frame->segments; i++)
+		link->fill[link->fill_count++] = frame->desc[i].addr;
+}
+
+static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+{
+	enum careful_counter dropped;
+
+	if (!parse(link, frame, bytes)) {
+		link_count(link, CAREFUL_C_DROP_MALFORMED);
+		drop(link, frame);
+		return false;
+	}
+	dropped = admit(link, frame);
+	if (dropped != CAREFUL_COUNTERS) {
+		link_count(link, dropped);
+		drop(link, frame);
+		return false;
+	}
+	frame->peer->rx_frames++;
+	frame->peer->rx_bytes += frame->body_total;
+	link_count(link, CAREFUL_C_RX_FRAMES);
+	link->counters[CAREFUL_C_RX_BYTES] += frame->body_total;
+	if (frame->hdr->type == CAREFUL_UPDATE) {
+		link_count(link, CAREFUL_C_RX_UPDATES);
+		link_release(link, frame);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Takes a batch from the device. Returns the data frames in it, at most
+ * LINK_BATCH; each must be released or held, then link_publish() called. *more:
+ * the device may have further frames.
+ */
+uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more)
+{
+	struct careful_desc descs[LINK_BATCH];
+	uint32_t got, used, bytes;
+	uint32_t count = 0;
+
+	assert(n >= LINK_BATCH);
+	got = link->dev->ops->rx(link->dev, descs, LINK_BATCH);
+	*more = got == LINK_BATCH;
+	if (!got)
+		link->rx_drains++;
+	for (uint32_t i = 0; i < got; i += used) {
+		used = gather(link, descs + i, got - i, &frames[count], &bytes);
+		if (take(link, &frames[count], bytes))
+			count++;
+	}
+	return count;
+}
+
+/* Whether the session that the frame came in on is over. */
+bool link_stale(const struct link_rxframe *frame)
+{
+	return frame->epoch != frame->peer->epoch;
+}
+
+/* Gives receive buffers back: into the fill batch, and to the peer's account. */
+void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
+			const uint64_t *addrs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		link->fill[link->fill_count++] = addrs[i];
+	assert(link->fill_count <= link->dev->rx_chunks);
+	if (epoch != peer->epoch)
+		return;
+	peer->freeing += cost;
+	if (!peer->dirty) {
+		peer->dirty = true;
+		link->dirty[link->dirty_count++] = peer;
+	}
+}
+
+void link_release(struct link *link, struct link_rxframe *frame)
+{
+	uint64_t addrs[CAREFUL_SEGMENTS_MAX];
+
+	for (uint32_t i = 0; i < frame->segments; i++)
+		addrs[i] = frame->desc[i].addr;
+	link_release_addrs(link, frame->peer, frame->epoch, frame->cost, addrs, frame->segments);
+}
+
+/* Publishes the fill batch; only now are the credits owed. */
+void link_publish(struct link *link)
+{
+	if (link->fill_count) {
+		link->dev->ops->fill(link->dev, link->fill, link->fill_count);
+		link->fill_count = 0;
+	}
+	for (uint32_t i = 0; i < link->dirty_count; i++) {
+		struct link_peer *peer = link->dirty[i];
+
+		window_rx_return(&peer->rx, peer->freeing);
+		peer->freeing = 0;
+	}
+}

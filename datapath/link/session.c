@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The handshake, and the end of an epoch.
+ *
+ *   A: HELLO                      no state at B yet
+ *   B: CHALLENGE token            a hash of A's address and nonce: no state either
+ *   A: HELLO token, A's window    A admits B's frames before it sends this
+ *   B: WELCOME B's window         B admits A's frames before it sends this
+ *
+ * Either end drains the old epoch first: its slot in the peers map is closed, the
+ * RX ring seen empty, and every held buffer back in the fill ring. A stranger who
+ * cannot read what is sent to A cannot make B believe that A began anew.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <sodium/crypto_shorthash.h>
+#include <string.h>
+
+enum {
+	RETRY_NS = 50 * 1000 * 1000, /* between two HELLOs */
+	CONNECT_MS = 5000, /* without an answer: the peer counts as unreachable */
+	CONTROL_BATCH = 32, /* control messages handled in one go */
+};
+
+bool link_ctrl_send(struct link *link, const union careful_addr *to, struct careful_ctrl *ctrl,
+		    uint8_t type)
+{
+	ctrl->version = CAREFUL_WIRE_VERSION;
+	ctrl->type = type;
+	ctrl->bytes = htobe16(sizeof(*ctrl));
+	ctrl->incarnation = htobe64(link->incarnation);
+	ctrl->check = 0;
+	ctrl->check = htobe32(careful_ctrl_check(ctrl));
+	return link->dev->ops->ctrl_send(link->dev, to, ctrl, sizeof(*ctrl)) == 0;
+}
+
+static uint64_t random_nonzero(struct link *link)
+{
+	uint64_t value = 0;
+
+	while (!value)
+		link->dev->ops->random(link->dev, &value, sizeof(value));
+	return value;
+}
+
+/* Proof that whoever returns it received what we sent to this address. It names the
+ * attempt and our epoch, so that it is good for one epoch only. */
+static uint64_t challenge_token(struct link *link, const union careful_addr *address,
+				uint64_t nonce, uint64_t epoch)
+{
+	struct {
+		uint64_t nonce, epoch;
+		uint8_t host[16];
+		uint16_t port;
+		uint8_t pad[6];
+	} in = { .nonce = nonce, .epoch = epoch };
+	uint64_t token;
+
+	if (address->sa.sa_family == AF_INET) {
+		memcpy(in.host, &address->in.sin_addr, 4);
+		in.port = address->in.sin_port;
+	} else {
+		memcpy(in.host, &address->in6.sin6_addr, 16);
+		in.port = address->in6.sin6_port;
+	}
+	_Static_assert(crypto_shorthash_BYTES == sizeof(token), "token size");
+	_Static_assert(crypto_shorthash_KEYBYTES == sizeof(link->secret), "secret size");
+	crypto_shorthash((uint8_t *)&token, (const uint8_t *)&in, sizeof(in), link->secret);
+	return token | 1;
+}
+
+/* What HELLO and WELCOME say of our receive side. */
+static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
+{
+	const struct link *link = peer->link;
+
+	ctrl->cookie = htobe64(peer->cookie_in);
+	ctrl->slot = htobe16(peer->slot);
+	ctrl->queue = htobe16(link->dev->queue);
+	ctrl->window = htobe32(link->window);
+	ctrl->buffer_bytes = htobe32(link->dev->buffer_bytes);
+	ctrl->frame_bytes = htobe32(link->dev->frame_bytes);
+	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
+}
+
+/* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
+static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t window = be32toh(ctrl->window);
+	uint32_t buffer_bytes = be32toh(ctrl->buffer_bytes);
+	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
+	uint64_t limit;
+
+	if (window < WINDOW_MIN || window > 1u << 20 || buffer_bytes < 256 || !ctrl->cookie)
+		return -EPROTO;
+	limit = (uint64_t)window_cost_max(window) * buffer_bytes;
+	if (frame_bytes > peer->link->dev->frame_bytes)
+		frame_bytes = peer->link->dev->frame_bytes;
+	if (frame_bytes > limit)
+		frame_bytes = (uint32_t)limit;
+	if (frame_bytes < CAREFUL_LLHDR_MAX + LINK_HDR_BYTES + sizeof(struct careful_am) + 64)
+		return -EPROTO;
+	peer->cookie_out = be64toh(ctrl->cookie);
+	peer->slot_out = be16toh(ctrl->slot);
+	peer->queue_out = be16toh(ctrl->queue);
+	peer->buffer_bytes = buffer_bytes;
+	peer->frame_bytes = frame_bytes;
+	memcpy(peer->name, ctrl->name, sizeof(peer->name));
+	peer->name[sizeof(peer->name) - 1] = 0;
+	if (peer->incarnation != be64toh(ctrl->incarnation)) {
+		peer->incarnation = be64toh(ctrl->incarnation);
+		peer->lives++;
+		peer->link->changed = true;
+	}
+	window_tx_init(&peer->tx, window);
+	peer->seq_out = 0;
+	return 0;
+}
+
+/* Ends the epoch on our side: nothing more is admitted, what is held is old. */
+static void end_epoch(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+
+	peer->phase = LINK_IDLE;
+	peer->sync_nonce = 0;
+	peer->sync_disagreed = 0;
+	peer->refused_rounds = 0;
+	peer->refused = false;
+	peer->withholding = false;
+	if (!peer->cookie_in)
+		return;
+	link->dev->ops->admit(link->dev, peer->slot, 0, 0);
+	peer->cookie_in = 0;
+	peer->epoch++;
+	link->changed = true;
+	peer->kept_old += peer->kept;
+	peer->kept = 0;
+	/* What was freed and not yet published is owed to nobody now, but it is
+	 * only back when published: two empty looks at the RX ring see to both. */
+	peer->freeing = 0;
+	peer->drain_at = link->rx_drains + 2;
+}
+
+static bool drained(const struct link_peer *peer)
+{
+	return !peer->kept_old && peer->link->rx_drains >= peer->drain_at;
+}
+
+/* Opens our window to the peer; the message that tells it so comes after. */
+static void begin_epoch(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+
+	assert(drained(peer) && !peer->cookie_in);
+	peer->cookie_in = random_nonzero(link);
+	peer->seq_in = 0;
+	window_rx_init(&peer->rx, link->window);
+	peer->epochs++;
+	link->dev->ops->admit(link->dev, peer->slot, peer->cookie_in, link->window);
+}
+
+static void opened(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+
+	peer->phase = LINK_OPEN;
+	peer->heard_ns = link->now_ns;
+	peer->heard = true;
+	peer->last_errno = 0;
+	if (link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
+		peer->llhdr.bytes = 0;
+	link_state(peer, CAREFUL_PEER_UP);
+}
+
+static void send_hello(struct link_peer *peer)
+{
+	struct careful_ctrl ctrl = { .nonce = htobe64(peer->nonce) };
+
+	peer->asked_ns = peer->link->now_ns;
+	if (peer->phase == LINK_ASKED) {
+		ctrl.token = htobe64(peer->token);
+		describe(peer, &ctrl);
+	}
+	link_ctrl_send(peer->link, &peer->address, &ctrl, CAREFUL_HELLO);
+}
+
+static void ask(struct link_peer *peer)
+{
+	peer->phase = LINK_ASKING;
+	peer->nonce = random_nonzero(peer->link);
+	peer->token = 0;
+	send_hello(peer);
+}
+
+/* Wants a session with the peer; asks for it unless there is one. */
+void link_connect(struct link_peer *peer)
+{
+	peer->want = true;
+	if (peer->state != CAREFUL_PEER_NONE && peer->state != CAREFUL_PEER_FAILED)
+		return;
+	peer->last_errno = 0;
+	peer->since_ns = peer->link->now_ns;
+	link_state(peer, CAREFUL_PEER_CONNECTING);
+	if (peer->phase == LINK_IDLE)
+		ask(peer);
+}
+
+/* The promise is broken, or the peer forgot the session: a new epoch. */
+void link_break(struct link_peer *peer)
+{
+	if (peer->phase != LINK_OPEN)
+		return;
+	link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
+	end_epoch(peer);
+	link_state(peer, CAREFUL_PEER_RENEWING);
+	ask(peer);
+}
+
+/* Gives the session up, with the errno that its users are told. */
+void link_close(struct link_peer *peer, int error)
+{
+	struct careful_ctrl ctrl = { .cookie = htobe64(peer->cookie_out) };
+
+	if (peer->phase == LINK_OPEN && peer->cookie_out)
+		link_ctrl_send(peer->link, &peer->address, &ctrl, CAREFUL_BYE);
+	end_epoch(peer);
+	peer->nonce = 0;
+	peer->want = false;
+	peer->cookie_out = 0;
+	peer->last_errno = error;
+	/* Also what was queued before there was any session is over now. */
+	peer->epoch++;
+	link_state(peer, error ? CAREFUL_PEER_FAILED : CAREFUL_PEER_NONE);
+	peer->link->changed = true;
+}
+
+static void refuse(struct link *link, const union careful_addr *to,
+		   const struct careful_ctrl *hello, enum careful_refusal why)
+{
+	struct careful_ctrl ctrl = {
+		.nonce = hello->nonce,
+		.window = htobe32(link->peers_max),
+		.status = htobe32(why),
+	};
+
+	link_count(link, CAREFUL_C_CTRL_REFUSED);
+	link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
+}
+
+static void welcome(struct link_peer *peer)
+{
+	struct careful_ctrl ctrl = { .nonce = htobe64(peer->nonce_in) };
+
+	describe(peer, &ctrl);
+	link_ctrl_send(peer->link, &peer->address, &ctrl, CAREFUL_WELCOME);
+}
+
+/* A valid HELLO waits until the old epoch has drained. */
+static void try_welcome(struct link_peer *peer)
+{
+	if (!drained(peer))
+		return;
+	begin_epoch(peer);
+	opened(peer);
+	welcome(peer);
+}
+
+static void on_hello(struct link *link, const union careful_addr *from,
+		     const struct careful_ctrl *hello)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+	uint64_t nonce = be64toh(hello->nonce);
+	uint64_t token = challenge_token(link, from, nonce, peer ? peer->epoch : 0);
+
+	if (peer && peer->phase == LINK_OPEN && peer->nonce_in == nonce && hello->token) {
+		welcome(peer); /* ours got lost */
+		return;
+	}
+	if (be64toh(hello->token) != token) {
+		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
+
+		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
+		return;
+	}
+	/* Both ask at once: the larger nonce is answered, the other is not. */
+	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
+	    peer->nonce > nonce)
+		return;
+	if (!peer)
+		peer = link_peer_get(link, from);
+	if (!peer) {
+		refuse(link, from, hello, CAREFUL_REFUSED_PEERS);
+		return;
+	}
+	end_epoch(peer);
+	if (adopt(peer, hello)) {
+		refuse(link, from, hello, CAREFUL_REFUSED_FRAME);
+		return;
+	}
+	peer->nonce = 0;
+	peer->nonce_in = nonce;
+	peer->phase = LINK_DRAINING;
+	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
+		link_state(peer, CAREFUL_PEER_RENEWING);
+	else if (peer->state != CAREFUL_PEER_RENEWING)
+		link_state(peer, CAREFUL_PEER_CONNECTING);
+	try_welcome(peer);
+}
+
+/* Our window opens before the HELLO that says so; not before the old one is empty. */
+static void try_hello(struct link_peer *peer)
+{
+	if (!drained(peer))
+		return;
+	begin_epoch(peer);
+	peer->phase = LINK_ASKED;
+	send_hello(peer);
+}
+
+static void on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->phase != LINK_ASKING || be64toh(ctrl->nonce) != peer->nonce || peer->token)
+		return;
+	peer->token = be64toh(ctrl->token);
+	try_hello(peer);
+}
+
+static void on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->phase != LINK_ASKED || be64toh(ctrl->nonce) != peer->nonce)
+		return;
+	if (adopt(peer, ctrl)) {
+		link_close(peer, EPROTO);
+		return;
+	}
+	peer->nonce = 0;
+	opened(peer);
+}
+
+static void on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t why = be32toh(ctrl->status);
+
+	if (!peer->nonce || be64toh(ctrl->nonce) != peer->nonce)
+		return;
+	link_close(peer, why == CAREFUL_REFUSED_VERSION ? EPROTONOSUPPORT :
+			 why == CAREFUL_REFUSED_PEERS	? EUSERS :
+							  EMSGSIZE);
+}
+
+static void on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->cookie_in && be64toh(ctrl->cookie) == peer->cookie_in) {
+		peer->cookie_out = 0; /* no BYE in answer */
+		link_close(peer, ECONNRESET);
+	}
+}
+
+static void dispatch(struct link *link, const union careful_addr *from,
+		     const struct careful_ctrl *ctrl)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+
+	if (ctrl->type == CAREFUL_HELLO) {
+		on_hello(link, from, ctrl);
+		return;
+	}
+	if (ctrl->type == CAREFUL_SYNC &&
+	    (!peer || !peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)) {
+		struct careful_ctrl gone = { .nonce = ctrl->nonce };
+
+		link_ctrl_send(link, from, &gone, CAREFUL_GONE);
+		return;
+	}
+	if (!peer) {
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+		return;
+	}
+	switch (ctrl->type) {
+	case CAREFUL_CHALLENGE:
+		on_challenge(peer, ctrl);
+		break;
+	case CAREFUL_WELCOME:
+		on_welcome(peer, ctrl);
+		break;
+	case CAREFUL_REFUSE:
+		on_refuse(peer, ctrl);
+		break;
+	case CAREFUL_SYNC:
+		link_on_sync(peer, ctrl);
+		break;
+	case CAREFUL_SYNC_ACK:
+		link_on_sync_ack(peer, ctrl);
+		break;
+	case CAREFUL_GONE:
+		link_on_gone(peer, ctrl);
+		break;
+	case CAREFUL_BYE:
+		on_bye(peer, ctrl);
+		break;
+	default:
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+	}
+}
+
+/* Another version: say which one is spoken here; believe a REFUSE that does so. */
+static void other_version(struct link *link, const union careful_addr *from,
+			  const struct careful_ctrl *ctrl)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+
+	link_count(link, CAREFUL_C_CTRL_VERSION);
+	if (ctrl->type == CAREFUL_HELLO)
+		refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
+	else if (ctrl->type == CAREFUL_REFUSE && peer)
+		on_refuse(peer, ctrl);
+}
+
+/* Reads the control socket: a bounded number of messages, so that a flood of them
+ * cannot keep frames waiting. */
+void link_control(struct link *link)
+{
+	struct careful_device *dev = link->dev;
+
+	for (int i = 0; i < CONTROL_BATCH; i++) {
+		struct careful_ctrl ctrl = { 0 };
+		union careful_addr from = { 0 };
+		ssize_t got = dev->ops->ctrl_recv(dev, &from, &ctrl, sizeof(ctrl));
+
+		if (got == -ECONNREFUSED) {
+			struct link_peer *peer = link_peer_find(link, &from);
+
+			if (peer)
+				link_on_refused(peer);
+			continue;
+		}
+		if (got < 0)
+			return;
+		if (got != sizeof(ctrl) || !(ctrl.type & CAREFUL_CTRL_BIT))
+			link_count(link, CAREFUL_C_CTRL_MALFORMED);
+		else if (ctrl.version != CAREFUL_WIRE_VERSION)
+			other_version(link, &from, &ctrl);
+		else if (be32toh(ctrl.check) != careful_ctrl_check(&ctrl))
+			link_count(link, CAREFUL_C_CTRL_MALFORMED);
+		else
+			dispatch(link, &from, &ctrl);
+	}
+}
+
+/* Repeats what got no answer, and gives up after a while. */
+void link_session_tick(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	uint64_t limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
+
+	if (peer->phase == LINK_DRAINING) {
+		try_welcome(peer);
+	} else if (peer->phase == LINK_ASKING && peer->token) {
+		try_hello(peer);
+	} else if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) {
+		if (link->now_ns - peer->asked_ns >= RETRY_NS)
+			send_hello(peer);
+	}
+	if (peer->phase != LINK_OPEN && peer->phase != LINK_IDLE &&
+	    link->now_ns - peer->since_ns >= limit_ms * 1000000)
+		link_close(peer, ETIMEDOUT);
+	if (peer->phase == LINK_OPEN && !peer->llhdr.bytes &&
+	    link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
+		peer->llhdr.bytes = 0;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What silence means. A lost last frame leaves no gap, so when credits or replies
+ * have been outstanding for sync_ms without an arrival, each end tells the other
+ * what it sent and received. Only answers that disagree are a loss; no answer is a
+ * stall, and after stall_ms the end of the session.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+
+enum {
+	/* Control may overtake frames that are still in a queue: a difference counts
+	 * when it is the same in this many answers. */
+	DISAGREE_TIMES = 2,
+	DISAGREE_RETRY_MS = 20,
+	REFUSED_TIMES = 3,
+	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
+};
+
+static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
+{
+	ctrl->cookie = htobe64(peer->cookie_out);
+	ctrl->seq_sent = htobe32(peer->seq_out);
+	ctrl->seq_rcvd = htobe32(peer->seq_in);
+	ctrl->returned = htobe32(peer->rx.returned);
+}
+
+void link_sync(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	struct careful_ctrl ctrl = { 0 };
+
+	if (!peer->sync_nonce)
+		link->dev->ops->random(link->dev, &peer->sync_nonce, sizeof(peer->sync_nonce));
+	peer->sync_nonce |= 1;
+	ctrl.nonce = htobe64(peer->sync_nonce);
+	describe(peer, &ctrl);
+	peer->asked_ns = link->now_ns;
+	link_count(link, CAREFUL_C_SYNCS);
+	link_ctrl_send(link, &peer->address, &ctrl, CAREFUL_SYNC);
+}
+
+void link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct careful_ctrl ack = { .nonce = ctrl->nonce };
+
+	if (peer->phase != LINK_OPEN)
+		return;
+	describe(peer, &ack);
+	/* The answer tells what is owed, so it need not be told again. */
+	window_rx_announce(&peer->rx);
+	link_ctrl_send(peer->link, &peer->address, &ack, CAREFUL_SYNC_ACK);
+}
+
+/* Whether the answer agrees with what we know; frames under way make it differ. */
+static bool agrees(const struct link_peer *peer, uint32_t sent, uint32_t rcvd)
+{
+	return sent == peer->seq_in && rcvd == peer->seq_out;
+}
+
+void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t sent = be32toh(ctrl->seq_sent);
+	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
+	struct link *link = peer->link;
+
+	if (peer->phase != LINK_OPEN || !peer->sync_nonce ||
+	    be64toh(ctrl->nonce) != peer->sync_nonce ||
+	    be64toh(ctrl->cookie) != peer->cookie_in) {
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+		return;
+	}
+	peer->sync_nonce = 0;
+	peer->heard_ns = link->now_ns;
+	peer->refused_rounds = 0;
+	peer->refused = false;
+	link_state(peer, CAREFUL_PEER_UP);
+	if (agrees(peer, sent, rcvd)) {
+		peer->sync_disagreed = 0;
+		if (window_tx_credit(&peer->tx, be32toh(ctrl->returned))) {
+			link_count(link, CAREFUL_C_BAD_CREDITS);
+			link_break(peer);
+		}
+		return;
+	}
+	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
+		peer->sync_disagreed = 0;
+	peer->sync_seq_sent = sent;
+	peer->sync_seq_rcvd = rcvd;
+	if (++peer->sync_disagreed < DISAGREE_TIMES)
+		return;
+	uint32_t lost = (peer->seq_out - rcvd) + (sent - peer->seq_in);
+
+	link->counters[CAREFUL_C_LOST_FRAMES] += lost;
+	peer->lost_frames += lost;
+	link_break(peer);
+}
+
+void link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (!peer->sync_nonce || be64toh(ctrl->nonce) != peer->sync_nonce) {
+		link_count(peer->link, CAREFUL_C_CTRL_UNKNOWN);
+		return;
+	}
+	link_break(peer);
+}
+
+/* ICMP says that nobody listens at the peer. Anyone can say so: it is believed when
+ * several questions of ours in a row meet that and nothing else. */
+void link_on_refused(struct link_peer *peer)
+{
+	peer->refused = true;
+	if (peer->phase == LINK_OPEN && !peer->sync_nonce)
+		link_sync(peer);
+}
+
+/* After each question: was it refused, and is that enough? */
+static bool refused_tick(struct link_peer *peer)
+{
+	uint64_t waited_ms = (peer->link->now_ns - peer->asked_ns) / 1000000;
+
+	if (!peer->refused || waited_ms < REFUSED_RETRY_MS)
+		return false;
+	peer->refused = false;
+	if (++peer->refused_rounds >= REFUSED_TIMES) {
+		link_close(peer, ECONNREFUSED);
+		return true;
+	}
+	if (peer->phase == LINK_OPEN)
+		link_sync(peer);
+	return false;
+}
+
+/* Whether something is awaited of the peer: credits for more than may stay owed
+ * for ever, or a reply. */
+static bool awaited(const struct link_peer *peer)
+{
+	return window_tx_outstanding(&peer->tx) || peer->operations;
+}
+
+static void sync_tick(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	uint64_t wait_ms = peer->sync_disagreed ? DISAGREE_RETRY_MS : link->sync_ms;
+	uint64_t silent_ms = (link->now_ns - peer->heard_ns) / 1000000;
+
+	if (!awaited(peer)) {
+		peer->heard_ns = link->now_ns;
+		peer->sync_nonce = 0;
+		return;
+	}
+	if (silent_ms >= link->stall_ms && peer->sync_nonce) {
+		link_close(peer, ETIMEDOUT);
+		return;
+	}
+	if (silent_ms < wait_ms || (link->now_ns - peer->asked_ns) / 1000000 < wait_ms)
+		return;
+	if (peer->sync_nonce && peer->state == CAREFUL_PEER_UP) {
+		link_count(link, CAREFUL_C_STALLS);
+		link_state(peer, CAREFUL_PEER_STALLED);
+	}
+	link_sync(peer);
+}
+
+/* Once a millisecond or so: everything that depends on time. */
+void link_tick(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
+			continue;
+		if (peer->heard) {
+			peer->heard = false;
+			peer->heard_ns = link->now_ns;
+			peer->refused_rounds = 0;
+			peer->refused = false;
+			peer->sync_disagreed = 0;
+			peer->sync_nonce = 0;
+			link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
+		}
+		if (refused_tick(peer))
+			continue;
+		if (peer->phase == LINK_OPEN)
+			sync_tick(peer);
+		link_session_tick(peer);
+	}
+}

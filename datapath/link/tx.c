@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames out: send buffers, the header, the queue between two kicks, and window
+ * updates. A send buffer is free again when its frame has left; nothing of a frame
+ * is kept after that (P2 section 2.1).
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <string.h>
+
+/* Bytes before the body: link header, IP, UDP, careful header. */
+static uint32_t prefix_bytes(const struct link_peer *peer)
+{
+	return peer->llhdr.bytes + LINK_HDR_BYTES;
+}
+
+/* Receive buffers that a frame with this body fills at the peer. */
+uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
+{
+	uint32_t bytes = prefix_bytes(peer) + body_bytes;
+
+	return (bytes + peer->buffer_bytes - 1) / peer->buffer_bytes;
+}
+
+/* The largest body that a frame towards the peer can have. */
+uint32_t link_body_max(const struct link_peer *peer)
+{
+	return peer->frame_bytes - prefix_bytes(peer);
+}
+
+/* The same for a frame in one buffer at both ends: what a handler can be handed. */
+uint32_t link_body_single(const struct link_peer *peer)
+{
+	uint32_t chunk = peer->link->dev->chunk_bytes - LINK_PAYLOAD_AT;
+	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
+								  peer->buffer_bytes;
+	uint32_t body = frame - prefix_bytes(peer);
+
+	return body < chunk ? body : chunk;
+}
+
+bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
+{
+	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
+	       window_tx_may_send(&peer->tx, link_cost(peer, body_bytes));
+}
+
+/* Takes send buffers for a frame; false if too few are free. */
+bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
+{
+	struct link *link = peer->link;
+	uint32_t chunk = link->dev->chunk_bytes;
+	uint32_t first = chunk - LINK_PAYLOAD_AT;
+	uint32_t segments = body_bytes <= first ? 1 : 1 + (body_bytes - first + chunk - 1) / chunk;
+	uint32_t prefix = prefix_bytes(peer);
+	uint32_t rest = body_bytes;
+
+	if (link->tx_free_count < segments + LINK_CHUNKS_FREE_MIN) {
+		link_complete(link);
+		if (link->tx_free_count < segments + LINK_CHUNKS_FREE_MIN)
+			return false;
+	}
+	assert(segments <= CAREFUL_SEGMENTS_MAX);
+	frame->segments = (uint16_t)segments;
+	frame->body_total = body_bytes;
+	for (uint32_t i = 0; i < segments; i++) {
+		uint32_t bytes = i ? chunk : first;
+
+		if (bytes > rest)
+			bytes = rest;
+		frame->desc[i].addr = link->tx_free[--link->tx_free_count];
+		frame->desc[i].bytes = bytes;
+		frame->desc[i].options = i + 1 < segments ? CAREFUL_DESC_MORE : 0;
+		rest -= bytes;
+	}
+	frame->umem = link->dev->umem;
+	frame->body_bytes = frame->desc[0].bytes;
+	frame->body = link->dev->umem + frame->desc[0].addr + LINK_PAYLOAD_AT;
+	frame->hdr = (struct careful_hdr *)(frame->body - LINK_HDR_BYTES);
+	frame->desc[0].addr += LINK_PAYLOAD_AT - prefix;
+	frame->desc[0].bytes += prefix;
+	return true;
+}
+
+/* Gives back the buffers of a frame that is not sent after all. */
+void link_tx_put(struct link *link, struct link_txframe *frame)
+{
+	uint64_t mask = ~(uint64_t)(link->dev->chunk_bytes - 1);
+
+	for (uint32_t i = 0; i < frame->segments; i++)
+		link->tx_free[link->tx_free_count++] = frame->desc[i].addr & mask;
+	frame->segments = 0;
+}
+
+/* The pieces of memory where bytes [at, at + bytes) of the body lie. */
+uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
+		     struct iovec *iov)
+{
+	uint8_t *start = frame->body;
+	uint32_t have = frame->body_bytes;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; bytes; i++) {
+		if (i) {
+			start = frame->umem + frame->desc[i].addr;
+			have = frame->desc[i].bytes;
+		}
+		if (at >= have) {
+			at -= have;
+			continue;
+		}
+		uint32_t part = have - at < bytes ? have - at : bytes;
+
+		iov[n++] = (struct iovec){ .iov_base = start + at, .iov_len = part };
+		bytes -= part;
+		at = 0;
+	}
+	return n;
+}
+
+/* Copies into the body. */
+void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes)
+{
+	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	const uint8_t *from = data;
+	uint32_t n;
+
+	if (at + bytes <= frame->body_bytes) {
+		memcpy(frame->body + at, data, bytes);
+		return;
+	}
+	n = link_tx_iov(frame, at, bytes, iov);
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(iov[i].iov_base, from, iov[i].iov_len);
+		from += iov[i].iov_len;
+	}
+}
+
+/* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
+ * that of an empty datagram: only the length changes, and one's complement sums
+ * can be adjusted for it (RFC 1624). */
+static void write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, uint32_t body_bytes)
+{
+	uint8_t *p = (uint8_t *)hdr - peer->llhdr.bytes;
+	uint32_t udp = 8 + LINK_HDR_BYTES + body_bytes;
+
+	memcpy(p, peer->llhdr.data, peer->llhdr.bytes);
+	if (peer->address.sa.sa_family == AF_INET) {
+		uint32_t sum = (uint32_t)(uint8_t)~p[24] << 8 | (uint8_t)~p[25];
+
+		sum += udp - 8;
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = ~sum & 0xffff;
+		p[16] = (uint8_t)((20 + udp) >> 8);
+		p[17] = (uint8_t)(20 + udp);
+		p[24] = (uint8_t)(sum >> 8);
+		p[25] = (uint8_t)sum;
+	} else {
+		p[18] = (uint8_t)(udp >> 8);
+		p[19] = (uint8_t)udp;
+	}
+	p += peer->llhdr.bytes - 4;
+	p[0] = (uint8_t)(udp >> 8);
+	p[1] = (uint8_t)udp;
+}
+
+static void queue_frame(struct link *link, const struct link_txframe *frame)
+{
+	if (link->tx_queued + frame->segments > LINK_TX_QUEUE)
+		link_kick(link);
+	assert(link->tx_queued + frame->segments <= LINK_TX_QUEUE);
+	for (uint32_t i = 0; i < frame->segments; i++) {
+		link->tx_queue[link->tx_queued++] = frame->desc[i];
+		link->tx_pulse_bytes += frame->desc[i].bytes;
+	}
+}
+
+/* Completes the header and queues the frame; link_kick() moves it. */
+void link_send(struct link_peer *peer, struct link_txframe *frame,
+	       const struct link_send_args *args)
+{
+	struct link *link = peer->link;
+	struct careful_hdr *hdr = frame->hdr;
+	uint32_t cost = link_cost(peer, frame->body_total);
+
+	assert(window_tx_free(&peer->tx) >= cost);
+	window_tx_send(&peer->tx, cost);
+	*hdr = (struct careful_hdr){
+		.version = CAREFUL_WIRE_VERSION,
+		.type = args->type,
+		.flags = args->flags,
+		.src_node = htobe16(peer->slot_out),
+		.queue = htobe16(peer->queue_out),
+		.cookie = htobe64(peer->cookie_out),
+		.seq = htobe32(++peer->seq_out),
+		.credits = htobe32(window_rx_announce(&peer->rx)),
+		.msg_id = htobe32(args->msg_id),
+		.msg_bytes = htobe32(args->msg_bytes),
+		.frag_off = htobe32(args->frag_off),
+		.frag_bytes = htobe16(args->frag_bytes),
+	};
+	if (args->crc_bytes)
+		hdr->payload_crc = htobe32(link_crc32c(frame->body, args->crc_bytes));
+	hdr->check = htobe32(careful_hdr_check(hdr));
+	write_llhdr(peer, hdr, frame->body_total);
+	queue_frame(link, frame);
+	peer->tx_frames++;
+	peer->tx_bytes += frame->body_total;
+	link_count(link, CAREFUL_C_TX_FRAMES);
+	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
+}
+
+/* Moves what is queued to the wire. */
+void link_kick(struct link *link)
+{
+	struct careful_device *dev = link->dev;
+	int rc;
+
+	if (!link->tx_queued && !link->kick_again)
+		return;
+	if (link->tx_queued) {
+		uint32_t n = dev->ops->tx(dev, link->tx_queue, link->tx_queued);
+
+		/* The TX ring holds at least as many as there are send buffers. */
+		assert(n == link->tx_queued);
+		link->tx_queued = 0;
+		link->tx_pulse_bytes = 0;
+	}
+	rc = dev->ops->kick(dev);
+	link->kick_again = rc == -EAGAIN;
+	link_count(link, CAREFUL_C_PULSES);
+}
+
+/* Takes back the buffers of frames that have left. */
+void link_complete(struct link *link)
+{
+	uint64_t mask = ~(uint64_t)(link->dev->chunk_bytes - 1);
+	uint64_t addrs[LINK_BATCH];
+	uint32_t n;
+
+	do {
+		n = link->dev->ops->complete(link->dev, addrs, LINK_BATCH);
+		for (uint32_t i = 0; i < n; i++)
+			link->tx_free[link->tx_free_count++] = addrs[i] & mask;
+	} while (n == LINK_BATCH);
+	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->dev->tx_chunks - link->tx_free_count;
+}
+
+/* One window update; it may take the last credit and the last send buffer. */
+static bool send_update(struct link_peer *peer)
+{
+	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
+	struct link *link = peer->link;
+	struct link_txframe frame = { .segments = 1 };
+
+	if (!link->tx_free_count)
+		link_complete(link);
+	if (!link->tx_free_count || !window_tx_may_update(&peer->tx))
+		return false;
+	frame.desc[0].addr = link->tx_free[--link->tx_free_count];
+	frame.body = link->dev->umem + frame.desc[0].addr + LINK_PAYLOAD_AT;
+	frame.hdr = (struct careful_hdr *)(frame.body - LINK_HDR_BYTES);
+	frame.desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
+	frame.desc[0].bytes = prefix_bytes(peer);
+	link_send(peer, &frame, &args);
+	link_count(link, CAREFUL_C_TX_UPDATES);
+	return true;
+}
+
+/* Sends the updates that are due and that no data frame carried. */
+void link_updates(struct link *link)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < link->dirty_count; i++) {
+		struct link_peer *peer = link->dirty[i];
+		bool due = peer->phase == LINK_OPEN && window_rx_update_due(&peer->rx);
+
+		/* Without a credit, a buffer or an address now: next time. */
+		if (due && (!peer->llhdr.bytes || !send_update(peer)))
+			link->dirty[left++] = peer;
+		else
+			peer->dirty = false;
+	}
+	link->dirty_count = left;
+}

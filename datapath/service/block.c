@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The block server as its owner sees it: start, poll, stop, and what happens when a
+ * peer is gone. Requests are block_request.c's, files the workers'.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "service/block_private.h"
+
+void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+{
+	struct careful_block_server *server = user;
+	struct block_peer *p = &server->peers[peer];
+	struct block_handle *next;
+
+	(void)instance;
+	if (state != CAREFUL_PEER_FAILED && state != CAREFUL_PEER_NONE)
+		return;
+	p->life++;
+	memset(p->ended, 0, sizeof(p->ended));
+	while (p->parked)
+		block_drop_parked(server, p);
+	for (struct block_handle *h = p->handles; h; h = next) {
+		next = h->next;
+		if (h->state == BLOCK_OPEN)
+			block_handle_end(server, h, BLOCK_DISCARD);
+	}
+}
+
+uint32_t careful_block_poll(struct careful_block_server *server)
+{
+	struct block_job *job, *unsent;
+	uint32_t n = 0;
+
+	if (server->ending.head)
+		n += block_handle_retry(server);
+	unsent = server->unsent.head;
+	block_queue_init(&server->unsent);
+	while ((job = unsent)) {
+		unsent = job->next;
+		block_answer(server, job);
+	}
+	while ((job = block_work_take(server))) {
+		block_finish(server, job);
+		n++;
+	}
+	for (uint32_t i = 0; server->parked_count && i < server->peers_count; i++)
+		block_unpark(server, i);
+	return n;
+}
+
+int careful_block_fd(struct careful_block_server *server)
+{
+	return server->work.event_fd;
+}
+
+int careful_block_timeout_ms(struct careful_block_server *server)
+{
+	return server->ending.head || server->unsent.head ? 1 : -1;
+}
+
+static int open_exports(struct careful_block_server *server,
+			const struct careful_block_export *exports, uint32_t n,
+			struct careful_error *error)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct block_export *e = &server->exports[i];
+
+		e->fd = open(exports[i].path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (e->fd < 0) {
+			int rc = -errno;
+
+			snprintf(error->text, sizeof(error->text), "export %s: %s", exports[i].path,
+				 strerror(-rc));
+			return rc;
+		}
+		e->writable = exports[i].writable;
+		snprintf(e->name, sizeof(e->name), "%s", exports[i].name ? exports[i].name : "");
+		server->exports_count++;
+		if (n > 1 && (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))) {
+			snprintf(error->text, sizeof(error->text),
+				 "export %s: has no name to tell it from the others",
+				 exports[i].path);
+			return -EINVAL;
+		}
+		for (uint32_t j = 0; n > 1 && j < i; j++) {
+			if (strcmp(server->exports[j].name, e->name) != 0)
+				continue;
+			snprintf(error->text, sizeof(error->text),
+				 "export %s: another is called \"%s\" already", exports[i].path,
+				 e->name);
+			return -EEXIST;
+		}
+	}
+	return 0;
+}
+
+static int allocate(struct careful_block_server *server)
+{
+	struct careful_info info;
+	int rc = careful_info(server->instance, &info);
+
+	if (rc)
+		return rc;
+	server->peers_count = info.peers_max;
+	server->jobs_per_peer = BLOCK_JOBS / info.peers_max;
+	assert(server->jobs_per_peer);
+	server->peers = calloc(info.peers_max, sizeof(*server->peers));
+	server->jobs = calloc(BLOCK_JOBS, sizeof(*server->jobs));
+	server->parked = calloc(BLOCK_PARKED, sizeof(*server->parked));
+	if (!server->peers || !server->jobs || !server->parked)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < info.peers_max; i++)
+		server->peers[i].parked_tail = &server->peers[i].parked;
+	for (uint32_t i = 0; i < BLOCK_JOBS; i++) {
+		server->jobs[i].job.path = server->jobs[i].path;
+		server->jobs[i].job.next = server->jobs_free;
+		server->jobs_free = &server->jobs[i].job;
+	}
+	for (uint32_t i = 0; i < BLOCK_PARKED; i++) {
+		server->parked[i].next = server->parked_free;
+		server->parked_free = &server->parked[i];
+	}
+	return 0;
+}
+
+static void deallocate(struct careful_block_server *server)
+{
+	for (uint32_t i = 0; i < server->exports_count; i++)
+		close(server->exports[i].fd);
+	free(server->peers);
+	free(server->jobs);
+	free(server->parked);
+	free(server);
+}
+
+int careful_block_serve(struct careful *instance, const struct careful_block_export *exports,
+			uint32_t n, struct careful_block_server **server,
+			struct careful_error *error)
+{
+	struct careful_block_server *s;
+	int rc;
+
+	if (n > CAREFUL_BLOCK_EXPORTS) {
+		snprintf(error->text, sizeof(error->text), "%u exports: at most %u are possible", n,
+			 CAREFUL_BLOCK_EXPORTS);
+		return -E2BIG;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->instance = instance;
+	block_queue_init(&s->unsent);
+	block_queue_init(&s->ending);
+	snprintf(error->text, sizeof(error->text), "block service: cannot start");
+	rc = open_exports(s, exports, n, error);
+	if (!rc)
+		rc = allocate(s);
+	if (!rc)
+		rc = block_work_init(s);
+	if (rc) {
+		deallocate(s);
+		return rc;
+	}
+	for (uint16_t i = CAREFUL_BLOCK_OPEN; !rc && i <= CAREFUL_BLOCK_MKDIR; i++)
+		rc = careful_handle(instance, i, block_on_request, s);
+	assert(!rc);
+	*server = s;
+	return 0;
+}
+
+void careful_block_stop(struct careful_block_server *server)
+{
+	/* The workers finish what they have; then all is this thread's. */
+	block_work_deinit(server);
+	for (uint32_t i = 0; i < server->peers_count; i++) {
+		struct block_handle *handle;
+
+		while ((handle = server->peers[i].handles)) {
+			handle->end.op = BLOCK_DISCARD;
+			handle->end.handle = handle;
+			block_run(server, &handle->end);
+			block_handle_destroy(server, handle);
+		}
+	}
+	deallocate(server);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The server of the block service that wire.h declares: directories whose files
+ * peers may open, list, create and replace. Built on careful.h alone. The engine's
+ * thread never waits: system calls that may block run on a few worker threads.
+ */
+#ifndef SERVICE_BLOCK_H
+#define SERVICE_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+enum {
+	CAREFUL_BLOCK_EXPORTS = 64,
+	CAREFUL_BLOCK_HANDLES = 128, /* that a peer may have open at a time */
+};
+
+/*
+ * A directory that peers see. A single export is the root of all paths; of several,
+ * a path's first component names one.
+ *
+ * @path:      the directory
+ * @name:      how it is called among several
+ * @writable:  files may be created and replaced
+ */
+struct careful_block_export {
+	const char *path;
+	const char *name;
+	bool writable;
+};
+
+struct careful_block_server;
+
+/* Serves the exports (none: every path is refused). *error gets a line where an
+ * export cannot be opened. */
+int careful_block_serve(struct careful *instance, const struct careful_block_export *exports,
+			uint32_t n, struct careful_block_server **server,
+			struct careful_error *error);
+/* Ends all handles and removes uncommitted temporary files. After careful_close():
+ * no message uses the files any longer. Waits for work under way. */
+void careful_block_stop(struct careful_block_server *server);
+
+/* To be called each round; answers what the workers have done. Returns how many. */
+uint32_t careful_block_poll(struct careful_block_server *server);
+/* Readable when workers have done something. */
+int careful_block_fd(struct careful_block_server *server);
+/* After how many ms at most to call careful_block_poll() again; -1: when readable. */
+int careful_block_timeout_ms(struct careful_block_server *server);
+/* For careful_peer_watch(), with the server as user, or called by who watches. */
+void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
+
+#endif /* SERVICE_BLOCK_H */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The block service from a client's side, for a program that owns its queue: calls
+ * that wait, on top of careful.h. What an epoch's end cut short is asked again.
+ */
+#ifndef SERVICE_BLOCK_CLIENT_H
+#define SERVICE_BLOCK_CLIENT_H
+
+#include <stdint.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+/*
+ * A file, a file being made, or a listing at a peer.
+ *
+ * @handle:      the region that careful_get() and careful_store() name
+ * @bytes:       its size
+ * @unreadable:  of a listing: entries that could not be read
+ * @attr:        as opened; not of a listing
+ */
+struct careful_file {
+	uint32_t peer;
+	uint32_t handle;
+	uint32_t unreadable;
+	uint64_t bytes;
+	struct careful_block_attr attr;
+};
+
+/* All return 0 or -errno, and call careful_wait() until the answer is there. */
+int careful_file_open(struct careful *instance, uint32_t peer, const char *path,
+		      struct careful_file *file);
+int careful_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+			uint64_t bytes, struct careful_file *file);
+/* Reads `bytes` from offset into local; fewer only at the file's end: -EIO then. */
+int careful_file_get(struct careful *instance, const struct careful_file *file, uint64_t offset,
+		     const struct careful_span *local, uint32_t bytes, uint32_t flags);
+int careful_file_put(struct careful *instance, const struct careful_file *file, uint64_t offset,
+		     const struct careful_span *local, uint32_t bytes, uint32_t flags);
+/* Gives a created file its name; the handle ends, whatever is returned. attr may be NULL. */
+int careful_file_commit(struct careful *instance, struct careful_file *file, uint32_t flags,
+			uint32_t mode, uint64_t mtime_ns, struct careful_block_attr *attr);
+/* Ends a handle; *attr (or NULL) is the file as it is now. */
+int careful_file_close(struct careful *instance, struct careful_file *file,
+		       struct careful_block_attr *attr);
+int careful_file_list(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+		      struct careful_file *listing);
+int careful_file_stat(struct careful *instance, uint32_t peer, const char *path,
+		      struct careful_block_attr *attr);
+int careful_file_mkdir(struct careful *instance, uint32_t peer, const char *path, uint32_t mode);
+
+#endif /* SERVICE_BLOCK_CLIENT_H */

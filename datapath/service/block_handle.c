@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The block server's handles: which peer has which, from OPEN until the last message
+ * that uses it is gone. The files behind them are opened and closed by the workers.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/block_private.h"
+
+/* A handle that a worker is about to fill for an OPEN or LIST. */
+int block_handle_create(struct careful_block_server *server, struct block_job *job,
+			struct block_handle **handle)
+{
+	struct block_peer *peer = &server->peers[job->peer];
+	bool listing = job->op == CAREFUL_BLOCK_LIST;
+	struct block_handle *h;
+
+	if (peer->handles_count >= CAREFUL_BLOCK_HANDLES ||
+	    (listing && peer->listings_count >= BLOCK_LISTINGS))
+		return -EMFILE;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	h->state = BLOCK_OPENING;
+	h->listing = listing;
+	h->peer = job->peer;
+	h->attempt = job->attempt;
+	h->job = job;
+	h->fd = -1;
+	h->dir_fd = -1;
+	h->next = peer->handles;
+	peer->handles = h;
+	peer->handles_count++;
+	peer->listings_count += listing;
+	*handle = h;
+	return 0;
+}
+
+/* What it held is given back already, by a worker. */
+void block_handle_destroy(struct careful_block_server *server, struct block_handle *handle)
+{
+	struct block_peer *peer = &server->peers[handle->peer];
+	struct block_handle **at = &peer->handles;
+
+	assert(handle->fd < 0 && handle->dir_fd < 0 && !handle->memory);
+	while (*at != handle)
+		at = &(*at)->next;
+	*at = handle->next;
+	peer->handles_count--;
+	peer->listings_count -= handle->listing;
+	free(handle);
+}
+
+struct block_handle *block_handle_find(struct careful_block_server *server, uint32_t peer,
+				       uint32_t key)
+{
+	struct block_handle *h = server->peers[peer].handles;
+
+	while (h && (h->state == BLOCK_OPENING || h->key != key))
+		h = h->next;
+	return h;
+}
+
+/* What an earlier OPEN or LIST of the same name is making or has made. */
+struct block_handle *block_handle_attempt(struct careful_block_server *server, uint32_t peer,
+					  uint64_t attempt)
+{
+	struct block_handle *h = attempt ? server->peers[peer].handles : NULL;
+
+	while (h && (h->state > BLOCK_OPEN || h->attempt != attempt))
+		h = h->next;
+	return h;
+}
+
+/* Lets the peer get from, or store to, what a worker opened. */
+int block_handle_publish(struct careful_block_server *server, struct block_handle *handle)
+{
+	struct careful_region region = {
+		.span = { .fd = handle->fd },
+		.bytes = handle->bytes,
+		.access = CAREFUL_REGION_READ | (handle->name[0] ? CAREFUL_REGION_WRITE : 0U),
+		.peer = handle->peer,
+	};
+	int rc = careful_region_add(server->instance, &region, &handle->key);
+
+	if (rc)
+		return rc;
+	handle->state = BLOCK_OPEN;
+	handle->job->args[0] = handle->key;
+	memcpy(handle->args, handle->job->args, sizeof(handle->args));
+	handle->attr = handle->job->attr;
+	handle->job = NULL;
+	return 0;
+}
+
+/* Gives the end to a worker if no message uses the file any longer. */
+static bool try_end(struct careful_block_server *server, struct block_handle *handle)
+{
+	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
+		return false;
+	handle->state = BLOCK_CLOSING;
+	block_work_put(server, &handle->end);
+	return true;
+}
+
+/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; what the request
+ * says besides stands in handle->end. */
+void block_handle_end(struct careful_block_server *server, struct block_handle *handle, uint16_t op)
+{
+	assert(handle->state <= BLOCK_OPEN);
+	handle->end.op = op;
+	handle->end.peer = handle->peer;
+	handle->end.handle = handle;
+	handle->end.key = handle->key;
+	handle->job = &handle->end;
+	if (handle->state == BLOCK_OPENING) { /* no region */
+		handle->state = BLOCK_CLOSING;
+		block_work_put(server, &handle->end);
+		return;
+	}
+	handle->state = BLOCK_ENDING;
+	if (!try_end(server, handle))
+		block_queue_put(&server->ending, &handle->end);
+}
+
+/* Looks again at the ends that wait; returns how many go on. */
+uint32_t block_handle_retry(struct careful_block_server *server)
+{
+	struct block_job *job = server->ending.head;
+	uint32_t n = 0;
+
+	block_queue_init(&server->ending);
+	while (job) {
+		struct block_job *next = job->next;
+
+		if (try_end(server, job->handle))
+			n++;
+		else
+			block_queue_put(&server->ending, job);
+		job = next;
+	}
+	return n;
+}
+
+/* Keeps the answer to a COMMIT or CLOSE, should the client have to ask again. */
+void block_handle_remember(struct careful_block_server *server, const struct block_job *end)
+{
+	struct block_peer *peer = &server->peers[end->peer];
+	struct block_ended *ended = &peer->ended[peer->ended_next++ % BLOCK_ENDED];
+
+	ended->key = end->key;
+	ended->op = end->op;
+	ended->status = end->status;
+	ended->attr = end->attr;
+}
+
+/* The end of the latest handle of that key, if it ended by op. */
+const struct block_ended *block_handle_ended(struct careful_block_server *server, uint32_t peer,
+					     uint32_t key, uint16_t op)
+{
+	struct block_peer *p = &server->peers[peer];
+
+	for (uint32_t i = 1; i <= BLOCK_ENDED; i++) {
+		const struct block_ended *ended = &p->ended[(p->ended_next - i) % BLOCK_ENDED];
+
+		if (ended->op && ended->key == key)
+			return ended->op == op ? ended : NULL;
+	}
+	return NULL;
+}

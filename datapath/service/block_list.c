@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Listings: a directory, or the tree below it, as careful_block_entry records in a
+ * file that the peer then gets like any other. A tree is walked breadth first by
+ * reading the records back, so that its size costs no memory and parents come first.
+ */
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "service/block_private.h"
+
+enum { BUFFER_BYTES = 64 << 10 };
+
+static const char spool_dir[] = "/var/tmp";
+
+struct record {
+	struct careful_block_entry entry;
+	char text[2 * PATH_MAX + 8]; /* name, target, padding */
+};
+
+/*
+ * @root:        the listed directory, or -1 for the top of several exports
+ * @fd:          where the records go: a memfd, or a file on disk
+ * @bytes:       written there so far
+ * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
+ * @unreadable:  entries that could not be read
+ * @used:        bytes that wait in `out`
+ * @in_at:       where in fd what `in` holds begins, in_bytes of it
+ */
+struct listing {
+	struct careful_block_server *server;
+	int root;
+	int fd;
+	bool on_disk;
+	uint64_t bytes;
+	uint64_t memory;
+	uint32_t unreadable;
+	uint32_t used;
+	uint64_t in_at;
+	uint32_t in_bytes;
+	struct record record;
+	char dents[BUFFER_BYTES] __attribute__((aligned(8)));
+	char out[BUFFER_BYTES];
+	char in[BUFFER_BYTES];
+};
+
+static int write_all(int fd, const char *buf, size_t bytes, off_t offset)
+{
+	while (bytes) {
+		ssize_t n = pwrite(fd, buf, bytes, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		buf += n;
+		offset += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Moves the records from memory to an unlinked file on disk. */
+static int spill(struct listing *l)
+{
+	int fd = open(spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+	int rc = fd < 0 ? -errno : 0;
+
+	for (uint64_t at = 0; !rc && at < l->bytes;) {
+		ssize_t n = pread(l->fd, l->in, sizeof(l->in), (off_t)at);
+
+		rc = n <= 0 ? -EIO : write_all(fd, l->in, (size_t)n, (off_t)at);
+		at += n > 0 ? (uint64_t)n : 0;
+	}
+	l->in_bytes = 0;
+	if (rc) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	close(l->fd);
+	l->fd = fd;
+	l->on_disk = true;
+	atomic_fetch_sub(&l->server->listings_memory, l->memory);
+	l->memory = 0;
+	return 0;
+}
+
+static int flush(struct listing *l)
+{
+	uint64_t before;
+	int rc;
+
+	if (!l->used)
+		return 0;
+	if (!l->on_disk) {
+		before = atomic_fetch_add(&l->server->listings_memory, l->used);
+		l->memory += l->used;
+		if (l->bytes + l->used > BLOCK_LISTING_MEMORY ||
+		    before + l->used > BLOCK_LISTINGS_MEMORY) {
+			rc = spill(l);
+			if (rc)
+				return rc;
+		}
+	}
+	if (l->bytes + l->used > BLOCK_LISTING_DISK)
+		return -EFBIG;
+	rc = write_all(l->fd, l->out, l->used, (off_t)l->bytes);
+	l->bytes += l->used;
+	l->used = 0;
+	return rc;
+}
+
+/* Appends l->record, whose name and target have these lengths. */
+static int append(struct listing *l, size_t name_bytes, size_t target_bytes)
+{
+	size_t bytes = sizeof(l->record.entry) + name_bytes + target_bytes;
+	size_t padded = (bytes + 7) & ~(size_t)7;
+
+	l->record.entry.name_bytes = htobe16((uint16_t)name_bytes);
+	l->record.entry.target_bytes = htobe16((uint16_t)target_bytes);
+	memset((char *)&l->record + bytes, 0, padded - bytes);
+	if (l->used + padded > sizeof(l->out)) {
+		int rc = flush(l);
+
+		if (rc)
+			return rc;
+	}
+	memcpy(l->out + l->used, &l->record, padded);
+	l->used += (uint32_t)padded;
+	return 0;
+}
+
+/* One entry `name` of the directory dir_fd, whose own name below the listed one is
+ * `prefix`. An entry that has gone in the meantime is none. */
+static int list_entry(struct listing *l, int dir_fd, const char *prefix, const char *name)
+{
+	struct careful_block_entry *e = &l->record.entry;
+	size_t prefix_bytes = strlen(prefix);
+	size_t name_bytes = strlen(name);
+	size_t target_bytes = 0;
+	struct stat st;
+
+	memset(e, 0, sizeof(*e));
+	if (prefix_bytes + 1 + name_bytes >= PATH_MAX) {
+		l->unreadable++; /* no request could name it */
+		return 0;
+	}
+	if (prefix_bytes) {
+		memcpy(l->record.text, prefix, prefix_bytes);
+		l->record.text[prefix_bytes++] = '/';
+	}
+	memcpy(l->record.text + prefix_bytes, name, name_bytes);
+	name_bytes += prefix_bytes;
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW)) {
+		if (errno == ENOENT)
+			return 0;
+		e->error = htobe32((uint32_t)errno);
+		l->unreadable++;
+		return append(l, name_bytes, 0);
+	}
+	block_attr_set(&e->attr, &st);
+	if (S_ISLNK(st.st_mode)) {
+		ssize_t n = readlinkat(dir_fd, name, l->record.text + name_bytes, PATH_MAX);
+
+		if (n < 0) {
+			e->error = htobe32((uint32_t)errno);
+			l->unreadable++;
+		}
+		target_bytes = n < 0 ? 0 : (size_t)n;
+	}
+	return append(l, name_bytes, target_bytes);
+}
+
+/* All entries of dir_fd, which it closes. */
+static int list_dir(struct listing *l, int dir_fd, const char *prefix)
+{
+	ssize_t n;
+	int rc = 0;
+
+	while (!rc && (n = getdents64(dir_fd, l->dents, sizeof(l->dents))) != 0) {
+		if (n < 0) {
+			rc = -errno;
+			break;
+		}
+		for (ssize_t at = 0; !rc && at < n;) {
+			struct dirent64 *d = (struct dirent64 *)(l->dents + at);
+
+			at += d->d_reclen;
+			if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+				rc = list_entry(l, dir_fd, prefix, d->d_name);
+		}
+	}
+	close(dir_fd);
+	return rc;
+}
+
+/* The exports themselves, where there are several. */
+static int list_top(struct listing *l)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < l->server->exports_count; i++) {
+		const struct block_export *export = &l->server->exports[i];
+		size_t n = strlen(export->name);
+		struct stat st;
+
+		memset(&l->record.entry, 0, sizeof(l->record.entry));
+		memcpy(l->record.text, export->name, n);
+		if (fstat(export->fd, &st))
+			return -errno;
+		block_attr_set(&l->record.entry.attr, &st);
+		rc = append(l, n, 0);
+	}
+	return rc;
+}
+
+/* The record at offset `at` of what is listed so far, or NULL at its end. */
+static int read_back(struct listing *l, uint64_t at, const struct careful_block_entry **e,
+		     uint32_t *bytes)
+{
+	uint64_t need = sizeof(**e);
+
+	for (;;) {
+		uint64_t have = at < l->in_at ? 0 : l->in_at + l->in_bytes - at;
+		ssize_t n;
+
+		if (at >= l->in_at && at < l->in_at + l->in_bytes && have >= need) {
+			*e = (const void *)(l->in + (at - l->in_at));
+			*bytes = (uint32_t)((sizeof(**e) + be16toh((*e)->name_bytes) +
+					     be16toh((*e)->target_bytes) + 7) &
+					    ~7UL);
+			if (have >= *bytes)
+				return 0;
+			need = *bytes;
+		}
+		if (at == l->bytes) {
+			int rc = flush(l);
+
+			if (rc)
+				return rc;
+		}
+		if (at == l->bytes) {
+			*e = NULL;
+			return 0;
+		}
+		n = pread(l->fd, l->in, sizeof(l->in), (off_t)at);
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		l->in_at = at;
+		l->in_bytes = (uint32_t)n;
+	}
+}
+
+/* Beneath the listed directory symlinks are entries, not ways: a directory that was
+ * replaced by one since it was listed is not entered. */
+static int open_listed(struct listing *l, const char *name)
+{
+	int flags = O_RDONLY | O_DIRECTORY;
+
+	if (l->root >= 0)
+		return block_openat2(l->root, name, flags, RESOLVE_NO_SYMLINKS);
+	return block_path_open(l->server, name, flags, RESOLVE_NO_SYMLINKS, NULL);
+}
+
+/* Lists each directory among the records behind them all. */
+static int list_tree(struct listing *l)
+{
+	const struct careful_block_entry *e = NULL;
+	char name[PATH_MAX];
+	uint32_t bytes = 0;
+	uint64_t at;
+	int fd, rc;
+
+	for (at = 0;; at += bytes) {
+		rc = read_back(l, at, &e, &bytes);
+		if (rc || !e)
+			return rc;
+		if (!S_ISDIR(be32toh(e->attr.mode)) || e->error)
+			continue;
+		memcpy(name, e + 1, be16toh(e->name_bytes));
+		name[be16toh(e->name_bytes)] = 0;
+		fd = open_listed(l, name);
+		rc = fd < 0 ? fd : list_dir(l, fd, name);
+		if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
+			continue; /* gone in the meantime, or no directory any longer */
+		if (rc == -EACCES || rc == -EPERM || rc == -EIO || rc == -ESTALE) {
+			__be32 error = htobe32((uint32_t)-rc);
+
+			l->unreadable++;
+			rc = write_all(l->fd, (const char *)&error, sizeof(error),
+				       (off_t)(at + offsetof(struct careful_block_entry, error)));
+		}
+		if (rc)
+			return rc;
+	}
+}
+
+static int list_all(struct listing *l, const struct block_job *job)
+{
+	int rc, fd;
+
+	if (l->root < 0) {
+		rc = list_top(l);
+	} else {
+		fd = block_openat2(l->root, ".", O_RDONLY | O_DIRECTORY, 0);
+		rc = fd < 0 ? fd : list_dir(l, fd, "");
+	}
+	if (!rc && (job->flags & CAREFUL_BLOCK_RECURSIVE))
+		rc = list_tree(l);
+	return rc ? rc : flush(l);
+}
+
+/* LIST: the handle's file becomes the listing. */
+int block_list(struct careful_block_server *server, struct block_job *job)
+{
+	struct listing *l;
+	int rc, root = -1;
+
+	if (!block_path_is_top(server, job->path)) {
+		root = block_path_open(server, job->path, O_RDONLY | O_DIRECTORY, 0, NULL);
+		if (root < 0)
+			return root;
+	}
+	l = malloc(sizeof(*l));
+	if (!l) {
+		if (root >= 0)
+			close(root);
+		return -ENOMEM;
+	}
+	memset(l, 0, offsetof(struct listing, record));
+	l->server = server;
+	l->root = root;
+	l->fd = memfd_create("careful-listing", MFD_CLOEXEC);
+	rc = l->fd < 0 ? -errno : list_all(l, job);
+	job->handle->fd = l->fd;
+	job->handle->memory = l->memory;
+	job->handle->bytes = l->bytes;
+	job->args[1] = (uint32_t)(l->bytes >> 32);
+	job->args[2] = (uint32_t)l->bytes;
+	job->args[3] = l->unreadable;
+	if (root >= 0)
+		close(root);
+	free(l);
+	return rc;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the block server share: jobs, handles, peers, and which thread
+ * may touch what. A job belongs to the engine's thread until block_work_put() and
+ * from block_work_take() on; in between to one worker, with the handle it names.
+ */
+#ifndef SERVICE_BLOCK_PRIVATE_H
+#define SERVICE_BLOCK_PRIVATE_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "service/block.h"
+
+enum {
+	BLOCK_WORKERS = 4,
+	/* One worker stays free for opens while the others sync or list. */
+	BLOCK_WORKERS_SLOW = BLOCK_WORKERS - 1,
+	BLOCK_JOBS = 512, /* with a path, for all peers together */
+	BLOCK_PARKED = 2048, /* requests that wait for a job, all peers together */
+	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
+	BLOCK_TEMPORARY_BYTES = 40,
+	/* A listing up to the first lies in memory while all such together stay below the
+	 * second; what is larger, in an unlinked file on disk, up to the third. */
+	BLOCK_LISTING_MEMORY = 1 << 20,
+	BLOCK_LISTINGS_MEMORY = 8 << 20,
+	BLOCK_LISTING_DISK = 1 << 30,
+	BLOCK_LISTINGS = 16, /* of a peer at a time */
+	BLOCK_DISCARD = 0, /* as a job's op: CLOSE without an answer */
+};
+
+struct block_handle;
+
+/*
+ * One request under way.
+ *
+ * @op:       enum careful_block_handler, or BLOCK_DISCARD
+ * @life:     of the peer when it asked; if it has changed, nobody waits for an answer
+ * @attempt:  OPEN, LIST: the client's name for it; 0: none
+ * @key:      COMMIT, CLOSE: the handle as the client knows it
+ * @path:     NUL-terminated; NULL in the end of a handle
+ * @status:   0 or -errno
+ * @attr:     what the answer carries where has_attr and status is 0
+ */
+struct block_job {
+	struct block_job *next;
+	uint16_t op;
+	bool has_attr;
+	uint32_t peer;
+	uint32_t life;
+	struct careful_reply_to to;
+	struct block_handle *handle;
+	uint32_t flags;
+	uint32_t mode;
+	uint64_t bytes;
+	uint64_t mtime_ns;
+	uint64_t attempt;
+	uint32_t key;
+	char *path;
+
+	int status;
+	uint32_t args[CAREFUL_AM_ARGS];
+	struct careful_block_attr attr;
+};
+
+struct block_path_job {
+	struct block_job job;
+	char path[PATH_MAX];
+};
+
+enum block_handle_state {
+	BLOCK_OPENING, /* a worker has it; no key yet */
+	BLOCK_OPEN,
+	BLOCK_ENDING, /* waits until no message uses its region */
+	BLOCK_CLOSING, /* a worker has it, for the last time */
+};
+
+/*
+ * An open file, a temporary file on its way to its name, or a listing.
+ *
+ * @attempt:   of its OPEN or LIST
+ * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
+ * @args, @attr: OPEN: what its OPEN or LIST was answered
+ * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
+ * @bytes:     what peers may get or store
+ * @memory:    bytes that count towards BLOCK_LISTINGS_MEMORY
+ */
+struct block_handle {
+	struct block_handle *next;
+	uint8_t state;
+	bool listing;
+	uint32_t peer;
+	uint32_t key;
+	uint64_t attempt;
+	struct block_job *job;
+	struct block_job end;
+	uint32_t args[CAREFUL_AM_ARGS];
+	struct careful_block_attr attr;
+	int fd;
+	int dir_fd;
+	uint64_t bytes;
+	uint64_t memory;
+	char temporary[BLOCK_TEMPORARY_BYTES];
+	char name[NAME_MAX + 1];
+};
+
+/* How a handle ended, for a client that did not hear the answer. */
+struct block_ended {
+	uint32_t key;
+	uint16_t op;
+	int status;
+	struct careful_block_attr attr;
+};
+
+/* A request that waits for a job, its payload kept in the receive buffer: then its
+ * credit is not given back, which is what slows the peer down. */
+struct block_parked {
+	struct block_parked *next;
+	struct careful_kept *kept;
+	struct careful_reply_to to;
+	uint16_t handler;
+	uint32_t args[CAREFUL_AM_ARGS];
+	uint32_t bytes;
+};
+
+struct block_peer {
+	uint32_t life; /* changes when the peer is gone */
+	uint32_t jobs; /* with a path, under way */
+	uint32_t handles_count, listings_count;
+	struct block_handle *handles;
+	struct block_parked *parked, **parked_tail;
+	struct block_ended ended[BLOCK_ENDED];
+	uint32_t ended_next;
+};
+
+struct block_export {
+	int fd;
+	bool writable;
+	char name[NAME_MAX + 1];
+};
+
+struct block_queue {
+	struct block_job *head, **tail;
+};
+
+/* The worker threads and what they are given; everything under lock but `ready`. */
+struct block_work {
+	pthread_t threads[BLOCK_WORKERS];
+	uint32_t threads_count;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct block_queue quick, slow, done;
+	uint32_t slow_running;
+	bool stop;
+	atomic_bool ready; /* done is not empty */
+	int event_fd;
+};
+
+struct careful_block_server {
+	struct careful *instance;
+	struct block_export exports[CAREFUL_BLOCK_EXPORTS];
+	uint32_t exports_count;
+	uint32_t peers_count;
+	uint32_t jobs_per_peer;
+	struct block_peer *peers;
+	struct block_path_job *jobs;
+	struct block_job *jobs_free;
+	struct block_parked *parked, *parked_free;
+	uint32_t parked_count; /* in use */
+	struct block_queue unsent; /* answered, but the engine had no room */
+	struct block_queue ending; /* ends of handles in state ENDING */
+	struct block_work work;
+	_Atomic uint64_t listings_memory;
+};
+
+static inline void block_queue_init(struct block_queue *q)
+{
+	q->head = NULL;
+	q->tail = &q->head;
+}
+
+static inline void block_queue_put(struct block_queue *q, struct block_job *job)
+{
+	job->next = NULL;
+	*q->tail = job;
+	q->tail = &job->next;
+}
+
+static inline struct block_job *block_queue_take(struct block_queue *q)
+{
+	struct block_job *job = q->head;
+
+	if (job) {
+		q->head = job->next;
+		if (!q->head)
+			q->tail = &q->head;
+	}
+	return job;
+}
+
+/* block_work.c: put, take: the engine's thread. */
+int block_work_init(struct careful_block_server *server);
+void block_work_deinit(struct careful_block_server *server);
+void block_work_put(struct careful_block_server *server, struct block_job *job);
+struct block_job *block_work_take(struct careful_block_server *server);
+
+/* block_request.c: the engine's thread. */
+void block_on_request(const struct careful_message *message, void *user);
+void block_answer(struct careful_block_server *server, struct block_job *job);
+void block_finish(struct careful_block_server *server, struct block_job *job);
+void block_unpark(struct careful_block_server *server, uint32_t index);
+void block_drop_parked(struct careful_block_server *server, struct block_peer *peer);
+
+/* block_handle.c: the engine's thread. */
+int block_handle_create(struct careful_block_server *server, struct block_job *job,
+			struct block_handle **handle);
+void block_handle_destroy(struct careful_block_server *server, struct block_handle *handle);
+struct block_handle *block_handle_find(struct careful_block_server *server, uint32_t peer,
+				       uint32_t key);
+struct block_handle *block_handle_attempt(struct careful_block_server *server, uint32_t peer,
+					  uint64_t attempt);
+int block_handle_publish(struct careful_block_server *server, struct block_handle *handle);
+void block_handle_end(struct careful_block_server *server, struct block_handle *handle,
+		      uint16_t op);
+uint32_t block_handle_retry(struct careful_block_server *server);
+void block_handle_remember(struct careful_block_server *server, const struct block_job *end);
+const struct block_ended *block_handle_ended(struct careful_block_server *server, uint32_t peer,
+					     uint32_t key, uint16_t op);
+
+/* block_path.c: worker threads. */
+int block_openat2(int dir_fd, const char *path, int flags, uint64_t resolve);
+int block_path_open(const struct careful_block_server *server, const char *path, int flags,
+		    uint64_t resolve, const struct block_export **from);
+int block_path_parent(const struct careful_block_server *server, char *path, const char **name,
+		      const struct block_export **from);
+bool block_path_is_top(const struct careful_block_server *server, const char *path);
+void block_attr_set(struct careful_block_attr *attr, const struct stat *st);
+void block_attr_top(struct careful_block_attr *attr);
+
+/* block_file.c, block_list.c: worker threads. */
+void block_run(struct careful_block_server *server, struct block_job *job);
+int block_list(struct careful_block_server *server, struct block_job *job);
+
+#endif /* SERVICE_BLOCK_PRIVATE_H */

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The block server in the engine's thread: requests to jobs, and jobs to answers.
+ */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "service/block_private.h"
+
+static int take_path(struct block_job *job, const char *path, uint32_t bytes)
+{
+	if (bytes >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (memchr(path, 0, bytes))
+		return -EINVAL;
+	memcpy(job->path, path, bytes);
+	job->path[bytes] = 0;
+	return 0;
+}
+
+/* Reads a request; its payload may be anything. */
+static int parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes)
+{
+	struct careful_block_open open;
+	uint32_t path_bytes;
+
+	switch (job->op) {
+	case CAREFUL_BLOCK_LIST:
+		job->attempt = (uint64_t)args[2] << 32 | args[3];
+		/* fallthrough */
+	case CAREFUL_BLOCK_STAT:
+		job->flags = args[0];
+		return take_path(job, payload, bytes);
+	case CAREFUL_BLOCK_CLOSE:
+		job->key = args[0];
+		return 0;
+	default:
+		break;
+	}
+	if (bytes < sizeof(open))
+		return -EINVAL;
+	memcpy(&open, payload, sizeof(open));
+	job->mode = be32toh(open.mode);
+	job->bytes = be64toh(open.bytes);
+	job->mtime_ns = be64toh(open.mtime_ns);
+	if (job->op == CAREFUL_BLOCK_COMMIT) {
+		job->key = args[0];
+		job->flags = args[1];
+		return 0;
+	}
+	job->flags = be32toh(open.flags);
+	if (job->op == CAREFUL_BLOCK_OPEN)
+		job->attempt = (uint64_t)args[2] << 32 | args[3];
+	path_bytes = be32toh(open.path_bytes);
+	if (path_bytes > bytes - sizeof(open))
+		return -EINVAL;
+	return take_path(job, (const char *)payload + sizeof(open), path_bytes);
+}
+
+/* The end of a job whose answer is given. */
+static void release(struct careful_block_server *server, struct block_job *job)
+{
+	if (!job->path) { /* part of its handle */
+		block_handle_destroy(server, job->handle);
+		return;
+	}
+	job->next = server->jobs_free;
+	server->jobs_free = job;
+	server->peers[job->peer].jobs--;
+}
+
+/* Answers; false if it has to be tried again. */
+static bool answer(struct careful_block_server *server, struct block_job *job)
+{
+	bool payload = !job->status && job->has_attr;
+	int rc = 0;
+
+	if (job->op != BLOCK_DISCARD && job->life == server->peers[job->peer].life)
+		rc = careful_reply_late(server->instance, &job->to, job->status, job->args,
+					payload ? &job->attr : NULL,
+					payload ? sizeof(job->attr) : 0);
+	if (rc == -EAGAIN || rc == -ENOBUFS)
+		return false;
+	/* Nobody knows the key, and nobody can ask for it. */
+	if (rc && job->path && job->handle && !job->status && !job->attempt)
+		block_handle_end(server, job->handle, BLOCK_DISCARD);
+	release(server, job);
+	return true;
+}
+
+void block_answer(struct careful_block_server *server, struct block_job *job)
+{
+	if (!answer(server, job))
+		block_queue_put(&server->unsent, job);
+}
+
+/* What a worker has done becomes visible to the peer. */
+void block_finish(struct careful_block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = job->handle;
+	bool gone = job->life != server->peers[job->peer].life;
+
+	if (handle && job->path) { /* OPEN, LIST */
+		if (job->status) {
+			block_handle_destroy(server, handle);
+			job->handle = NULL;
+		} else {
+			job->status = gone ? -ECONNRESET : block_handle_publish(server, handle);
+			if (job->status) {
+				block_handle_end(server, handle, BLOCK_DISCARD);
+				job->handle = NULL;
+			}
+		}
+	} else if (handle && job->op != BLOCK_DISCARD && !gone) {
+		block_handle_remember(server, job);
+	}
+	block_answer(server, job);
+}
+
+/* OPEN, LIST: a new handle, unless the client asks for the second time. */
+static int start_open(struct careful_block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
+	int rc;
+
+	if (!handle) {
+		rc = block_handle_create(server, job, &job->handle);
+		if (!rc)
+			block_work_put(server, job);
+		return rc ? rc : -EINPROGRESS;
+	}
+	if (handle->state == BLOCK_OPENING) { /* its answer goes to who asked last */
+		handle->job->to = job->to;
+		release(server, job);
+		return -EINPROGRESS;
+	}
+	memcpy(job->args, handle->args, sizeof(job->args));
+	job->attr = handle->attr;
+	job->has_attr = !handle->listing;
+	return 0;
+}
+
+/* COMMIT, CLOSE. */
+static int start_end(struct careful_block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
+	const struct block_ended *ended;
+	struct block_job *end;
+
+	if (!handle) {
+		ended = block_handle_ended(server, job->peer, job->key, job->op);
+		if (!ended)
+			return -EBADF;
+		job->attr = ended->attr;
+		job->has_attr = true;
+		return ended->status;
+	}
+	end = &handle->end;
+	if (handle->state == BLOCK_OPEN) {
+		if (job->op == CAREFUL_BLOCK_COMMIT && !handle->name[0])
+			return -EINVAL;
+		*end = *job;
+		end->path = NULL;
+		release(server, job);
+		block_handle_end(server, handle, end->op);
+		return -EINPROGRESS;
+	}
+	if (end->op != job->op || end->life != job->life)
+		return -EBADF;
+	end->to = job->to;
+	release(server, job);
+	return -EINPROGRESS;
+}
+
+static void start(struct careful_block_server *server, struct block_job *job, int status)
+{
+	if (!status) {
+		switch (job->op) {
+		case CAREFUL_BLOCK_OPEN:
+		case CAREFUL_BLOCK_LIST:
+			status = start_open(server, job);
+			break;
+		case CAREFUL_BLOCK_COMMIT:
+		case CAREFUL_BLOCK_CLOSE:
+			status = start_end(server, job);
+			break;
+		default:
+			block_work_put(server, job);
+			status = -EINPROGRESS;
+		}
+	}
+	if (status == -EINPROGRESS)
+		return;
+	job->status = status;
+	block_answer(server, job);
+}
+
+/* A free job, or NULL if the peer has as many as it may. */
+static struct block_job *take_job(struct careful_block_server *server, uint32_t peer, uint16_t op,
+				  const struct careful_reply_to *to)
+{
+	struct block_job *job = server->jobs_free;
+	char *path;
+
+	if (server->peers[peer].jobs >= server->jobs_per_peer || !job)
+		return NULL;
+	server->jobs_free = job->next;
+	server->peers[peer].jobs++;
+	path = job->path;
+	*job = (struct block_job){
+		.op = op,
+		.peer = peer,
+		.life = server->peers[peer].life,
+		.to = *to,
+		.path = path,
+	};
+	return job;
+}
+
+static void park(struct careful_block_server *server, const struct careful_message *message)
+{
+	struct block_peer *peer = &server->peers[message->peer];
+	struct block_parked *parked = server->parked_free;
+	struct careful_kept *kept = parked ? careful_keep(message) : NULL;
+
+	if (!kept) {
+		careful_reply(message, -EBUSY, NULL, NULL, 0);
+		return;
+	}
+	server->parked_free = parked->next;
+	server->parked_count++;
+	parked->next = NULL;
+	parked->kept = kept;
+	parked->handler = message->handler;
+	parked->bytes = message->bytes;
+	memcpy(parked->args, message->args, sizeof(parked->args));
+	careful_reply_name(message, &parked->to);
+	*peer->parked_tail = parked;
+	peer->parked_tail = &parked->next;
+}
+
+void block_drop_parked(struct careful_block_server *server, struct block_peer *peer)
+{
+	struct block_parked *parked = peer->parked;
+
+	peer->parked = parked->next;
+	if (!peer->parked)
+		peer->parked_tail = &peer->parked;
+	careful_release(server->instance, parked->kept);
+	parked->next = server->parked_free;
+	server->parked_free = parked;
+	server->parked_count--;
+}
+
+/* Begins what waits, as far as the peer has jobs free. */
+void block_unpark(struct careful_block_server *server, uint32_t index)
+{
+	struct block_peer *peer = &server->peers[index];
+	struct block_parked *parked;
+	struct block_job *job;
+	int rc;
+
+	while ((parked = peer->parked)) {
+		job = take_job(server, index, parked->handler, &parked->to);
+		if (!job)
+			return;
+		rc = parse(job, parked->args, careful_kept_payload(parked->kept), parked->bytes);
+		block_drop_parked(server, peer);
+		start(server, job, rc);
+	}
+}
+
+void block_on_request(const struct careful_message *message, void *user)
+{
+	struct careful_block_server *server = user;
+	struct careful_reply_to to;
+	struct block_job *job = NULL;
+
+	assert(message->peer < server->peers_count);
+	careful_reply_name(message, &to);
+	if (!server->peers[message->peer].parked)
+		job = take_job(server, message->peer, message->handler, &to);
+	if (!job)
+		park(server, message);
+	else
+		start(server, job, parse(job, message->args, message->payload, message->bytes));
+}

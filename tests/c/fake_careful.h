@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An instance without a network, for what is built on careful.h: requests are put
+ * in by the test, answers and operations are recorded. Include fake_careful.c.
+ */
+#ifndef FAKE_CAREFUL_H
+#define FAKE_CAREFUL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+enum { FAKE_PEERS = 4, FAKE_REGIONS = 4096, FAKE_TOKENS = 8192, FAKE_PAYLOAD = 8192 };
+
+struct fake_answer {
+	bool given;
+	int status;
+	uint32_t args[4];
+	uint32_t bytes;
+	unsigned char payload[FAKE_PAYLOAD] __attribute__((aligned(8)));
+};
+
+/* An operation that the code under test began towards a peer. */
+struct fake_operation {
+	char kind; /* 'r'equest, 'g'et, 's'tore; 0: free */
+	uint32_t peer, region, bytes;
+	uint16_t handler;
+	uint64_t region_off;
+	uint32_t args[4];
+	struct careful_span span;
+	uint32_t payload_bytes;
+	unsigned char payload[FAKE_PAYLOAD];
+	careful_done_fn *done;
+	void *user;
+};
+
+/*
+ * @busy:          calls of region_remove() that still say -EBUSY
+ * @reply_errno:   what careful_reply_late() returns instead of answering...
+ * @reply_errors:  ...this many times
+ * @keepable:      whether careful_keep() works; @kept: how many are kept now
+ */
+struct careful {
+	struct {
+		careful_handler_fn *fn;
+		void *user;
+	} handlers[CAREFUL_HANDLERS];
+	struct {
+		bool used;
+		struct careful_region region;
+	} regions[FAKE_REGIONS];
+	uint32_t keys;
+	struct fake_answer *answers[FAKE_TOKENS];
+	uint32_t tokens;
+	uint32_t answers_late;
+	int busy;
+	int reply_errno, reply_errors;
+	bool keepable;
+	int kept;
+
+	struct fake_operation operations[512];
+	int begin_errno; /* of the next operation */
+	uint32_t peers_state[FAKE_PEERS];
+	struct careful_peer_info peers[FAKE_PEERS];
+	int peer_errno;
+	careful_peer_fn *watch;
+	void *watch_user;
+};
+
+struct careful *fake_create(void);
+void fake_destroy(struct careful *c);
+/* Puts a request in; returns its token. */
+uint32_t fake_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		      const void *payload, uint32_t bytes);
+/* The region of a key, or NULL. */
+struct careful_region *fake_region(struct careful *c, uint32_t key);
+
+#endif /* FAKE_CAREFUL_H */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: two network namespaces joined by a veth, `eth1` at each end, with
+ * 10.77.0.1 and .2 and fd77::1 and ::2. Nameless, so they end with the process.
+ */
+#ifndef CAREFUL_TESTS_PAIR_H
+#define CAREFUL_TESTS_PAIR_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+struct pair {
+	int home; /* the namespace that the test started in */
+	int ns[2];
+};
+
+static inline void pair_enter(const struct pair *pair, int side)
+{
+	CHECK(!setns(pair->ns[side], CLONE_NEWNET));
+}
+
+static inline void pair_leave(const struct pair *pair)
+{
+	CHECK(!setns(pair->home, CLONE_NEWNET));
+}
+
+/* Runs a command in the namespace of one side; its exit status. */
+__attribute__((format(printf, 3, 4))) static inline int pair_run(const struct pair *pair, int side,
+								 const char *format, ...)
+{
+	char command[512];
+	va_list args;
+	int rc;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	pair_enter(pair, side);
+	rc = system(command); // NOLINT: a test's own words
+	pair_leave(pair);
+	return rc;
+}
+
+static inline int pair_namespace(void)
+{
+	int fd;
+
+	if (unshare(CLONE_NEWNET))
+		skip(errno == EPERM ? "needs root" : "no network namespaces");
+	fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
+{
+	/* Static addresses at once, and nothing on the wire that we didn't send. */
+	CHECK(!pair_run(pair, side,
+			"{ echo 0 >/proc/sys/net/ipv6/conf/eth1/accept_dad;"
+			"  echo 0 >/proc/sys/net/ipv6/conf/eth1/router_solicitations; } 2>/dev/null;"
+			"ip link set lo up && ip link set eth1 mtu %u up &&"
+			"ip addr replace 10.77.0.%d/24 dev eth1 &&"
+			"{ ip addr replace fd77::%d/64 dev eth1 nodad 2>/dev/null || true; }",
+			mtu, side + 1, side + 1));
+}
+
+static inline void pair_open(struct pair *pair, unsigned int mtu)
+{
+	pair->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	CHECK(pair->home >= 0);
+	pair->ns[0] = pair_namespace();
+	pair->ns[1] = pair_namespace();
+	pair_leave(pair);
+	if (pair_run(pair, 0, "ip link add eth1 type veth peer name eth1 netns /proc/%d/fd/%d",
+		     getpid(), pair->ns[1]))
+		skip("no veth");
+	pair_up(pair, 0, mtu);
+	pair_up(pair, 1, mtu);
+}
+
+static inline void pair_close(struct pair *pair)
+{
+	pair_run(pair, 0, "ip link del eth1 2>/dev/null");
+	close(pair->ns[0]);
+	close(pair->ns[1]);
+	close(pair->home);
+}
+
+#endif /* CAREFUL_TESTS_PAIR_H */

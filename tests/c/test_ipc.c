@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The daemon's local socket over an instance without a network: what clients ask,
+ * what is left of those that go, and what becomes of packets that are none. Needs no
+ * privilege.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <careful/ipc.h>
+#include <careful/wire.h>
+
+#include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
+
+static struct careful *c;
+static struct ipc *server;
+static int listen_fd, epoll_fd;
+static struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+struct answer {
+	struct careful_ipc head;
+	unsigned char payload[CAREFUL_IPC_PAYLOAD_BYTES];
+};
+
+static void changed(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+{
+	(void)instance;
+	ipc_peer_changed(user, peer, state);
+}
+
+/* The daemon's loop, until it has nothing to do. */
+static void turn(void)
+{
+	struct epoll_event events[16];
+	int n;
+
+	do {
+		n = epoll_wait(epoll_fd, events, 16, 0);
+		for (int i = 0; i < n; i++) {
+			struct ipc_event *event = events[i].data.ptr;
+
+			event->handle(event, events[i].events);
+		}
+		ipc_poll(server);
+	} while (n > 0);
+}
+
+static int client(void)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	socklen_t length = sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1);
+
+	assert(connect(fd, (struct sockaddr *)&address, length) == 0);
+	turn();
+	return fd;
+}
+
+static int send_raw(int fd, const void *buf, size_t bytes, const int *fds, size_t n)
+{
+	char control[CMSG_SPACE(sizeof(int) * 8)] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { (void *)buf, bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n) {
+		struct cmsghdr *cmsg = (struct cmsghdr *)control;
+
+		msg.msg_control = control;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int) * n);
+		memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * n);
+	}
+	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int ask(int fd, struct careful_ipc head, const void *payload, uint32_t bytes)
+{
+	static unsigned char buf[sizeof(head) + CAREFUL_IPC_PAYLOAD_BYTES + 1];
+
+	head.version = head.version ? head.version : CAREFUL_IPC_VERSION;
+	head.payload_bytes = bytes;
+	memcpy(buf, &head, sizeof(head));
+	if (bytes)
+		memcpy(buf + sizeof(head), payload, bytes);
+	return send_raw(fd, buf, sizeof(head) + bytes, NULL, 0);
+}
+
+/* The next answer, or NULL. */
+static struct answer *next_answer(int fd)
+{
+	static struct answer a;
+	ssize_t n;
+
+	turn();
+	n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
+	if (n <= 0)
+		return NULL;
+	assert(n == (ssize_t)(sizeof(a.head) + a.head.payload_bytes));
+	assert(a.head.version == CAREFUL_IPC_VERSION);
+	turn();
+	return &a;
+}
+
+static struct answer *answered(int fd, uint64_t id)
+{
+	struct answer *a = next_answer(fd);
+
+	assert(a && a->head.id == id);
+	return a;
+}
+
+static bool closed(int fd)
+{
+	char byte;
+
+	turn();
+	return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static struct fake_operation *operation(char kind)
+{
+	for (int i = 0; i < 512; i++) {
+		if (c->operations[i].kind == kind)
+			return &c->operations[i];
+	}
+	return NULL;
+}
+
+static int operations(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < 512; i++)
+		n += !!c->operations[i].kind;
+	return n;
+}
+
+/* Ends an operation, as the engine does. */
+static void end(struct fake_operation *op, int status, uint32_t arg0, const void *payload,
+		uint32_t bytes)
+{
+	struct careful_result result = {
+		.status = status, .args = { arg0 }, .payload = payload, .bytes = bytes, .digest = 77
+	};
+	careful_done_fn *done = op->done;
+
+	op->kind = 0;
+	done(&result, op->user);
+}
+
+static uint32_t connect_peer(int fd, uint32_t host)
+{
+	struct sockaddr_storage sa = { 0 };
+	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+	struct answer *a;
+
+	in->sin_family = AF_INET;
+	in->sin_addr.s_addr = htonl(host);
+	assert(ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_CONNECT, .id = 900 }, &sa,
+		   sizeof(sa)) == 0);
+	turn();
+	for (int i = 0; i < FAKE_PEERS; i++) {
+		if (c->peers[i].state == CAREFUL_PEER_CONNECTING)
+			c->peers[i].state = CAREFUL_PEER_UP;
+	}
+	a = answered(fd, 900);
+	assert(a->head.status == 0);
+	return a->head.peer;
+}
+
+static uint32_t add_file(int fd, int file)
+{
+	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
+				    .op = CAREFUL_IPC_FILE_ADD,
+				    .id = 1 };
+	struct answer *a;
+
+	assert(send_raw(fd, &head, sizeof(head), &file, 1) == 0);
+	a = answered(fd, 1);
+	assert(a->head.status == 0);
+	return a->head.file;
+}
+
+static int open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 3; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void test_info_and_peers(void)
+{
+	int fd = client();
+	struct answer *a;
+	uint32_t peer;
+
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_INFO, .id = 5 }, NULL, 0);
+	a = answered(fd, 5);
+	assert(a->head.status == 0 && a->head.payload_bytes == sizeof(struct careful_info));
+	assert(((struct careful_info *)a->payload)->peers_max == FAKE_PEERS);
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_PEERS, .id = 6 }, NULL, 0);
+	assert(answered(fd, 6)->head.payload_bytes == 0);
+	peer = connect_peer(fd, 0x0a000001);
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_PEERS, .id = 7 }, NULL, 0);
+	assert(answered(fd, 7)->head.payload_bytes == sizeof(struct careful_peer_info));
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+	close(fd);
+	turn();
+	assert(!server->clients);
+}
+
+static void test_connect__time_limit_and_errors(void)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_INET };
+	struct careful_ipc head = { .op = CAREFUL_IPC_CONNECT, .id = 1, .bytes = 30 };
+	int fd = client();
+
+	ask(fd, head, &sa, sizeof(sa));
+	assert(!next_answer(fd) && ipc_timeout_ms(server) > 0);
+	usleep(40000);
+	assert(answered(fd, 1)->head.status == -ETIMEDOUT);
+	/* Its slot is free again. */
+	assert(c->peers[0].state == CAREFUL_PEER_NONE && ipc_timeout_ms(server) == -1);
+	/* The engine's reason is the answer's. */
+	ask(fd, head, &sa, sizeof(sa));
+	turn();
+	c->peers[0].state = CAREFUL_PEER_FAILED;
+	c->peers[0].last_errno = EPROTO;
+	assert(answered(fd, 1)->head.status == -EPROTO);
+	/* Asked again, an old failure is not the answer; full slots are given up. */
+	for (int i = 0; i < FAKE_PEERS; i++) {
+		c->peers[i].state = CAREFUL_PEER_FAILED;
+		c->peers[i].last_errno = EPROTO;
+	}
+	ask(fd, head, &sa, sizeof(sa));
+	assert(!next_answer(fd));
+	usleep(40000);
+	assert(answered(fd, 1)->head.status == -ETIMEDOUT);
+	for (int i = 0; i < FAKE_PEERS; i++)
+		c->peers[i].state = CAREFUL_PEER_UP;
+	ask(fd, head, &sa, sizeof(sa));
+	assert(answered(fd, 1)->head.status == -EADDRINUSE);
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		careful_peer_close(c, i);
+	c->peer_errno = -ENETUNREACH;
+	ask(fd, head, &sa, sizeof(sa));
+	assert(answered(fd, 1)->head.status == -ENETUNREACH);
+	c->peer_errno = 0;
+	sa.ss_family = AF_UNIX;
+	ask(fd, head, &sa, sizeof(sa));
+	assert(answered(fd, 1)->head.status == -EAFNOSUPPORT);
+	for (uint32_t n = 0; n < 16; n++) {
+		ask(fd, head, &sa, n);
+		assert(answered(fd, 1)->head.status < 0);
+	}
+	/* A client that goes while it waits is not answered. */
+	sa.ss_family = AF_INET;
+	ask(fd, head, &sa, sizeof(sa));
+	turn();
+	close(fd);
+	turn();
+	assert(server->clients);
+	usleep(40000);
+	turn();
+	turn();
+	assert(!server->clients);
+}
+
+static void test_peer__name_of_a_former_peer(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001), other;
+
+	careful_peer_close(c, 0);
+	other = connect_peer(fd, 0x0a000002);
+	assert(other != peer && (other & 0xffff) == (peer & 0xffff));
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_REQUEST, .id = 3, .peer = peer }, "x", 1);
+	assert(answered(fd, 3)->head.status == -ENOTCONN && !operations());
+	careful_peer_close(c, 0);
+	close(fd);
+	turn();
+}
+
+static void test_request__and_bulk(void)
+{
+	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
+	uint32_t peer = connect_peer(fd, 0x0a000001), file = add_file(fd, memory);
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .id = 10,
+				    .peer = peer,
+				    .handler = 3,
+				    .args = { 1, 2, 3, 4 } };
+	struct fake_operation *op;
+	struct answer *a;
+
+	ask(fd, head, "payload", 7);
+	turn();
+	op = operation('r');
+	assert(op && op->handler == 3 && op->args[3] == 4 && op->payload_bytes == 7);
+	assert(!memcmp(op->payload, "payload", 7));
+	end(op, -EIO, 42, "answer", 6);
+	a = answered(fd, 10);
+	assert(a->head.status == -EIO && a->head.args[0] == 42 && a->head.payload_bytes == 6);
+	assert(!memcmp(a->payload, "answer", 6));
+
+	head = (struct careful_ipc){ .op = CAREFUL_IPC_GET,
+				     .id = 11,
+				     .peer = peer,
+				     .region = 9,
+				     .region_off = 1ULL << 40,
+				     .bytes = 1 << 20,
+				     .file = file,
+				     .file_off = 1ULL << 41 };
+	ask(fd, head, NULL, 0);
+	turn();
+	op = operation('g');
+	assert(op && op->region == 9 && op->region_off == 1ULL << 40 && op->bytes == 1 << 20);
+	assert(!op->span.base && op->span.offset == 1ULL << 41);
+	/* FILE_REMOVE waits for what uses it; nobody else may use it meanwhile. */
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_FILE_REMOVE, .id = 12, .file = file }, NULL,
+	    0);
+	assert(!next_answer(fd));
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 11)->head.status == -EBADF);
+	end(op, 0, 0, NULL, 1 << 20);
+	a = next_answer(fd);
+	assert(a->head.id == 12 || a->head.id == 11);
+	a = next_answer(fd);
+	assert(a->head.id == 12 || (a->head.digest == 77 && a->head.bytes == 1 << 20));
+
+	head.file = add_file(fd, memory);
+	head.op = CAREFUL_IPC_STORE;
+	head.handler = CAREFUL_HANDLERS;
+	ask(fd, head, NULL, 0);
+	turn();
+	op = operation('s');
+	assert(op && op->handler == CAREFUL_HANDLERS);
+	end(op, 0, 0, NULL, 0);
+	assert(answered(fd, 11)->head.status == 0);
+	/* Out of range. */
+	head.bytes = 1ULL << 32;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 11)->head.status == -EINVAL);
+	head.bytes = 1;
+	head.file = CAREFUL_IPC_FILES;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 11)->head.status == -EBADF);
+	careful_peer_close(c, 0);
+	close(memory);
+	close(fd);
+	turn();
+	assert(!server->clients);
+}
+
+static void test_file__kinds(void)
+{
+	int fd = client(), before = open_fds(), null, pipes[2];
+	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
+				    .op = CAREFUL_IPC_FILE_ADD,
+				    .id = 1 };
+	struct {
+		int fd, status;
+	} files[] = {
+		{ open("/dev/null", O_RDWR | O_CLOEXEC), 0 },
+		{ open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 0 },
+		{ open("/tmp", O_RDONLY | O_CLOEXEC), -ENOTSUP },
+		{ open("/tmp", O_PATH | O_CLOEXEC), -EINVAL },
+		{ memfd_create("append", MFD_CLOEXEC), -EINVAL },
+		{ -1, -ENOTSUP },
+	};
+	int many[3] = { 0, 1, 2 };
+
+	assert(pipe(pipes) == 0);
+	files[5].fd = pipes[0];
+	assert(fcntl(files[4].fd, F_SETFL, O_APPEND) == 0);
+	for (int i = 0; i < 6; i++) {
+		assert(send_raw(fd, &head, sizeof(head), &files[i].fd, 1) == 0);
+		assert(answered(fd, 1)->head.status == files[i].status);
+		close(files[i].fd);
+	}
+	close(pipes[1]);
+	/* None, too many, and descriptors where none belong: nothing is kept. */
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 1)->head.status == -EBADF);
+	assert(open_fds() == before + 2);
+	send_raw(fd, &head, sizeof(head), many, 3);
+	next_answer(fd);
+	head.op = CAREFUL_IPC_INFO;
+	send_raw(fd, &head, sizeof(head), many, 3);
+	assert(answered(fd, 1)->head.status == 0);
+	send_raw(fd, "x", 1, many, 3);
+	assert(closed(fd));
+	close(fd);
+	turn();
+	assert(open_fds() == before - 2 && !server->clients);
+	/* A bounded number of them. */
+	fd = client();
+	head.op = CAREFUL_IPC_FILE_ADD;
+	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; i < CAREFUL_IPC_FILES; i++)
+		add_file(fd, null);
+	assert(send_raw(fd, &head, sizeof(head), &null, 1) == 0);
+	assert(answered(fd, 1)->head.status == -EMFILE);
+	close(null);
+	close(fd);
+	turn();
+	assert(open_fds() == before - 2);
+}
+
+static void test_packet__malformed(void)
+{
+	static unsigned char buf[sizeof(struct careful_ipc) + CAREFUL_IPC_PAYLOAD_BYTES + 1];
+	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
+				    .op = CAREFUL_IPC_INFO,
+				    .id = 8 };
+	int fd;
+
+	for (size_t n = 0; n < sizeof(head); n += 7) {
+		fd = client();
+		send_raw(fd, &head, n, NULL, 0);
+		assert(closed(fd));
+		close(fd);
+	}
+	memcpy(buf, &head, sizeof(head));
+	fd = client();
+	send_raw(fd, buf, sizeof(buf), NULL, 0); /* longer than any */
+	assert(closed(fd));
+	close(fd);
+	fd = client();
+	head.payload_bytes = CAREFUL_IPC_PAYLOAD_BYTES; /* and it is cut to what it says */
+	memcpy(buf, &head, sizeof(head));
+	send_raw(fd, buf, sizeof(buf), NULL, 0);
+	assert(closed(fd));
+	close(fd);
+	head.payload_bytes = 0;
+	memcpy(buf, &head, sizeof(head));
+	fd = client();
+	send_raw(fd, buf, sizeof(head) + 5, NULL, 0); /* payload that the header denies */
+	assert(closed(fd));
+	close(fd);
+	fd = client();
+	head.version = 99;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 8)->head.status == -EPROTO);
+	head.version = CAREFUL_IPC_VERSION;
+	head.op = 77;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 8)->head.status == -EOPNOTSUPP);
+	close(fd);
+	turn();
+	assert(!server->clients && !server->busy);
+}
+
+static void test_packet__random(void)
+{
+	uint64_t x = 88172645463325252ULL;
+
+	for (int round = 0; round < 3000; round++) {
+		unsigned char buf[sizeof(struct careful_ipc) + 64];
+		struct careful_ipc *head = (struct careful_ipc *)buf;
+		int fd = client();
+
+		for (size_t i = 0; i < sizeof(buf); i++) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			buf[i] = (unsigned char)x;
+		}
+		head->version = CAREFUL_IPC_VERSION;
+		head->op = (uint32_t)x % 10;
+		head->payload_bytes = 64;
+		if (round % 2)
+			head->peer = 0;
+		send_raw(fd, buf, sizeof(buf), NULL, 0);
+		next_answer(fd);
+		for (struct fake_operation *op; (op = operation('r'));)
+			end(op, 0, 0, NULL, 0);
+		close(fd);
+		turn();
+	}
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		careful_peer_close(c, i);
+}
+
+static void test_client__gone_with_work_under_way(void)
+{
+	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC), before = open_fds();
+	uint32_t peer = connect_peer(fd, 0x0a000001), file = add_file(fd, memory);
+	struct careful_ipc head = {
+		.op = CAREFUL_IPC_GET, .id = 1, .peer = peer, .file = file, .bytes = 9
+	};
+	struct fake_operation *get, *request;
+
+	ask(fd, head, NULL, 0);
+	ask(fd,
+	    (struct careful_ipc){ .op = CAREFUL_IPC_REQUEST,
+				  .id = 2,
+				  .peer = peer,
+				  .handler = CAREFUL_BLOCK_OPEN },
+	    "open", 4);
+	turn();
+	close(fd);
+	turn();
+	get = operation('g');
+	request = operation('r');
+	assert(server->clients && get && request && fcntl(get->span.fd, F_GETFD) >= 0);
+	end(get, 0, 0, NULL, 9);
+	/* What it opened at the peer is closed there, again and again if need be. */
+	end(request, 0, 4711, NULL, 0);
+	c->begin_errno = -EAGAIN;
+	turn();
+	assert(!operations() && server->clients);
+	c->begin_errno = 0;
+	turn();
+	request = operation('r');
+	assert(request && request->handler == CAREFUL_BLOCK_CLOSE && request->args[0] == 4711);
+	end(request, 0, 0, NULL, 0);
+	turn();
+	assert(!server->clients && !server->busy && open_fds() == before - 1 - 1);
+	careful_peer_close(c, 0);
+	close(memory);
+}
+
+static void test_client__closes_its_handles_itself(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001) };
+
+	for (uint32_t key = 1; key <= 5; key++) {
+		head.handler = key % 2 ? CAREFUL_BLOCK_OPEN : CAREFUL_BLOCK_LIST;
+		ask(fd, head, NULL, 0);
+		turn();
+		end(operation('r'), 0, key, NULL, 0);
+		next_answer(fd);
+	}
+	head.handler = CAREFUL_BLOCK_OPEN;
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), -ENOENT, 0, NULL, 0);
+	next_answer(fd);
+	assert(server->clients->handles_count == 5);
+	for (uint32_t key = 1; key <= 4; key++) {
+		head.handler = key % 2 ? CAREFUL_BLOCK_CLOSE : CAREFUL_BLOCK_COMMIT;
+		head.args[0] = key;
+		ask(fd, head, NULL, 0);
+		turn();
+		end(operation('r'), key == 4 ? -ECONNRESET : 0, 0, NULL, 0);
+		next_answer(fd);
+	}
+	/* 5 is open, and of 4 nobody knows. */
+	assert(server->clients->handles_count == 2);
+	close(fd);
+	turn();
+	assert(operations() == 2);
+	for (struct fake_operation *op; (op = operation('r'));)
+		end(op, 0, 0, NULL, 0);
+	turn();
+	assert(!server->clients);
+	careful_peer_close(c, 0);
+}
+
+static void test_client__asks_more_than_it_may(void)
+{
+	int fd = client(), sent = 0;
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE,
+				    .peer = connect_peer(fd, 0x0a000001) };
+	unsigned int begun = 0;
+
+	/* Requests whose answers may be large: only as many as may be kept. */
+	head.op = CAREFUL_IPC_REQUEST;
+	while (ask(fd, head, "x", 1) == 0 && sent < 400) {
+		head.id = (uint64_t)++sent;
+		turn();
+	}
+	begun = (unsigned int)operations();
+	assert(begun == IPC_ANSWER_BYTES / 3700 && server->clients->parked);
+	/* Each answer lets another begin; in the end all are answered, in order here. */
+	for (int i = 0; i < sent; i++) {
+		struct fake_operation *op = operation('r');
+
+		assert(op);
+		end(op, 0, 0, NULL, 0);
+		assert(next_answer(fd));
+		turn();
+	}
+	assert(!operations() && !server->clients->parked && !server->busy);
+
+	/* The engine has no room for now. */
+	c->begin_errno = -EAGAIN;
+	ask(fd, head, "again", 5);
+	turn();
+	assert(server->clients->parked && !next_answer(fd));
+	c->begin_errno = 0;
+	turn();
+	assert(operation('r') && operation('r')->payload_bytes == 5);
+	end(operation('r'), 0, 0, NULL, 0);
+	assert(next_answer(fd));
+	careful_peer_close(c, 0);
+	close(fd);
+	turn();
+}
+
+static void test_client__does_not_read(void)
+{
+	static unsigned char large[3700];
+	int fd = client(), other, sent = 0, answers = 0;
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001) };
+
+	for (int i = 0; i < 1000; i++) {
+		sent += ask(fd, head, "x", 1) == 0;
+		turn();
+		for (struct fake_operation *op; (op = operation('r'));)
+			end(op, 0, 0, large, sizeof(large));
+	}
+	/* Its questions stay in its own socket; what waits for it is bounded. */
+	assert(sent < 1000 && server->clients->answers);
+	assert(server->clients->reserved <= IPC_ANSWER_BYTES);
+	/* Others are served. */
+	other = client();
+	ask(other, (struct careful_ipc){ .op = CAREFUL_IPC_INFO, .id = 1 }, NULL, 0);
+	assert(answered(other, 1)->head.status == 0);
+	close(other);
+	/* It reads at last, and gets them all. */
+	for (struct answer *a; (a = next_answer(fd)); answers++) {
+		assert(a->head.payload_bytes == sizeof(large));
+		for (struct fake_operation *op; (op = operation('r'));)
+			end(op, 0, 0, large, sizeof(large));
+	}
+	assert(answers == sent);
+	/* Gone with answers waiting. */
+	while (!server->clients->answers) {
+		ask(fd, head, "x", 1);
+		turn();
+		for (struct fake_operation *op; (op = operation('r'));)
+			end(op, 0, 0, large, sizeof(large));
+	}
+	close(fd);
+	turn();
+	for (struct fake_operation *op; (op = operation('r'));)
+		end(op, 0, 0, large, sizeof(large));
+	turn();
+	assert(!server->clients && !server->busy);
+	careful_peer_close(c, 0);
+}
+
+static void test_clients__too_many(void)
+{
+	int fds[IPC_CLIENTS], fd;
+	struct answer *a;
+
+	for (int i = 0; i < IPC_CLIENTS; i++)
+		fds[i] = client();
+	fd = client();
+	a = next_answer(fd);
+	assert(a && a->head.status == -EUSERS && closed(fd));
+	close(fd);
+	for (int i = 0; i < IPC_CLIENTS; i++)
+		close(fds[i]);
+	turn();
+	assert(!server->clients && !server->clients_count);
+}
+
+int main(void)
+{
+	int before = open_fds();
+
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "test_ipc.%d", getpid());
+	c = fake_create();
+	listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	assert(bind(listen_fd, (struct sockaddr *)&address,
+		    sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1)) == 0);
+	assert(listen(listen_fd, 8) == 0);
+	assert(ipc_create(c, listen_fd, epoll_fd, &server) == 0);
+	careful_peer_watch(c, changed, server);
+	test_info_and_peers();
+	test_connect__time_limit_and_errors();
+	test_peer__name_of_a_former_peer();
+	test_request__and_bulk();
+	test_file__kinds();
+	test_packet__malformed();
+	test_packet__random();
+	test_client__gone_with_work_under_way();
+	test_client__closes_its_handles_itself();
+	test_client__asks_more_than_it_may();
+	test_client__does_not_read();
+	test_clients__too_many();
+	/* The end with a client there. */
+	assert(client() >= 0);
+	ipc_destroy(server);
+	fake_destroy(c);
+	close(listen_fd);
+	close(epoll_fd);
+	assert(open_fds() == before + 1);
+	printf("test_ipc: ok\n");
+	return 0;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * storage/uring.c against real files: what ends within submit(), what does not, and
+ * that neither loses or invents a byte at a file's end, a full disk or a bad
+ * descriptor. Needs no privilege; the full disk needs a mount and is skipped without.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/storage.h"
+
+enum { DEPTH = 8, BYTES = 1 << 20 };
+
+static struct careful_storage *storage;
+static char dir[] = "/var/tmp/test_storage.XXXXXX";
+static unsigned char data[BYTES], back[BYTES];
+static unsigned int completed;
+
+static void done(struct careful_io *io)
+{
+	(void)io;
+	completed++;
+}
+
+static int file_in(const char *where, const char *name)
+{
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", where, name);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert(fd >= 0);
+	unlink(path);
+	return fd;
+}
+
+/* `segments` pieces of one buffer, all of the same size. */
+static void fill_io(struct careful_io *io, int fd, bool write, uint64_t offset, void *buf,
+		    uint64_t bytes, unsigned int segments)
+{
+	memset(io, 0, sizeof(*io));
+	io->fd = fd;
+	io->write = write;
+	io->offset = offset;
+	io->bytes = bytes;
+	io->iov_count = (uint16_t)segments;
+	io->done = done;
+	io->result = -12345;
+	for (unsigned int i = 0; i < segments; i++) {
+		io->iov[i].iov_base = (char *)buf + i * (bytes / segments);
+		io->iov[i].iov_len = bytes / segments;
+	}
+	io->iov[segments - 1].iov_len += bytes % segments;
+}
+
+/* Until `io` has a result, sleeping on wait_fd as the engine does. */
+static int64_t finish(struct careful_io *io, unsigned int before)
+{
+	while (completed == before) {
+		struct pollfd pfd = { .fd = storage->ops->wait_fd(storage), .events = POLLIN };
+
+		assert(poll(&pfd, 1, 10000) == 1);
+		storage->ops->poll(storage);
+	}
+	return io->result;
+}
+
+static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t bytes,
+		   unsigned int segments, bool *inline_done)
+{
+	struct careful_io io, was;
+	unsigned int before = completed;
+	int rc;
+
+	fill_io(&io, fd, write, offset, buf, bytes, segments);
+	was = io;
+	rc = storage->ops->submit(storage, &io);
+	assert(rc == 0 || rc == 1);
+	if (inline_done)
+		*inline_done = rc == 1;
+	if (rc == 0)
+		finish(&io, before);
+	assert(storage->ops->pending(storage) == 0);
+	/* The caller's segments are as they were, however often they were continued. */
+	assert(memcmp(io.iov, was.iov, sizeof(io.iov)) == 0);
+	return io.result;
+}
+
+static void test_memory__ends_in_submit(void)
+{
+	int fd = memfd_create("storage", MFD_CLOEXEC);
+	bool at_once;
+
+	assert(run(fd, true, 4096, data, 200000, 33, &at_once) == 200000 && at_once);
+	memset(back, 0, sizeof(back));
+	assert(run(fd, false, 4096, back, 200000, 7, &at_once) == 200000 && at_once);
+	assert(memcmp(data, back, 200000) == 0);
+	close(fd);
+}
+
+static void test_disk__cached_read_ends_in_submit(void)
+{
+	int fd = file_in(dir, "cached");
+	bool at_once;
+
+	assert(run(fd, true, 0, data, BYTES, CAREFUL_IO_SEGMENTS, NULL) == BYTES);
+	memset(back, 0, sizeof(back));
+	assert(run(fd, false, 0, back, BYTES, 64, &at_once) == BYTES && at_once);
+	assert(memcmp(data, back, BYTES) == 0);
+	close(fd);
+}
+
+static void test_disk__uncached_read(void)
+{
+	int fd = file_in(dir, "uncached");
+
+	assert(run(fd, true, 0, data, BYTES, 5, NULL) == BYTES);
+	assert(fsync(fd) == 0);
+	assert(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	/* Only pieces are cached: the operation begins at once and goes on in the ring. */
+	assert(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
+	assert(pread(fd, back, 40000, 0) == 40000 && pread(fd, back, 10, 300000) == 10);
+	memset(back, 0, sizeof(back));
+	assert(run(fd, false, 0, back, BYTES, 64, NULL) == BYTES);
+	assert(memcmp(data, back, BYTES) == 0);
+	close(fd);
+}
+
+static void test_read__short_at_end(void)
+{
+	int fds[2] = { memfd_create("short", MFD_CLOEXEC), file_in(dir, "short") };
+
+	for (int i = 0; i < 2; i++) {
+		assert(run(fds[i], true, 0, data, 1000, 3, NULL) == 1000);
+		memset(back, 0x5a, sizeof(back));
+		assert(run(fds[i], false, 990, back, 4096, 4, NULL) == 10);
+		assert(memcmp(back, data + 990, 10) == 0 && back[10] == 0x5a);
+		assert(run(fds[i], false, 1000, back, 4096, 4, NULL) == 0);
+		assert(run(fds[i], false, 5000, back, 1, 1, NULL) == 0);
+		assert(run(fds[i], false, 0, back, 0, 1, NULL) == 0);
+		assert(run(fds[i], true, 0, back, 0, 1, NULL) == 0);
+		close(fds[i]);
+	}
+}
+
+static void test_offset__beyond_4_gib(void)
+{
+	uint64_t far = (5ULL << 30) + 12345;
+	int fds[2] = { memfd_create("far", MFD_CLOEXEC), file_in(dir, "far") };
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		assert(run(fds[i], true, far, data, 10000, 2, NULL) == 10000);
+		assert(fstat(fds[i], &st) == 0);
+		assert(st.st_size == (off_t)(far + 10000) && st.st_blocks < 100);
+		memset(back, 0, sizeof(back));
+		assert(run(fds[i], false, far, back, 10000, 3, NULL) == 10000);
+		assert(memcmp(back, data, 10000) == 0);
+		/* A hole reads as zeros, below 4 GiB nothing was touched. */
+		memset(back, 1, 4096);
+		assert(run(fds[i], false, far - (4ULL << 30), back, 4096, 1, NULL) == 4096);
+		assert(back[0] == 0 && memcmp(back, back + 1, 4095) == 0);
+		close(fds[i]);
+	}
+}
+
+static void test_error__bad_descriptor(void)
+{
+	int fd = memfd_create("closed", MFD_CLOEXEC);
+	int ro = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	/* The number was memory a moment ago; that must not be believed. */
+	assert(run(fd, true, 0, data, 10, 1, NULL) == 10);
+	close(fd);
+	assert(run(fd, false, 0, back, 10, 1, NULL) == -EBADF);
+	assert(run(fd, true, 0, data, 10, 1, NULL) == -EBADF);
+	assert(run(-1, true, 0, data, 10, 1, NULL) == -EBADF);
+	assert(run(ro, true, 0, data, 10, 1, NULL) == -EBADF);
+	assert(run(ro, false, (uint64_t)INT64_MAX + 1, back, 10, 1, NULL) == -EINVAL);
+	close(ro);
+}
+
+static void test_descriptor__number_used_again(void)
+{
+	int fd = memfd_create("first", MFD_CLOEXEC);
+	int other = file_in(dir, "second");
+	bool at_once;
+
+	assert(run(fd, true, 0, data, 10, 1, &at_once) == 10 && at_once);
+	assert(dup2(other, fd) == fd);
+	assert(run(fd, true, 0, data, 10, 1, &at_once) == 10 && !at_once);
+	assert(run(fd, false, 0, back, 10, 1, &at_once) == 10);
+	assert(run(fd, false, 0, back, 10, 1, &at_once) == 10 && at_once);
+	close(fd);
+	close(other);
+}
+
+static void test_error__sealed(void)
+{
+	int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert(ftruncate(fd, 4096) == 0);
+	assert(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK) == 0);
+	assert(run(fd, true, 0, data, 10, 1, NULL) == -EPERM);
+	close(fd);
+}
+
+static void test_many__under_way(void)
+{
+	int fd = file_in(dir, "many");
+	static struct careful_io io[2 * DEPTH];
+	unsigned int before = completed, accepted = 0, again = 0;
+
+	assert(ftruncate(fd, BYTES) == 0);
+	for (int i = 0; i < 2 * DEPTH; i++) {
+		int rc;
+
+		fill_io(&io[i], fd, true, (uint64_t)i * 4096, data + i * 4096, 4096, 2);
+		rc = storage->ops->submit(storage, &io[i]);
+		assert(rc == 0 || rc == -EAGAIN);
+		accepted += rc == 0;
+		again += rc == -EAGAIN;
+	}
+	/* No more than DEPTH are accepted; the others are left as they were. */
+	assert(accepted == DEPTH && again == DEPTH);
+	assert(storage->ops->pending(storage) == DEPTH);
+	while (completed - before < accepted)
+		finish(&io[0], completed);
+	for (int i = 0; i < DEPTH; i++)
+		assert(io[i].result == 4096);
+	for (int i = DEPTH; i < 2 * DEPTH; i++)
+		assert(run(fd, true, (uint64_t)i * 4096, data + i * 4096, 4096, 2, NULL) == 4096);
+	assert(run(fd, false, 0, back, 2 * DEPTH * 4096, 9, NULL) == 2 * DEPTH * 4096);
+	assert(memcmp(back, data, 2 * DEPTH * 4096) == 0);
+	close(fd);
+}
+
+static void test_close__with_writes_under_way(void)
+{
+	static struct careful_io io[DEPTH];
+	struct careful_storage *other;
+	int fd = file_in(dir, "close");
+	unsigned int before = completed;
+
+	assert(careful_uring_open(DEPTH, &other) == 0);
+	for (int i = 0; i < DEPTH; i++) {
+		fill_io(&io[i], fd, true, (uint64_t)i * BYTES, data, BYTES, 64);
+		assert(other->ops->submit(other, &io[i]) == 0);
+	}
+	other->ops->close(other);
+	assert(completed == before);
+	close(fd);
+}
+
+static void test_open__depth(void)
+{
+	struct careful_storage *other;
+
+	assert(careful_uring_open(0, &other) == -EINVAL);
+	assert(careful_uring_open(1 << 20, &other) == -EINVAL);
+}
+
+/* Both a memory-backed file system and a real one, each of a few hundred KiB. */
+static bool test_error__full_disk(void)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/full", dir);
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return false;
+	assert(mkdir(path, 0700) == 0);
+	if (mount("none", path, "tmpfs", 0, "size=256k"))
+		return false;
+	fd = file_in(path, "f");
+	assert(run(fd, true, 0, data, BYTES, 16, NULL) == -ENOSPC);
+	assert(run(fd, true, 0, data, 4096, 1, NULL) == 4096);
+	assert(run(fd, true, 4096, data, BYTES, 16, NULL) == -ENOSPC);
+	close(fd);
+	assert(umount(path) == 0 && rmdir(path) == 0);
+	return true;
+}
+
+int main(void)
+{
+	bool full;
+
+	assert(mkdtemp(dir));
+	for (int i = 0; i < BYTES; i++)
+		data[i] = (unsigned char)((unsigned int)i * 2654435761U >> 24);
+	int rc = careful_uring_open(DEPTH, &storage);
+
+	if (rc == -ENOSYS || rc == -EPERM) {
+		printf("skipped: no io_uring here (%s)\n", strerror(-rc));
+		rmdir(dir);
+		return 77;
+	}
+	assert(rc == 0);
+	test_memory__ends_in_submit();
+	test_disk__cached_read_ends_in_submit();
+	test_disk__uncached_read();
+	test_read__short_at_end();
+	test_offset__beyond_4_gib();
+	test_error__bad_descriptor();
+	test_descriptor__number_used_again();
+	test_error__sealed();
+	test_many__under_way();
+	test_close__with_writes_under_way();
+	test_open__depth();
+	full = test_error__full_disk();
+	assert(storage->ops->pending(storage) == 0);
+	storage->ops->close(storage);
+	rmdir(dir);
+	printf("test_storage: ok%s\n", full ? "" : ", full disk skipped: cannot mount");
+	return 0;
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the AF_XDP device hears from the kernel: neighbours, routes and the link as they
+ * change; control messages, and the hosts where nobody listens.
+ */
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "device/xsk.h"
+#include "end.h"
+
+static struct pair pair;
+static struct careful_device *devs[2];
+
+static void open_sides(int sides)
+{
+	struct careful_error error = { "" };
+	char instance[32];
+	const struct careful_options options = { .ifname = "eth1", .instance = instance };
+
+	pair_open(&pair, 1500);
+	for (int side = 0; side < sides; side++) {
+		int rc;
+
+		snprintf(instance, sizeof(instance), "test-events-%d-%d", getpid(), side);
+		pair_enter(&pair, side);
+		rc = careful_xsk_open(&options, &devs[side], &error);
+		pair_leave(&pair);
+		if (rc == -EPERM)
+			skip(error.text);
+		if (rc)
+			fprintf(stderr, "%s\n", error.text);
+		CHECK_EQ(rc, 0);
+	}
+}
+
+static void close_sides(int sides)
+{
+	for (int side = 0; side < sides; side++)
+		devs[side]->ops->close(devs[side]);
+	pair_close(&pair);
+}
+
+static union careful_addr address(const char *text)
+{
+	union careful_addr a = { .in = { .sin_family = AF_INET } };
+
+	if (inet_pton(AF_INET, text, &a.in.sin_addr) == 1)
+		return a;
+	a.in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
+	CHECK_EQ(inet_pton(AF_INET6, text, &a.in6.sin6_addr), 1);
+	return a;
+}
+
+static int resolve(const char *to, struct careful_llhdr *llhdr)
+{
+	union careful_addr a = address(to);
+
+	return devs[0]->ops->resolve(devs[0], &a, llhdr);
+}
+
+static int resolve_patiently(const char *to, struct careful_llhdr *llhdr)
+{
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < 2000 && rc == -EAGAIN; i++) {
+		rc = resolve(to, llhdr);
+		if (rc)
+			usleep(1000);
+	}
+	return rc;
+}
+
+/* Polls as the engine would, until one of these events; what came with it too. */
+static uint32_t wait_event(uint32_t want)
+{
+	uint32_t events = 0;
+
+	for (int i = 0; i < 300 && !(events & want); i++) {
+		struct pollfd fds[CAREFUL_WAIT_FDS_MAX];
+		int raw[CAREFUL_WAIT_FDS_MAX];
+		uint32_t n = devs[0]->ops->wait_fds(devs[0], raw, CAREFUL_WAIT_FDS_MAX);
+
+		for (uint32_t k = 0; k < n; k++)
+			fds[k] = (struct pollfd){ .fd = raw[k], .events = POLLIN };
+		poll(fds, n, 10);
+		events |= devs[0]->ops->events(devs[0]);
+	}
+	CHECK(events & want);
+	return events;
+}
+
+static void settle(void)
+{
+	usleep(50000);
+	devs[0]->ops->events(devs[0]);
+}
+
+static uint16_t be16_at(const struct careful_llhdr *llhdr, uint32_t at)
+{
+	return (uint16_t)(llhdr->data[at] << 8 | llhdr->data[at + 1]);
+}
+
+static void test_resolve__ipv4_headers(void)
+{
+	struct careful_llhdr h = { .bytes = 0 };
+	uint32_t sum = 0;
+
+	open_sides(1);
+	/* Nobody has asked yet: the first call makes the kernel do so. */
+	CHECK_EQ(resolve("10.77.0.2", &h), -EAGAIN);
+	CHECK_EQ(h.bytes, 0);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	CHECK_EQ(h.bytes, 42);
+	CHECK_EQ(be16_at(&h, 12), 0x0800);
+	CHECK_EQ(h.data[14], 0x45);
+	CHECK_EQ(be16_at(&h, 16), 28);
+	CHECK_EQ(h.data[23], 17);
+	CHECK(!memcmp(&h.data[26], "\x0a\x4d\x00\x01\x0a\x4d\x00\x02", 8));
+	CHECK_EQ(be16_at(&h, 34), CAREFUL_PORT_DEFAULT);
+	CHECK_EQ(be16_at(&h, 36), CAREFUL_PORT_DEFAULT);
+	CHECK_EQ(be16_at(&h, 38), 8);
+	for (uint32_t i = 14; i < 34; i += 2)
+		sum += be16_at(&h, i);
+	CHECK_EQ((sum & 0xffff) + (sum >> 16), 0xffff);
+	close_sides(1);
+}
+
+static void test_resolve__ipv6_headers(void)
+{
+	struct careful_llhdr h = { .bytes = 0 };
+
+	open_sides(1);
+	CHECK_EQ(resolve_patiently("fd77::2", &h), 0);
+	CHECK_EQ(h.bytes, 62);
+	CHECK_EQ(be16_at(&h, 12), 0x86dd);
+	CHECK_EQ(h.data[14] >> 4, 6);
+	CHECK_EQ(be16_at(&h, 18), 8);
+	CHECK_EQ(h.data[20], 17);
+	CHECK_EQ(h.data[37], 1);
+	CHECK_EQ(h.data[53], 2);
+	CHECK_EQ(be16_at(&h, 58), 8);
+	CHECK_EQ(be16_at(&h, 60), 0);
+	close_sides(1);
+}
+
+static void test_resolve__ipv6_link_local(void)
+{
+	struct careful_llhdr h = { .bytes = 0 };
+
+	open_sides(1);
+	CHECK(!pair_run(&pair, 0, "ip addr add fe80::77:1/64 dev eth1 nodad"));
+	CHECK(!pair_run(&pair, 1, "ip addr add fe80::77:2/64 dev eth1 nodad"));
+	CHECK_EQ(resolve_patiently("fe80::77:2", &h), 0);
+	CHECK_EQ(h.bytes, 62);
+	CHECK(!memcmp(&h.data[22], "\xfe\x80", 2));
+	CHECK_EQ(be16_at(&h, 52), 2);
+	close_sides(1);
+}
+
+static void test_resolve__port_of_the_address(void)
+{
+	union careful_addr to = address("10.77.0.2");
+	struct careful_llhdr h;
+
+	open_sides(1);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	to.in.sin_port = htobe16(4711);
+	CHECK_EQ(devs[0]->ops->resolve(devs[0], &to, &h), 0);
+	CHECK_EQ(be16_at(&h, 36), 4711);
+	close_sides(1);
+}
+
+static void test_resolve__where_no_frame_goes(void)
+{
+	struct careful_llhdr h;
+
+	open_sides(1);
+	CHECK_EQ(resolve("192.0.2.1", &h), -ENETUNREACH);
+	CHECK_EQ(resolve("2001:db8::1", &h), -ENETUNREACH);
+	CHECK_EQ(resolve("10.77.0.1", &h), -EXDEV);
+	CHECK_EQ(resolve("10.77.0.255", &h), -ENETUNREACH);
+	CHECK_EQ(resolve("224.0.0.1", &h), -ENETUNREACH);
+	CHECK_EQ(resolve("127.0.0.1", &h), -EXDEV);
+	CHECK(!pair_run(&pair, 0,
+			"ip link add other type veth peer name another && ip link set another up &&"
+			"ip link set other up &&"
+			"ip route add 198.51.100.0/24 dev other &&"
+			"ip route add blackhole 203.0.113.0/24"));
+	CHECK_EQ(resolve("198.51.100.1", &h), -EXDEV);
+	CHECK_EQ(resolve("203.0.113.1", &h), -ENETUNREACH);
+	/* Nobody there: never an answer, never a wait. */
+	for (int i = 0; i < 20; i++)
+		CHECK_EQ(resolve("10.77.0.9", &h), -EAGAIN);
+	close_sides(1);
+}
+
+static void test_resolve__through_a_gateway(void)
+{
+	struct careful_llhdr direct, h;
+
+	open_sides(1);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &direct), 0);
+	CHECK(!pair_run(&pair, 0,
+			"ip route add 192.0.2.0/24 via 10.77.0.2 &&"
+			"ip route add 198.51.100.0/24 via inet6 fd77::2 dev eth1"));
+	CHECK_EQ(resolve_patiently("192.0.2.1", &h), 0);
+	CHECK(!memcmp(h.data, direct.data, 12));
+	CHECK(!memcmp(&h.data[30], "\xc0\x00\x02\x01", 4));
+	CHECK_EQ(resolve_patiently("198.51.100.1", &h), 0); /* RFC 5549 */
+	CHECK(!memcmp(h.data, direct.data, 12));
+	close_sides(1);
+}
+
+static void test_events__neighbour_moves(void)
+{
+	static const uint8_t moved[6] = { 2, 0, 0, 0, 0xca, 0xfe };
+	struct careful_llhdr before, after;
+
+	open_sides(1);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &before), 0);
+	settle();
+	CHECK_EQ(devs[0]->ops->events(devs[0]), 0);
+	CHECK(!pair_run(&pair, 0, "ip neigh replace 10.77.0.2 lladdr 02:00:00:00:ca:fe dev eth1"));
+	CHECK_EQ(wait_event(CAREFUL_DEVICE_ROUTES), CAREFUL_DEVICE_ROUTES);
+	CHECK_EQ(resolve("10.77.0.2", &after), 0);
+	CHECK(memcmp(before.data, moved, 6));
+	CHECK(!memcmp(after.data, moved, 6));
+	CHECK(!memcmp(before.data + 6, after.data + 6, 36));
+	/* And back, by asking again, when it is forgotten. */
+	CHECK(!pair_run(&pair, 0, "ip neigh del 10.77.0.2 dev eth1"));
+	wait_event(CAREFUL_DEVICE_ROUTES);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &after), 0);
+	CHECK(!memcmp(after.data, before.data, 6));
+	close_sides(1);
+}
+
+static void test_events__own_address_and_route(void)
+{
+	struct careful_llhdr h;
+
+	open_sides(1);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	settle();
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 address 02:00:00:00:00:77"));
+	wait_event(CAREFUL_DEVICE_ROUTES);
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	CHECK(!memcmp(h.data + 6, "\x02\x00\x00\x00\x00\x77", 6));
+	settle();
+	CHECK(!pair_run(&pair, 0, "ip route add 192.0.2.0/24 via 10.77.0.2"));
+	wait_event(CAREFUL_DEVICE_ROUTES);
+	close_sides(1);
+}
+
+static void test_events__link_and_mtu(void)
+{
+	const struct careful_desc desc = { .bytes = 100 };
+	struct careful_device_statistics s;
+
+	open_sides(1);
+	settle();
+	CHECK(!pair_run(&pair, 1, "ip link set eth1 down")); /* the carrier goes */
+	wait_event(CAREFUL_DEVICE_DOWN);
+	/* What is queued now waits, instead of being dropped. */
+	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
+	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
+	devs[0]->ops->statistics(devs[0], &s);
+	CHECK_EQ(s.kicks, 0);
+	CHECK(!pair_run(&pair, 1, "ip link set eth1 up"));
+	wait_event(CAREFUL_DEVICE_UP);
+	CHECK_EQ(devs[0]->ops->kick(devs[0]), 0);
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
+	wait_event(CAREFUL_DEVICE_DOWN);
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 up"));
+	/* The kick saw it first; the engine hears of it all the same. */
+	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
+	for (int i = 0; i < 2000 && devs[0]->ops->kick(devs[0]); i++)
+		usleep(1000);
+	wait_event(CAREFUL_DEVICE_UP);
+	settle();
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 mtu 1400"));
+	wait_event(CAREFUL_DEVICE_MTU);
+	CHECK_EQ(devs[0]->mtu, 1500);
+	CHECK(!pair_run(&pair, 0, "ip link del eth1"));
+	CHECK(wait_event(CAREFUL_DEVICE_GONE) & CAREFUL_DEVICE_DOWN);
+	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
+	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
+	close_sides(1);
+}
+
+static void test_events__overflow_looks_again(void)
+{
+	open_sides(1);
+	settle();
+	/* More news than the socket holds, and the one that matters last. */
+	CHECK(!pair_run(&pair, 0,
+			"for i in $(seq 3000); do echo route add 192.0.2.1 dev eth1;"
+			" echo route del 192.0.2.1 dev eth1; done | ip -batch - &&"
+			" ip link set eth1 mtu 1300"));
+	wait_event(CAREFUL_DEVICE_MTU);
+	close_sides(1);
+}
+
+static ssize_t ctrl_wait(int side, union careful_addr *from, void *buf, uint32_t bytes)
+{
+	ssize_t got = -EAGAIN;
+
+	for (int i = 0; i < 2000 && got == -EAGAIN; i++) {
+		got = devs[side]->ops->ctrl_recv(devs[side], from, buf, bytes);
+		if (got == -EAGAIN)
+			usleep(1000);
+	}
+	return got;
+}
+
+static void check_ctrl(const char *to_text, const char *from_text)
+{
+	union careful_addr to = address(to_text), from, want = address(from_text);
+	const struct careful_ctrl ctrl = { .version = 9, .type = CAREFUL_SYNC };
+	struct careful_ctrl got;
+
+	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
+	CHECK_EQ(devs[1]->ops->ctrl_recv(devs[1], &from, &got, sizeof(got)), -EAGAIN);
+	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
+	CHECK_EQ(ctrl_wait(1, &from, &got, sizeof(got)), sizeof(got));
+	CHECK(!memcmp(&got, &ctrl, sizeof(got)));
+	CHECK_EQ(from.sa.sa_family, want.sa.sa_family);
+	CHECK_EQ(from.in.sin_port, htobe16(CAREFUL_PORT_DEFAULT));
+	if (from.sa.sa_family == AF_INET)
+		CHECK_EQ(from.in.sin_addr.s_addr, want.in.sin_addr.s_addr);
+	else
+		CHECK(!memcmp(&from.in6.sin6_addr, &want.in6.sin6_addr, 16));
+}
+
+static void test_ctrl__both_families(void)
+{
+	open_sides(2);
+	check_ctrl("10.77.0.2", "10.77.0.1");
+	check_ctrl("fd77::2", "fd77::1");
+	close_sides(2);
+}
+
+static void check_refused(const char *to_text)
+{
+	const struct careful_ctrl ctrl = { .version = 1, .type = CAREFUL_SYNC };
+	union careful_addr to = address(to_text), from;
+	struct careful_ctrl got;
+
+	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT);
+	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
+	CHECK_EQ(ctrl_wait(0, &from, &got, sizeof(got)), -ECONNREFUSED);
+	CHECK_EQ(from.sa.sa_family, to.sa.sa_family);
+	CHECK_EQ(from.in.sin_port, to.in.sin_port);
+	if (to.sa.sa_family == AF_INET)
+		CHECK_EQ(from.in.sin_addr.s_addr, to.in.sin_addr.s_addr);
+	else
+		CHECK(!memcmp(&from.in6.sin6_addr, &to.in6.sin6_addr, 16));
+	/* Said once; and the next datagram goes out as if nothing had been. */
+	CHECK_EQ(devs[0]->ops->ctrl_recv(devs[0], &from, &got, sizeof(got)), -EAGAIN);
+}
+
+static void test_ctrl__nobody_listens(void)
+{
+	open_sides(1);
+	for (int i = 0; i < 3; i++) {
+		check_refused("10.77.0.2");
+		check_refused("fd77::2");
+	}
+	close_sides(1);
+}
+
+static void test_clock_and_random(void)
+{
+	uint64_t a[4] = { 0 }, b[4] = { 0 }, before, after;
+
+	open_sides(1);
+	before = devs[0]->ops->now_ns(devs[0]);
+	usleep(2000);
+	after = devs[0]->ops->now_ns(devs[0]);
+	CHECK(after - before >= 2000000 && after - before < 2000000000);
+	devs[0]->ops->random(devs[0], a, sizeof(a));
+	devs[0]->ops->random(devs[0], b, sizeof(b));
+	CHECK(memcmp(a, b, sizeof(a)));
+	CHECK(a[3] && b[3]);
+	close_sides(1);
+}
+
+int main(void)
+{
+	RUN(test_resolve__ipv4_headers);
+	RUN(test_resolve__ipv6_headers);
+	RUN(test_resolve__ipv6_link_local);
+	RUN(test_resolve__port_of_the_address);
+	RUN(test_resolve__where_no_frame_goes);
+	RUN(test_resolve__through_a_gateway);
+	RUN(test_events__neighbour_moves);
+	RUN(test_events__own_address_and_route);
+	RUN(test_events__link_and_mtu);
+	RUN(test_events__overflow_looks_again);
+	RUN(test_ctrl__both_families);
+	RUN(test_ctrl__nobody_listens);
+	RUN(test_clock_and_random);
+	return 0;
+}

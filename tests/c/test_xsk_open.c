@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Opening and closing the AF_XDP device: what is refused, in which words; what a dead
+ * owner left; what is in effect; and that nothing stays behind.
+ */
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+#include "pair.h"
+
+static struct pair pair;
+static char instance[32];
+static struct careful_error error;
+
+static struct careful_options defaults(void)
+{
+	return (struct careful_options){ .ifname = "eth1", .instance = instance };
+}
+
+static int try_open(const struct careful_options *options, struct careful_device **dev)
+{
+	int rc;
+
+	error.text[0] = '\0';
+	pair_enter(&pair, 0);
+	rc = careful_xsk_open(options, dev, &error);
+	pair_leave(&pair);
+	return rc;
+}
+
+static struct careful_device *open_good(const struct careful_options *options)
+{
+	struct careful_device *dev = NULL;
+	int rc = try_open(options, &dev);
+
+	if (rc)
+		fprintf(stderr, "%s\n", error.text);
+	CHECK_EQ(rc, 0);
+	return dev;
+}
+
+/* Refused with this errno, in one line that holds these words. */
+static void refused(const struct careful_options *options, int want, const char *words)
+{
+	struct careful_device *dev = NULL;
+	int rc = try_open(options, &dev);
+
+	if (rc != want || !strstr(error.text, words))
+		fprintf(stderr, "said: %s\n", error.text);
+	CHECK_EQ(rc, want);
+	CHECK(strstr(error.text, words));
+	CHECK(!strchr(error.text, '\n'));
+	CHECK(strlen(error.text) < sizeof(error.text) - 1);
+}
+
+static bool exists(const char *format)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), format, instance);
+	return !access(path, F_OK);
+}
+
+static uint32_t program_on(int side)
+{
+	uint32_t id = 0;
+
+	pair_enter(&pair, side);
+	CHECK(!bpf_xdp_query_id((int)if_nametoindex("eth1"), 0, &id));
+	pair_leave(&pair);
+	return id;
+}
+
+static bool qdisc_is(const char *words)
+{
+	return !pair_run(&pair, 0, "tc qdisc show dev eth1 root | grep -q '%s'", words);
+}
+
+static void expect_nothing_left(void)
+{
+	CHECK(!exists("/sys/fs/bpf/careful/%s"));
+	CHECK(!exists("/run/careful/%s.lock"));
+	CHECK_EQ(program_on(0), 0);
+	CHECK(qdisc_is("noqueue"));
+	CHECK(pair_run(&pair, 0, "ss -uanH | grep -q 51966"));
+}
+
+static void test_open__what_is_in_effect(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev = open_good(&options);
+	const struct careful_device_info *info = &dev->info;
+
+	CHECK(!strcmp(info->ifname, "eth1"));
+	CHECK(!strcmp(info->driver, "veth"));
+	CHECK_EQ(info->mtu, 1500);
+	CHECK_EQ(info->xdp_mode, CAREFUL_XDP_NATIVE);
+	CHECK_EQ(info->zerocopy, 0);
+	CHECK_EQ(info->need_wakeup, 1);
+	CHECK_EQ(info->umem_bytes, 1024 * 4096);
+	CHECK_EQ(info->receive_buffers, to_xsk(dev)->tx_budget ? 512 : 256);
+	CHECK_EQ(info->bounds[CAREFUL_BOUND_UMEM], 512);
+	CHECK(info->bounds[CAREFUL_BOUND_FILL_RING] >= 512);
+	CHECK(info->bounds[CAREFUL_BOUND_RX_RING] >= 512);
+	CHECK_EQ(info->bounds[CAREFUL_BOUND_BACKLOG], 0);
+	CHECK(exists("/sys/fs/bpf/careful/%s/tune"));
+	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
+	CHECK(exists("/sys/fs/bpf/careful/%s/xsks"));
+	CHECK(exists("/sys/fs/bpf/careful/%s/counters"));
+	CHECK(exists("/run/careful/%s.lock"));
+	CHECK(program_on(0));
+	CHECK(qdisc_is("pfifo ca00:"));
+	dev->ops->close(dev);
+	expect_nothing_left();
+}
+
+static void test_open__generic_is_bounded_by_the_backlog(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev;
+
+	options.xdp_mode = CAREFUL_XDP_GENERIC;
+	options.rx_buffers = 4096;
+	dev = open_good(&options);
+	CHECK_EQ(dev->info.xdp_mode, CAREFUL_XDP_GENERIC);
+	CHECK(dev->info.bounds[CAREFUL_BOUND_BACKLOG] > 0);
+	if (dev->info.bounds[CAREFUL_BOUND_BACKLOG] < 4096) {
+		CHECK_EQ(dev->info.receive_bound, CAREFUL_BOUND_BACKLOG);
+		CHECK_EQ(dev->info.receive_buffers, dev->info.bounds[CAREFUL_BOUND_BACKLOG]);
+	}
+	dev->ops->close(dev);
+	expect_nothing_left();
+}
+
+static void test_open__bad_options(void)
+{
+	struct careful_options options = defaults();
+
+	options.ifname = "eth9";
+	refused(&options, -ENODEV, "eth9: no such interface");
+	options.ifname = "a-name-that-is-too-long";
+	refused(&options, -ENODEV, "no such interface");
+	options.ifname = "lo";
+	refused(&options, -EINVAL, "lo is a loopback");
+	options = defaults();
+	options.queue = 7;
+	refused(&options, -EINVAL, "eth1 has no receive queue 7");
+	options = defaults();
+	options.rx_buffers = 500;
+	refused(&options, -EINVAL, "receive buffers 500: a power of two");
+	options = defaults();
+	options.peers = 257;
+	refused(&options, -EINVAL, "peers 257: at most 256");
+	options = defaults();
+	options.port = 70000;
+	refused(&options, -EINVAL, "port 70000");
+	options = defaults();
+	options.instance = "../../etc";
+	refused(&options, -EINVAL, "no / and no leading dot");
+	options = defaults();
+	options.require_zerocopy = 1;
+	refused(&options, -EOPNOTSUPP, "driver veth has no zero-copy");
+	expect_nothing_left();
+}
+
+static void test_open__interface_not_fit(void)
+{
+	struct careful_options options = defaults();
+
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
+	refused(&options, -ENETDOWN, "eth1 is down: `ip link set eth1 up`");
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 mtu 150 up"));
+	refused(&options, -EMSGSIZE, "an MTU of 150 is too small");
+	pair_up(&pair, 0, 1500);
+	CHECK(!pair_run(&pair, 0, "ethtool -L eth1 rx 2 >/dev/null"));
+	refused(&options, -EINVAL, "`ethtool -L eth1 rx 1`");
+	CHECK(!pair_run(&pair, 0, "ethtool -L eth1 rx 1 >/dev/null"));
+	expect_nothing_left();
+}
+
+static void test_open__port_in_use(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(51966) };
+	struct careful_options options = defaults();
+	int fd;
+
+	pair_enter(&pair, 0);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	CHECK(!bind(fd, (struct sockaddr *)&any, sizeof(any)));
+	pair_leave(&pair);
+	refused(&options, -EADDRINUSE, "UDP port 51966 on eth1 is in use");
+	close(fd);
+	expect_nothing_left();
+}
+
+/* Puts a program that passes everything on the interface; its link. */
+static int attach_stranger(void)
+{
+	const struct bpf_insn pass[] = {
+		{ .code = 0xb7, .imm = XDP_PASS }, /* r0 = XDP_PASS */
+		{ .code = 0x95 }, /* exit */
+	};
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+	int program = bpf_prog_load(BPF_PROG_TYPE_XDP, "stranger", "GPL", pass, 2, NULL);
+	int link;
+
+	CHECK(program >= 0);
+	pair_enter(&pair, 0);
+	link = bpf_link_create(program, (int)if_nametoindex("eth1"), BPF_XDP, &options);
+	pair_leave(&pair);
+	CHECK(link >= 0);
+	close(program);
+	return link;
+}
+
+static void test_open__another_program_is_named(void)
+{
+	struct careful_options options = defaults();
+	int link = attach_stranger();
+	uint32_t id = program_on(0);
+	char words[64];
+
+	snprintf(words, sizeof(words), "another XDP program, stranger (id %u)", id);
+	refused(&options, -EBUSY, words);
+	options.xdp_mode = CAREFUL_XDP_GENERIC;
+	refused(&options, -EBUSY, words);
+	CHECK_EQ(program_on(0), id);
+	close(link);
+	expect_nothing_left();
+}
+
+static void test_open__not_root(void)
+{
+	struct careful_options options = defaults();
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		struct careful_device *dev;
+
+		pair_enter(&pair, 0);
+		if (setgid(65534) || setuid(65534))
+			_exit(2);
+		_exit(careful_xsk_open(&options, &dev, &error) == -EPERM &&
+				      strstr(error.text, "run as root") ?
+			      0 :
+			      1);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+}
+
+static void test_open__instance_in_use(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev = open_good(&options);
+	char words[64];
+
+	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
+	refused(&options, -EBUSY, words);
+	/* The owner's things are still there … */
+	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
+	CHECK(exists("/run/careful/%s.lock"));
+	CHECK(qdisc_is("pfifo ca00:"));
+	/* … and so they are for a second instance on the same interface. */
+	options.instance = "another";
+	options.port = 4711;
+	refused(&options, -EBUSY, "another XDP program, careful_frags");
+	CHECK(qdisc_is("pfifo ca00:"));
+	dev->ops->close(dev);
+	expect_nothing_left();
+}
+
+/* Another's queue discipline stays, and stays as it was. */
+static void test_open__leaves_a_qdisc_alone(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev;
+
+	CHECK(!pair_run(&pair, 0, "tc qdisc add dev eth1 root handle 77: pfifo limit 99"));
+	dev = open_good(&options);
+	CHECK(qdisc_is("pfifo 77: root .* limit 99p"));
+	dev->ops->close(dev);
+	CHECK(qdisc_is("pfifo 77: root .* limit 99p"));
+	CHECK(!pair_run(&pair, 0, "tc qdisc del dev eth1 root"));
+}
+
+/* An owner in a process of its own, which says when it is ready. */
+static pid_t start_owner(void)
+{
+	struct careful_options options = defaults();
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	CHECK(!pipe(ready));
+	child = fork();
+	if (!child) {
+		struct careful_device *dev;
+		ssize_t written;
+
+		pair_enter(&pair, 0);
+		if (careful_xsk_open(&options, &dev, &error))
+			_exit(1);
+		written = write(ready[1], "", 1);
+		(void)written;
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return child;
+}
+
+static void test_killed_owner__leaves_no_program(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev;
+	pid_t child = start_owner();
+	int status;
+
+	CHECK(program_on(0));
+	CHECK(!kill(child, SIGKILL));
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	/* The next one starts at once, among pins, lock and qdisc of the dead. */
+	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
+	CHECK(exists("/run/careful/%s.lock"));
+	CHECK(qdisc_is("pfifo ca00:"));
+	dev = open_good(&options);
+	CHECK_EQ(to_xsk(dev)->peers[0].cookie, 0);
+	dev->ops->close(dev);
+	expect_nothing_left();
+	/* And with none after it the program is gone all the same. */
+	child = start_owner();
+	CHECK(!kill(child, SIGKILL));
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	for (int i = 0; i < 100 && program_on(0); i++)
+		usleep(10000);
+	CHECK_EQ(program_on(0), 0);
+	dev = open_good(&options);
+	dev->ops->close(dev);
+}
+
+/* Over and over: nothing adds up, and a queue just left can be had again. */
+static void test_open__again_and_again(void)
+{
+	struct careful_options options = defaults();
+	int first = dup(0), last;
+
+	close(first);
+	for (int i = 0; i < 20; i++) {
+		struct careful_device *dev = open_good(&options);
+
+		dev->ops->close(dev);
+	}
+	last = dup(0);
+	close(last);
+	CHECK_EQ(first, last); /* no descriptor was lost */
+	expect_nothing_left();
+}
+
+/* Control and tune map as the controller sees them: through the pins. */
+static void test_pins__are_the_maps_in_use(void)
+{
+	struct careful_options options = defaults();
+	struct careful_device *dev = open_good(&options);
+	const uint32_t key = 3, last = CAREFUL_TUNE_DEFAULT;
+	static struct careful_tune_entry entry;
+	struct careful_peer_entry peer;
+	char path[128];
+	int fd;
+
+	dev->ops->admit(dev, 3, 0xabc, 40);
+	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/%s/peers", instance);
+	fd = bpf_obj_get(path);
+	CHECK(fd >= 0);
+	CHECK(!bpf_map_lookup_elem(fd, &key, &peer));
+	CHECK_EQ(peer.cookie, 0xabc);
+	CHECK_EQ(peer.window, 40);
+	close(fd);
+	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/%s/tune", instance);
+	fd = bpf_obj_get(path);
+	CHECK(fd >= 0);
+	entry.active = 2;
+	entry.version[2].plan[15].down_step_bytes = 99;
+	CHECK(!bpf_map_update_elem(fd, &last, &entry, BPF_ANY));
+	CHECK_EQ(dev->ops->tune(dev, last)->active, 2);
+	CHECK_EQ(dev->ops->tune(dev, last)->version[2].plan[15].down_step_bytes, 99);
+	CHECK_EQ(dev->ops->tune(dev, 3)->active, 0);
+	close(fd);
+	dev->ops->close(dev);
+}
+
+int main(void)
+{
+	if (geteuid())
+		skip("needs root");
+	snprintf(instance, sizeof(instance), "test-open-%d", getpid());
+	pair_open(&pair, 1500);
+	RUN(test_open__what_is_in_effect);
+	RUN(test_open__generic_is_bounded_by_the_backlog);
+	RUN(test_open__bad_options);
+	RUN(test_open__interface_not_fit);
+	RUN(test_open__port_in_use);
+	RUN(test_open__another_program_is_named);
+	RUN(test_open__not_root);
+	RUN(test_open__instance_in_use);
+	RUN(test_open__leaves_a_qdisc_alone);
+	RUN(test_killed_owner__leaves_no_program);
+	RUN(test_open__again_and_again);
+	RUN(test_pins__are_the_maps_in_use);
+	pair_close(&pair);
+	return 0;
+}

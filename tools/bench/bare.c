@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The yardstick: what the device layer does with no protocol above it. Two threads,
+ * each on a core and a veth end of its own, both spinning: (a) an echo, (b) a stream
+ * one way. Frames carry a careful header, since XDP admits no others; the stream's
+ * window is a shared word, not frames. Prints one JSON object.
+ */
+#include <getopt.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/utsname.h>
+
+#include "end.h"
+
+enum {
+	ECHOES_WARMUP = 2000,
+	GIVE_UP_MS = 10000, /* without an echo, or without room in the window */
+};
+
+static struct {
+	unsigned int mtu, mode, echo_bytes, frame_bytes, ms, batch, buffers, cpu[2];
+} options = { 9000, CAREFUL_XDP_AUTO, 64, 3840, 1000, 8, 512, { 0, 1 } };
+
+static struct end ends[2];
+static atomic_bool stop, failed;
+static _Alignas(64) atomic_ullong consumed; /* frames the stream's receiver gave back */
+static _Alignas(64) atomic_ullong received_bytes;
+
+static void open_end(const struct pair *pair, int side)
+{
+	char instance[32];
+	struct careful_options o = {
+		.ifname = "eth1",
+		.instance = instance,
+		.xdp_mode = options.mode,
+		.rx_buffers = options.buffers,
+		.tx_buffers = options.buffers,
+	};
+	struct careful_error error = { 0 };
+	struct careful_device *dev;
+	int rc;
+
+	snprintf(instance, sizeof(instance), "bare-%d-%d", getpid(), side);
+	pair_enter(pair, side);
+	rc = careful_xsk_open(&o, &dev, &error);
+	pair_leave(pair);
+	if (rc) {
+		fprintf(stderr, "bare: %s\n", error.text);
+		exit(rc == -EPERM ? TEST_SKIP : 1);
+	}
+	end_init(&ends[side], side, dev);
+}
+
+static void send_frames(struct end *end, const struct careful_desc *descs, uint32_t n)
+{
+	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
+	while (end->dev->ops->kick(end->dev) == -EAGAIN && !atomic_load(&stop))
+		;
+}
+
+static void pin(int side)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(options.cpu[side], &set);
+	CHECK(!pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
+}
+
+static void *echo_server(void *arg)
+{
+	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct end *end = arg;
+	uint64_t bytes;
+
+	pin(1);
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		bytes = 0;
+		end_take_back(end);
+		for (uint32_t n = end_drain(end, &bytes); n; n--)
+			send_frames(end, descs, end_put(end, (uint32_t)bytes, descs));
+	}
+	return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static uint32_t echo_client(double *us, uint32_t most)
+{
+	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct end *end = &ends[0];
+	struct careful_device *dev = end->dev;
+	uint64_t start = dev->ops->now_ns(dev), before, now, bytes = 0;
+	uint32_t count = 0;
+
+	pin(0);
+	for (uint32_t i = 0; count < most; i++) {
+		before = dev->ops->now_ns(dev);
+		if (before - start > options.ms * 1000000ULL)
+			break;
+		send_frames(end, descs, end_put(end, end_prefix(end) + options.echo_bytes, descs));
+		while (!end_drain(end, &bytes)) {
+			now = dev->ops->now_ns(dev);
+			if (now - before > GIVE_UP_MS * 1000000ULL) {
+				atomic_store(&failed, true);
+				return count;
+			}
+		}
+		now = dev->ops->now_ns(dev);
+		end_take_back(end);
+		if (i >= ECHOES_WARMUP)
+			us[count++] = (double)(now - before) / 1000;
+	}
+	return count;
+}
+
+static void *stream_receiver(void *arg)
+{
+	struct end *end = arg;
+	uint64_t bytes = 0, frames = 0;
+
+	pin(1);
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		uint32_t n = end_drain(end, &bytes);
+
+		if (!n)
+			continue;
+		frames += n;
+		atomic_store_explicit(&received_bytes, bytes, memory_order_relaxed);
+		atomic_store_explicit(&consumed, frames, memory_order_release);
+	}
+	return NULL;
+}
+
+/* Sends for so long; returns the seconds until all of it was received. */
+static double stream_sender(unsigned int ms, uint64_t *sent)
+{
+	struct careful_desc descs[END_BATCH * CAREFUL_SEGMENTS_MAX];
+	struct end *end = &ends[0];
+	struct careful_device *dev = end->dev;
+	uint32_t chunks = (options.frame_bytes + dev->chunk_bytes - 1) / dev->chunk_bytes;
+	uint32_t cost = (options.frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
+	uint64_t window = dev->info.receive_buffers / cost;
+	uint64_t start = dev->ops->now_ns(dev), now = start, last = start;
+
+	while (now - start < ms * 1000000ULL && now - last < GIVE_UP_MS * 1000000ULL) {
+		uint64_t room = window - (*sent - atomic_load(&consumed));
+		uint32_t n = 0, k = 0;
+
+		end_take_back(end);
+		while (k < options.batch && k < room && end->free_count >= chunks) {
+			n += end_put(end, options.frame_bytes, descs + n);
+			k++;
+		}
+		now = dev->ops->now_ns(dev);
+		if (!k)
+			continue;
+		send_frames(end, descs, n);
+		*sent += k;
+		last = now;
+	}
+	while (atomic_load(&consumed) < *sent && now - last < GIVE_UP_MS * 1000000ULL)
+		now = dev->ops->now_ns(dev);
+	return (double)(dev->ops->now_ns(dev) - start) / 1e9;
+}
+
+static void run_echo(void)
+{
+	const uint32_t most = 1000000;
+	double *us = malloc(most * sizeof(*us));
+	pthread_t server;
+	uint32_t n;
+
+	CHECK(us);
+	atomic_store(&stop, false);
+	CHECK(!pthread_create(&server, NULL, echo_server, &ends[1]));
+	n = echo_client(us, most);
+	atomic_store(&stop, true);
+	pthread_join(server, NULL);
+	qsort(us, n, sizeof(*us), compare);
+	printf("\"echo_count\": %u, \"echo_p50_us\": %.3f, \"echo_p99_us\": %.3f, "
+	       "\"echo_min_us\": %.3f, ",
+	       n, n ? us[n / 2] : 0, n ? us[n - 1 - n / 100] : 0, n ? us[0] : 0);
+	free(us);
+}
+
+static void run_stream(void)
+{
+	uint64_t sent = 0, before, bytes;
+	pthread_t receiver;
+	double s;
+
+	atomic_store(&stop, false);
+	CHECK(!pthread_create(&receiver, NULL, stream_receiver, &ends[1]));
+	pin(0);
+	/* The kernel's memory for packets grows warm first: that takes a while. */
+	stream_sender(options.ms / 2, &sent);
+	before = sent;
+	bytes = atomic_load(&received_bytes);
+	s = stream_sender(options.ms, &sent);
+	atomic_store(&stop, true);
+	pthread_join(receiver, NULL);
+	printf("\"stream_frames\": %llu, \"stream_lost_frames\": %lld, \"stream_Gbit_per_s\": %.3f, "
+	       "\"stream_frames_per_s\": %.0f, ",
+	       (unsigned long long)(sent - before), (long long)(sent - atomic_load(&consumed)),
+	       (double)(atomic_load(&received_bytes) - bytes) * 8 / s / 1e9,
+	       (double)(sent - before) / s);
+}
+
+static unsigned int mode_of(const char *name)
+{
+	return !strcmp(name, "native")	? CAREFUL_XDP_NATIVE :
+	       !strcmp(name, "generic") ? CAREFUL_XDP_GENERIC :
+					  CAREFUL_XDP_AUTO;
+}
+
+static void read_options(int argc, char **argv)
+{
+	static const struct option names[] = {
+		{ "mtu", 1, NULL, 'm' },
+		{ "xdp", 1, NULL, 'x' },
+		{ "echo-bytes", 1, NULL, 'e' },
+		{ "frame-bytes", 1, NULL, 'f' },
+		{ "ms", 1, NULL, 't' },
+		{ "batch", 1, NULL, 'b' },
+		{ "buffers", 1, NULL, 'r' },
+		{ "cpus", 1, NULL, 'c' },
+		{ 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
+		const char *text = optarg ? optarg : "";
+		unsigned int value = (unsigned int)strtoul(text, NULL, 10);
+
+		switch (c) {
+		case 'm':
+			options.mtu = value;
+			break;
+		case 'x':
+			options.mode = mode_of(text);
+			break;
+		case 'e':
+			options.echo_bytes = value;
+			break;
+		case 'f':
+			options.frame_bytes = value;
+			break;
+		case 't':
+			options.ms = value;
+			break;
+		case 'b':
+			options.batch = value;
+			break;
+		case 'r':
+			options.buffers = value;
+			break;
+		case 'c':
+			if (sscanf(text, "%u,%u", &options.cpu[0], &options.cpu[1]) == 2) // NOLINT
+				break;
+			/* fall through */
+		default:
+			fprintf(stderr, "usage: bare [--mtu N] [--xdp auto|native|generic] "
+					"[--echo-bytes N] [--frame-bytes N] [--ms N] [--batch N] "
+					"[--buffers N] [--cpus A,B]\n");
+			exit(2);
+		}
+	}
+	if (!options.batch || options.batch > END_BATCH)
+		options.batch = END_BATCH;
+}
+
+int main(int argc, char **argv)
+{
+	struct careful_device_statistics statistics;
+	const struct careful_device_info *info;
+	struct utsname kernel;
+	struct pair pair;
+
+	read_options(argc, argv);
+	pair_open(&pair, options.mtu);
+	for (int side = 0; side < 2; side++)
+		open_end(&pair, side);
+	for (int side = 0; side < 2; side++)
+		end_resolve(&ends[side], false);
+	info = &ends[0].dev->info;
+	if (options.frame_bytes > info->frame_bytes)
+		options.frame_bytes = info->frame_bytes;
+	uname(&kernel);
+	printf("{\"schema\": 1, \"kernel\": \"%s\", \"driver\": \"%s\", \"xdp\": \"%s\", "
+	       "\"zerocopy\": %s, \"mtu_bytes\": %u, \"window_frames\": %u, \"echo_bytes\": %u, "
+	       "\"frame_bytes\": %u, \"batch_frames\": %u, \"run_ms\": %u, ",
+	       kernel.release, info->driver,
+	       info->xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic",
+	       info->zerocopy ? "true" : "false", info->mtu, info->receive_buffers,
+	       options.echo_bytes, options.frame_bytes, options.batch, options.ms);
+	run_echo();
+	run_stream();
+	ends[0].dev->ops->statistics(ends[0].dev, &statistics);
+	printf("\"kicks\": %llu, \"kicks_again\": %llu, \"kicks_failed\": %llu}\n",
+	       (unsigned long long)statistics.kicks, (unsigned long long)statistics.kicks_again,
+	       (unsigned long long)statistics.kicks_failed);
+	for (int side = 0; side < 2; side++)
+		end_deinit(&ends[side]);
+	pair_close(&pair);
+	return atomic_load(&failed) || atomic_load(&consumed) == 0;
+}
