@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-
 from careful._abi import ffi, lib, pack, sizeof, unpack
 
 HEADER = sizeof("careful_ipc")
@@ -75,8 +74,11 @@ class FakeDaemon:
         self.writable = writable
         self.fault: Fault = lambda question: 0
         self.handles: dict[int, Handle] = {}
+        self.attempts: dict[tuple[int, int], Answer] = {}
+        self.ended: dict[int, Answer] = {}
         self.asked: list[int] = []
         self.in_flight_max = 0
+        self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
         self.info = ffi.new("struct careful_info *")
         self.peers: list[Any] = []
         self.connected: list[bytes] = []
@@ -141,6 +143,9 @@ class FakeDaemon:
             ffi.memmove(question, data, HEADER)
             self.asked.append(question.op)
             answer = self._answer(question, data[HEADER:], passed, files)
+            if self.answers_lost:
+                self.answers_lost -= 1
+                answer = Answer(-errno.ECONNRESET)
             for name, value in answer.values.items():
                 setattr(question, name, value)
             question.status = answer.status
@@ -204,7 +209,7 @@ class FakeDaemon:
         path = self.root / os.fsdecode(raw)
         resolved = Path(os.path.realpath(path.parent)) / path.name
         if raw.startswith(b"/") or not (resolved == self.root or self.root in resolved.parents):
-            raise OSError(errno.EXDEV, "escapes")
+            raise OSError(errno.EACCES, "escapes")
         return path
 
     def _add(self, handle: Handle) -> int:
@@ -213,6 +218,19 @@ class FakeDaemon:
         return self._next
 
     def _request(self, handler: int, args: list[int], payload: bytes) -> Answer:
+        if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST):
+            assert args[2] or args[3]
+            name = (args[2], args[3])
+            if name not in self.attempts:
+                self.attempts[name] = self._run(handler, args, payload)
+            return self.attempts[name]
+        if handler in (lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_CLOSE):
+            if args[0] not in self.ended:
+                self.ended[args[0]] = self._run(handler, args, payload)
+            return self.ended[args[0]]
+        return self._run(handler, args, payload)
+
+    def _run(self, handler: int, args: list[int], payload: bytes) -> Answer:
         if handler == lib.CAREFUL_BLOCK_STAT:
             return Answer(payload=attr_bytes(self._path(payload).lstat()))
         if handler == lib.CAREFUL_BLOCK_LIST:
@@ -253,7 +271,7 @@ class FakeDaemon:
     def _commit(self, args: list[int], fields: dict[str, Any]) -> Answer:
         handle = self.handles.pop(args[0], None)
         if handle is None:
-            return Answer(-errno.ENOENT)
+            return Answer(-errno.EBADF)
         assert handle.path is not None
         assert handle.temporary is not None
         os.fchmod(handle.fd, fields["mode"])
@@ -268,7 +286,7 @@ class FakeDaemon:
     def _close(self, number: int) -> Answer:
         handle = self.handles.pop(number, None)
         if handle is None:
-            return Answer(-errno.ENOENT)
+            return Answer(-errno.EBADF)
         found = os.fstat(handle.fd)
         os.close(handle.fd)
         if handle.temporary is not None:

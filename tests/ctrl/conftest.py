@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from careful.address import resolve
 from careful.transfer.session import Route
 from fake_daemon import FakeDaemon

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import struct
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from careful.transfer.ipc import Answer, AsyncClient
 
 #: How often a request that may have run is sent again.
 _ATTEMPTS = 20
+#: Requests whose attempt has a name, so that a second one gets the first one's handle.
+_NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST)
 #: How much of a listing one GET brings, bytes.
 _LISTING_STEP = 1 << 20
 #: A listing larger than this is refused, bytes.
@@ -155,15 +158,17 @@ class BlockClient:
         return f"{self.host}:{path}"
 
     async def request(
-        self, handler: int, args: tuple[int, ...] = (), payload: bytes = b"", again: bool = True
+        self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
-        """A request to the service; sent again after a reset where `again` says it may be."""
+        """A request to the service; sent again after a reset, which wire.h says does no harm."""
         words = [*args, 0, 0, 0, 0][:4]
+        if handler in _NAMED:
+            words[2:4] = secrets.randbits(32), secrets.randbits(32)
         for _ in range(_ATTEMPTS):
             answer = await self.ipc.ask(
                 lib.CAREFUL_IPC_REQUEST, payload, peer=self.peer, handler=handler, args=words
             )
-            if answer.status != -errno.ECONNRESET or not again:
+            if answer.status != -errno.ECONNRESET:
                 break
         return answer
 
@@ -199,19 +204,12 @@ class BlockClient:
             0 if sync else lib.CAREFUL_BLOCK_NOSYNC
         )
         payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns)
-        answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload, again=False)
-        if answer.status == -errno.ECONNRESET:
-            answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
-            if answer.status == -errno.ENOENT:
-                return  # the first one ran: the handle has ended
+        answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         answer.check(self.name(path))
 
     async def close(self, handle: int, path: str) -> Attr:
         """End a handle; the file's attributes as they are now."""
-        answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,), again=False)
-        if answer.status == -errno.ECONNRESET:
-            await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-            return await self.stat(path)
+        answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
         return _attr(answer.check(self.name(path)).payload)
 
     async def add_file(self, fd: int) -> int:
