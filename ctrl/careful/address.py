@@ -66,6 +66,31 @@ def _split(text: str) -> tuple[str, int]:
     return host, int(port or 0)
 
 
+def split_remote(text: str) -> tuple[str, str]:
+    """Host and path of HOST:PATH, [V6]:PATH; an empty path is the export itself.
+
+    Raises:
+        CarefulError: there is no host.
+    """
+    if text.startswith("["):
+        host, bracket, path = text.partition("]:")
+        host += "]" if bracket else ""
+    else:
+        host, bracket, path = text.partition(":")
+    if not bracket or not host or "/" in host:
+        raise CarefulError(errno.EINVAL, "names no host; HOST:PATH is wanted", text)
+    return host, path
+
+
+def is_remote(text: str) -> bool:
+    """Whether text reads as HOST:PATH; a local name with a colon is written ./NAME."""
+    try:
+        split_remote(text)
+    except CarefulError:
+        return False
+    return True
+
+
 def resolve(text: str) -> Address:
     """The address of a host.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno as errno_module
 import os
+import signal
 
 #: What an errno means where careful returns it; others read as strerror() says.
 _MEANINGS = {
@@ -69,3 +70,11 @@ def from_os(error: OSError, what: str) -> CarefulError:
     if isinstance(error, CarefulError):
         return error
     return CarefulError(error.errno or errno_module.EIO, error.strerror or str(error), what)
+
+
+class Ended(BaseException):
+    """A signal ended what was under way; what was unfinished has been removed."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.signal_number = signal_number
+        super().__init__(f"ended by {signal.Signals(signal_number).name}")

@@ -77,7 +77,9 @@ class Client:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            raise CarefulError(error.errno or errno.EIO, "it is not running", name) from None
+            denied = error.errno in (errno.EACCES, errno.EPERM)
+            text = "for root alone (sudo)" if denied else "it is not running"
+            raise CarefulError(error.errno or errno.EIO, text, name) from None
 
     def __enter__(self) -> Client:
         return self

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from careful.address import Address
+from careful.errors import Ended
 from careful.transfer import trees
-from careful.transfer.block import Attr, BlockClient, Entry, relative
+from careful.transfer.block import BlockClient, Entry, relative
 from careful.transfer.files import Options, Progress
 from careful.transfer.ipc import AsyncClient, Client
 
@@ -41,14 +42,6 @@ class Route:
     timeout_s: float = 5.0
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP ended a transfer; what was unfinished has been removed."""
-
-    def __init__(self, signal_number: int) -> None:
-        self.signal_number = signal_number
-        super().__init__(f"ended by {signal.Signals(signal_number).name}")
-
-
 async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, Any, _T]]) -> _T:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -68,7 +61,7 @@ async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, An
             return await work(remote)
         except asyncio.CancelledError:
             if received:
-                raise Terminated(received[0]) from None
+                raise Ended(received[0]) from None
             raise
         finally:
             ipc.close()
@@ -106,16 +99,17 @@ def put(
     )
 
 
-def listing(route: Route, path: str, recursive: bool) -> tuple[Attr, list[Entry]]:
-    """Attributes of a path of the peer's, and its entries if it is a directory.
+def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
+    """The entries of a directory of the peer's, or the one that a file is.
 
     Raises:
         CarefulError: the peer cannot be reached, or there is no such path.
     """
 
-    async def work(remote: BlockClient) -> tuple[Attr, list[Entry]]:
+    async def work(remote: BlockClient) -> list[Entry]:
         attr = await remote.stat(relative(path))
-        entries = await remote.listing(relative(path), recursive) if attr.is_dir else []
-        return attr, entries
+        if attr.is_dir:
+            return await remote.listing(relative(path), recursive)
+        return [Entry(relative(path), attr, "", 0)]
 
     return asyncio.run(_guarded(route, work))
