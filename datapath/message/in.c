@@ -93,8 +93,8 @@ static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, ui
 	return n;
 }
 
-static void copy_from(struct link *link, const struct link_rxframe *frame, uint32_t at,
-		      void *to, uint32_t bytes)
+static void copy_from(struct link *link, const struct link_rxframe *frame, uint32_t at, void *to,
+		      uint32_t bytes)
 {
 	struct iovec iov[CAREFUL_SEGMENTS_MAX];
 	uint32_t n = body_iov(link, frame, at, bytes, iov);
@@ -189,10 +189,9 @@ static bool write_due(const struct message_in *in)
 {
 	const struct link_peer *peer = in->peer;
 
-	return in->kept_count &&
-	       (in->last || in->waiting_bytes >= in->minpulse_bytes ||
-		in->iov_count >= CAREFUL_IO_SEGMENTS || peer->kept >= peer->rx.threshold ||
-		in->epoch != peer->epoch);
+	return in->kept_count && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
+				  in->iov_count >= CAREFUL_IO_SEGMENTS ||
+				  peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
 }
 
 /* The store stage: write what is due; after the last of it the message is finished. */

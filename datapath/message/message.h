@@ -104,7 +104,7 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages;
-	} *peers;
+	} * peers;
 };
 
 int message_init(struct message_state *state, struct link *link, struct careful_storage *storage);
@@ -112,8 +112,8 @@ void message_deinit(struct message_state *state);
 void message_forget(struct message_state *state, struct link_peer *peer);
 
 /* small.c */
-int message_small(struct message_state *state, struct link_peer *peer,
-		  const struct careful_am *am, const void *payload, uint32_t bytes);
+int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
+		  const void *payload, uint32_t bytes);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
 
 /* out.c. The message is done when message_pump() says so through `done`. */

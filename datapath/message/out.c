@@ -110,8 +110,12 @@ static bool build(struct message_state *state, struct message_out *out, uint32_t
 	if (flags & CAREFUL_F_FIRST)
 		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
 	out->args[i] = (struct link_send_args){
-		.type = CAREFUL_DATA, .flags = flags, .msg_id = out->id, .msg_bytes = out->bytes,
-		.frag_off = out->built, .frag_bytes = (uint16_t)bytes,
+		.type = CAREFUL_DATA,
+		.flags = flags,
+		.msg_id = out->id,
+		.msg_bytes = out->bytes,
+		.frag_off = out->built,
+		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
 	out->started = true;
@@ -186,7 +190,8 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 	uint32_t n = 0;
 
 	out->frame_first = out->frame_count = 0;
-	while (out->frame_count < MESSAGE_BATCH && n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
+	while (out->frame_count < MESSAGE_BATCH &&
+	       n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
 	       (out->built < out->bytes || !out->started) && build(state, out, &spent)) {
 		uint32_t i = out->frame_count - 1;
 
@@ -232,8 +237,11 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	uint32_t sent = out->frame_count ? out->args[out->frame_first].frag_off : out->built;
 	bool first = sent == 0 && (!out->started || out->frame_count);
 	struct link_send_args args = {
-		.type = CAREFUL_DATA, .msg_id = out->id, .msg_bytes = out->bytes,
-		.flags = CAREFUL_F_BULK | CAREFUL_F_LAST | CAREFUL_F_ABORT, .frag_off = sent,
+		.type = CAREFUL_DATA,
+		.msg_id = out->id,
+		.msg_bytes = out->bytes,
+		.flags = CAREFUL_F_BULK | CAREFUL_F_LAST | CAREFUL_F_ABORT,
+		.frag_off = sent,
 		.frag_bytes = 4,
 	};
 	__be32 error = htobe32((uint32_t)out->error);
@@ -334,7 +342,7 @@ void message_pump(struct message_state *state, struct link_peer *peer,
 		*at = out->next;
 		mp->messages--;
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
-			mp->slots_busy &= (uint16_t)~(1u << out->slot);
+			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
 		out->done = !stale && !out->error;
 		done(out, user);
 	}

@@ -18,7 +18,7 @@ uint32_t plan_class(uint64_t bytes)
 	uint32_t class = 0;
 
 	while (class < CAREFUL_CLASSES - 1 && bytes > (uint64_t)CAREFUL_CLASS0_BYTES << class)
-		class++;
+		class ++;
 	return class;
 }
 
@@ -32,8 +32,10 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 	tune->minpulse_bytes[CAREFUL_SINK_STORE] = MINPULSE_STORE;
 	for (int i = 0; i < CAREFUL_CLASSES; i++)
 		tune->plan[i] = (struct careful_plan){
-			.first_bytes = fragment_bytes, .ratio_q16 = ONE_Q16,
-			.peak_bytes = fragment_bytes, .down_ratio_q16 = ONE_Q16,
+			.first_bytes = fragment_bytes,
+			.ratio_q16 = ONE_Q16,
+			.peak_bytes = fragment_bytes,
+			.down_ratio_q16 = ONE_Q16,
 		};
 }
 
@@ -90,10 +92,9 @@ uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 			bytes = plan->peak_bytes;
 			cursor->down = true;
 		}
-		cursor->next_bytes = cursor->down ?
-					     scale(bytes, plan->down_ratio_q16,
-						   plan->down_step_bytes) :
-					     scale(bytes, plan->ratio_q16, plan->step_bytes);
+		cursor->next_bytes =
+			cursor->down ? scale(bytes, plan->down_ratio_q16, plan->down_step_bytes) :
+				       scale(bytes, plan->ratio_q16, plan->step_bytes);
 		if (cursor->next_bytes < FRAGMENT_MIN)
 			cursor->next_bytes = FRAGMENT_MIN;
 	}

@@ -11,13 +11,14 @@
 
 static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes)
 {
-	link_send(peer, frame, &(struct link_send_args){
-		.type = CAREFUL_DATA,
-		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
-		.msg_bytes = bytes,
-		.frag_bytes = (uint16_t)bytes,
-		.crc_bytes = MESSAGE_AM_BYTES + bytes,
-	});
+	link_send(peer, frame,
+		  &(struct link_send_args){
+			  .type = CAREFUL_DATA,
+			  .flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+			  .msg_bytes = bytes,
+			  .frag_bytes = (uint16_t)bytes,
+			  .crc_bytes = MESSAGE_AM_BYTES + bytes,
+		  });
 }
 
 static int stage(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
@@ -45,8 +46,8 @@ static int stage(struct message_state *state, struct link_peer *peer, const stru
 }
 
 /* Sends, or stages; the payload is copied either way. -EAGAIN: nothing is free. */
-int message_small(struct message_state *state, struct link_peer *peer,
-		  const struct careful_am *am, const void *payload, uint32_t bytes)
+int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
+		  const void *payload, uint32_t bytes)
 {
 	uint32_t body = MESSAGE_AM_BYTES + bytes;
 	struct link_txframe frame;

@@ -15,7 +15,9 @@
 static void reply_status(struct careful *c, struct link_peer *peer, __be32 token, int status)
 {
 	struct careful_am am = {
-		.kind = CAREFUL_AM_REPLY, .token = token, .status = htobe32((uint32_t)status),
+		.kind = CAREFUL_AM_REPLY,
+		.token = token,
+		.status = htobe32((uint32_t)status),
 	};
 
 	if (token)
@@ -56,8 +58,12 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 	uint32_t index = be16toh(am->handler);
 	struct handler *handler = &c->handlers[index < CAREFUL_HANDLERS ? index : CAREFUL_HANDLERS];
 	struct careful_message message = {
-		.instance = c, .peer = peer->slot, .handler = (uint16_t)index,
-		.token = be32toh(am->token), .payload = payload, .bytes = bytes,
+		.instance = c,
+		.peer = peer->slot,
+		.handler = (uint16_t)index,
+		.token = be32toh(am->token),
+		.payload = payload,
+		.bytes = bytes,
 		.keepable = handled_frame != NULL,
 	};
 
@@ -241,9 +247,13 @@ static void store_finished(struct careful *c, struct message_in *in)
 		return;
 	if (!in->error && index < CAREFUL_HANDLERS && c->handlers[index].fn) {
 		struct careful_message message = {
-			.instance = c, .peer = in->peer->slot, .handler = (uint16_t)index,
-			.bytes = in->bytes, .region = in->region,
-			.region_off = be64toh(in->am.region_off), .payload = in->sink.base,
+			.instance = c,
+			.peer = in->peer->slot,
+			.handler = (uint16_t)index,
+			.bytes = in->bytes,
+			.region = in->region,
+			.region_off = be64toh(in->am.region_off),
+			.payload = in->sink.base,
 		};
 
 		args_from(&in->am, message.args);
@@ -257,7 +267,9 @@ void am_finished(struct careful *c, struct message_in *in)
 {
 	struct operation *op;
 	struct careful_result result = {
-		.status = -in->error, .bytes = in->received, .digest = in->digest,
+		.status = -in->error,
+		.bytes = in->received,
+		.digest = in->digest,
 	};
 
 	if (in->am.kind == CAREFUL_AM_STORE) {

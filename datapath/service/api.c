@@ -85,7 +85,9 @@ void careful_reply_name(const struct careful_message *message, struct careful_re
 	struct link_peer *peer = engine_peer(message->instance, message->peer);
 
 	*to = (struct careful_reply_to){
-		.peer = message->peer, .token = message->token, .epoch = peer ? peer->epoch : 0,
+		.peer = message->peer,
+		.token = message->token,
+		.epoch = peer ? peer->epoch : 0,
 	};
 }
 
@@ -93,7 +95,8 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 		       const uint32_t *args, const void *payload, uint32_t bytes)
 {
 	struct careful_am am = {
-		.kind = CAREFUL_AM_REPLY, .token = htobe32(to->token),
+		.kind = CAREFUL_AM_REPLY,
+		.token = htobe32(to->token),
 		.status = htobe32((uint32_t)(status < 0 ? -status : status)),
 	};
 	struct link_peer *peer = engine_peer(c, to->peer);
@@ -124,9 +127,11 @@ int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t reg
 		careful_done_fn *done, void *user)
 {
 	struct careful_am am = {
-		.kind = CAREFUL_AM_GET, .region = htobe32(region),
+		.kind = CAREFUL_AM_GET,
+		.region = htobe32(region),
 		.flags = flags & CAREFUL_NO_DIGEST ? 0 : CAREFUL_AM_WANT_DIGEST,
-		.region_off = htobe64(region_off), .bytes = htobe32(bytes),
+		.region_off = htobe64(region_off),
+		.bytes = htobe32(bytes),
 	};
 	struct operation *op;
 	int rc;
@@ -171,8 +176,10 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 	out->bytes = bytes;
 	out->digest_wanted = !(flags & CAREFUL_NO_DIGEST);
 	out->am = (struct careful_am){
-		.kind = CAREFUL_AM_STORE, .handler = htobe16(handler),
-		.token = htobe32(op->token), .region = htobe32(region),
+		.kind = CAREFUL_AM_STORE,
+		.handler = htobe16(handler),
+		.token = htobe32(op->token),
+		.region = htobe32(region),
 		.region_off = htobe64(region_off),
 	};
 	args_to(&out->am, args);

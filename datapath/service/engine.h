@@ -63,7 +63,7 @@ struct careful {
 		uint64_t epoch;
 		uint32_t lives;
 		uint8_t state;
-	} *seen;
+	} * seen;
 
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;

@@ -269,7 +269,8 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	uint64_t start = c->dev->ops->now_ns(c->dev);
 	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 : c->options.spin_us * 1000ull;
+	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
+								     c->options.spin_us * 1000ull;
 	uint64_t now = start;
 	int handled = 0;
 

@@ -74,8 +74,10 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 		.operations = peer->operations,
 		.epochs = peer->epochs,
 		.withholding = peer->withholding,
-		.tx_frames = peer->tx_frames, .tx_bytes = peer->tx_bytes,
-		.rx_frames = peer->rx_frames, .rx_bytes = peer->rx_bytes,
+		.tx_frames = peer->tx_frames,
+		.tx_bytes = peer->tx_bytes,
+		.rx_frames = peer->rx_frames,
+		.rx_bytes = peer->rx_bytes,
 		.lost_frames = peer->lost_frames,
 	};
 	memcpy(&info->address, &peer->address, sizeof(peer->address));
@@ -86,7 +88,7 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	int status = peer->state == CAREFUL_PEER_FAILED && peer->last_errno ? -peer->last_errno :
-									     -ECONNRESET;
+									      -ECONNRESET;
 
 	message_forget(&c->messages, peer);
 	message_pump(&c->messages, peer, am_sent, c);

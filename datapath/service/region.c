@@ -54,8 +54,8 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 	struct region *region = region_find(c, be32toh(am->region));
 	uint64_t off = be64toh(am->region_off);
 
-	if (!region || (region->region.peer != CAREFUL_ANY_PEER &&
-			region->region.peer != peer->slot))
+	if (!region ||
+	    (region->region.peer != CAREFUL_ANY_PEER && region->region.peer != peer->slot))
 		return ENOENT;
 	if (!(region->region.access & access))
 		return EACCES;
