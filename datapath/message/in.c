@@ -73,7 +73,7 @@ static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, ui
 	uint32_t have = frame->body_bytes;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; bytes; i++) {
+	for (uint32_t i = 0; bytes && n < CAREFUL_SEGMENTS_MAX; i++) {
 		uint32_t part;
 
 		if (i) {
@@ -267,7 +267,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	uint8_t flags = frame->hdr->flags;
 	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
 	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
-	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	struct iovec iov[CAREFUL_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
 
 	if (flags & CAREFUL_F_ABORT) {

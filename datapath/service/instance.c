@@ -253,7 +253,7 @@ static int block(struct careful *c, int timeout_ms, int extra_fd)
 		pfds[count] = (struct pollfd){ .fd = extra_fd, .events = POLLIN };
 	if (timeout_ms < 0 || timeout_ms > most)
 		timeout_ms = most;
-	poll(pfds, (nfds_t)(count + (extra_fd >= 0)), timeout_ms);
+	poll(pfds, (nfds_t)count + (extra_fd >= 0), timeout_ms);
 	c->polls = POLLS_PER_CLOCK - 1; /* time has passed: look at the clock */
 	return extra_fd >= 0 && pfds[count].revents;
 }
@@ -271,7 +271,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
 								     c->options.spin_us * 1000ull;
-	uint64_t now = start;
+	uint64_t now;
 	int handled = 0;
 
 	if (c->options.wait_mode == CAREFUL_WAIT_SPIN)
