@@ -37,8 +37,12 @@ struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bo
 	assert(link->kept_free_count);
 	kept = link->kept_free[--link->kept_free_count];
 	*kept = (struct careful_kept){
-		.peer = frame->peer, .epoch = frame->epoch, .body = frame->body,
-		.body_bytes = frame->body_bytes, .cost = frame->cost, .pool = -1,
+		.peer = frame->peer,
+		.epoch = frame->epoch,
+		.body = frame->body,
+		.body_bytes = frame->body_bytes,
+		.cost = frame->cost,
+		.pool = -1,
 		.segments = frame->segments,
 	};
 	for (uint32_t i = 0; i < frame->segments; i++)

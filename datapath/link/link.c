@@ -176,7 +176,10 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 	if (!best)
 		return NULL;
 	*best = (struct link_peer){
-		.link = link, .slot = best->slot, .epoch = best->epoch + 1, .address = *address,
+		.link = link,
+		.slot = best->slot,
+		.epoch = best->epoch + 1,
+		.address = *address,
 		.dirty = best->dirty,
 	};
 	best->heard_ns = link->now_ns;

@@ -55,7 +55,8 @@ static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
 
 	if (hdr->flags & CAREFUL_F_FIRST)
 		want += (uint32_t)sizeof(struct careful_am);
-	if ((hdr->flags & (CAREFUL_F_DIGEST | CAREFUL_F_LAST)) == (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
+	if ((hdr->flags & (CAREFUL_F_DIGEST | CAREFUL_F_LAST)) ==
+	    (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
 		want += CAREFUL_DIGEST_BYTES;
 	return want == body_total;
 }

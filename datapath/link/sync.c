@@ -66,8 +66,7 @@ void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	struct link *link = peer->link;
 
 	if (peer->phase != LINK_OPEN || !peer->sync_nonce ||
-	    be64toh(ctrl->nonce) != peer->sync_nonce ||
-	    be64toh(ctrl->cookie) != peer->cookie_in) {
+	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in) {
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 		return;
 	}

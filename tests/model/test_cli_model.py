@@ -120,8 +120,17 @@ def test_plan__text_compares_the_strategies():
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--rule", "static"], 1, "static needs"),
         (
-            ["simulate", "--pipeline", "trapeze", "--bytes", "9", "--rule", "eager"]
-            + ["--pulse-bytes", "1,2,3"],
+            [
+                "simulate",
+                "--pipeline",
+                "trapeze",
+                "--bytes",
+                "9",
+                "--rule",
+                "eager",
+                "--pulse-bytes",
+                "1,2,3",
+            ],
             1,
             "3 pulse sizes for 2 sinks",
         ),

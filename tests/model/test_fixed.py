@@ -78,7 +78,9 @@ def test_candidates__false_minimum_of_another_signature_is_left_out():
     B = 16384
     found = candidates(pipeline, B, 400)
     totals = pipeline.G_us_per_byte.sum() - pipeline.G_us_per_byte
-    minima = [optimal_count(B, float(g), float(G)) for g, G in zip(pipeline.g_us, totals)]
+    minima = [
+        optimal_count(B, float(g), float(G)) for g, G in zip(pipeline.g_us, totals, strict=False)
+    ]
     off_curve = [
         k
         for stage, k in enumerate(minima)

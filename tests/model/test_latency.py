@@ -153,7 +153,7 @@ def test_sequential__others_are_refused_by_name():
 
 @pytest.mark.parametrize("sizes", [[], [-1.0], [float("nan")], [float("inf")]])
 def test_latency__bad_sizes_are_refused(sizes):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\w"):
         latency_us(make((1, 1)), sizes)
 
 

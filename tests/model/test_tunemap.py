@@ -46,7 +46,7 @@ def test_sizes__fixed():
 
 @pytest.mark.parametrize("numbers", [{"first_bytes": 0}, {"first_bytes": 1, "step_bytes": 1 << 32}])
 def test_tune_plan__what_no_u32_holds_is_refused(numbers):
-    with pytest.raises(ValueError, match="u32|at least a byte"):
+    with pytest.raises(ValueError, match=r"u32|at least a byte"):
         TunePlan(**numbers)
 
 

@@ -77,7 +77,7 @@ def plan(
     old: str,
     new: str,
 ) -> None:
-    """Compute how a message is best cut into fragments for a pipeline of stages.
+    r"""Compute how a message is best cut into fragments for a pipeline of stages.
 
     \b
     carefulctl plan --pipeline gam --bytes 4KiB

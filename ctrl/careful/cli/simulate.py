@@ -71,7 +71,7 @@ def simulate(
     plot_path: str | None,
     figure: str,
 ) -> None:
-    """Send messages through a pipeline in virtual time and see where the time goes.
+    r"""Send messages through a pipeline in virtual time and see where the time goes.
 
     \b
     carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png

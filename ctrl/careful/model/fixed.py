@@ -62,7 +62,7 @@ def segments(pipeline: Pipeline) -> list[Segment]:
     low = 0.0
     found: list[Segment] = []
     while True:
-        steeper = np.flatnonzero(G > G[stage])
+        steeper = np.flatnonzero(G[stage] < G)
         if len(steeper) == 0:
             found.append(Segment(stage, low, math.inf))
             return found

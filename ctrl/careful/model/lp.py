@@ -7,6 +7,7 @@ number, bounds on both sides leave a finite range that is searched.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,9 @@ def lp_sizes(
     bounds[:k] = (low / message_bytes, high / message_bytes)
     bounds[k:, 1] = np.inf
     message = ""
+    solve: Any = linprog
     for method in ("highs", "highs-ds", "highs-ipm"):
-        result = linprog(
+        result = solve(
             cost,
             A_ub=matrix,
             b_ub=-g[stage[after]],

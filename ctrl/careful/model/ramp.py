@@ -148,8 +148,8 @@ def _kept(
     good = np.all(np.isfinite(sizes) & ((sizes >= min_bytes) | ~inside), axis=1)
     kept: Array = sizes[good]
     exact = np.abs(kept.sum(axis=1) - message_bytes) <= 1e-3 + 1e-9 * message_bytes
-    kept = kept[exact]
-    return kept
+    good_sums: Array = kept[exact]
+    return good_sums
 
 
 def count_grid(most: int, points: int) -> Array:

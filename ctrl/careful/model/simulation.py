@@ -37,7 +37,8 @@ class FixedPulse:
 @dataclass(frozen=True)
 class EagerPulse:
     """A sink that, when idle, takes all that is buffered of a message once that is at least
-    `minpulse_bytes` or the message's tail (P3 section 4.2; P5, Figure 2)."""
+    `minpulse_bytes` or the message's tail (P3 section 4.2; P5, Figure 2).
+    """
 
     minpulse_bytes: int
 

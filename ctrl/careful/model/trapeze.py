@@ -7,6 +7,7 @@ speed-up as a function of the bandwidth ratio.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from careful.model.fixed import optimal_size_bytes
 from careful.model.simulation import (
@@ -94,7 +95,8 @@ def fit_alphastation(
             (optimal_size_bytes(PAGE_BYTES, pipeline.stages[2].g_us, others) - pulse_bytes) / 10,
         ]
 
-    found = fsolve(errors, [4.0, 10.0, 14.0])
+    solve: Any = fsolve
+    found = solve(errors, [4.0, 10.0, 14.0])
     return alphastation(*(float(value) for value in found))
 
 

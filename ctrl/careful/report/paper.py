@@ -193,7 +193,8 @@ def markdown() -> str:
     lines = [
         "# The papers' numbers and ours",
         "",
-        "Written by `tools/paper-table`; do not edit. P1 counts an improvement as T_old / T_new − 1,",
+        "Written by `tools/paper-table`; do not edit. "
+        "P1 counts an improvement as T_old / T_new − 1,",
         "P3 a reduction as 1 − T_new / T_old. A bound of the paper's is marked ≤.",
         "",
         "| case | paper | ours | tolerance | holds | reading |",

@@ -150,5 +150,6 @@ def draw(request: Request, outcome: Outcome, path: str, figure: str) -> None:
         return
     if len(outcome.transfers) > DRAWN_MAX:
         raise ValueError(f"{len(outcome.transfers)} transfers are too many to draw: fewer messages")
-    title = f"{request.pipeline.name}: {request.messages_count} x {request.message_bytes} B, {request.rule}"
+    size = f"{request.messages_count} x {request.message_bytes} B"
+    title = f"{request.pipeline.name}: {size}, {request.rule}"
     pipeline_plots.space_time(request.pipeline, outcome, title, path)

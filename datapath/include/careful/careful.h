@@ -294,9 +294,8 @@ int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(); -EAGAIN: too many in flight. */
-int careful_request(struct careful *instance, uint32_t peer, uint16_t handler,
-		    const uint32_t *args, const void *payload, uint32_t bytes,
-		    careful_done_fn *done, void *user);
+int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
+		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 /* Answers: within the handler, or later by careful_reply_to. */
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes);

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Bulk messages in: every fragment goes straight to its place, memory or file. A
+ * file is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
+ * waiting, or the tail, or half the window held -> take all that waits. Small
+ * fragments on the wire become large writes (P1 section 4.3).
+ */
+#include "message/message.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct message_in *slot_of(struct message_state *state, const struct link_rxframe *frame)
+{
+	uint32_t slot = be32toh(frame->hdr->msg_id) % MESSAGE_SLOTS;
+
+	return &state->ins[frame->peer->slot * MESSAGE_SLOTS + slot];
+}
+
+/* Begins a message with its first fragment; NULL where the slot is still in use, or
+ * careful_am is not whole. The caller sets sink, region and error. */
+struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
+{
+	struct message_in *in = slot_of(state, frame);
+	struct careful_device *dev = state->link->dev;
+	struct plan_cursor plan;
+
+	if (in->active || frame->body_bytes < MESSAGE_AM_BYTES)
+		return NULL;
+	memcpy(&in->am, frame->body, MESSAGE_AM_BYTES);
+	if (be32toh(frame->hdr->payload_crc) != link_crc32c(&in->am, MESSAGE_AM_BYTES))
+		return NULL;
+	in->next = NULL;
+	in->peer = frame->peer;
+	in->epoch = frame->epoch;
+	in->sink = (struct careful_span){ .fd = -1 };
+	in->id = be32toh(frame->hdr->msg_id);
+	in->bytes = be32toh(frame->hdr->msg_bytes);
+	in->received = 0;
+	in->region = 0;
+	in->active = true;
+	in->last = in->writing = in->finished = false;
+	in->digest_wanted = frame->hdr->flags & CAREFUL_F_DIGEST;
+	in->error = 0;
+	in->digest = 0;
+	in->iov_count = in->kept_count = in->writing_kept = 0;
+	in->waiting_bytes = in->written = 0;
+	if (in->digest_wanted)
+		XXH3_64bits_reset(in->hash);
+	plan_take(dev->ops->tune(dev, frame->peer->slot), in->bytes, &plan);
+	in->minpulse_bytes = plan.minpulse_bytes[CAREFUL_SINK_STORE];
+	return in;
+}
+
+struct message_in *message_in_find(struct message_state *state, const struct link_rxframe *frame)
+{
+	struct message_in *in = slot_of(state, frame);
+
+	if (!in->active || in->finished || in->last || in->epoch != frame->epoch ||
+	    in->id != be32toh(frame->hdr->msg_id) || in->bytes != be32toh(frame->hdr->msg_bytes))
+		return NULL;
+	return in;
+}
+
+/* Where bytes [at, at + bytes) of a received frame's body lie. */
+static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t at,
+			 uint32_t bytes, struct iovec *iov)
+{
+	const uint8_t *start = frame->body;
+	uint32_t have = frame->body_bytes;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; bytes && n < CAREFUL_SEGMENTS_MAX; i++) {
+		uint32_t part;
+
+		if (i) {
+			assert(i < frame->segments);
+			start = link->dev->umem + frame->desc[i].addr;
+			have = frame->desc[i].bytes;
+		}
+		if (at >= have) {
+			at -= have;
+			continue;
+		}
+		part = have - at < bytes ? have - at : bytes;
+		iov[n++] = (struct iovec){ .iov_base = (void *)(start + at), .iov_len = part };
+		bytes -= part;
+		at = 0;
+	}
+	return n;
+}
+
+static void copy_from(struct link *link, const struct link_rxframe *frame, uint32_t at, void *to,
+		      uint32_t bytes)
+{
+	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	uint32_t n = body_iov(link, frame, at, bytes, iov);
+	uint8_t *p = to;
+
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(p, iov[i].iov_base, iov[i].iov_len);
+		p += iov[i].iov_len;
+	}
+}
+
+static void finish(struct message_in *in)
+{
+	assert(in->active && !in->finished);
+	in->finished = true;
+	in->next = in->state->finished;
+	in->state->finished = in;
+}
+
+/* Gives back the first n frames that wait or were written, and their pieces. */
+static void let_go(struct message_in *in, uint32_t n)
+{
+	uint32_t pieces = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		pieces += in->kept_iov[i];
+		link_let_go(in->state->link, in->kept[i]);
+	}
+	in->kept_count -= n;
+	in->iov_count -= pieces;
+	memmove(in->kept, in->kept + n, in->kept_count * sizeof(struct careful_kept *));
+	memmove(in->kept_iov, in->kept_iov + n, in->kept_count * sizeof(*in->kept_iov));
+	memmove(in->iov, in->iov + pieces, in->iov_count * sizeof(*in->iov));
+}
+
+static void written(struct message_in *in)
+{
+	in->writing = false;
+	if (in->io.result < 0)
+		in->error = (int)-in->io.result;
+	else if ((uint64_t)in->io.result != in->io.bytes)
+		in->error = EIO;
+	let_go(in, in->writing_kept);
+	in->writing_kept = 0;
+}
+
+static void move_on(struct message_in *in);
+
+static void on_written(struct careful_io *io)
+{
+	struct message_in *in =
+		(struct message_in *)((uint8_t *)io - offsetof(struct message_in, io));
+
+	written(in);
+	move_on(in);
+}
+
+static void start_write(struct message_in *in)
+{
+	struct careful_storage *storage = in->state->storage;
+	uint32_t n = 0;
+	int rc;
+
+	in->io.bytes = 0;
+	for (in->writing_kept = 0; in->writing_kept < in->kept_count; in->writing_kept++) {
+		uint32_t pieces = in->kept_iov[in->writing_kept];
+
+		if (n + pieces > CAREFUL_IO_SEGMENTS)
+			break;
+		for (uint32_t i = 0; i < pieces; i++, n++) {
+			in->io.iov[n] = in->iov[n];
+			in->io.bytes += in->iov[n].iov_len;
+		}
+	}
+	in->io.fd = in->sink.fd;
+	in->io.write = true;
+	in->io.iov_count = (uint16_t)n;
+	in->io.offset = in->sink.offset + in->written;
+	in->io.done = on_written;
+	in->written += in->io.bytes;
+	in->waiting_bytes -= in->io.bytes;
+	rc = storage->ops->submit(storage, &in->io);
+	in->writing = true;
+	if (rc == 0)
+		return;
+	if (rc < 0)
+		in->io.result = rc;
+	written(in);
+}
+
+static bool write_due(const struct message_in *in)
+{
+	const struct link_peer *peer = in->peer;
+
+	return in->kept_count && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
+				  in->iov_count >= CAREFUL_IO_SEGMENTS ||
+				  peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
+}
+
+/* The store stage: write what is due; after the last of it the message is finished. */
+static void move_on(struct message_in *in)
+{
+	while (!in->writing) {
+		bool over = in->last || in->epoch != in->peer->epoch;
+
+		if (in->error || in->epoch != in->peer->epoch)
+			let_go(in, in->kept_count);
+		if (write_due(in)) {
+			start_write(in);
+			continue;
+		}
+		if (over && !in->finished)
+			finish(in);
+		return;
+	}
+}
+
+static void place(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
+		  uint32_t n, uint32_t bytes)
+{
+	struct link *link = in->state->link;
+
+	if (!in->error && !in->sink.base && bytes) {
+		memcpy(in->iov + in->iov_count, iov, n * sizeof(*iov));
+		in->iov_count += n;
+		in->kept_iov[in->kept_count] = n;
+		in->kept[in->kept_count++] = link_hold(link, frame, false);
+		in->waiting_bytes += bytes;
+		return;
+	}
+	if (!in->error && bytes) {
+		uint8_t *to = (uint8_t *)in->sink.base + in->received;
+
+		for (uint32_t i = 0; i < n; i++) {
+			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+			to += iov[i].iov_len;
+		}
+	}
+	link_release(link, frame);
+}
+
+static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)
+{
+	__be32 error = 0;
+
+	if (be16toh(frame->hdr->frag_bytes) == sizeof(error))
+		copy_from(in->state->link, frame, at, &error, sizeof(error));
+	in->error = (int)be32toh(error);
+	if (in->error <= 0 || in->error > 4095)
+		in->error = EIO;
+	in->last = true;
+	link_release(in->state->link, frame);
+}
+
+static void end_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t at)
+{
+	__be64 theirs;
+
+	copy_from(in->state->link, frame, at, &theirs, sizeof(theirs));
+	in->digest = XXH3_64bits_digest(in->hash);
+	if (in->digest != be64toh(theirs) && !in->error) {
+		link_count(in->state->link, CAREFUL_C_DIGEST_BAD);
+		in->error = EBADMSG;
+	}
+}
+
+/* Takes a fragment; it is released, or held until written. */
+void message_in_add(struct message_in *in, struct link_rxframe *frame)
+{
+	uint8_t flags = frame->hdr->flags;
+	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
+	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
+	struct iovec iov[CAREFUL_SEGMENTS_MAX] = { 0 };
+	uint32_t n;
+
+	if (flags & CAREFUL_F_ABORT) {
+		take_abort(in, frame, at);
+		move_on(in);
+		return;
+	}
+	/* Frames come in sequence, and a sender cuts a message from front to back. */
+	if (be32toh(frame->hdr->frag_off) != in->received || bytes > in->bytes - in->received ||
+	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
+		link_count(in->state->link, CAREFUL_C_DROP_MESSAGE);
+		if (!in->error)
+			in->error = EPROTO;
+		in->last = true;
+		link_release(in->state->link, frame);
+		move_on(in);
+		return;
+	}
+	n = body_iov(in->state->link, frame, at, bytes, iov);
+	if (in->digest_wanted)
+		for (uint32_t i = 0; i < n; i++)
+			XXH3_64bits_update(in->hash, iov[i].iov_base, iov[i].iov_len);
+	if (flags & CAREFUL_F_LAST) {
+		in->last = true;
+		if (in->digest_wanted)
+			end_digest(in, frame, at + bytes);
+	}
+	place(in, frame, iov, n, bytes);
+	in->received += bytes;
+	move_on(in);
+}
+
+/* The next message that is complete, written and checked, or failed. */
+struct message_in *message_in_finished(struct message_state *state)
+{
+	struct message_in *in = state->finished;
+
+	if (in)
+		state->finished = in->next;
+	return in;
+}
+
+/* Frees the slot of a finished message. */
+void message_in_close(struct message_in *in)
+{
+	assert(in->finished && !in->kept_count && !in->writing);
+	in->active = false;
+}
+
+/* An epoch of the peer is over: whatever was under way in it ends. */
+void message_forget(struct message_state *state, struct link_peer *peer)
+{
+	state->peers[peer->slot].slots_busy = 0;
+	for (uint32_t i = 0; i < MESSAGE_SLOTS; i++) {
+		struct message_in *in = &state->ins[peer->slot * MESSAGE_SLOTS + i];
+
+		if (in->active && !in->finished && in->epoch != peer->epoch) {
+			if (!in->error)
+				in->error = ECONNRESET;
+			move_on(in);
+		}
+	}
+}

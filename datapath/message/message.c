@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The message layer's life: all its memory is taken here. */
+#include "message/message.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static size_t staged_bytes(const struct message_state *state)
+{
+	size_t bytes = sizeof(struct message_small) + state->link->dev->buffer_bytes;
+
+	return (bytes + 63) / 64 * 64;
+}
+
+static int init_ins(struct message_state *state)
+{
+	uint32_t n = state->link->peers_max * MESSAGE_SLOTS;
+	size_t frames = (size_t)state->link->window + 1;
+
+	state->ins = calloc(n, sizeof(*state->ins));
+	if (!state->ins)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct message_in *in = &state->ins[i];
+
+		in->state = state;
+		in->hash = XXH3_createState();
+		in->iov = calloc(frames * 2, sizeof(*in->iov));
+		in->kept = calloc(frames, sizeof(struct careful_kept *));
+		in->kept_iov = calloc(frames, sizeof(*in->kept_iov));
+		if (!in->hash || !in->iov || !in->kept || !in->kept_iov)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int init_outs(struct message_state *state)
+{
+	state->outs = calloc(MESSAGE_OUTS, sizeof(*state->outs));
+	state->outs_free = calloc(MESSAGE_OUTS, sizeof(struct message_out *));
+	if (!state->outs || !state->outs_free)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < MESSAGE_OUTS; i++) {
+		state->outs[i].hash = XXH3_createState();
+		if (!state->outs[i].hash)
+			return -ENOMEM;
+		state->outs_free[state->outs_free_count++] = &state->outs[i];
+	}
+	return 0;
+}
+
+int message_init(struct message_state *state, struct link *link, struct careful_storage *storage)
+{
+	size_t bytes;
+
+	*state = (struct message_state){ .link = link, .storage = storage };
+	bytes = staged_bytes(state);
+	state->peers = calloc(link->peers_max, sizeof(*state->peers));
+	state->staged = calloc(MESSAGE_STAGED, bytes);
+	state->staged_free = calloc(MESSAGE_STAGED, sizeof(struct message_small *));
+	if (!state->peers || !state->staged || !state->staged_free || init_ins(state) ||
+	    init_outs(state)) {
+		message_deinit(state);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < MESSAGE_STAGED; i++)
+		state->staged_free[state->staged_free_count++] =
+			(struct message_small *)(state->staged + i * bytes);
+	return 0;
+}
+
+void message_deinit(struct message_state *state)
+{
+	for (uint32_t i = 0; state->ins && i < state->link->peers_max * MESSAGE_SLOTS; i++) {
+		XXH3_freeState(state->ins[i].hash);
+		free(state->ins[i].iov);
+		free(state->ins[i].kept);
+		free(state->ins[i].kept_iov);
+	}
+	for (uint32_t i = 0; state->outs && i < MESSAGE_OUTS; i++)
+		XXH3_freeState(state->outs[i].hash);
+	free(state->ins);
+	free(state->outs);
+	free(state->outs_free);
+	free(state->peers);
+	free(state->staged);
+	free(state->staged_free);
+	*state = (struct message_state){ 0 };
+}

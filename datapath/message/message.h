@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which bytes go into which frame and when. Small messages are one frame each; bulk
+ * messages are cut by the plan that the tune map holds, read in place from memory or
+ * a file, and placed directly at the receiver. What a message means is service's
+ * business.
+ */
+#ifndef MESSAGE_MESSAGE_H
+#define MESSAGE_MESSAGE_H
+
+#include <xxhash.h>
+
+#include "link/link.h"
+#include "message/plan.h"
+#include "storage/storage.h"
+
+enum {
+	MESSAGE_OUTS = 256, /* bulk messages being sent or waiting, all peers */
+	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */
+	MESSAGE_SLOT_WAITING = 0xff,
+	MESSAGE_STAGED = 1024, /* small messages that wait for credits, all peers */
+	MESSAGE_BATCH = 16, /* frames that are read from a file at a time */
+	MESSAGE_AM_BYTES = sizeof(struct careful_am),
+};
+
+/* A small message that could not leave at once; its body follows. */
+struct message_small {
+	struct message_small *next;
+	uint64_t epoch;
+	uint32_t bytes;
+	uint8_t body[];
+};
+
+/* A bulk message being sent. */
+struct message_out {
+	struct message_out *next;
+	struct link_peer *peer;
+	uint64_t epoch;
+	struct careful_am am;
+	struct careful_span source;
+	uint32_t id;
+	uint32_t bytes;
+	uint32_t built; /* payload in frames so far */
+	uint32_t region; /* being read; 0: none */
+	uint32_t token; /* of the operation that this is; 0: an answer */
+	uint8_t slot;
+	bool digest_wanted, started, blocked, done;
+	int error; /* positive errno: the source failed, the message is aborted */
+	struct plan_cursor plan;
+	XXH64_hash_t digest;
+	XXH3_state_t *hash;
+
+	/* Frames that are filled, or being filled by io. */
+	struct link_txframe frames[MESSAGE_BATCH];
+	struct link_send_args args[MESSAGE_BATCH];
+	uint32_t frame_first, frame_count;
+	bool reading;
+	struct careful_io io;
+};
+
+/* A bulk message being received. */
+struct message_in {
+	struct message_state *state;
+	struct message_in *next; /* among the finished */
+	struct link_peer *peer;
+	uint64_t epoch;
+	struct careful_am am;
+	struct careful_span sink;
+	uint32_t id;
+	uint32_t bytes;
+	uint32_t received;
+	uint32_t region; /* being written; 0: none */
+	uint32_t minpulse_bytes;
+	bool active, last, digest_wanted, writing, finished;
+	int error; /* positive errno */
+	XXH64_hash_t digest;
+	XXH3_state_t *hash;
+
+	/* Payload that waits to be written, and the frames that hold it. */
+	struct iovec *iov;
+	struct careful_kept **kept;
+	uint32_t *kept_iov; /* pieces of each */
+	uint32_t iov_count, kept_count;
+	uint64_t waiting_bytes, written;
+	uint32_t writing_kept; /* of the first of them, io is reading */
+	struct careful_io io;
+};
+
+struct message_state {
+	struct link *link;
+	struct careful_storage *storage;
+	struct message_out *outs;
+	struct message_out **outs_free;
+	uint32_t outs_free_count;
+	struct message_in *ins; /* MESSAGE_SLOTS of each peer */
+	struct message_in *finished;
+	uint8_t *staged;
+	struct message_small **staged_free;
+	uint32_t staged_free_count;
+	uint32_t reading; /* messages whose file is being read */
+	struct message_peer {
+		struct message_small *small_first, *small_last;
+		struct message_out *out_first, *out_last;
+		uint32_t ids;
+		uint16_t slots_busy;
+		uint32_t messages;
+	} * peers;
+};
+
+int message_init(struct message_state *state, struct link *link, struct careful_storage *storage);
+void message_deinit(struct message_state *state);
+void message_forget(struct message_state *state, struct link_peer *peer);
+
+/* small.c */
+int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
+		  const void *payload, uint32_t bytes);
+bool message_small_pump(struct message_state *state, struct link_peer *peer);
+
+/* out.c. The message is done when message_pump() says so through `done`. */
+struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);
+void message_out_start(struct message_state *state, struct message_out *out);
+void message_pump(struct message_state *state, struct link_peer *peer,
+		  void (*done)(struct message_out *out, void *user), void *user);
+void message_out_put(struct message_state *state, struct message_out *out);
+
+/* in.c */
+struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame);
+struct message_in *message_in_find(struct message_state *state, const struct link_rxframe *frame);
+void message_in_add(struct message_in *in, struct link_rxframe *frame);
+struct message_in *message_in_finished(struct message_state *state);
+void message_in_close(struct message_in *in);
+
+#endif /* MESSAGE_MESSAGE_H */

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Bulk messages out: plan, fill frames from memory or a file, send while credits
+ * last, kick by the minpulse rule (P3 section 3): at the pulse, at the tail, or when
+ * nothing more can be sent. A frame that had to wait grows to what it can hold.
+ */
+#include "message/message.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+struct message_out *message_out_get(struct message_state *state, struct link_peer *peer)
+{
+	struct message_out *out;
+	XXH3_state_t *hash;
+
+	if (!state->outs_free_count)
+		return NULL;
+	out = state->outs_free[--state->outs_free_count];
+	hash = out->hash;
+	memset(out, 0, offsetof(struct message_out, frames));
+	out->hash = hash;
+	out->frame_first = out->frame_count = 0;
+	out->reading = false;
+	out->peer = peer;
+	out->epoch = peer->epoch;
+	out->slot = MESSAGE_SLOT_WAITING;
+	return out;
+}
+
+void message_out_put(struct message_state *state, struct message_out *out)
+{
+	state->outs_free[state->outs_free_count++] = out;
+}
+
+void message_out_start(struct message_state *state, struct message_out *out)
+{
+	struct message_peer *mp = &state->peers[out->peer->slot];
+	struct careful_device *dev = state->link->dev;
+
+	plan_take(dev->ops->tune(dev, out->peer->slot), out->bytes, &out->plan);
+	if (out->digest_wanted)
+		XXH3_64bits_reset(out->hash);
+	out->next = NULL;
+	if (mp->out_last)
+		mp->out_last->next = out;
+	else
+		mp->out_first = out;
+	mp->out_last = out;
+	mp->messages++;
+}
+
+static bool take_slot(struct message_peer *mp, struct message_out *out)
+{
+	if (out->slot != MESSAGE_SLOT_WAITING)
+		return true;
+	if (mp->slots_busy == 0xffff)
+		return false;
+	out->slot = (uint8_t)__builtin_ctz(~(uint32_t)mp->slots_busy);
+	mp->slots_busy |= (uint16_t)(1u << out->slot);
+	out->id = ++mp->ids * MESSAGE_SLOTS + out->slot;
+	return true;
+}
+
+/* Payload of the next fragment: the plan's, or all that fits after a wait. */
+static uint32_t next_bytes(struct message_out *out, struct link *link)
+{
+	uint32_t cap = link_body_max(out->peer) - MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
+	uint32_t rest = out->bytes - out->built;
+	uint32_t bytes = plan_next(&out->plan, cap);
+
+	if (out->blocked && bytes < cap && bytes < rest) {
+		bytes = cap;
+		link_count(link, CAREFUL_C_TX_GROWN);
+	}
+	return bytes < rest ? bytes : rest;
+}
+
+/* Takes send buffers for one more fragment and lays out everything but its payload.
+ * `spent`: credits that frames built before it will use. */
+static bool build(struct message_state *state, struct message_out *out, uint32_t *spent)
+{
+	uint32_t i = out->frame_first + out->frame_count;
+	struct link_txframe *frame = &out->frames[i];
+	uint8_t flags = CAREFUL_F_BULK;
+	struct plan_cursor before = out->plan;
+	uint32_t bytes = next_bytes(out, state->link);
+	uint32_t body = bytes;
+
+	if (!out->started) {
+		flags |= CAREFUL_F_FIRST;
+		body += MESSAGE_AM_BYTES;
+	}
+	if (out->digest_wanted)
+		flags |= CAREFUL_F_DIGEST;
+	if (out->built + bytes == out->bytes) {
+		flags |= CAREFUL_F_LAST;
+		if (out->digest_wanted)
+			body += CAREFUL_DIGEST_BYTES;
+	}
+	if (!link_may_send(out->peer, body) ||
+	    window_tx_free(&out->peer->tx) <= *spent + link_cost(out->peer, body) ||
+	    !link_tx_get(out->peer, body, frame)) {
+		out->plan = before;
+		return false;
+	}
+	*spent += link_cost(out->peer, body);
+	if (flags & CAREFUL_F_FIRST)
+		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
+	out->args[i] = (struct link_send_args){
+		.type = CAREFUL_DATA,
+		.flags = flags,
+		.msg_id = out->id,
+		.msg_bytes = out->bytes,
+		.frag_off = out->built,
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
+	};
+	out->started = true;
+	out->built += bytes;
+	out->blocked = false;
+	out->frame_count++;
+	return true;
+}
+
+static uint32_t payload_at(const struct link_send_args *args)
+{
+	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
+}
+
+/* The payload of a frame is in place: hash it, and end the message if it is the last. */
+static void seal(struct message_out *out, uint32_t i)
+{
+	struct link_txframe *frame = &out->frames[i];
+	const struct link_send_args *args = &out->args[i];
+	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	uint32_t n;
+
+	if (!out->digest_wanted)
+		return;
+	n = link_tx_iov(frame, payload_at(args), args->frag_bytes, iov);
+	for (uint32_t k = 0; k < n; k++)
+		XXH3_64bits_update(out->hash, iov[k].iov_base, iov[k].iov_len);
+	if (args->flags & CAREFUL_F_LAST) {
+		__be64 digest;
+
+		out->digest = XXH3_64bits_digest(out->hash);
+		digest = htobe64(out->digest);
+		link_tx_write(frame, payload_at(args) + args->frag_bytes, &digest, sizeof(digest));
+	}
+}
+
+static void fill_from_memory(struct message_out *out, uint32_t i)
+{
+	const struct link_send_args *args = &out->args[i];
+
+	link_tx_write(&out->frames[i], payload_at(args),
+		      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
+	seal(out, i);
+}
+
+/* A read ended: what came is sealed; a short one means that the source shrank. */
+static void read_done(struct message_out *out)
+{
+	if (out->io.result < 0)
+		out->error = (int)-out->io.result;
+	else if ((uint64_t)out->io.result != out->io.bytes)
+		out->error = ENODATA;
+	for (uint32_t i = 0; !out->error && i < out->frame_count; i++)
+		seal(out, i);
+}
+
+static void on_read(struct careful_io *io)
+{
+	struct message_out *out =
+		(struct message_out *)((uint8_t *)io - offsetof(struct message_out, io));
+
+	out->reading = false;
+	read_done(out);
+}
+
+/* Builds frames up to one pulse and reads the file into them. */
+static bool read_batch(struct message_state *state, struct message_out *out)
+{
+	uint32_t pulse = out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX];
+	uint32_t from = out->built;
+	uint32_t spent = 0;
+	uint32_t n = 0;
+
+	out->frame_first = out->frame_count = 0;
+	while (out->frame_count < MESSAGE_BATCH &&
+	       n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
+	       (out->built < out->bytes || !out->started) && build(state, out, &spent)) {
+		uint32_t i = out->frame_count - 1;
+
+		n += link_tx_iov(&out->frames[i], payload_at(&out->args[i]),
+				 out->args[i].frag_bytes, out->io.iov + n);
+		if (out->built - from >= pulse)
+			break;
+	}
+	if (!out->frame_count)
+		return false;
+	out->io.fd = out->source.fd;
+	out->io.write = false;
+	out->io.iov_count = (uint16_t)n;
+	out->io.offset = out->source.offset + from;
+	out->io.bytes = out->built - from;
+	out->io.done = on_read;
+	out->io.result = 0;
+	if (!out->io.bytes) {
+		read_done(out);
+		return true;
+	}
+	int rc = state->storage->ops->submit(state->storage, &out->io);
+
+	if (rc == 0)
+		out->reading = true;
+	else if (rc == 1)
+		read_done(out);
+	else
+		out->error = EIO;
+	return true;
+}
+
+static void drop_frames(struct message_state *state, struct message_out *out)
+{
+	for (uint32_t i = 0; i < out->frame_count; i++)
+		link_tx_put(state->link, &out->frames[out->frame_first + i]);
+	out->frame_count = 0;
+}
+
+/* Tells the receiver that no more comes, and why. */
+static bool send_abort(struct message_state *state, struct message_out *out)
+{
+	uint32_t sent = out->frame_count ? out->args[out->frame_first].frag_off : out->built;
+	bool first = sent == 0 && (!out->started || out->frame_count);
+	struct link_send_args args = {
+		.type = CAREFUL_DATA,
+		.msg_id = out->id,
+		.msg_bytes = out->bytes,
+		.flags = CAREFUL_F_BULK | CAREFUL_F_LAST | CAREFUL_F_ABORT,
+		.frag_off = sent,
+		.frag_bytes = 4,
+	};
+	__be32 error = htobe32((uint32_t)out->error);
+	struct link_txframe frame;
+
+	if (first) {
+		args.flags |= CAREFUL_F_FIRST;
+		args.crc_bytes = MESSAGE_AM_BYTES;
+	}
+	if (!link_may_send(out->peer, args.crc_bytes + 4))
+		return false;
+	drop_frames(state, out);
+	if (!link_tx_get(out->peer, args.crc_bytes + 4, &frame))
+		return false;
+	if (first)
+		link_tx_write(&frame, 0, &out->am, MESSAGE_AM_BYTES);
+	link_tx_write(&frame, args.crc_bytes, &error, 4);
+	link_send(out->peer, &frame, &args);
+	return true;
+}
+
+static void send_ready(struct message_state *state, struct message_out *out)
+{
+	struct link *link = state->link;
+
+	while (out->frame_count) {
+		uint32_t i = out->frame_first;
+
+		if (!link_may_send(out->peer, out->frames[i].body_total)) {
+			out->blocked = true;
+			return;
+		}
+		link_send(out->peer, &out->frames[i], &out->args[i]);
+		out->frame_first++;
+		out->frame_count--;
+		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX])
+			link_kick(link);
+	}
+}
+
+/* Sends as much of the message as can be; true: it is over. */
+static bool advance(struct message_state *state, struct message_out *out)
+{
+	uint32_t spent;
+
+	while (!out->reading) {
+		if (out->error)
+			return send_abort(state, out);
+		send_ready(state, out);
+		if (out->frame_count)
+			return false;
+		if (out->started && out->built == out->bytes)
+			return true;
+		if (out->source.base || !out->bytes) {
+			spent = 0;
+			out->frame_first = 0;
+			if (!build(state, out, &spent)) {
+				out->blocked = true;
+				return false;
+			}
+			fill_from_memory(out, 0);
+		} else if (!read_batch(state, out)) {
+			out->blocked = true;
+			return false;
+		}
+	}
+	return false;
+}
+
+/* Moves all messages of a peer on, small ones first; the rest in their order, a
+ * message whose file is being read not keeping the others. */
+void message_pump(struct message_state *state, struct link_peer *peer,
+		  void (*done)(struct message_out *out, void *user), void *user)
+{
+	struct message_peer *mp = &state->peers[peer->slot];
+	struct message_out **at = &mp->out_first;
+	struct message_out *last = NULL;
+
+	if (!message_small_pump(state, peer))
+		return;
+	while (*at) {
+		struct message_out *out = *at;
+		bool stale = out->epoch != peer->epoch;
+		bool over = false;
+
+		if (stale) {
+			over = !out->reading;
+			if (over)
+				drop_frames(state, out);
+		} else if (take_slot(mp, out)) {
+			over = advance(state, out);
+		}
+		if (!over) {
+			last = out;
+			at = &out->next;
+			continue;
+		}
+		*at = out->next;
+		mp->messages--;
+		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
+			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
+		out->done = !stale && !out->error;
+		done(out, user);
+	}
+	mp->out_last = last;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Fragment plans: from the tune map to the size of the next fragment. */
+#include "message/plan.h"
+
+#include <string.h>
+
+enum {
+	ONE_Q16 = 65536,
+	FRAGMENT_MIN = 16, /* payload bytes; whatever a plan says */
+	MINPULSE_NET_TX = 32768,
+	MINPULSE_STORE = 65536,
+	RETRIES = 8,
+};
+
+/* The class of a message: class i holds sizes up to CAREFUL_CLASS0_BYTES << i. */
+uint32_t plan_class(uint64_t bytes)
+{
+	uint32_t class = 0;
+
+	while (class < CAREFUL_CLASSES - 1 && bytes > (uint64_t)CAREFUL_CLASS0_BYTES << class)
+		class ++;
+	return class;
+}
+
+/* What an untuned path starts with: as much as a frame holds. */
+void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
+{
+	struct careful_tune *tune = &entry->version[0];
+
+	memset(entry, 0, sizeof(*entry));
+	tune->minpulse_bytes[CAREFUL_SINK_NET_TX] = MINPULSE_NET_TX;
+	tune->minpulse_bytes[CAREFUL_SINK_STORE] = MINPULSE_STORE;
+	for (int i = 0; i < CAREFUL_CLASSES; i++)
+		tune->plan[i] = (struct careful_plan){
+			.first_bytes = fragment_bytes,
+			.ratio_q16 = ONE_Q16,
+			.peak_bytes = fragment_bytes,
+			.down_ratio_q16 = ONE_Q16,
+		};
+}
+
+static bool is_fixed(const struct careful_plan *plan)
+{
+	return plan->ratio_q16 == ONE_Q16 && !plan->step_bytes;
+}
+
+/* Takes the plan of a message's class. A writer fills a version that is not active
+ * and flips `active`; if that happened while we read, we read again. */
+void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
+	       struct plan_cursor *cursor)
+{
+	uint32_t class = plan_class(message_bytes);
+
+	*cursor = (struct plan_cursor){ 0 };
+	for (int i = 0; i < RETRIES; i++) {
+		uint32_t active = __atomic_load_n(&entry->active, __ATOMIC_ACQUIRE);
+		const struct careful_tune *tune = &entry->version[active % CAREFUL_TUNE_VERSIONS];
+
+		cursor->plan = tune->plan[class];
+		memcpy(cursor->minpulse_bytes, tune->minpulse_bytes,
+		       sizeof(cursor->minpulse_bytes));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&entry->active, __ATOMIC_RELAXED) == active)
+			break;
+	}
+	cursor->next_bytes = cursor->plan.first_bytes;
+	if (cursor->next_bytes < FRAGMENT_MIN)
+		cursor->next_bytes = FRAGMENT_MIN;
+	/* Equal fragments rather than a short last one (P1 section 5.4). */
+	if (is_fixed(&cursor->plan) && message_bytes > cursor->next_bytes) {
+		uint32_t k = (message_bytes + cursor->next_bytes - 1) / cursor->next_bytes;
+
+		cursor->next_bytes = (message_bytes + k - 1) / k;
+	}
+}
+
+static uint32_t scale(uint32_t bytes, uint32_t ratio_q16, uint32_t step_bytes)
+{
+	uint64_t next = ((uint64_t)bytes * ratio_q16 >> 16) + step_bytes;
+
+	return next > UINT32_MAX ? UINT32_MAX : (uint32_t)next;
+}
+
+/* The size of the next fragment, at most cap_bytes. */
+uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
+{
+	const struct careful_plan *plan = &cursor->plan;
+	uint32_t bytes = cursor->next_bytes;
+
+	if (!is_fixed(plan)) {
+		if (!cursor->down && plan->peak_bytes && bytes >= plan->peak_bytes) {
+			bytes = plan->peak_bytes;
+			cursor->down = true;
+		}
+		cursor->next_bytes =
+			cursor->down ? scale(bytes, plan->down_ratio_q16, plan->down_step_bytes) :
+				       scale(bytes, plan->ratio_q16, plan->step_bytes);
+		if (cursor->next_bytes < FRAGMENT_MIN)
+			cursor->next_bytes = FRAGMENT_MIN;
+	}
+	return bytes < cap_bytes ? bytes : cap_bytes;
+}

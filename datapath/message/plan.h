@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Fragment sizes of a message: read once from the tune map, in shared memory, so
+ * that a message never mixes two versions of it; then a plain recurrence.
+ */
+#ifndef MESSAGE_PLAN_H
+#define MESSAGE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/abi.h>
+
+struct plan_cursor {
+	struct careful_plan plan;
+	uint32_t minpulse_bytes[CAREFUL_SINKS];
+	uint32_t next_bytes;
+	bool down;
+};
+
+uint32_t plan_class(uint64_t bytes);
+void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes);
+void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
+	       struct plan_cursor *cursor);
+uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes);
+
+#endif /* MESSAGE_PLAN_H */

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Active messages (P4; GAM): what a received message does. Requests run a handler,
+ * replies end an operation, gets become bulk messages, stores and their data go to
+ * their place. A request that cannot be served yet stays in its receive buffer: its
+ * credit is then missing at the sender, which is how it learns to wait.
+ */
+#include "service/engine.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+static void reply_status(struct careful *c, struct link_peer *peer, __be32 token, int status)
+{
+	struct careful_am am = {
+		.kind = CAREFUL_AM_REPLY,
+		.token = token,
+		.status = htobe32((uint32_t)status),
+	};
+
+	if (token)
+		message_small(&c->messages, peer, &am, NULL, 0);
+}
+
+static void args_from(const struct careful_am *am, uint32_t *args)
+{
+	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
+		args[i] = be32toh(am->args[i]);
+}
+
+static void on_reply(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+		     const void *payload, uint32_t bytes)
+{
+	struct operation *op = operation_find(c, be32toh(am->token), peer, peer->epoch);
+	struct careful_result result = { 0 };
+
+	if (!op || op->placing) {
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+		return;
+	}
+	result.status = -(int)(be32toh(am->status) & 0xfff);
+	result.payload = payload;
+	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : 0;
+	result.digest = op->digest;
+	args_from(am, result.args);
+	operation_end(c, op, &result);
+}
+
+/* The frame in which the running handler's message lies: for careful_keep(). */
+static struct link_rxframe *handled_frame;
+static struct careful_kept *handled_kept;
+
+static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+		       const void *payload, uint32_t bytes)
+{
+	uint32_t index = be16toh(am->handler);
+	struct handler *handler = &c->handlers[index < CAREFUL_HANDLERS ? index : CAREFUL_HANDLERS];
+	struct careful_message message = {
+		.instance = c,
+		.peer = peer->slot,
+		.handler = (uint16_t)index,
+		.token = be32toh(am->token),
+		.payload = payload,
+		.bytes = bytes,
+		.keepable = handled_frame != NULL,
+	};
+
+	if (!handler->fn) {
+		reply_status(c, peer, am->token, ENOSYS);
+		return;
+	}
+	args_from(am, message.args);
+	handler->fn(&message, handler->user);
+}
+
+/* Starts the data of a get; false: no message is free now. */
+static bool on_get(struct careful *c, struct link_peer *peer, const struct careful_am *am)
+{
+	uint32_t bytes = be32toh(am->bytes);
+	struct region *region;
+	struct message_out *out;
+	struct careful_span span;
+	int status = region_check(c, peer, am, bytes, CAREFUL_REGION_READ, &region, &span);
+
+	if (status) {
+		reply_status(c, peer, am->token, status);
+		return true;
+	}
+	out = message_out_get(&c->messages, peer);
+	if (!out)
+		return false;
+	region->uses++;
+	out->region = region->key;
+	out->source = span;
+	out->bytes = bytes;
+	out->digest_wanted = am->flags & CAREFUL_AM_WANT_DIGEST;
+	out->am = (struct careful_am){ .kind = CAREFUL_AM_GET_DATA, .token = am->token };
+	message_out_start(&c->messages, out);
+	return true;
+}
+
+/* Whether whatever the message asks for can be answered now. */
+static bool can_serve(const struct careful *c)
+{
+	return c->messages.staged_free_count > MESSAGE_STAGED / 4 && c->messages.outs_free_count;
+}
+
+static void serve(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+		  const void *payload, uint32_t bytes)
+{
+	switch (am->kind) {
+	case CAREFUL_AM_REQUEST:
+		on_request(c, peer, am, payload, bytes);
+		break;
+	case CAREFUL_AM_GET:
+		on_get(c, peer, am);
+		break;
+	default:
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+	}
+}
+
+static void on_small(struct careful *c, struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	struct careful_am am;
+	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
+
+	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
+	    be32toh(frame->hdr->payload_crc) != link_crc32c(frame->body, frame->body_bytes)) {
+		/* The header was right and the payload is not: a broken promise. */
+		link_count(&c->link, CAREFUL_C_DROP_CRC);
+		link_release(&c->link, frame);
+		link_break(peer);
+		return;
+	}
+	memcpy(&am, frame->body, sizeof(am));
+	if (am.kind == CAREFUL_AM_REPLY) {
+		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
+	} else if (c->deferred_count || !can_serve(c)) {
+		struct careful_kept *kept = link_hold(&c->link, frame, true);
+		uint32_t at = (c->deferred_first + c->deferred_count++) % c->deferred_max;
+
+		assert(c->deferred_count <= c->deferred_max);
+		c->deferred[at] = kept;
+		return;
+	} else {
+		handled_frame = frame;
+		handled_kept = NULL;
+		serve(c, peer, &am, frame->body + sizeof(am), bytes);
+		handled_frame = NULL;
+		if (handled_kept)
+			return;
+	}
+	link_release(&c->link, frame);
+}
+
+/* Serves what had to wait, oldest first. */
+void am_deferred(struct careful *c)
+{
+	while (c->deferred_count && can_serve(c)) {
+		struct careful_kept *kept = c->deferred[c->deferred_first];
+		struct careful_am am;
+
+		c->deferred_first = (c->deferred_first + 1) % c->deferred_max;
+		c->deferred_count--;
+		if (kept->epoch == kept->peer->epoch) {
+			memcpy(&am, kept->body, sizeof(am));
+			serve(c, kept->peer, &am, kept->body + sizeof(am),
+			      kept->body_bytes - (uint32_t)sizeof(am));
+		}
+		link_let_go(&c->link, kept);
+	}
+}
+
+/* Where the data of a new bulk message goes; 0 or a positive errno. */
+static int find_sink(struct careful *c, struct message_in *in)
+{
+	struct region *region;
+	struct operation *op;
+	int status;
+
+	if (in->am.kind == CAREFUL_AM_STORE) {
+		status = region_check(c, in->peer, &in->am, in->bytes, CAREFUL_REGION_WRITE,
+				      &region, &in->sink);
+		if (status)
+			return status;
+		region->uses++;
+		in->region = region->key;
+		return 0;
+	}
+	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
+	if (in->am.kind != CAREFUL_AM_GET_DATA || !op || op->kind != CAREFUL_AM_GET ||
+	    op->placing || in->bytes != op->bytes)
+		return EPROTO;
+	op->placing = true;
+	in->sink = op->local;
+	return 0;
+}
+
+static void on_bulk(struct careful *c, struct link_rxframe *frame)
+{
+	struct message_in *in;
+
+	if (frame->hdr->flags & CAREFUL_F_FIRST) {
+		in = message_in_open(&c->messages, frame);
+		if (in)
+			in->error = find_sink(c, in);
+	} else {
+		in = message_in_find(&c->messages, frame);
+	}
+	if (in) {
+		message_in_add(in, frame);
+		return;
+	}
+	link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+	link_release(&c->link, frame);
+	link_break(frame->peer);
+}
+
+void am_receive(struct careful *c, struct link_rxframe *frame)
+{
+	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;
+
+	if (link_stale(frame)) {
+		link_release(&c->link, frame);
+	} else if (frame->hdr->flags & CAREFUL_F_BULK) {
+		on_bulk(c, frame);
+	} else if ((frame->hdr->flags & small) == small && frame->hdr->type == CAREFUL_DATA) {
+		on_small(c, frame);
+	} else {
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+		link_release(&c->link, frame);
+	}
+}
+
+static void store_finished(struct careful *c, struct message_in *in)
+{
+	uint32_t index = be16toh(in->am.handler);
+	struct region *region = region_find(c, in->region);
+
+	if (region)
+		region->uses--;
+	if (in->epoch != in->peer->epoch)
+		return;
+	if (!in->error && index < CAREFUL_HANDLERS && c->handlers[index].fn) {
+		struct careful_message message = {
+			.instance = c,
+			.peer = in->peer->slot,
+			.handler = (uint16_t)index,
+			.bytes = in->bytes,
+			.region = in->region,
+			.region_off = be64toh(in->am.region_off),
+			.payload = in->sink.base,
+		};
+
+		args_from(&in->am, message.args);
+		c->handlers[index].fn(&message, c->handlers[index].user);
+	}
+	reply_status(c, in->peer, in->am.token, in->error);
+}
+
+/* All data of a bulk message is in its place, or it failed. */
+void am_finished(struct careful *c, struct message_in *in)
+{
+	struct operation *op;
+	struct careful_result result = {
+		.status = -in->error,
+		.bytes = in->received,
+		.digest = in->digest,
+	};
+
+	if (in->am.kind == CAREFUL_AM_STORE) {
+		store_finished(c, in);
+		message_in_close(in);
+		return;
+	}
+	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
+	if (op && op->placing && in->error != EPROTO && in->epoch != in->peer->epoch)
+		result.status = -ECONNRESET;
+	message_in_close(in);
+	if (op && op->placing)
+		operation_end(c, op, &result);
+}
+
+/* A bulk message has left, or will not. */
+void am_sent(struct message_out *out, void *user)
+{
+	struct careful *c = user;
+	struct operation *op;
+	struct region *region = region_find(c, out->region);
+
+	if (region)
+		region->uses--;
+	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
+	if (op && out->done) {
+		op->digest = out->digest;
+		/* From here on the answer ends it, and a reset may too. */
+		op->placing = false;
+	} else if (op) {
+		struct careful_result result = {
+			.status = out->error ? -out->error : -ECONNRESET,
+		};
+
+		operation_end(c, op, &result);
+	}
+	message_out_put(&c->messages, out);
+}
+
+struct careful_kept *careful_keep(const struct careful_message *message)
+{
+	if (!message->keepable || !handled_frame)
+		return NULL;
+	if (!handled_kept)
+		handled_kept = link_hold(&message->instance->link, handled_frame, true);
+	return handled_kept;
+}
+
+const void *careful_kept_payload(struct careful_kept *kept)
+{
+	return kept->body + sizeof(struct careful_am);
+}
+
+void careful_release(struct careful *c, struct careful_kept *kept)
+{
+	link_let_go(&c->link, kept);
+}

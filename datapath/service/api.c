@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What careful.h offers for moving data: requests, replies, stores and gets. */
+#include "service/engine.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+static void args_to(struct careful_am *am, const uint32_t *args)
+{
+	for (int i = 0; args && i < CAREFUL_AM_ARGS; i++)
+		am->args[i] = htobe32(args[i]);
+}
+
+int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, void *user)
+{
+	if (handler >= CAREFUL_HANDLERS)
+		return -EINVAL;
+	c->handlers[handler] = (struct handler){ .fn = fn, .user = user };
+	return 0;
+}
+
+int careful_payload_bytes(struct careful *c, uint32_t index)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	if (!peer->frame_bytes || !peer->llhdr.bytes)
+		return -EAGAIN;
+	return (int)(link_body_single(peer) - MESSAGE_AM_BYTES);
+}
+
+static int payload_fits(const struct careful *c, const struct link_peer *peer, uint32_t bytes)
+{
+	uint32_t most = c->dev->buffer_bytes - CAREFUL_LLHDR_MAX - LINK_HDR_BYTES;
+
+	if (peer->frame_bytes && peer->llhdr.bytes)
+		most = link_body_single(peer);
+	return bytes + MESSAGE_AM_BYTES <= most ? 0 : -EMSGSIZE;
+}
+
+static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	*rc = 0;
+	if (!peer) {
+		*rc = -ENOENT;
+	} else if (peer->state == CAREFUL_PEER_FAILED) {
+		*rc = peer->last_errno ? -peer->last_errno : -ENOTCONN;
+		return NULL;
+	}
+	return peer;
+}
+
+int careful_request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	struct careful_am am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(handler) };
+	struct operation *op = NULL;
+	int rc;
+	struct link_peer *peer = live_peer(c, index, &rc);
+
+	if (rc || !peer)
+		return rc;
+	rc = payload_fits(c, peer, bytes);
+	if (rc)
+		return rc;
+	if (done) {
+		op = operation_new(c, peer, CAREFUL_AM_REQUEST, done, user);
+		if (!op)
+			return -EAGAIN;
+		am.token = htobe32(op->token);
+	}
+	args_to(&am, args);
+	rc = message_small(&c->messages, peer, &am, payload, bytes);
+	if (rc && op)
+		operation_drop(c, op);
+	return rc;
+}
+
+void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
+{
+	struct link_peer *peer = engine_peer(message->instance, message->peer);
+
+	*to = (struct careful_reply_to){
+		.peer = message->peer,
+		.token = message->token,
+		.epoch = peer ? peer->epoch : 0,
+	};
+}
+
+int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int status,
+		       const uint32_t *args, const void *payload, uint32_t bytes)
+{
+	struct careful_am am = {
+		.kind = CAREFUL_AM_REPLY,
+		.token = htobe32(to->token),
+		.status = htobe32((uint32_t)(status < 0 ? -status : status)),
+	};
+	struct link_peer *peer = engine_peer(c, to->peer);
+
+	if (!to->token)
+		return 0;
+	if (!peer || peer->epoch != to->epoch)
+		return -ECONNRESET;
+	int rc = payload_fits(c, peer, bytes);
+
+	if (rc)
+		return rc;
+	args_to(&am, args);
+	return message_small(&c->messages, peer, &am, payload, bytes);
+}
+
+int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
+		  const void *payload, uint32_t bytes)
+{
+	struct careful_reply_to to;
+
+	careful_reply_name(message, &to);
+	return careful_reply_late(message->instance, &to, status, args, payload, bytes);
+}
+
+int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
+		const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		careful_done_fn *done, void *user)
+{
+	struct careful_am am = {
+		.kind = CAREFUL_AM_GET,
+		.region = htobe32(region),
+		.flags = flags & CAREFUL_NO_DIGEST ? 0 : CAREFUL_AM_WANT_DIGEST,
+		.region_off = htobe64(region_off),
+		.bytes = htobe32(bytes),
+	};
+	struct operation *op;
+	int rc;
+	struct link_peer *peer = live_peer(c, index, &rc);
+
+	if (rc || !peer)
+		return rc;
+	op = operation_new(c, peer, CAREFUL_AM_GET, done, user);
+	if (!op)
+		return -EAGAIN;
+	op->local = *local;
+	op->bytes = bytes;
+	am.token = htobe32(op->token);
+	rc = message_small(&c->messages, peer, &am, NULL, 0);
+	if (rc)
+		operation_drop(c, op);
+	return rc;
+}
+
+int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
+		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
+{
+	struct message_out *out;
+	struct operation *op;
+	int rc;
+	struct link_peer *peer = live_peer(c, index, &rc);
+
+	if (rc || !peer)
+		return rc;
+	out = message_out_get(&c->messages, peer);
+	if (!out)
+		return -EAGAIN;
+	op = operation_new(c, peer, CAREFUL_AM_STORE, done, user);
+	if (!op) {
+		message_out_put(&c->messages, out);
+		return -EAGAIN;
+	}
+	op->placing = true; /* the source is read until am_sent() */
+	out->token = op->token;
+	out->source = *local;
+	out->bytes = bytes;
+	out->digest_wanted = !(flags & CAREFUL_NO_DIGEST);
+	out->am = (struct careful_am){
+		.kind = CAREFUL_AM_STORE,
+		.handler = htobe16(handler),
+		.token = htobe32(op->token),
+		.region = htobe32(region),
+		.region_off = htobe64(region_off),
+	};
+	args_to(&out->am, args);
+	message_out_start(&c->messages, out);
+	return 0;
+}
+
+uint32_t careful_wire_hdr_check(const void *hdr)
+{
+	return careful_hdr_check(hdr);
+}
+
+uint32_t careful_wire_ctrl_check(const void *ctrl)
+{
+	return careful_ctrl_check(ctrl);
+}
+
+uint32_t careful_wire_crc32c(const void *data, uint32_t bytes)
+{
+	return link_crc32c(data, bytes);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An instance from the inside: the layers below, and what active messages (P4) add
+ * to them: handlers, operations that wait for an answer, regions.
+ */
+#ifndef SERVICE_ENGINE_H
+#define SERVICE_ENGINE_H
+
+#include <careful/careful.h>
+
+#include "link/link.h"
+#include "message/message.h"
+
+enum {
+	ENGINE_OPERATIONS = 4096, /* a power of two */
+	ENGINE_REGIONS = 4096, /* a power of two */
+	ENGINE_TICK_NS = 500 * 1000,
+};
+
+/* Something asked of a peer. @token: 0: free. */
+struct operation {
+	uint32_t token;
+	uint32_t generation;
+	struct link_peer *peer;
+	uint64_t epoch;
+	uint8_t kind; /* enum careful_am_kind */
+	bool placing; /* its data is on the way: the message's end completes it */
+	struct careful_span local;
+	uint32_t bytes;
+	uint64_t digest; /* store: of what was sent */
+	careful_done_fn *done;
+	void *user;
+};
+
+struct region {
+	struct careful_region region;
+	uint32_t key; /* 0: free */
+	uint32_t generation;
+	uint32_t uses; /* messages that read or write it */
+};
+
+struct handler {
+	careful_handler_fn *fn;
+	void *user;
+};
+
+struct careful {
+	struct careful_device *dev;
+	struct careful_storage *storage;
+	struct link link;
+	struct message_state messages;
+	struct careful_options options;
+	char names[3][64];
+
+	struct operation *operations;
+	uint32_t *operations_free;
+	uint32_t operations_free_count;
+	struct region *regions;
+	struct handler handlers[CAREFUL_HANDLERS + 1];
+	careful_peer_fn *watch;
+	void *watch_user;
+	struct engine_seen {
+		uint64_t epoch;
+		uint32_t lives;
+		uint8_t state;
+	} * seen;
+
+	/* Requests that could not be served yet, in their receive buffers. */
+	struct careful_kept **deferred;
+	uint32_t deferred_first, deferred_count, deferred_max;
+
+	uint64_t tick_ns;
+	uint32_t polls;
+	bool busy; /* the last round moved something */
+};
+
+/* am.c */
+void am_receive(struct careful *c, struct link_rxframe *frame);
+void am_finished(struct careful *c, struct message_in *in);
+void am_sent(struct message_out *out, void *user);
+void am_deferred(struct careful *c);
+
+/* operation.c */
+struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
+				careful_done_fn *done, void *user);
+struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
+				 uint64_t epoch);
+void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
+void operation_drop(struct careful *c, struct operation *op);
+void operations_reset(struct careful *c, struct link_peer *peer, int status);
+
+/* region.c */
+struct region *region_find(struct careful *c, uint32_t key);
+int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
+		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
+
+/* peers.c */
+struct link_peer *engine_peer(struct careful *c, uint32_t peer);
+void engine_changes(struct careful *c);
+
+#endif /* SERVICE_ENGINE_H */

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* An instance's life, its round, and its waiting. */
+#include "service/engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	URING_DEPTH = 256,
+	POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
+	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
+};
+
+static void set_defaults(struct careful *c, const struct careful_options *in)
+{
+	struct careful_options *o = &c->options;
+
+	*o = *in;
+	o->instance = o->instance ? o->instance : o->ifname;
+	o->name = o->name ? o->name : o->instance;
+	snprintf(c->names[0], sizeof(c->names[0]), "%s", o->ifname);
+	snprintf(c->names[1], sizeof(c->names[1]), "%s", o->instance);
+	snprintf(c->names[2], sizeof(c->names[2]), "%s", o->name);
+	o->ifname = c->names[0];
+	o->instance = c->names[1];
+	o->name = c->names[2];
+	o->peers = o->peers ? o->peers : 8;
+	o->port = o->port ? o->port : CAREFUL_PORT_DEFAULT;
+	o->rx_buffers = o->rx_buffers ? o->rx_buffers : 512;
+	o->tx_buffers = o->tx_buffers ? o->tx_buffers : 512;
+	o->copyout_buffers = o->copyout_buffers ? o->copyout_buffers : o->rx_buffers;
+	o->spin_us = o->spin_us ? o->spin_us : 50;
+	o->sync_ms = o->sync_ms ? o->sync_ms : 200;
+	o->stall_ms = o->stall_ms ? o->stall_ms : 30000;
+}
+
+static int check_options(const struct careful_options *o, struct careful_error *error)
+{
+	const char *bad = NULL;
+
+	if (!o->ifname || !o->ifname[0])
+		bad = "no interface named";
+	else if (o->peers > CAREFUL_PEERS_MAX)
+		bad = "--peers is at most 256";
+	else if (o->rx_buffers & (o->rx_buffers - 1) || o->rx_buffers > 1u << 16)
+		bad = "--rx-buffers must be a power of two up to 65536";
+	else if (o->tx_buffers & (o->tx_buffers - 1) || o->tx_buffers > 1u << 16)
+		bad = "--tx-buffers must be a power of two up to 65536";
+	else if (o->port > 65535)
+		bad = "--port is at most 65535";
+	if (!bad)
+		return 0;
+	snprintf(error->text, sizeof(error->text), "%s", bad);
+	return -EINVAL;
+}
+
+static int allocate(struct careful *c)
+{
+	c->operations = calloc(ENGINE_OPERATIONS, sizeof(*c->operations));
+	c->operations_free = calloc(ENGINE_OPERATIONS, sizeof(*c->operations_free));
+	c->regions = calloc(ENGINE_REGIONS, sizeof(*c->regions));
+	c->seen = calloc(c->options.peers, sizeof(*c->seen));
+	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
+	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
+	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred)
+		return -ENOMEM;
+	for (uint32_t i = ENGINE_OPERATIONS; i-- > 0;)
+		c->operations_free[c->operations_free_count++] = i;
+	return 0;
+}
+
+static void destroy(struct careful *c)
+{
+	if (c->storage)
+		c->storage->ops->close(c->storage);
+	message_deinit(&c->messages);
+	link_deinit(&c->link);
+	if (c->dev)
+		c->dev->ops->close(c->dev);
+	free(c->operations);
+	free(c->operations_free);
+	free(c->regions);
+	free(c->seen);
+	free(c->deferred);
+	free(c);
+}
+
+/* Untuned, a fragment is what fits one receive buffer. */
+static void tune_defaults(struct careful *c)
+{
+	uint32_t frame = c->dev->frame_bytes < c->dev->buffer_bytes ? c->dev->frame_bytes :
+								      c->dev->buffer_bytes;
+	uint32_t bytes = frame - 42 - LINK_HDR_BYTES - MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
+
+	for (uint32_t i = 0; i <= CAREFUL_TUNE_DEFAULT; i++)
+		plan_default(c->dev->ops->tune(c->dev, i), bytes);
+}
+
+static int set_up(struct careful *c, struct careful_error *error)
+{
+	int rc = careful_xsk_open(&c->options, &c->dev, error);
+
+	if (rc)
+		return rc;
+	rc = link_init(&c->link, c->dev, &c->options, error);
+	if (rc)
+		return rc;
+	rc = careful_uring_open(URING_DEPTH, &c->storage);
+	if (rc) {
+		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
+		return rc;
+	}
+	rc = message_init(&c->messages, &c->link, c->storage);
+	if (!rc)
+		rc = allocate(c);
+	if (rc) {
+		snprintf(error->text, sizeof(error->text), "out of memory");
+		return rc;
+	}
+	tune_defaults(c);
+	return 0;
+}
+
+int careful_open(const struct careful_options *options, struct careful **instance,
+		 struct careful_error *error)
+{
+	struct careful_error unused;
+	struct careful *c;
+	int rc;
+
+	error = error ? error : &unused;
+	error->text[0] = 0;
+	if (!options->ifname) {
+		snprintf(error->text, sizeof(error->text), "no interface named");
+		return -EINVAL;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	set_defaults(c, options);
+	rc = check_options(&c->options, error);
+	if (!rc)
+		rc = set_up(c, error);
+	if (rc) {
+		destroy(c);
+		return rc;
+	}
+	*instance = c;
+	return 0;
+}
+
+void careful_close(struct careful *c)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
+			link_close(&c->link.peers[i], 0);
+	destroy(c);
+}
+
+static void keep_time(struct careful *c)
+{
+	uint32_t events;
+
+	c->link.now_ns = c->dev->ops->now_ns(c->dev);
+	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
+		return;
+	c->tick_ns = c->link.now_ns;
+	events = c->dev->ops->events(c->dev);
+	if (events & CAREFUL_DEVICE_ROUTES)
+		for (uint32_t i = 0; i < c->link.peers_max; i++) {
+			struct link_peer *peer = &c->link.peers[i];
+			struct careful_llhdr fresh;
+
+			if (peer->phase == LINK_OPEN &&
+			    !c->dev->ops->resolve(c->dev, &peer->address, &fresh))
+				peer->llhdr = fresh;
+		}
+	link_control(&c->link);
+	link_tick(&c->link);
+}
+
+static void finish_messages(struct careful *c)
+{
+	struct message_in *in;
+
+	while ((in = message_in_finished(&c->messages)))
+		am_finished(c, in);
+}
+
+/* Everything that can be sent now; updates last, for data carries them for free. */
+static void send_all(struct careful *c)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		if (c->messages.peers[i].messages)
+			message_pump(&c->messages, &c->link.peers[i], am_sent, c);
+	link_updates(&c->link);
+	link_kick(&c->link);
+}
+
+int careful_poll(struct careful *c)
+{
+	struct link_rxframe frames[LINK_BATCH];
+	uint32_t n;
+	bool more;
+
+	if (++c->polls % POLLS_PER_CLOCK == 0)
+		keep_time(c);
+	n = link_rx(&c->link, frames, LINK_BATCH, &more);
+	for (uint32_t i = 0; i < n; i++) {
+		struct link_peer *peer = frames[i].peer;
+
+		am_receive(c, &frames[i]);
+		if (peer->kept >= peer->rx.threshold || peer->withholding)
+			link_copy_out(&c->link, peer);
+	}
+	if (c->storage->ops->pending(c->storage))
+		c->storage->ops->poll(c->storage);
+	finish_messages(c);
+	if (c->deferred_count)
+		am_deferred(c);
+	link_publish(&c->link);
+	engine_changes(c);
+	send_all(c);
+	link_publish(&c->link);
+	return (int)n;
+}
+
+int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
+{
+	uint32_t count = c->dev->ops->wait_fds(c->dev, fds, n);
+	int fd = c->storage->ops->wait_fd(c->storage);
+
+	if (fd >= 0 && count < n)
+		fds[count++] = fd;
+	*timeout_ms = c->link.kick_again ? 1 : WAIT_SLICE_MS;
+	return (int)count;
+}
+
+static int block(struct careful *c, int timeout_ms, int extra_fd)
+{
+	struct pollfd pfds[CAREFUL_WAIT_FDS_MAX + 2];
+	int fds[CAREFUL_WAIT_FDS_MAX + 1];
+	int most, count;
+
+	count = careful_wait_fds(c, fds, CAREFUL_WAIT_FDS_MAX + 1, &most);
+	for (int i = 0; i < count; i++)
+		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+	if (extra_fd >= 0)
+		pfds[count] = (struct pollfd){ .fd = extra_fd, .events = POLLIN };
+	if (timeout_ms < 0 || timeout_ms > most)
+		timeout_ms = most;
+	poll(pfds, (nfds_t)count + (extra_fd >= 0), timeout_ms);
+	c->polls = POLLS_PER_CLOCK - 1; /* time has passed: look at the clock */
+	return extra_fd >= 0 && pfds[count].revents;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return fd >= 0 && poll(&pfd, 1, 0) > 0;
+}
+
+int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
+{
+	uint64_t start = c->dev->ops->now_ns(c->dev);
+	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
+	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
+								     c->options.spin_us * 1000ull;
+	uint64_t now;
+	int handled = 0;
+
+	if (c->options.wait_mode == CAREFUL_WAIT_SPIN)
+		spin = UINT64_MAX;
+	for (;;) {
+		/* A look at the clock or at extra_fd costs more than a round. */
+		for (int i = 0; i < 32 && !handled; i++)
+			handled = careful_poll(c);
+		now = c->dev->ops->now_ns(c->dev);
+		if (handled || now >= limit || readable(extra_fd))
+			return handled;
+		if (now - start < spin)
+			continue;
+		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))
+			return careful_poll(c);
+	}
+}
+
+int careful_info(struct careful *c, struct careful_info *info)
+{
+	*info = (struct careful_info){
+		.device = c->dev->info,
+		.peers_max = c->link.peers_max,
+		.window = c->link.window,
+		.update_threshold = window_threshold(c->link.window),
+		.rx_buffers = c->options.rx_buffers,
+		.tx_buffers = c->options.tx_buffers,
+		.copyout_buffers = c->link.pool_count,
+		.copyout_used = c->link.pool_count - c->link.pool_free_count,
+		.wait_mode = c->options.wait_mode,
+		.spin_us = c->options.spin_us,
+		.port = c->options.port,
+	};
+	link_complete(&c->link);
+	memcpy(info->counters, c->link.counters, sizeof(info->counters));
+	c->dev->ops->statistics(c->dev, &info->statistics);
+	return 0;
+}
+
+const char *careful_version(void)
+{
+	return "0.1.0";
+}

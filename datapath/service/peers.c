@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers as the application sees them, and what the end of an epoch means to it. */
+#include "service/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct link_peer *engine_peer(struct careful *c, uint32_t peer)
+{
+	if (peer >= c->link.peers_max || c->link.peers[peer].state == CAREFUL_PEER_NONE)
+		return NULL;
+	return &c->link.peers[peer];
+}
+
+int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
+{
+	union careful_addr to = { 0 };
+	struct link_peer *peer;
+	uint16_t *port;
+
+	if (address->sa_family == AF_INET && bytes >= sizeof(to.in)) {
+		memcpy(&to.in, address, sizeof(to.in));
+		port = &to.in.sin_port;
+	} else if (address->sa_family == AF_INET6 && bytes >= sizeof(to.in6)) {
+		memcpy(&to.in6, address, sizeof(to.in6));
+		port = &to.in6.sin6_port;
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	if (!*port)
+		*port = htons((uint16_t)c->options.port);
+	peer = link_peer_get(&c->link, &to);
+	if (!peer)
+		return -EADDRINUSE;
+	c->link.now_ns = c->dev->ops->now_ns(c->dev);
+	link_connect(peer);
+	return peer->slot;
+}
+
+int careful_peer_close(struct careful *c, uint32_t peer)
+{
+	struct link_peer *p = engine_peer(c, peer);
+
+	if (!p)
+		return -ENOENT;
+	link_close(p, 0);
+	engine_changes(c);
+	return 0;
+}
+
+int careful_peer_watch(struct careful *c, careful_peer_fn *fn, void *user)
+{
+	c->watch = fn;
+	c->watch_user = user;
+	return 0;
+}
+
+int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_info *info)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	*info = (struct careful_peer_info){
+		.state = peer->state,
+		.last_errno = (uint32_t)peer->last_errno,
+		.slot = peer->slot,
+		.credits_free = window_tx_free(&peer->tx),
+		.credits_window = peer->tx.size,
+		.frame_bytes = peer->frame_bytes,
+		.buffers_owed = window_rx_owed(&peer->rx),
+		.buffers_kept = peer->kept,
+		.messages_out = c->messages.peers[index].messages,
+		.operations = peer->operations,
+		.epochs = peer->epochs,
+		.withholding = peer->withholding,
+		.tx_frames = peer->tx_frames,
+		.tx_bytes = peer->tx_bytes,
+		.rx_frames = peer->rx_frames,
+		.rx_bytes = peer->rx_bytes,
+		.lost_frames = peer->lost_frames,
+	};
+	memcpy(&info->address, &peer->address, sizeof(peer->address));
+	memcpy(info->name, peer->name, sizeof(info->name));
+	return 0;
+}
+
+static void epoch_over(struct careful *c, struct link_peer *peer)
+{
+	int status = peer->state == CAREFUL_PEER_FAILED && peer->last_errno ? -peer->last_errno :
+									      -ECONNRESET;
+
+	message_forget(&c->messages, peer);
+	message_pump(&c->messages, peer, am_sent, c);
+	operations_reset(c, peer, status);
+}
+
+/* Compares what is with what was known; tells whom it concerns. */
+void engine_changes(struct careful *c)
+{
+	if (!c->link.changed)
+		return;
+	c->link.changed = false;
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		struct link_peer *peer = &c->link.peers[i];
+		struct engine_seen *seen = &c->seen[i];
+		uint8_t state = peer->state;
+
+		if (seen->epoch != peer->epoch) {
+			seen->epoch = peer->epoch;
+			epoch_over(c, peer);
+		}
+		if (seen->lives != peer->lives) {
+			bool again = seen->lives != 0 && peer->lives != 0;
+
+			seen->lives = peer->lives;
+			if (again && c->watch) /* another process there: its handles are void */
+				c->watch(c, i, CAREFUL_PEER_FAILED, c->watch_user);
+		}
+		if (seen->state != state) {
+			seen->state = state;
+			if (c->watch)
+				c->watch(c, i, state, c->watch_user);
+		}
+	}
+}

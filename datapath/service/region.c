@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Regions: memory and files that peers may get from and store to. */
+#include "service/engine.h"
+
+#include <endian.h>
+#include <errno.h>
+
+int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
+{
+	if (!region->access || (!region->span.base && region->span.fd < 0))
+		return -EINVAL;
+	for (uint32_t i = 0; i < ENGINE_REGIONS; i++) {
+		struct region *slot = &c->regions[i];
+
+		if (slot->key || slot->uses)
+			continue;
+		if (!slot->generation)
+			c->dev->ops->random(c->dev, &slot->generation, sizeof(slot->generation));
+		/* Not guessed from an earlier one; never 0. */
+		slot->generation = slot->generation * 2654435761u + 1;
+		slot->region = *region;
+		slot->key = (slot->generation | 1) * ENGINE_REGIONS + i;
+		if (slot->key < ENGINE_REGIONS)
+			slot->key += ENGINE_REGIONS;
+		*key = slot->key;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+struct region *region_find(struct careful *c, uint32_t key)
+{
+	struct region *region = &c->regions[key % ENGINE_REGIONS];
+
+	return key && region->key == key ? region : NULL;
+}
+
+int careful_region_remove(struct careful *c, uint32_t key)
+{
+	struct region *region = region_find(c, key);
+
+	if (!region)
+		return -ENOENT;
+	if (region->uses)
+		return -EBUSY;
+	region->key = 0;
+	return 0;
+}
+
+/* Whether the peer may do that, and where it is. Returns 0 or a positive errno. */
+int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
+		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span)
+{
+	struct region *region = region_find(c, be32toh(am->region));
+	uint64_t off = be64toh(am->region_off);
+
+	if (!region ||
+	    (region->region.peer != CAREFUL_ANY_PEER && region->region.peer != peer->slot))
+		return ENOENT;
+	if (!(region->region.access & access))
+		return EACCES;
+	if (off > region->region.bytes || bytes > region->region.bytes - off)
+		return ERANGE;
+	*found = region;
+	*span = region->region.span;
+	if (span->base)
+		span->base = (uint8_t *)span->base + off;
+	else
+		span->offset += off;
+	return 0;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The window rule: thresholds, wrap-around, impossible credits, no deadlock. */
+#include "check.h"
+
+#include "link/window.h"
+
+static void test_threshold__half_but_at_least_two(void)
+{
+	CHECK_EQ(window_threshold(4), 2);
+	CHECK_EQ(window_threshold(5), 2);
+	CHECK_EQ(window_threshold(64), 32);
+	CHECK_EQ(window_cost_max(4), 2);
+	CHECK_EQ(window_cost_max(64), 32);
+}
+
+static void test_send__data_leaves_one_credit(void)
+{
+	struct window_tx tx;
+
+	window_tx_init(&tx, 4);
+	CHECK(window_tx_may_send(&tx, 3));
+	CHECK(!window_tx_may_send(&tx, 4));
+	window_tx_send(&tx, 3);
+	CHECK(!window_tx_may_send(&tx, 1));
+	CHECK(window_tx_may_update(&tx));
+	window_tx_send(&tx, WINDOW_UPDATE_COST);
+	CHECK(!window_tx_may_update(&tx));
+}
+
+static void test_credit__impossible_ones_are_refused(void)
+{
+	struct window_tx tx;
+
+	window_tx_init(&tx, 8);
+	window_tx_send(&tx, 3);
+	CHECK_EQ(window_tx_credit(&tx, 4), -EPROTO);
+	CHECK_EQ(window_tx_credit(&tx, 2), 0);
+	CHECK_EQ(window_tx_credit(&tx, 1), -EPROTO);
+	CHECK_EQ(window_tx_credit(&tx, 2), 0);
+	CHECK_EQ(window_tx_free(&tx), 7);
+}
+
+static void test_receive__more_than_granted_is_refused(void)
+{
+	struct window_rx rx;
+
+	window_rx_init(&rx, 4);
+	CHECK_EQ(window_rx_receive(&rx, 4), 0);
+	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO);
+	window_rx_return(&rx, 1);
+	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO); /* given back, not yet told */
+	window_rx_announce(&rx);
+	CHECK_EQ(window_rx_receive(&rx, 1), 0);
+}
+
+/* Two ends that only ever send data and updates by the rule, through 2^32. */
+static void test_rule__counters_wrap_and_nothing_stalls(void)
+{
+	for (uint32_t size = WINDOW_MIN; size <= 9; size++)
+		for (uint32_t cost = 1; cost <= window_cost_max(size); cost++) {
+			struct window_tx tx = { size, UINT32_MAX - 50, UINT32_MAX - 50 };
+			struct window_rx rx = { size, window_threshold(size), UINT32_MAX - 50,
+						UINT32_MAX - 50, UINT32_MAX - 50 };
+
+			for (int i = 0; i < 200; i++) {
+				CHECK(window_tx_may_send(&tx, cost));
+				window_tx_send(&tx, cost);
+				CHECK_EQ(window_rx_receive(&rx, cost), 0);
+				window_rx_return(&rx, cost);
+				if (window_rx_update_due(&rx))
+					CHECK_EQ(window_tx_credit(&tx, window_rx_announce(&rx)), 0);
+				CHECK(window_tx_free(&tx) <= size);
+			}
+		}
+}
+
+int main(void)
+{
+	RUN(test_threshold__half_but_at_least_two);
+	RUN(test_send__data_leaves_one_credit);
+	RUN(test_credit__impossible_ones_are_refused);
+	RUN(test_receive__more_than_granted_is_refused);
+	RUN(test_rule__counters_wrap_and_nothing_stalls);
+	return 0;
+}
