@@ -11,6 +11,7 @@ from careful.model.stages import Pipeline
 
 __all__ = ["BYTES", "BYTES_LIST", "read_pipeline", "read_source"]
 
+
 def read_source(name: str) -> Pipeline | BlackBox:
     """What `--pipeline` names: a file, a shipped pipeline, or `-` for stdin."""
     return parse_source(sys.stdin.read(), "stdin") if name == "-" else load_pipeline(name)
