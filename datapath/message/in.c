@@ -15,7 +15,7 @@
 
 static struct message_in *slot_of(struct message_state *state, const struct link_rxframe *frame)
 {
-	uint32_t slot = be32toh(frame->hdr->msg_id) % MESSAGE_SLOTS;
+	uint32_t slot = be32toh(frame->hdr.msg_id) % MESSAGE_SLOTS;
 
 	return &state->ins[frame->peer->slot * MESSAGE_SLOTS + slot];
 }
@@ -31,19 +31,19 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	if (in->active || frame->body_bytes < MESSAGE_AM_BYTES)
 		return NULL;
 	memcpy(&in->am, frame->body, MESSAGE_AM_BYTES);
-	if (be32toh(frame->hdr->payload_crc) != link_crc32c(&in->am, MESSAGE_AM_BYTES))
+	if (be32toh(frame->hdr.payload_crc) != link_crc32c(&in->am, MESSAGE_AM_BYTES))
 		return NULL;
 	in->next = NULL;
 	in->peer = frame->peer;
 	in->epoch = frame->epoch;
 	in->sink = (struct careful_span){ .fd = -1 };
-	in->id = be32toh(frame->hdr->msg_id);
-	in->bytes = be32toh(frame->hdr->msg_bytes);
+	in->id = be32toh(frame->hdr.msg_id);
+	in->bytes = be32toh(frame->hdr.msg_bytes);
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
 	in->last = in->writing = in->finished = false;
-	in->digest_wanted = frame->hdr->flags & CAREFUL_F_DIGEST;
+	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->error = 0;
 	in->digest = 0;
 	in->iov_count = in->kept_count = in->writing_kept = 0;
@@ -60,7 +60,7 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 	struct message_in *in = slot_of(state, frame);
 
 	if (!in->active || in->finished || in->last || in->epoch != frame->epoch ||
-	    in->id != be32toh(frame->hdr->msg_id) || in->bytes != be32toh(frame->hdr->msg_bytes))
+	    in->id != be32toh(frame->hdr.msg_id) || in->bytes != be32toh(frame->hdr.msg_bytes))
 		return NULL;
 	return in;
 }
@@ -240,7 +240,7 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 {
 	__be32 error = 0;
 
-	if (be16toh(frame->hdr->frag_bytes) == sizeof(error))
+	if (be16toh(frame->hdr.frag_bytes) == sizeof(error))
 		copy_from(in->state->link, frame, at, &error, sizeof(error));
 	in->error = (int)be32toh(error);
 	if (in->error <= 0 || in->error > 4095)
@@ -251,7 +251,7 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 
 static void end_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t at)
 {
-	__be64 theirs;
+	__be64 theirs = 0;
 
 	copy_from(in->state->link, frame, at, &theirs, sizeof(theirs));
 	in->digest = XXH3_64bits_digest(in->hash);
@@ -264,8 +264,8 @@ static void end_digest(struct message_in *in, const struct link_rxframe *frame, 
 /* Takes a fragment; it is released, or held until written. */
 void message_in_add(struct message_in *in, struct link_rxframe *frame)
 {
-	uint8_t flags = frame->hdr->flags;
-	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
+	uint8_t flags = frame->hdr.flags;
+	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 	struct iovec iov[CAREFUL_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
@@ -276,7 +276,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		return;
 	}
 	/* Frames come in sequence, and a sender cuts a message from front to back. */
-	if (be32toh(frame->hdr->frag_off) != in->received || bytes > in->bytes - in->received ||
+	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
 		link_count(in->state->link, CAREFUL_C_DROP_MESSAGE);
 		if (!in->error)

@@ -8,16 +8,28 @@ and an exit status. The subcommands own their options; no logic lives here.
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
+from collections.abc import Sequence
 
 import click
 
 from careful import __version__
+from careful.errors import CarefulError, Ended
 
 #: Subcommand name -> "module:attribute" of its click command.
 COMMANDS: dict[str, str] = {
+    "doctor": "careful.cli.status:doctor",
+    "down": "careful.cli.up:down",
+    "get": "careful.cli.transfer:get",
+    "ls": "careful.cli.transfer:ls",
     "plan": "careful.cli.plan:plan",
+    "put": "careful.cli.transfer:put",
     "simulate": "careful.cli.simulate:simulate",
+    "status": "careful.cli.status:status",
+    "tune": "careful.cli.tune:tune",
+    "up": "careful.cli.up:up",
 }
 
 
@@ -37,19 +49,61 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_HELP = """Bring careful up on an interface, move files, and tune it while it runs.
+
+\b
+carefulctl up eth1 --export /srv/data:rw
+carefulctl get -r h2:project .
+
+\b
+Exit status: 0 done; 1 it failed (one line says what and what to do); 2 usage;
+3 some files were transferred and others were not; 130 interrupted.
+
+Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
+zsh_source, and fish_source for fish.
+"""
+
+
+@click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="carefulctl")
 def cli() -> None:
-    """Bring careful up on an interface, move files, and tune it while it runs."""
+    """Run the subcommand."""
+
+
+def _line(error: OSError | ValueError) -> str:
+    """What an error says, on one line."""
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, CarefulError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(text.split())
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run `carefulctl`; its exit status, an error told on standard error."""
+    try:
+        status = cli.main(argv, prog_name="carefulctl", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("carefulctl: interrupted", err=True)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain about it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, ValueError) as error:
+        click.echo(f"carefulctl: {_line(error)}", err=True)
+        return 1
+    except Ended as error:
+        click.echo(f"carefulctl: {error}", err=True)
+        return 128 + error.signal_number
+    return status if isinstance(status, int) else 0
 
 
 def main() -> None:
-    """Run `carefulctl`; exit 0, 1 (it failed: one line on stderr) or 2 (usage)."""
-    try:
-        cli(prog_name="carefulctl")
-    except (OSError, ValueError) as error:
-        click.echo(f"carefulctl: {error}", err=True)
-        sys.exit(1)
+    """Run `carefulctl` and exit as its help says."""
+    sys.exit(run())
 
 
 if __name__ == "__main__":

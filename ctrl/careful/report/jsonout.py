@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
-
-import numpy as np
 
 SCHEMA = 1
 
@@ -26,10 +25,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "tolist"):  # numpy's, without importing it for commands that have none
         return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -1,4 +1,4 @@
-"""Tables for terminals and for issues: rich is imported here and nowhere else."""
+"""Tables for terminals and for issues, drawn by rich."""
 
 from __future__ import annotations
 

@@ -1,0 +1,42 @@
+"""Option types that several commands share: sizes such as 64KiB, and lists of them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30}
+
+
+class Bytes(click.ParamType[int]):
+    """A number of bytes: 4096, 64KiB, 2MiB."""
+
+    name = "bytes"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"\s*([-+]?\d+)\s*([A-Za-z]*)\s*", str(value))
+        if not found or found[2].lower() not in _UNITS:
+            self.fail(f"{value!r} is not a size: 4096, 64KiB or 2MiB", param, ctx)
+        return int(found[1]) * _UNITS[found[2].lower()]
+
+
+class BytesList(click.ParamType[tuple[int, ...]]):
+    """Sizes with commas between them."""
+
+    name = "bytes,…"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(Bytes().convert(part, param, ctx) for part in str(value).split(","))
+
+
+BYTES = Bytes()
+BYTES_LIST = BytesList()

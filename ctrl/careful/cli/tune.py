@@ -1,0 +1,119 @@
+"""`carefulctl tune`: fragment sizes and minpulse of a running instance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from careful.cli.common import shared, show
+from careful.cli.params import BYTES
+from careful.control import config, tuner
+from careful.control import tune as entries
+from careful.report import live
+
+
+@click.group()
+def tune() -> None:
+    """See and set how messages are cut into fragments, while they flow."""
+
+
+def _figures(session: tuner.Session, rows: list[tuner.Row]) -> dict[str, Any]:
+    effect = session.effect.as_dict() if session.effect else {}
+    return {**effect, "peers": [live.tune_row(row) for row in rows]}
+
+
+class MessageClass(click.ParamType[tuple[int, ...]]):
+    """A message-size class: its index, the size of a message in it, or all."""
+
+    name = "class"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        text = str(value)
+        if text == "all":
+            return entries.Change().classes
+        if text.isdecimal() and int(text) < len(entries.Change().classes):
+            return (int(text),)
+        return (entries.class_of(BYTES.convert(text, param, ctx)),)
+
+
+_peer = click.option(
+    "--peer", "peers", multiple=True, metavar="HOST", help="This peer; repeatable."
+)
+
+
+@tune.command("show")
+@click.argument("ifname", metavar="IFACE")
+@_peer
+@shared
+def tune_show(
+    ifname: str,
+    peers: tuple[str, ...],
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what is in effect, per peer and message-size class."""
+    settings = config.load(config_path)
+    session = tuner.session(ifname, instance, settings)
+    rows = tuner.show(session, peers, settings)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers}
+    text = live.tuning([(row.peer, row.tune) for row in rows])
+    show(as_json, "tune show", inputs, _figures(session, rows), text)
+
+
+@tune.command("set")
+@click.argument("ifname", metavar="IFACE")
+@click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
+@click.option("--minpulse-bytes", type=BYTES, metavar="N", help="Least that a sink takes at once.")
+@_peer
+@click.option(
+    "--class",
+    "classes",
+    type=MessageClass(),
+    multiple=True,
+    metavar="CLASS",
+    help="--fragment-bytes for these alone: 0 to 15, a message's size (8KiB), or all; repeatable.",
+)
+@click.option(
+    "--sink",
+    "sinks",
+    type=click.Choice(sorted(entries.SINKS)),
+    multiple=True,
+    help="--minpulse-bytes for these alone  [default: all].",
+)
+@shared
+def tune_set(
+    ifname: str,
+    fragment_bytes: int | None,
+    minpulse_bytes: int | None,
+    peers: tuple[str, ...],
+    classes: tuple[tuple[int, ...], ...],
+    sinks: tuple[str, ...],
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Set fragment size and minpulse; in effect from the next message on.
+
+    Without --peer all peers are set, and those to come.
+    """
+    settings = config.load(config_path)
+    whole = entries.Change()
+    change = entries.Change(
+        fragment_bytes,
+        minpulse_bytes,
+        tuple(sorted({one for several in classes for one in several})) or whole.classes,
+        sinks or whole.sinks,
+    )
+    change.check()
+    session = tuner.session(ifname, instance, settings)
+    rows = tuner.change(session, peers, settings, change)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}
+    text = live.tuning([(row.peer, row.tune) for row in rows])
+    if note := live.clipped(change.fragment_bytes, session.payload_bytes):
+        click.echo(f"carefulctl: {note}", err=True)
+    show(as_json, "tune set", inputs, _figures(session, rows), text)

@@ -1,0 +1,67 @@
+"""`carefulctl up` and `down`: careful on an interface, and off it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from careful.cli.common import json_option, shared, show
+from careful.control import config, daemon, status
+from careful.report import live
+
+
+@click.command()
+@click.argument("ifname", metavar="IFACE")
+@click.option("--peers", type=int, metavar="P", help="Windows R is divided into  [default: 8].")
+@click.option(
+    "--export",
+    multiple=True,
+    metavar="DIR[:rw]",
+    help="What peers may read (rw: and write).",
+)
+@click.option("--name", help="What peers call this host  [default: the instance's name].")
+@click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode  [default: auto].")
+@click.option("--require-zerocopy", is_flag=True, default=None, help="Fail rather than copy.")
+@click.option("--wait", type=click.Choice(config.WAIT_MODES), help="[default: adaptive].")
+@click.option("--spin-us", type=int, metavar="N", help="adaptive: spin so long  [default: 50].")
+@click.option("--queue", type=int, metavar="Q", help="RX and TX queue  [default: 0].")
+@click.option("--port", type=int, help="UDP port  [default: 51966].")
+@click.option("--rx-buffers", type=int, metavar="N", help="A power of two  [default: 512].")
+@click.option("--tx-buffers", type=int, metavar="N", help="[default: 512].")
+@click.option("--sync-ms", type=int, metavar="N", help="Silence before asking  [default: 200].")
+@click.option("--stall-ms", type=int, metavar="N", help="Silence until gone  [default: 30000].")
+@click.option("--cpu", type=int, metavar="N", help="CPU that carefuld runs on.")
+@shared
+def up(
+    ifname: str,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+    export: tuple[str, ...],
+    **given: object,
+) -> None:
+    """Bring careful up on IFACE: start carefuld, and return when it serves.
+
+    Prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it.
+    """
+    settings = config.load(config_path)
+    name = instance or ifname
+    options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
+    options = options.over(settings.options(name))
+    running = daemon.up(ifname, name, options)
+    found = status.gather(running, settings)
+    inputs = {"ifname": ifname, "instance": name, **vars(options)}
+    show(as_json, "up", inputs, found, live.effect(found))
+
+
+@click.command()
+@click.argument("ifname", metavar="IFACE")
+@click.option("--instance", envvar="CAREFUL_INSTANCE", metavar="NAME", help="Which carefuld.")
+@json_option
+def down(ifname: str, instance: str | None, as_json: bool) -> None:
+    """Take careful off IFACE: end carefuld, and remove all that it or a killed one left."""
+    done = daemon.down(ifname, instance)
+    figures = {"process": done.process or "was not running", **vars(done.cleared)}
+    inputs = {"ifname": ifname, "instance": instance}
+    show(as_json, "down", inputs, figures, live.down(ifname, done))

@@ -1,0 +1,1 @@
+"""What brings careful up on an interface, watches it and tunes it; never on a frame's path."""

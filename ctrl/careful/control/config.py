@@ -1,0 +1,203 @@
+"""The configuration file: names of nodes, and defaults of `up`.
+
+TOML: [nodes] gives hosts a name, [up] the defaults of all instances, and
+[instance.NAME] those of one. Owns what may stand there and its types.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tomllib
+import types
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from careful.address import Address, resolve
+from careful.errors import CarefulError, from_os
+
+#: Read in this order where none is named; a later one overrides.
+DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
+
+XDP_MODES = ("auto", "native", "generic")
+WAIT_MODES = ("adaptive", "spin", "block")
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """How to bring an instance up; None leaves it to carefuld's default.
+
+    Attributes:
+        name: what peers call this host.
+        peers: P, windows that the receive buffers are divided into.
+        queue: RX and TX queue.
+        port: UDP port.
+        rx_buffers: receive buffers, a power of two.
+        tx_buffers: send buffers.
+        xdp: auto, native or generic.
+        require_zerocopy: fail rather than copy.
+        wait: adaptive, spin or block.
+        spin_us: adaptive: how long to spin, microseconds.
+        sync_ms: silence before a peer is asked, milliseconds.
+        stall_ms: silence before a peer counts as gone, milliseconds.
+        cpu: CPU to run on.
+        export: directories that peers may read; with ":rw" write, too.
+    """
+
+    name: str | None = None
+    peers: int | None = None
+    queue: int | None = None
+    port: int | None = None
+    rx_buffers: int | None = None
+    tx_buffers: int | None = None
+    xdp: str | None = None
+    require_zerocopy: bool | None = None
+    wait: str | None = None
+    spin_us: int | None = None
+    sync_ms: int | None = None
+    stall_ms: int | None = None
+    cpu: int | None = None
+    export: tuple[str, ...] | None = None
+
+    def over(self, defaults: UpOptions) -> UpOptions:
+        """These options, with what they leave open taken from `defaults`."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(defaults, **{k: v for k, v in given.items() if v is not None})
+
+
+_CHOICES = {"xdp": XDP_MODES, "wait": WAIT_MODES}
+
+
+@dataclass(frozen=True)
+class Config:
+    """All configuration files together.
+
+    Attributes:
+        nodes: name -> address, as written.
+        up: defaults of all instances.
+        instances: name -> what an instance has otherwise.
+        paths: the files that were read.
+    """
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    up: UpOptions = field(default_factory=UpOptions)
+    instances: dict[str, UpOptions] = field(default_factory=dict)
+    paths: tuple[Path, ...] = ()
+
+    def resolve(self, host: str) -> Address:
+        """The address of a node's name, or of what the system resolves.
+
+        Raises:
+            CarefulError: unknown.
+        """
+        return resolve(self.nodes.get(host, host))
+
+    def node_at(self, address: Address) -> str | None:
+        """The name that [nodes] gives to an address."""
+        for name, text in self.nodes.items():
+            if text.strip("[]") == address.ip or text == str(address):
+                return name
+        return None
+
+    def options(self, instance: str) -> UpOptions:
+        """The options of an instance before the command line."""
+        return self.instances.get(instance, UpOptions()).over(self.up)
+
+
+def _bad(path: Path, text: str) -> CarefulError:
+    return CarefulError(errno.EINVAL, text, str(path))
+
+
+def _matches(value: Any, hint: Any) -> bool:
+    if isinstance(hint, types.UnionType):
+        return any(_matches(value, one) for one in get_args(hint) if one is not type(None))
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (str, bool):
+        return isinstance(value, hint)
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _options(path: Path, where: str, table: Any) -> UpOptions:
+    if not isinstance(table, dict):
+        raise _bad(path, f"{where} must be a table")
+    hints = get_type_hints(UpOptions)
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in hints:
+            raise _bad(path, f"{where} has no option {key!r}; there are {', '.join(hints)}")
+        if not _matches(value, hints[key]):
+            raise _bad(path, f"{where} {key} = {value!r}: that is of the wrong type")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise _bad(path, f"{where} {key} = {value!r}: one of {', '.join(_CHOICES[key])}")
+        found[key] = tuple(value) if isinstance(value, list) else value
+    return UpOptions(**found)
+
+
+def parse(text: str, path: Path) -> Config:
+    """The configuration in a file's text.
+
+    Raises:
+        CarefulError: it is malformed (with the line), or has what no option is.
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(path, str(error)) from None
+    unknown = set(tree) - {"nodes", "up", "instance"}
+    if unknown:
+        raise _bad(path, f"[{min(unknown)}] is unknown; there are [nodes], [up], [instance.NAME]")
+    nodes = tree.get("nodes", {})
+    if not isinstance(nodes, dict) or not all(isinstance(one, str) for one in nodes.values()):
+        raise _bad(path, '[nodes] must be lines of NAME = "ADDRESS"')
+    instances = tree.get("instance", {})
+    if not isinstance(instances, dict):
+        raise _bad(path, "[instance.NAME] must be a table")
+    return Config(
+        nodes,
+        _options(path, "[up]", tree.get("up", {})),
+        {name: _options(path, f"[instance.{name}]", one) for name, one in instances.items()},
+        (path,),
+    )
+
+
+def _read(path: Path) -> Config:
+    try:
+        return parse(path.read_text(encoding="utf-8"), path)
+    except UnicodeDecodeError:
+        raise _bad(path, "is not UTF-8") from None
+    except CarefulError:
+        raise
+    except OSError as error:
+        raise from_os(error, str(path)) from None
+
+
+def load(path: Path | None = None) -> Config:
+    """The configuration that is in effect.
+
+    Args:
+        path: the one file to read; else $CAREFUL_CONFIG names it; else DEFAULT_PATHS
+            that exist, together.
+
+    Raises:
+        CarefulError: a named file cannot be read, or one is malformed.
+    """
+    named = path or (Path(text) if (text := os.environ.get("CAREFUL_CONFIG")) else None)
+    if named is not None:
+        return _read(named)
+    whole = Config()
+    for default in DEFAULT_PATHS:
+        try:
+            one = _read(default.expanduser())
+        except CarefulError as error:
+            if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR):
+                continue
+            raise
+        whole = Config(
+            whole.nodes | one.nodes,
+            one.up.over(whole.up),
+            whole.instances | one.instances,
+            whole.paths + one.paths,
+        )
+    return whole

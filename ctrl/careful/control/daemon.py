@@ -1,0 +1,289 @@
+"""Starting and stopping carefuld, and clearing away what a killed one left.
+
+Owns the process and its leftovers: pinned maps, run directory, pfifo, steering
+rules. What the process does with the interface is its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from careful._abi import lib
+from careful.control import ethtool, instances, links, maps, steer
+from careful.control.config import UpOptions
+from careful.control.instances import RUN, Instance, remove_file
+from careful.errors import CarefulError, from_os
+
+#: How long carefuld may take until it serves, seconds.
+START_S = 15.0
+#: How long it may take to end before it is killed, seconds.
+STOP_S = 5.0
+
+
+def executable() -> Path:
+    """Where carefuld is: in the package, beside this Python, or in PATH.
+
+    Raises:
+        CarefulError: nowhere.
+    """
+    beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
+    for folder in (Path(__file__).parent.parent / "bin", *beside):
+        if os.access(folder / "carefuld", os.X_OK):
+            return folder / "carefuld"
+    if found := shutil.which("carefuld"):
+        return Path(found)
+    text = "is not installed with this package, nor in PATH"
+    raise CarefulError(errno.ENOENT, text, "carefuld")
+
+
+def arguments(ifname: str, instance: str, options: UpOptions) -> list[str]:
+    """The options of carefuld."""
+    argv = ["--ifname", ifname, "--instance", instance, "--run-dir", str(RUN / instance)]
+    for option in fields(options):
+        value = getattr(options, option.name)
+        name = "--" + option.name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            argv.append(name)
+        elif isinstance(value, tuple):
+            for one in value:
+                argv += [name, one]
+        else:
+            argv += [name, str(value)]
+    return argv
+
+
+def _check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Exports with absolute paths: carefuld need not run where we do."""
+    if exports is None:
+        return None
+    checked = []
+    for one in exports:
+        path = one.removesuffix(":rw").removesuffix(":ro")
+        if not Path(path).is_dir():
+            text = "no such directory" if not Path(path).exists() else "is no directory"
+            raise CarefulError(errno.ENOTDIR, text, f"--export {path}")
+        checked.append(str(Path(path).resolve()) + one[len(path) :])
+    return tuple(checked)
+
+
+def _read_line(fd: int, deadline: float) -> str | None:
+    """One line from a pipe; "" at its end, None if time is up."""
+    text = b""
+    while not text.endswith(b"\n"):
+        ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        data = os.read(fd, 4096)
+        if not data:
+            return ""
+        text += data
+    return text.decode(errors="replace").strip()
+
+
+def _last_line(log: Path) -> str:
+    with suppress(OSError, IndexError):
+        return f": {log.read_text(errors='replace').splitlines()[-1]}"
+    return ""
+
+
+def _kill_unready(process: subprocess.Popen[bytes]) -> None:
+    """Kill a carefuld that is not getting ready: the one that waits, and its child."""
+    with suppress(OSError, ValueError):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        for pid in children.split():
+            os.kill(int(pid), signal.SIGKILL)
+    process.kill()
+    process.communicate()
+
+
+def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
+    """Start carefuld detached, and return when it serves.
+
+    Raises:
+        CarefulError: it says why it cannot, died, or is not ready in time.
+    """
+    program = executable()
+    read_end, write_end = os.pipe()
+    try:
+        argv = [str(program), *arguments(ifname, instance.name, options)]
+        process = subprocess.Popen(
+            [*argv, "--log", str(instance.log), "--ready-fd", str(write_end)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[write_end],
+            start_new_session=True,
+        )
+        os.close(write_end)
+        write_end = -1
+        line = _read_line(read_end, time.monotonic() + START_S)
+    except OSError as error:
+        raise from_os(error, str(program)) from None
+    finally:
+        os.close(read_end)
+        if write_end >= 0:
+            os.close(write_end)
+    if line is None:
+        _kill_unready(process)
+        text = f"carefuld was not ready within {START_S:.0f} s{_last_line(instance.log)}"
+        raise CarefulError(errno.ETIMEDOUT, text, ifname)
+    said = process.communicate()[1].decode(errors="replace").strip()
+    if line == "ready":
+        return
+    reason = line.removeprefix("error: ") or said.removeprefix("carefuld: ")
+    raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(instance.log)}")
+
+
+def _refuse_running(instance: Instance, ifname: str) -> None:
+    if instance.pid:
+        where = f" on {instance.ifname}" if instance.ifname else ""
+        text = f"is up already{where} (carefuld {instance.pid}); first: carefulctl down {ifname}"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+    if pid := instances.owner_without_daemon(instance.name):
+        text = f"is in use by process {pid}; end it, or choose another --instance"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+
+
+def up(ifname: str, name: str, options: UpOptions) -> Instance:
+    """Bring careful up on an interface.
+
+    Args:
+        ifname: the interface.
+        name: of the instance.
+        options: of the command line and the configuration together.
+
+    Raises:
+        CarefulError: says what is missing and what to do.
+    """
+    link = links.find(ifname)
+    instances.need_root(f"up {ifname}")
+    options = UpOptions(export=_check_exports(options.export)).over(options)
+    instance = instances.find(name)
+    _refuse_running(instance, ifname)
+    clear(instance, ifname)
+    if ethtool.driver_info(ifname).rx_queues > 1:
+        port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
+        steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
+    try:
+        launch(link.name, instance, options)
+    except CarefulError:
+        steer.remove(ifname, instance.directory / "steering")
+        raise
+    return instances.find(name)
+
+
+@dataclass
+class Cleared:
+    """What clear() found and removed."""
+
+    pins: int = 0
+    files: int = 0
+    qdisc: bool = False
+    rules: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.pins or self.files or self.qdisc or self.rules)
+
+
+def _clear_directory(path: Path) -> int:
+    count = 0
+    if path.is_dir() and not path.is_symlink():
+        count = sum(remove_file(one) for one in path.iterdir())
+        remove_file(path)
+    return count
+
+
+def clear(instance: Instance, ifname: str) -> Cleared:
+    """Remove what an instance that no longer runs has left.
+
+    Args:
+        instance: its name counts.
+        ifname: the interface whose pfifo and steering rules go.
+
+    Raises:
+        CarefulError: something cannot be removed.
+    """
+    done = Cleared()
+    done.rules = steer.remove(ifname, instance.directory / "steering")
+    done.pins = _clear_directory(maps.PINS / instance.name)
+    done.files = _clear_directory(instance.directory)
+    done.files += remove_file(RUN / f"{instance.name}.lock")
+    for parent in (maps.PINS, RUN):
+        remove_file(parent)
+    with suppress(CarefulError):  # the interface may be gone
+        done.qdisc = links.remove_our_qdisc(links.find(ifname))
+    return done
+
+
+def _is_carefuld(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "carefuld"
+    return False
+
+
+def _end_process(instance: Instance) -> str:
+    """End a running carefuld: asked first, then made to; "ended" or "killed"."""
+    if not instance.pid:
+        return ""
+    try:
+        handle = os.pidfd_open(instance.pid)
+    except ProcessLookupError:
+        return "ended"
+    try:
+        # The pidfd is taken: from here on the process cannot become another one.
+        if instances.find(instance.name).pid != instance.pid or not _is_carefuld(instance.pid):
+            text = f"process {instance.pid} holds its lock and is no carefuld"
+            raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+        for number, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+            if select.select([handle], [], [], patience_s)[0]:
+                return "ended" if number == signal.SIGTERM else "killed"
+    except PermissionError as error:
+        raise from_os(error, f"carefuld {instance.pid}") from None
+    finally:
+        os.close(handle)
+    raise CarefulError(errno.ETIMEDOUT, "does not end", f"carefuld {instance.pid}")
+
+
+@dataclass(frozen=True)
+class Down:
+    """What down() did: "ended", "killed" or "" (it did not run), and what was cleared."""
+
+    process: str
+    cleared: Cleared
+
+
+def down(ifname: str, name: str | None) -> Down:
+    """End the carefuld of an interface, and remove what is left of it.
+
+    Args:
+        ifname: the interface.
+        name: of the instance, by option or CAREFUL_INSTANCE.
+
+    Raises:
+        CarefulError: no such interface or instance, or it cannot be ended.
+    """
+    instances.need_root(f"down {ifname}")
+    instance = instances.on_interface(ifname, name)
+    if not instance.pid and not instance.directory.exists():
+        links.find(ifname)
+    if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
+        text = f"is in use by process {pid}, which is no carefuld; end it"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+    how = _end_process(instance)
+    return Down(how, clear(instance, instance.ifname or ifname))

@@ -1,0 +1,71 @@
+"""What a driver says of an interface, by ethtool's ioctl; works without privilege."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import socket
+import struct
+from dataclasses import dataclass
+
+_SIOCETHTOOL = 0x8946
+# <linux/ethtool.h>
+_GDRVINFO, _GCHANNELS, _GRINGPARAM = 0x3, 0x3C, 0x10
+_GGRO, _GFLAGS = 0x2B, 0x25
+_FLAG_LRO, _FLAG_NTUPLE = 1 << 15, 1 << 27
+
+
+@dataclass(frozen=True)
+class DriverInfo:
+    """What is known of an interface's driver; None where it does not say.
+
+    Attributes:
+        driver: its name, or "unknown".
+        rx_queues: receive queues in use.
+        rx_ring: receive descriptors of a queue.
+        gro: whether generic receive offload is on.
+        lro: whether large receive offload is on.
+        ntuple: whether flow steering rules are on.
+    """
+
+    driver: str
+    rx_queues: int
+    rx_ring: int | None
+    gro: bool | None
+    lro: bool | None
+    ntuple: bool | None
+
+
+def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | None:
+    """The answer to one ethtool command, or None where the driver has none."""
+    data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
+    address, _ = data.buffer_info()
+    request = struct.pack("16sP16x", ifname.encode(), address)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(sock, _SIOCETHTOOL, request)
+        return data.tobytes()
+    return None
+
+
+def driver_info(ifname: str) -> DriverInfo:
+    """What the driver of an interface says."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        driver = _ask(sock, ifname, _GDRVINFO, 196)
+        channels = _ask(sock, ifname, _GCHANNELS, 36)
+        ring = _ask(sock, ifname, _GRINGPARAM, 36)
+        gro = _ask(sock, ifname, _GGRO, 8)
+        flags = _ask(sock, ifname, _GFLAGS, 8)
+    name = driver[4:36].rstrip(b"\0").decode() if driver else "unknown"
+    # ethtool_channels: cmd, four maxima, then rx, tx, other, combined
+    counts = struct.unpack("=9I", channels) if channels else (0,) * 9
+    rings = struct.unpack("=9I", ring) if ring else (0,) * 9
+    bits = struct.unpack("=2I", flags)[1] if flags else None
+    return DriverInfo(
+        driver=name,
+        rx_queues=max(1, counts[5] + counts[8]),
+        rx_ring=rings[5] or None,
+        gro=bool(struct.unpack("=2I", gro)[1]) if gro else None,
+        lro=None if bits is None else bool(bits & _FLAG_LRO),
+        ntuple=None if bits is None else bool(bits & _FLAG_NTUPLE),
+    )

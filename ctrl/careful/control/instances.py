@@ -1,0 +1,227 @@
+"""Which instances run on this machine, and which one a command means.
+
+An instance is a directory under /run/careful with carefuld's pid, locked while it
+lives, and its socket. Nothing else is remembered: the rest is asked of the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from careful.address import Address
+from careful.control import links
+from careful.errors import CarefulError, from_os
+
+RUN = Path("/run/careful")
+
+
+def check_name(name: str) -> str:
+    """An instance's name, if it can be part of a path.
+
+    Raises:
+        CarefulError: it cannot.
+    """
+    if not name or name.startswith(".") or "/" in name or len(os.fsencode(name)) > 63:
+        text = "an instance's name has 1 to 63 bytes, no / and no leading dot"
+        raise CarefulError(errno.EINVAL, text, repr(name))
+    return name
+
+
+def _locked(path: Path) -> bool:
+    """Whether somebody holds the lock on a file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _number_in(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(path.read_text())
+    return 0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A carefuld, running or not.
+
+    Attributes:
+        name: of the instance.
+        pid: of its process; 0: it does not run.
+        ifname: the interface it was started for; "" if that is not known.
+        here: whether it is in our network namespace; None if we may not know.
+    """
+
+    name: str
+    pid: int = 0
+    ifname: str = ""
+    here: bool | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Its socket, pid and log."""
+        return RUN / self.name
+
+    @property
+    def socket(self) -> Path:
+        """Its local socket."""
+        return self.directory / "sock"
+
+    @property
+    def log(self) -> Path:
+        """Its log."""
+        return self.directory / "log"
+
+
+def _option(argv: Sequence[str], name: str) -> str:
+    """The value of an option in a command line."""
+    for index, word in enumerate(argv):
+        if word == name:
+            return argv[index + 1] if index + 1 < len(argv) else ""
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def find(name: str) -> Instance:
+    """The instance of a name, whether it runs or not."""
+    pid_file = RUN / check_name(name) / "pid"
+    pid = _number_in(pid_file) if _locked(pid_file) else 0
+    if not pid:
+        return Instance(name)
+    proc = Path(f"/proc/{pid}")
+    argv: list[str] = []
+    here = None
+    with suppress(OSError):
+        argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
+        ours = Path("/proc/self/ns/net").stat()
+        here = os.path.samestat((proc / "ns/net").stat(), ours)
+    return Instance(name, pid, _option(argv, "--ifname"), here)
+
+
+def owner_without_daemon(name: str) -> int:
+    """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
+    lock = RUN / f"{check_name(name)}.lock"
+    pid = _number_in(lock) if _locked(lock) else 0
+    return pid if pid and pid != find(name).pid else 0
+
+
+def running() -> list[Instance]:
+    """All instances that run."""
+    if not RUN.is_dir():
+        return []
+    found = [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
+    return [one for one in found if one.pid]
+
+
+def on_interface(ifname: str, name: str | None) -> Instance:
+    """The instance that a command about an interface means.
+
+    Args:
+        ifname: the interface.
+        name: of the instance, by option or CAREFUL_INSTANCE; else the running one on
+            this interface; else the one that is called like it.
+    """
+    if name:
+        return find(name)
+    if not ifname or "/" in ifname or ifname.startswith("."):
+        links.find(ifname)  # there is none: says which there are
+    same = [one for one in running() if one.ifname == ifname and one.here is not False]
+    if len(same) > 1:
+        raise _ambiguous(same)
+    return same[0] if same else find(ifname)
+
+
+def _ambiguous(found: list[Instance]) -> CarefulError:
+    listed = ", ".join(f"{one.name} ({one.ifname})" for one in found)
+    return CarefulError(errno.EINVAL, f"several instances run: {listed}; choose by --instance")
+
+
+def _must_run(instance: Instance) -> Instance:
+    if not instance.pid:
+        text = "it is not up: carefulctl up IFACE"
+        raise CarefulError(errno.ENOENT, text, f"instance {instance.name}")
+    return instance
+
+
+def choose(name: str | None, address: Address | None = None) -> Instance:
+    """The running instance that a command means.
+
+    Args:
+        name: by option or CAREFUL_INSTANCE.
+        address: of the host that the command is about.
+
+    Raises:
+        CarefulError: none runs, or it is not clear which.
+    """
+    if name:
+        return _must_run(find(name))
+    everywhere = running()
+    here = [one for one in everywhere if one.here is not False]
+    if not here and everywhere:
+        listed = ", ".join(one.name for one in everywhere)
+        text = f"careful is up in other network namespaces alone ({listed}); choose by --instance"
+        raise CarefulError(errno.ENOENT, text)
+    if not here:
+        raise CarefulError(errno.ENOENT, "careful is not up: carefulctl up IFACE")
+    if len(here) == 1 or address is None:
+        if len(here) > 1:
+            raise _ambiguous(here)
+        return here[0]
+    ifname = links.route_interface(address)
+    reaching = [one for one in here if one.ifname == ifname]
+    if len(reaching) == 1:
+        return reaching[0]
+    if reaching:
+        raise _ambiguous(reaching)
+    text = f"is reached through {ifname}, where careful is not up: carefulctl up {ifname}"
+    raise CarefulError(errno.ENOENT, text, str(address))
+
+
+def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
+    """The running instance of an interface or a name; without both, all that run here.
+
+    Raises:
+        CarefulError: the one that was named does not run.
+    """
+    if ifname is not None:
+        instance = on_interface(ifname, name)
+        if not instance.pid:
+            links.find(ifname)
+            raise CarefulError(errno.ENOENT, f"careful is not up: carefulctl up {ifname}", ifname)
+        return [instance]
+    if name:
+        return [_must_run(find(name))]
+    return [one for one in running() if one.here is not False]
+
+
+def need_root(what: str) -> None:
+    """Raise CarefulError unless this is root."""
+    if os.geteuid() != 0:
+        raise CarefulError(errno.EPERM, "must be run as root (sudo)", what)
+
+
+def remove_file(path: Path) -> bool:
+    """Remove a file, a directory that is empty, or nothing; whether it was there."""
+    try:
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EBUSY):
+            return False
+        raise from_os(error, str(path)) from None
+    return True

@@ -1,0 +1,174 @@
+"""Interfaces, routes and queueing disciplines, through netlink.
+
+The only place that imports pyroute2. It changes one thing alone: a root pfifo
+with our own handle, which carefuld installs on a veth and takes away again.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from careful.address import Address
+from careful.errors import CarefulError
+
+#: Major and minor of the only qdisc that is ours: ca00:0.
+QDISC_HANDLE = 0xCA00 << 16
+
+_XDP_MODES = {1: "native", 2: "generic", 3: "offloaded", 4: "several"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """An interface.
+
+    Attributes:
+        index: its number.
+        name: its name.
+        mtu: bytes.
+        up: whether it is set up.
+        carrier: whether the other end is there.
+        kind: veth, bridge ...; "" for a device of hardware.
+        loopback: whether it is the loopback.
+        xdp_program: id of the XDP program on it, or None.
+        xdp_mode: native, generic, offloaded or several; "" for none.
+    """
+
+    index: int
+    name: str
+    mtu: int
+    up: bool
+    carrier: bool
+    kind: str
+    loopback: bool
+    xdp_program: int | None
+    xdp_mode: str
+
+
+@dataclass(frozen=True)
+class Qdisc:
+    """The root queueing discipline of an interface."""
+
+    kind: str
+    handle: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether carefuld installed it."""
+        return self.handle == QDISC_HANDLE
+
+
+@contextmanager
+def _netlink(what: str) -> Iterator[Any]:
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        with IPRoute() as route:
+            yield route
+    except NetlinkError as error:
+        raise CarefulError(int(error.code), "", what) from None
+
+
+def _attribute(message: Any, name: str) -> Any:
+    return message.get_attr(name) if message is not None else None
+
+
+def _link(message: Any) -> Link:
+    xdp = _attribute(message, "IFLA_XDP")
+    attached = _attribute(xdp, "XDP_ATTACHED") or 0
+    program = (
+        _attribute(xdp, "XDP_PROG_ID")
+        or _attribute(xdp, "XDP_DRV_PROG_ID")
+        or _attribute(xdp, "XDP_SKB_PROG_ID")
+    )
+    info = _attribute(message, "IFLA_LINKINFO")
+    flags = message["flags"]
+    return Link(
+        index=message["index"],
+        name=_attribute(message, "IFLA_IFNAME"),
+        mtu=_attribute(message, "IFLA_MTU"),
+        up=bool(flags & 1),
+        carrier=bool(flags & 0x10000),
+        kind=_attribute(info, "IFLA_INFO_KIND") or "",
+        loopback=bool(flags & 8),
+        xdp_program=program if attached else None,
+        xdp_mode=_XDP_MODES.get(attached, ""),
+    )
+
+
+def names() -> list[str]:
+    """Names of all interfaces here."""
+    with _netlink("interfaces") as route:
+        return [_attribute(one, "IFLA_IFNAME") for one in route.get_links()]
+
+
+def find(ifname: str) -> Link:
+    """An interface by name.
+
+    Raises:
+        CarefulError: there is none (ENODEV).
+    """
+    found = None
+    if 0 < len(ifname) < 16:
+        with _netlink(ifname) as route:
+            index = route.link_lookup(ifname=ifname)
+            found = next(iter(route.get_links(*index)), None) if index else None
+    if found is None:
+        there = [name for name in names() if name != "lo"]
+        advice = f"there are {', '.join(there)}" if there else "there is none but lo"
+        raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
+    return _link(found)
+
+
+def root_qdisc(link: Link) -> Qdisc | None:
+    """The root qdisc of an interface, or None where it has none (noqueue)."""
+    with _netlink(link.name) as route:
+        for one in route.get_qdiscs(index=link.index):
+            kind = _attribute(one, "TCA_KIND")
+            if one["parent"] == 0xFFFFFFFF and kind != "noqueue":
+                return Qdisc(kind, one["handle"])
+    return None
+
+
+def remove_our_qdisc(link: Link) -> bool:
+    """Take carefuld's pfifo away, if it is there; anybody else's stays.
+
+    Returns:
+        Whether it was.
+    """
+    qdisc = root_qdisc(link)
+    if qdisc is None or not qdisc.is_ours:
+        return False
+    with _netlink(link.name) as route:
+        route.tc("del", index=link.index, parent=0xFFFFFFFF, handle=QDISC_HANDLE)
+    return True
+
+
+def set_up(link: Link) -> None:
+    """Set an interface up."""
+    with _netlink(link.name) as route:
+        route.link("set", index=link.index, state="up")
+
+
+def route_interface(address: Address) -> str:
+    """Name of the interface through which a host is reached.
+
+    Raises:
+        CarefulError: no route.
+    """
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    with _netlink(str(address)) as route:
+        try:
+            more = {"oif": address.scope} if address.scope else {}
+            found = route.route("get", dst=address.ip, family=int(address.family), **more)
+        except NetlinkError as error:
+            raise CarefulError(int(error.code), "no route to it", str(address)) from None
+        index = _attribute(next(iter(found), None), "RTA_OIF")
+        if index is None:
+            raise CarefulError(errno.ENETUNREACH, "no route to it", str(address))
+        return str(_attribute(next(iter(route.get_links(index))), "IFLA_IFNAME"))

@@ -1,0 +1,182 @@
+"""The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE.
+
+The only place that imports bcc, of which it needs system calls alone: no compiler
+is involved. Owns that a map is of the shape that abi.h declares.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from careful._abi import enum_names, ffi, lib, sizeof
+from careful.errors import CarefulError
+
+PINS = Path("/sys/fs/bpf/careful")
+
+
+class Map(Protocol):
+    """An array map: bytes by index."""
+
+    def lookup(self, key: int) -> bytes:
+        """The value of a key."""
+
+    def update(self, key: int, value: bytes) -> None:
+        """Replace the value of a key."""
+
+
+@cache
+def _libbcc() -> Any:
+    try:
+        from bcc import libbcc
+    except (ImportError, OSError):
+        text = (
+            "needs Debian's package python3-bpfcc, seen by this Python: apt-get install "
+            "python3-bpfcc, and a virtual environment made with --system-site-packages"
+        )
+        raise CarefulError(errno.ENOPKG, text, "BPF maps") from None
+    library = ctypes.CDLL(libbcc.lib._name, use_errno=True)
+    library.bpf_lookup_elem.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    library.bpf_update_elem.argtypes = [
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_ulonglong,
+    ]
+    library.bpf_obj_get_info.argtypes = [
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_uint32),
+    ]
+    return library
+
+
+def _failed(what: str) -> CarefulError:
+    code = ctypes.get_errno()
+    text = "not permitted; run as root" if code in (errno.EPERM, errno.EACCES) else ""
+    if code == errno.ENOENT:
+        text = "there is no such map: is careful up?"
+    return CarefulError(code, text, what)
+
+
+def _object_info(fd: int, size: int, what: str) -> bytes:
+    """Struct bpf_map_info or bpf_prog_info of a descriptor, as far as `size`."""
+    info = ctypes.create_string_buffer(size)
+    length = ctypes.c_uint32(size)
+    if _libbcc().bpf_obj_get_info(fd, info, ctypes.byref(length)) < 0:
+        raise _failed(what)
+    return info.raw
+
+
+def possible_cpus() -> int:
+    """CPUs that a per-CPU map has a value for."""
+    text = Path("/sys/devices/system/cpu/possible").read_text().strip()
+    return int(text.replace("-", ",").split(",")[-1]) + 1
+
+
+class PinnedMap:
+    """An open pinned map, checked against abi.h.
+
+    Args:
+        path: where it is pinned.
+        key_bytes: what abi.h says of its key.
+        value_bytes: what abi.h says of its value.
+
+    Raises:
+        CarefulError: not there, not permitted, or of another shape.
+    """
+
+    def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:
+        self.path = path
+        self._fd = _libbcc().bpf_obj_get(os.fsencode(path))
+        if self._fd < 0:
+            raise _failed(str(path))
+        # struct bpf_map_info: type, id, key_size, value_size, max_entries ...
+        info = struct.unpack_from("=5I", _object_info(self._fd, 24, str(path)))
+        if info[2:4] != (key_bytes, value_bytes):
+            self.close()
+            text = (
+                f"its keys and values have {info[2]} and {info[3]} bytes instead of "
+                f"{key_bytes} and {value_bytes}: carefuld is of another build, restart it"
+            )
+            raise CarefulError(errno.EPROTO, text, str(path))
+        self.entries = info[4]
+        per_cpu = info[0] in (5, 6, 10)  # BPF_MAP_TYPE_PERCPU_HASH, _ARRAY, LRU_PERCPU_HASH
+        self._bytes = (value_bytes + 7) // 8 * 8 * possible_cpus() if per_cpu else value_bytes
+
+    def __enter__(self) -> PinnedMap:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; what is pinned stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def lookup(self, key: int) -> bytes:
+        """The value of a key, of all CPUs one after the other."""
+        value = ctypes.create_string_buffer(self._bytes)
+        word = ctypes.byref(ctypes.c_uint32(key))
+        if _libbcc().bpf_lookup_elem(self._fd, word, value) < 0:
+            raise _failed(f"{self.path} [{key}]")
+        return value.raw
+
+    def update(self, key: int, value: bytes) -> None:
+        """Replace the whole value of a key."""
+        word = ctypes.byref(ctypes.c_uint32(key))
+        if _libbcc().bpf_update_elem(self._fd, word, value, 0) < 0:
+            raise _failed(f"{self.path} [{key}]")
+
+
+def tune_map(instance: str) -> PinnedMap:
+    """The tune map of an instance."""
+    return PinnedMap(PINS / instance / "tune", 4, sizeof("careful_tune_entry"))
+
+
+def sessions(instance: str) -> dict[int, Any]:
+    """Slot -> `struct careful_peer_entry` of each open session."""
+    size = sizeof("careful_peer_entry")
+    found = {}
+    with PinnedMap(PINS / instance / "peers", 4, size) as peers:
+        for slot in range(peers.entries):
+            entry = ffi.new("struct careful_peer_entry *")
+            ffi.memmove(entry, peers.lookup(slot), size)
+            if entry.cookie:
+                found[slot] = entry
+    return found
+
+
+def xdp_counters(instance: str) -> dict[str, int]:
+    """What became of frames in XDP: name -> how many, all CPUs together."""
+    found = {}
+    with PinnedMap(PINS / instance / "counters", 4, 8) as counters:
+        for key, name in enum_names("careful_xdp_counter", "CAREFUL_XDP_").items():
+            if key < lib.CAREFUL_XDP_COUNTERS:
+                raw = counters.lookup(key)
+                found[name] = sum(struct.unpack(f"={len(raw) // 8}Q", raw))
+    return found
+
+
+def program_name(number: int) -> str:
+    """Name of a loaded BPF program.
+
+    Raises:
+        CarefulError: not permitted, or bcc is missing.
+    """
+    fd = _libbcc().bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
+    if fd < 0:
+        raise _failed(f"BPF program {number}")
+    try:
+        # struct bpf_prog_info: name at 64, 16 bytes
+        info = _object_info(fd, 80, f"BPF program {number}")
+    finally:
+        os.close(fd)
+    return info[64:80].rstrip(b"\0").decode(errors="replace")

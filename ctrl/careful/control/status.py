@@ -1,0 +1,176 @@
+"""What is in effect on an instance, and what it counted: figures for people and programs.
+
+Asks carefuld for its own view and reads the XDP program's counters from their map.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import enum_names, ffi, lib
+from careful.address import Address
+from careful.control import maps
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.errors import CarefulError, meaning
+from careful.transfer.ipc import Client
+
+#: What an amount of receive buffers is bounded by, in words.
+BOUNDS = {
+    "umem": "UMEM buffers (--rx-buffers)",
+    "fill_ring": "the fill ring",
+    "rx_ring": "the XSK RX ring",
+    "device_ring": "the device's RX ring (ethtool -G)",
+    "backlog": "net.core.netdev_max_backlog",
+}
+
+
+def text(data: Any) -> str:
+    """A NUL-terminated C array as text."""
+    return str(ffi.string(data).decode(errors="replace"))
+
+
+def name_of(enum: str, prefix: str, value: int) -> str:
+    """Short name of an enum's value, or the number where it has none."""
+    return enum_names(enum, prefix).get(value, str(value))
+
+
+def device(info: Any) -> dict[str, Any]:
+    """What of a `struct careful_device_info` says how the interface is used."""
+    return {
+        "ifname": text(info.ifname),
+        "driver": text(info.driver),
+        "queue": info.queue,
+        "mtu_bytes": info.mtu,
+        "xdp_mode": name_of("careful_xdp_mode", "CAREFUL_XDP_", info.xdp_mode),
+        "zerocopy": bool(info.zerocopy),
+        "multibuffer": bool(info.multibuffer),
+        "need_wakeup": bool(info.need_wakeup),
+        "hugepages": bool(info.hugepages),
+        "buffer_bytes": info.buffer_bytes,
+        "frame_bytes": info.frame_bytes,
+        "umem_bytes": info.umem_bytes,
+        "receive_buffers": info.receive_buffers,
+        "receive_bound": name_of("careful_bound", "CAREFUL_BOUND_", info.receive_bound),
+        "bounds_buffers": {
+            name: info.bounds[index]
+            for index, name in enum_names("careful_bound", "CAREFUL_BOUND_").items()
+            if index < lib.CAREFUL_BOUNDS and info.bounds[index]
+        },
+    }
+
+
+def counters(info: Any) -> dict[str, int]:
+    """All counters of a `struct careful_info` by name, the device's among them."""
+    found = {
+        name: int(info.counters[index])
+        for index, name in enum_names("careful_counter", "CAREFUL_C_").items()
+        if index < lib.CAREFUL_COUNTERS
+    }
+    for name, _ in ffi.typeof("struct careful_device_statistics").fields:
+        found[f"device_{name}"] = int(getattr(info.statistics, name))
+    return found
+
+
+def peer(info: Any, config: Config) -> dict[str, Any]:
+    """One `struct careful_peer_info`."""
+    address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
+    return {
+        "address": str(address),
+        "node": config.node_at(address),
+        "name": text(info.name),
+        "state": name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
+        "error": meaning(info.last_errno) if info.last_errno else None,
+        "slot": info.slot,
+        "credits_free": info.credits_free,
+        "credits_window": info.credits_window,
+        "frame_bytes": info.frame_bytes,
+        "buffers_owed": info.buffers_owed,
+        "buffers_kept": info.buffers_kept,
+        "withholding": bool(info.withholding),
+        "messages_out": info.messages_out,
+        "operations": info.operations,
+        "epochs": info.epochs,
+        "tx_frames": info.tx_frames,
+        "tx_bytes": info.tx_bytes,
+        "rx_frames": info.rx_frames,
+        "rx_bytes": info.rx_bytes,
+        "lost_frames": info.lost_frames,
+    }
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What every command that goes through carefuld echoes of it."""
+
+    kernel: str
+    driver: str
+    xdp_mode: str
+    zerocopy: bool
+    window_buffers: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+
+def effect(info: Any) -> Effect:
+    """The part of a `struct careful_info` that figures depend on."""
+    found = device(info.device)
+    return Effect(
+        os.uname().release, found["driver"], found["xdp_mode"], found["zerocopy"], info.window
+    )
+
+
+def effect_of(instance: Instance) -> Effect:
+    """The same, asked of a running instance."""
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        return effect(client.info())
+
+
+def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
+    try:
+        return maps.xdp_counters(instance.name), None
+    except CarefulError as error:
+        return {}, str(error)
+
+
+def gather(instance: Instance, config: Config) -> dict[str, Any]:
+    """All that is known of a running instance.
+
+    Raises:
+        CarefulError: carefuld does not answer.
+    """
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        info = client.info()
+        peers = client.peers()
+    xdp, xdp_error = _xdp(instance)
+    wait = name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode)
+    return {
+        "instance": instance.name,
+        "pid": instance.pid,
+        "log": str(instance.log),
+        "kernel": os.uname().release,
+        **device(info.device),
+        "port": info.port,
+        "peers_max": info.peers_max,
+        "window_buffers": info.window,
+        "update_threshold_buffers": info.update_threshold,
+        "rx_buffers": info.rx_buffers,
+        "tx_buffers": info.tx_buffers,
+        "copyout_buffers": info.copyout_buffers,
+        "copyout_used_buffers": info.copyout_used,
+        "wait": wait,
+        "spin_us": info.spin_us,
+        "counters": counters(info),
+        "xdp_counters": xdp,
+        "xdp_counters_error": xdp_error,
+        "peers": [peer(one, config) for one in peers],
+    }
+
+
+def slow_clients(found: dict[str, Any]) -> list[str]:
+    """Peers whose frames local clients keep for so long that credits are withheld."""
+    return [one["name"] or one["address"] for one in found["peers"] if one["withholding"]]

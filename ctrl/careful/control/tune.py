@@ -1,0 +1,196 @@
+"""Fragment plans and minpulse of a running instance, read and written live.
+
+Owns the protocol of abi.h's tune entries: the next version is filled while nobody
+reads it, then one word flips. A message under way keeps the version it began with.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import enum_names, ffi, lib, sizeof
+from careful.control.maps import Map
+from careful.errors import CarefulError
+
+RATIO_ONE = 1 << 16
+_U32_MAX = (1 << 32) - 1
+
+#: Name -> index of each sink that has a minpulse.
+SINKS: dict[str, int] = {
+    name: value
+    for value, name in enum_names("careful_sink", "CAREFUL_SINK_").items()
+    if value < lib.CAREFUL_SINKS
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fragment sizes of one message-size class, payload bytes (struct careful_plan)."""
+
+    first_bytes: int
+    ratio_q16: int
+    step_bytes: int
+    peak_bytes: int
+    down_ratio_q16: int
+    down_step_bytes: int
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all fragments have the first one's size."""
+        return (self.ratio_q16, self.step_bytes) == (RATIO_ONE, 0) and (
+            self.down_ratio_q16,
+            self.down_step_bytes,
+        ) == (RATIO_ONE, 0)
+
+
+@dataclass(frozen=True)
+class Tune:
+    """What is in effect for one peer, or for new ones.
+
+    Attributes:
+        minpulse_bytes: sink -> least pulse, bytes.
+        plans: one for each message-size class.
+    """
+
+    minpulse_bytes: dict[str, int]
+    plans: tuple[Plan, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to set; None leaves it.
+
+    Attributes:
+        fragment_bytes: fixed fragment size, payload bytes.
+        minpulse_bytes: least pulse of the sinks.
+        classes: indices of the message-size classes that fragment_bytes is for.
+        sinks: names of the sinks that minpulse_bytes is for.
+    """
+
+    fragment_bytes: int | None = None
+    minpulse_bytes: int | None = None
+    classes: tuple[int, ...] = tuple(range(lib.CAREFUL_CLASSES))
+    sinks: tuple[str, ...] = tuple(SINKS)
+
+    def check(self) -> None:
+        """Raise CarefulError if it cannot be meant."""
+        if self.fragment_bytes is None and self.minpulse_bytes is None:
+            text = "nothing to set: give --fragment-bytes or --minpulse-bytes"
+            raise CarefulError(errno.EINVAL, text)
+        for name, value, least in (
+            ("--fragment-bytes", self.fragment_bytes, 1),
+            ("--minpulse-bytes", self.minpulse_bytes, 0),
+        ):
+            if value is not None and not least <= value <= _U32_MAX:
+                raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {_U32_MAX}")
+        if not self.classes or not all(0 <= one < lib.CAREFUL_CLASSES for one in self.classes):
+            text = f"message-size classes are 0 to {lib.CAREFUL_CLASSES - 1}"
+            raise CarefulError(errno.EINVAL, text)
+
+
+def class_bytes(index: int) -> int:
+    """The largest message of a class, bytes; the last class holds larger ones, too."""
+    return int(lib.CAREFUL_CLASS0_BYTES) << index
+
+
+def class_of(nbytes: int) -> int:
+    """The class of messages of nbytes."""
+    index = 0
+    while index < lib.CAREFUL_CLASSES - 1 and class_bytes(index) < nbytes:
+        index += 1
+    return index
+
+
+def _entry(raw: bytes) -> Any:
+    entry = ffi.new("struct careful_tune_entry *")
+    ffi.memmove(entry, raw, sizeof("careful_tune_entry"))
+    return entry
+
+
+def _active(entry: Any) -> int:
+    return int(entry.active) % int(lib.CAREFUL_TUNE_VERSIONS)
+
+
+def read(tune: Map, slot: int) -> Tune:
+    """What is in effect for a slot.
+
+    Args:
+        tune: the tune map.
+        slot: of a peer, or CAREFUL_TUNE_DEFAULT.
+    """
+    entry = _entry(tune.lookup(slot))
+    version = entry.version[_active(entry)]
+    names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
+    return Tune(
+        {name: version.minpulse_bytes[index] for name, index in SINKS.items()},
+        tuple(Plan(**{name: getattr(plan, name) for name in names}) for plan in version.plan),
+    )
+
+
+def _fix(plan: Any, nbytes: int) -> None:
+    plan.first_bytes = plan.peak_bytes = nbytes
+    plan.ratio_q16 = plan.down_ratio_q16 = RATIO_ONE
+    plan.step_bytes = plan.down_step_bytes = 0
+
+
+def write(tune: Map, slot: int, fill: Callable[[Any], None]) -> None:
+    """Change a slot's settings: `fill` is given a copy of the version in effect.
+
+    A system call copies a whole value, in no order that a reader could rely on.
+    So the new version is written first, with all else as it is, and then the
+    word that makes it the one in effect.
+    """
+    entry = _entry(tune.lookup(slot))
+    active = _active(entry)
+    spare = (active + 1) % int(lib.CAREFUL_TUNE_VERSIONS)
+    entry.version[spare] = entry.version[active]
+    fill(entry.version[spare])
+    tune.update(slot, bytes(ffi.buffer(entry)))
+    entry.active = spare
+    tune.update(slot, bytes(ffi.buffer(entry)))
+
+
+def apply(tune: Map, slots: Iterable[int], change: Change) -> None:
+    """Set a change for each slot.
+
+    Raises:
+        CarefulError: it cannot be meant, or the map refuses.
+    """
+    change.check()
+
+    def fill(version: Any) -> None:
+        if change.fragment_bytes is not None:
+            for index in change.classes:
+                _fix(version.plan[index], change.fragment_bytes)
+        if change.minpulse_bytes is not None:
+            for name in change.sinks:
+                version.minpulse_bytes[SINKS[name]] = change.minpulse_bytes
+
+    for slot in slots:
+        write(tune, slot, fill)
+
+
+def all_slots() -> list[int]:
+    """Every slot, that of new peers first: a peer that comes meanwhile starts with it."""
+    return [int(lib.CAREFUL_TUNE_DEFAULT), *range(lib.CAREFUL_PEERS_MAX)]
+
+
+@contextmanager
+def one_writer(pin: os.PathLike[str]) -> Iterator[None]:
+    """One tuner of an instance at a time: the spare version has room for one.
+
+    Args:
+        pin: a directory that every tuner of the instance locks.
+    """
+    fd = os.open(pin, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,130 @@
+"""`tune show` and `tune set`: which entries of the tune map are whose.
+
+Owns the way from peers to slots; how an entry changes is tune.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import lib
+from careful.address import Address
+from careful.control import instances, maps, status, tune
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.errors import CarefulError
+from careful.transfer.ipc import Client
+
+DEFAULT_SLOT = int(lib.CAREFUL_TUNE_DEFAULT)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is in effect for one peer.
+
+    Attributes:
+        peer: its name or address; "new peers" for the default.
+        slot: its entry in the tune map.
+        tune: what is in effect.
+    """
+
+    peer: str
+    slot: int
+    tune: tune.Tune
+
+
+@dataclass(frozen=True)
+class Session:
+    """An instance that runs, with its peers.
+
+    Attributes:
+        instance: which.
+        effect: what is in effect on the device; None where no carefuld is asked.
+        peers: as status.peer() gives them, with their slots.
+        payload_bytes: the largest fragment that a frame of the device holds; 0: unknown.
+    """
+
+    instance: Instance
+    effect: status.Effect | None
+    peers: list[dict[str, Any]]
+    payload_bytes: int
+
+
+def session(ifname: str, name: str | None, config: Config) -> Session:
+    """The instance on an interface.
+
+    Raises:
+        CarefulError: careful is not up there.
+    """
+    instance = instances.on_interface(ifname, name)
+    if not instance.pid:
+        if not instances.owner_without_daemon(instance.name):
+            text = f"careful is not up: carefulctl up {ifname}"
+            raise CarefulError(errno.ENOENT, text, ifname)
+        peers = [{"slot": slot, "address": f"slot {slot}"} for slot in maps.sessions(instance.name)]
+        return Session(instance, None, peers, 0)
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        info = client.info()
+        peers = [status.peer(one, config) for one in client.peers()]
+    return Session(instance, status.effect(info), peers, int(info.device.frame_bytes))
+
+
+def _label(peer: dict[str, Any]) -> str:
+    return str(peer.get("node") or peer.get("name") or peer["address"])
+
+
+def _slots(one: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
+    """(name, slot) of the peers that hosts name."""
+    found = []
+    for host in hosts:
+        address = config.resolve(host)
+        matching = [peer for peer in one.peers if _is(peer, address)]
+        if not matching:
+            known = ", ".join(_label(peer) for peer in one.peers) or "none"
+            text = f"no session with it (there are: {known}); without --peer all are set"
+            raise CarefulError(errno.ENOENT, text, host)
+        found += [(host, int(peer["slot"])) for peer in matching]
+    return found
+
+
+def _is(peer: dict[str, Any], address: Address) -> bool:
+    exact = str(peer["address"]) == str(address)
+    return exact or (not address.port and _ip(peer) == address.ip)
+
+
+def _ip(peer: dict[str, Any]) -> str:
+    text = str(peer["address"])
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
+
+
+def _everybody(one: Session) -> list[tuple[str, int]]:
+    return [("new peers", DEFAULT_SLOT), *((_label(peer), int(peer["slot"])) for peer in one.peers)]
+
+
+def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
+    """What is in effect, for some peers or for all and new ones.
+
+    Raises:
+        CarefulError: a host is no peer, or the map cannot be read.
+    """
+    named = _slots(one, hosts, config) if hosts else _everybody(one)
+    with maps.tune_map(one.instance.name) as entries:
+        return [Row(who, slot, tune.read(entries, slot)) for who, slot in named]
+
+
+def change(one: Session, hosts: Sequence[str], config: Config, what: tune.Change) -> list[Row]:
+    """Set a change, for some peers or for all and new ones; what is in effect then.
+
+    Raises:
+        CarefulError: it cannot be meant, a host is no peer, or the map refuses.
+    """
+    what.check()
+    slots = [slot for _, slot in _slots(one, hosts, config)] if hosts else tune.all_slots()
+    with tune.one_writer(maps.PINS / one.instance.name), maps.tune_map(one.instance.name) as map_:
+        tune.apply(map_, slots, what)
+    return show(one, hosts, config)

@@ -1,0 +1,80 @@
+"""The errors of this package, and the one place where an errno becomes one.
+
+Everything that fails for a reason outside the program raises CarefulError, an
+OSError, whose text is one line that says what failed and, if known, what to do.
+"""
+
+from __future__ import annotations
+
+import errno as errno_module
+import os
+import signal
+
+#: What an errno means where careful returns it; others read as strerror() says.
+_MEANINGS = {
+    errno_module.EADDRINUSE: "all windows are taken (raise --peers at the other end or here)",
+    errno_module.EBADMSG: "the data's digest does not match",
+    errno_module.ECONNRESET: "the session was reset; the operation may have run",
+    errno_module.EPROTONOSUPPORT: "the peer speaks another version of careful",
+    errno_module.ENETUNREACH: "no route to it",
+    errno_module.EHOSTUNREACH: "it cannot be reached",
+    errno_module.ETIMEDOUT: "no answer in time",
+    errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
+    errno_module.EXDEV: "the path leads out of the exported tree",
+    errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
+    errno_module.ENOSYS: "not available here",
+}
+
+
+class CarefulError(OSError):
+    """Something failed: `errno`, and one line that names what it failed on.
+
+    Args:
+        errno: a positive errno; 0 where none fits.
+        text: the reason; by default what the errno means.
+        what: the interface, queue, peer or file that it is about.
+    """
+
+    def __init__(self, errno: int, text: str = "", what: str = "") -> None:
+        self.reason = text or _MEANINGS.get(errno) or os.strerror(errno)
+        self.what = what
+        super().__init__(errno, self.reason)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason}" if self.what else self.reason
+
+
+def meaning(errno: int) -> str:
+    """What a positive errno means where careful returns it."""
+    return _MEANINGS.get(errno) or os.strerror(errno)
+
+
+def check(rc: int, what: str, text: str = "") -> int:
+    """Return `rc`, or raise CarefulError if it is a negative errno.
+
+    Args:
+        rc: what a function of the binding returned: 0, a count, or -errno.
+        what: the interface, queue, peer or file that the call was about.
+        text: the line that the C side wrote about the failure, if it did.
+
+    Raises:
+        CarefulError: rc is negative.
+    """
+    if rc < 0:
+        raise CarefulError(-rc, text, what)
+    return rc
+
+
+def from_os(error: OSError, what: str) -> CarefulError:
+    """A CarefulError about `what` from an error of the operating system."""
+    if isinstance(error, CarefulError):
+        return error
+    return CarefulError(error.errno or errno_module.EIO, error.strerror or str(error), what)
+
+
+class Ended(BaseException):
+    """A signal ended what was under way; what was unfinished has been removed."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.signal_number = signal_number
+        super().__init__(f"ended by {signal.Signals(signal_number).name}")

@@ -1,0 +1,239 @@
+"""What the commands about running instances print for people."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from careful.control.status import BOUNDS, slow_clients
+from careful.control.tune import Plan, Tune, class_bytes
+from careful.errors import meaning
+from careful.report.tables import table
+from careful.transfer.local import shown
+
+if TYPE_CHECKING:
+    from careful.control.daemon import Down
+    from careful.control.doctor import Finding
+    from careful.control.tuner import Row
+    from careful.transfer.block import Attr, Entry
+    from careful.transfer.trees import Report
+
+
+def size(nbytes: float) -> str:
+    """Bytes with a binary prefix: 1536 is 1.5 KiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if nbytes < 1024 or unit == "TiB":
+            break
+        nbytes /= 1024
+    text = f"{nbytes:.1f}".removesuffix(".0") if unit != "B" else f"{nbytes:.0f}"
+    return f"{text} {unit}"
+
+
+def effect(found: dict[str, Any]) -> str:
+    """What is in effect on an instance: two lines."""
+    wait = found["wait"]
+    if wait == "adaptive":
+        wait += f", spinning {found['spin_us']} µs"
+    bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
+    copy = "zero-copy" if found["zerocopy"] else "copy"
+    lines = [
+        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}, {copy}, "
+        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
+        f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
+        f"(bounded by {bound}) / P {found['peers_max']} peers, "
+        f"updates from {found['update_threshold_buffers']} owed, "
+        f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
+    ]
+    return "\n".join(lines)
+
+
+def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
+    return [(name, value) for name, value in found.items() if value]
+
+
+def status(found: dict[str, Any]) -> str:
+    """One instance: what is in effect, peers, and the counters that are not 0."""
+    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
+    parts = [head, effect(found)]
+    rows = [
+        (
+            one["node"] or one["name"] or "?",
+            one["address"],
+            one["state"] + (f": {one['error']}" if one["error"] else ""),
+            f"{one['credits_free']}/{one['credits_window']}",
+            one["buffers_owed"],
+            one["buffers_kept"],
+            "yes" if one["withholding"] else "no",
+            size(one["tx_bytes"]),
+            size(one["rx_bytes"]),
+            one["lost_frames"],
+            one["epochs"],
+        )
+        for one in found["peers"]
+    ]
+    columns = ["peer", "address", "state", "credits", "owed", "kept", "withheld"]
+    columns += ["sent", "received", "lost", "epochs"]
+    parts.append(table("", columns, rows) if rows else "  no peers")
+    for name in slow_clients(found):
+        parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
+    counted = _counts(found["counters"])
+    xdp = _counts(found["xdp_counters"])
+    names = [*((name, value, "") for name, value in counted)]
+    names += [(name, value, "XDP") for name, value in xdp]
+    if names:
+        parts.append(table("", ["counter", "count", "where"], names))
+    if found["xdp_counters_error"]:
+        parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
+    return "\n".join(parts)
+
+
+def findings(found: Iterable[Finding]) -> str:
+    """What doctor found, a line each."""
+    mark = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}
+    lines = []
+    for one in found:
+        advice = f" ({one.advice})" if one.advice else ""
+        lines.append(f"{mark[one.state]:4}  {one.stage:10} {one.text}{advice}")
+    return "\n".join(lines)
+
+
+def plan(one: Plan) -> str:
+    """Fragment sizes of a class in a few words."""
+    if one.is_fixed:
+        return f"{one.first_bytes} fixed"
+    ratio, down = one.ratio_q16 / 65536, one.down_ratio_q16 / 65536
+    return (
+        f"{one.first_bytes} ×{ratio:.3f} +{one.step_bytes} to {one.peak_bytes}, "
+        f"then ×{down:.3f} +{one.down_step_bytes}"
+    )
+
+
+def _class_range(first: int, last: int, count: int) -> str:
+    low = class_bytes(first - 1) + 1 if first else 0
+    if last == count - 1:
+        return f"from {size(low)}" if first else "all"
+    return f"{low} … {class_bytes(last)}"
+
+
+def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
+    """Plans and minpulse per peer and message-size class; equal classes in one line."""
+    shown_rows = []
+    for who, one in rows:
+        pulses = ", ".join(f"{name} {value}" for name, value in one.minpulse_bytes.items())
+        start = 0
+        for index, current in enumerate(one.plans):
+            if index + 1 < len(one.plans) and one.plans[index + 1] == current:
+                continue
+            label = _class_range(start, index, len(one.plans))
+            shown_rows.append((who, label, plan(current), pulses))
+            start, who, pulses = index + 1, "", ""
+    columns = ["peer", "message (bytes)", "fragments (bytes)", "minpulse (bytes)"]
+    return table("", columns, shown_rows)
+
+
+def _when(time_ns: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ns / 1e9))
+
+
+def listing(entries: Sequence[Entry], long: bool) -> str:
+    """Entries of a directory; with `long`, as `ls -l` shows them."""
+    ordered = sorted(entries, key=lambda entry: entry.name)
+    if not long:
+        return "\n".join(shown(one.name) + ("/" if one.attr.is_dir else "") for one in ordered)
+    return "\n".join(_long(one) for one in ordered)
+
+
+def _long(entry: Entry) -> str:
+    if entry.error and not entry.attr.mode:
+        return f"?????????? {'?':>12} {'?':16} {shown(entry.name)}"
+    attr: Attr = entry.attr
+    target = f" -> {shown(entry.target)}" if entry.target else ""
+    mode = stat.filemode(attr.mode)
+    return f"{mode} {attr.bytes:>12} {_when(attr.mtime_ns)} {shown(entry.name)}{target}"
+
+
+def entry(one: Entry) -> dict[str, Any]:
+    """An entry of a listing, for JSON; a name that is no UTF-8 comes in hex, too."""
+    found: dict[str, Any] = {
+        "name": shown(one.name),
+        "mode": stat.filemode(one.attr.mode),
+        "bytes": one.attr.bytes,
+        "mtime_ns": one.attr.mtime_ns,
+        "target": shown(one.target) or None,
+        "error": meaning(one.error) if one.error else None,
+    }
+    if found["name"] != one.name:
+        found["name_hex"] = os.fsencode(one.name).hex()
+    return found
+
+
+def transfer_figures(report: Report) -> dict[str, Any]:
+    """What a transfer did, for JSON."""
+    return {
+        "files": [
+            {
+                "source": one.source,
+                "destination": shown(one.destination),
+                "bytes": one.bytes,
+                "digest": None if one.digest is None else f"{one.digest:016x}",
+                "retries": one.retries,
+            }
+            for one in report.files
+        ],
+        "failures": [{"name": name, "error": text} for name, text in report.failures],
+        "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
+        "files_count": len(report.files),
+        "directories_count": report.directories,
+        "total_bytes": report.bytes,
+        "elapsed_s": report.seconds,
+        "rate_gbit_per_s": report.bytes * 8 / report.seconds / 1e9 if report.seconds else None,
+        "retries_count": report.retries,
+    }
+
+
+def summary(report: Report) -> str:
+    """What a transfer did, in a line."""
+    rate = report.bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
+    noun = "file" if len(report.files) == 1 else "files"
+    parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
+    parts.append(f"{rate:.2f} Gbit/s")
+    if len(report.files) == 1 and report.files[0].digest is not None:
+        parts.append(f"XXH3 of blocks {report.files[0].digest:016x}")
+    if report.retries:
+        parts.append(f"{report.retries} blocks asked for again")
+    if report.skipped:
+        parts.append(f"{len(report.skipped)} skipped")
+    if report.failures:
+        parts.append(f"{len(report.failures)} FAILED")
+    return ", ".join(parts)
+
+
+def down(ifname: str, done: Down) -> str:
+    """What `down` did, in a line."""
+    if done.process:
+        return f"{ifname}: carefuld {done.process}"
+    return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"
+
+
+def tune_row(row: Row) -> dict[str, Any]:
+    """What is in effect for a peer, for JSON."""
+    classes = [
+        {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
+        for index, one in enumerate(row.tune.plans)
+    ]
+    return {
+        "peer": row.peer,
+        "slot": row.slot,
+        "minpulse_bytes": row.tune.minpulse_bytes,
+        "classes": classes,
+    }
+
+
+def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:
+    """A note where a fragment is larger than a frame of the device; "" otherwise."""
+    if fragment_bytes is None or not frame_bytes or fragment_bytes <= frame_bytes:
+        return ""
+    return f"a frame has {frame_bytes} bytes, headers included: fragments are cut to what it holds"

@@ -1,0 +1,1 @@
+"""Files over the block service of a running carefuld."""

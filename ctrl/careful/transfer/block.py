@@ -1,0 +1,280 @@
+"""Client of the block service (wire.h): a peer's exported tree.
+
+Owns the requests, their payloads and the listing's format. It moves one byte
+range at a time; which ranges, and where to, is files.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import lib, pack, sizeof, unpack
+from careful.address import Address
+from careful.errors import CarefulError
+from careful.transfer.ipc import Answer, AsyncClient
+
+#: How often a request that may have run is sent again.
+_ATTEMPTS = 20
+#: Requests whose attempt has a name, so that a second one gets the first one's handle.
+_NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST)
+#: How much of a listing one GET brings, bytes.
+_LISTING_STEP = 1 << 20
+#: A listing larger than this is refused, bytes.
+_LISTING_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """What stat says of a remote file; times in ns since 1970, mode with type bits."""
+
+    mode: int
+    nlink: int
+    uid: int
+    gid: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+
+    @property
+    def is_dir(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a listing.
+
+    Attributes:
+        name: relative to what was listed, "/" between components.
+        attr: its attributes; all 0 where error is set.
+        target: of a symlink.
+        error: why it could not be read, a positive errno, or 0.
+    """
+
+    name: str
+    attr: Attr
+    target: str
+    error: int
+
+
+def _attr(payload: bytes, offset: int = 0) -> Attr:
+    return Attr(**unpack("careful_block_attr", payload, offset))
+
+
+def _open_payload(path: str, **fields: int) -> bytes:
+    raw = os.fsencode(path)
+    return pack("careful_block_open", path_bytes=len(raw), **fields) + raw
+
+
+def relative(path: str) -> str:
+    """A path as the service wants it: relative to the export."""
+    return os.path.normpath(path.lstrip("/") or ".")
+
+
+def is_safe(name: str) -> bool:
+    """Whether a name that the peer sent stays below where it is put."""
+    parts = name.split("/")
+    return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
+
+
+def parse_listing(data: bytes) -> list[Entry]:
+    """The entries of a listing.
+
+    Raises:
+        CarefulError: the peer sent what is no listing, or a name that leads out.
+    """
+    size = sizeof("careful_block_entry")
+    entries: list[Entry] = []
+    at = 0
+    while at < len(data):
+        try:
+            fields = unpack("careful_block_entry", data, at)
+        except struct.error:
+            raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
+        name_end = at + size + fields["name_bytes"]
+        end = name_end + fields["target_bytes"]
+        name = os.fsdecode(data[at + size : name_end])
+        if end > len(data) or not is_safe(name):
+            raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
+        attr = Attr(**{k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
+        entries.append(Entry(name, attr, os.fsdecode(data[name_end:end]), fields["error"]))
+        at = (end + 7) & ~7
+    return entries
+
+
+class BlockClient:
+    """A peer's exported tree.
+
+    Args:
+        ipc: the connection to our own carefuld.
+        peer: index of the peer, from connect().
+        host: what errors call the peer.
+    """
+
+    def __init__(self, ipc: AsyncClient, peer: int, host: str) -> None:
+        self.ipc = ipc
+        self.peer = peer
+        self.host = host
+
+    @classmethod
+    async def connect(
+        cls, ipc: AsyncClient, address: Address, host: str, timeout_s: float = 5.0
+    ) -> BlockClient:
+        """A session with a peer.
+
+        Args:
+            ipc: the connection to our own carefuld.
+            address: of the peer.
+            host: what errors call it.
+            timeout_s: for the handshake, seconds.
+
+        Raises:
+            CarefulError: unreachable, silent, of another version, or out of windows.
+        """
+        answer = await ipc.ask(
+            lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
+        )
+        answer.check(host)
+        return cls(ipc, answer.peer, host)
+
+    def name(self, path: str) -> str:
+        """What errors call a path of the peer's."""
+        return f"{self.host}:{path}"
+
+    async def request(
+        self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
+    ) -> Answer:
+        """A request to the service; sent again after a reset, which wire.h says does no harm."""
+        words = [*args, 0, 0, 0, 0][:4]
+        if handler in _NAMED:
+            words[2:4] = secrets.randbits(32), secrets.randbits(32)
+        for _ in range(_ATTEMPTS):
+            answer = await self.ipc.ask(
+                lib.CAREFUL_IPC_REQUEST, payload, peer=self.peer, handler=handler, args=words
+            )
+            if answer.status != -errno.ECONNRESET:
+                break
+        return answer
+
+    async def stat(self, path: str) -> Attr:
+        """Attributes of a path; of a symlink, its own."""
+        answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
+        return _attr(answer.check(self.name(path)).payload)
+
+    async def mkdir(self, path: str, mode: int) -> None:
+        """Make a directory; an existing one is no error."""
+        payload = _open_payload(path, mode=mode)
+        answer = await self.request(lib.CAREFUL_BLOCK_MKDIR, (), payload)
+        answer.check(self.name(path))
+
+    async def open(self, path: str) -> tuple[int, Attr]:
+        """Open a file to read; its handle and attributes."""
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), _open_payload(path))
+        answer.check(self.name(path))
+        return answer.args[0], _attr(answer.payload)
+
+    async def create(self, path: str, nbytes: int, mode: int, replace: bool) -> int:
+        """Open a new file of nbytes that commit() gives its name; its handle."""
+        flags = lib.CAREFUL_BLOCK_CREATE | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
+        payload = _open_payload(path, flags=flags, mode=mode, bytes=nbytes)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        return answer.check(self.name(path)).args[0]
+
+    async def commit(
+        self, handle: int, path: str, mode: int, replace: bool, sync: bool, mtime_ns: int = 0
+    ) -> None:
+        """Sync a created file and give it its name; the handle ends."""
+        flags = (lib.CAREFUL_BLOCK_REPLACE if replace else 0) | (
+            0 if sync else lib.CAREFUL_BLOCK_NOSYNC
+        )
+        payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns)
+        answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
+        answer.check(self.name(path))
+
+    async def close(self, handle: int, path: str) -> Attr:
+        """End a handle; the file's attributes as they are now."""
+        answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
+        return _attr(answer.check(self.name(path)).payload)
+
+    async def add_file(self, fd: int) -> int:
+        """Register an open file with our carefuld; its index there."""
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd)
+        return answer.check(self.ipc.client.name).file
+
+    async def remove_file(self, file: int) -> None:
+        """Take a registered file back, once nothing uses it any more."""
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
+        answer.check(self.ipc.client.name)
+
+    async def move(
+        self, op: int, handle: int, offset: int, nbytes: int, file: int, digest: bool = True
+    ) -> Answer:
+        """GET or STORE a byte range, the same in both files."""
+        return await self.ipc.ask(
+            op,
+            peer=self.peer,
+            region=handle,
+            region_off=offset,
+            bytes=nbytes,
+            file=file,
+            file_off=offset,
+            handler=lib.CAREFUL_HANDLERS,
+            flags=0 if digest else lib.CAREFUL_NO_DIGEST,
+        )
+
+    async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
+        """Entries of a directory, or of the whole tree with parents first.
+
+        Raises:
+            CarefulError: no such directory, or what came is no listing.
+        """
+        flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
+        answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
+        handle, high, low, _ = answer.check(self.name(path)).args
+        size = high << 32 | low
+        try:
+            if size > _LISTING_MAX:
+                raise CarefulError(errno.E2BIG, "the listing is too large", self.name(path))
+            data = await self._fetch(handle, size, self.name(path))
+        finally:
+            await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
+        return parse_listing(data)
+
+    async def _fetch(self, handle: int, size: int, what: str) -> bytes:
+        """All bytes of a region, through an anonymous file."""
+        fd = os.memfd_create("careful-listing", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+            file = await self.add_file(fd)
+            for at in range(0, size, _LISTING_STEP):
+                await self._fetch_part(handle, at, min(_LISTING_STEP, size - at), file, what)
+            await self.remove_file(file)
+            return os.pread(fd, size, 0)
+        finally:
+            os.close(fd)
+
+    async def _fetch_part(self, handle: int, at: int, nbytes: int, file: int, what: str) -> None:
+        again = (-errno.ECONNRESET, -errno.EBADMSG)
+        for _ in range(_ATTEMPTS):
+            answer: Any = await self.move(lib.CAREFUL_IPC_GET, handle, at, nbytes, file)
+            if answer.status not in again:
+                break
+        answer.check(what)
+        if answer.nbytes != nbytes:
+            raise CarefulError(errno.EPROTO, "the listing ended early", what)

@@ -1,0 +1,304 @@
+"""Client of carefuld's local socket (ipc.h): several questions in flight, one thread.
+
+Owns the packets and which answer belongs to which question. What the questions
+mean is the block client's and the caller's; data never passes here, only the
+descriptors of the files that it moves between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import select
+import socket
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from careful._abi import ffi, lib, sizeof
+from careful.errors import CarefulError, check
+
+_HEADER_BYTES = sizeof("careful_ipc")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What carefuld answered to one question.
+
+    Attributes:
+        status: 0 or -errno.
+        peer: index of the peer (CONNECT).
+        file: index of the registered file (FILE_ADD).
+        nbytes: bytes moved (GET, STORE).
+        digest: XXH3 of the bytes moved (GET, STORE).
+        args: the four words of a reply (REQUEST).
+        payload: of the answer.
+    """
+
+    status: int
+    peer: int
+    file: int
+    nbytes: int
+    digest: int
+    args: tuple[int, ...]
+    payload: bytes
+
+    def check(self, what: str) -> Answer:
+        """This answer, or CarefulError about `what` if it carries a failure."""
+        check(self.status, what)
+        return self
+
+
+Done = Callable[[Answer], None]
+
+
+class Client:
+    """A connection to the carefuld of one instance.
+
+    Args:
+        path: of its socket, /run/careful/INSTANCE/sock.
+        name: what errors call it.
+
+    Raises:
+        CarefulError: nothing listens there.
+    """
+
+    def __init__(self, path: Path, name: str = "carefuld") -> None:
+        self.name = name
+        self._waiting: dict[int, Done] = {}
+        self._last_id = 0
+        self._buffer = bytearray(_HEADER_BYTES + lib.CAREFUL_IPC_PAYLOAD_BYTES)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            denied = error.errno in (errno.EACCES, errno.EPERM)
+            text = "for root alone (sudo)" if denied else "it is not running"
+            raise CarefulError(error.errno or errno.EIO, text, name) from None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; what is in flight is given up by carefuld, too."""
+        self._socket.close()
+        self._waiting.clear()
+
+    def fileno(self) -> int:
+        """The socket, for select()."""
+        return self._socket.fileno()
+
+    @property
+    def in_flight(self) -> int:
+        """Questions without an answer so far."""
+        return len(self._waiting)
+
+    def submit(
+        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Any
+    ) -> None:
+        """Ask a question; `done` runs with its answer inside receive().
+
+        Args:
+            op: CAREFUL_IPC_*.
+            done: called once.
+            payload: at most CAREFUL_IPC_PAYLOAD_BYTES.
+            fd: a descriptor to pass on.
+            **fields: of struct careful_ipc.
+
+        Raises:
+            CarefulError: the connection is gone, or carefuld takes nothing for 30 s.
+        """
+        while len(self._waiting) >= lib.CAREFUL_IPC_INFLIGHT:
+            self._wait(30.0, write=False)
+        self._last_id += 1
+        header = ffi.new("struct careful_ipc *", fields)
+        header.version = lib.CAREFUL_IPC_VERSION
+        header.op = op
+        header.id = self._last_id
+        header.payload_bytes = len(payload)
+        packet = [bytes(ffi.buffer(header)), payload]
+        control = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))] if fd is not None else []
+        )
+        self._waiting[self._last_id] = done
+        while True:
+            try:
+                self._socket.sendmsg(packet, control)
+                return
+            except BlockingIOError:
+                self._wait(30.0, write=True)
+            except OSError as error:
+                raise self._lost(error) from None
+
+    def _wait(self, timeout_s: float, write: bool) -> None:
+        """Take answers, or until there is room to write."""
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN | (select.POLLOUT if write else 0))
+        events = poller.poll(timeout_s * 1000)
+        if not events:
+            raise CarefulError(errno.ETIMEDOUT, "carefuld does not answer", self.name)
+        if events[0][1] & ~select.POLLOUT:
+            self.receive()
+
+    def _lost(self, error: OSError | None) -> CarefulError:
+        if isinstance(error, CarefulError):
+            return error
+        return CarefulError(errno.EPIPE, "carefuld ended; its log says why", self.name)
+
+    def receive(self) -> int:
+        """Take the answers that are there and run what waits for them.
+
+        Returns:
+            How many.
+
+        Raises:
+            CarefulError: the connection is gone.
+        """
+        count = 0
+        while self._socket.fileno() >= 0:
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                raise self._lost(error) from None
+            if size < _HEADER_BYTES:
+                raise self._lost(None)
+            self._take(size)
+            count += 1
+        return count
+
+    def _take(self, size: int) -> None:
+        header = ffi.from_buffer("struct careful_ipc *", self._buffer)
+        if header.version != lib.CAREFUL_IPC_VERSION:
+            text = f"carefuld speaks version {header.version} of its socket; reinstall careful"
+            raise CarefulError(errno.EPROTO, text, self.name)
+        end = min(size, _HEADER_BYTES + header.payload_bytes)
+        answer = Answer(
+            header.status,
+            header.peer,
+            header.file,
+            header.bytes,
+            header.digest,
+            tuple(header.args),
+            bytes(self._buffer[_HEADER_BYTES:end]),
+        )
+        done = self._waiting.pop(header.id, None)
+        ffi.release(header)
+        if done is not None:
+            done(answer)
+
+    def call(
+        self,
+        op: int,
+        what: str,
+        *,
+        payload: bytes = b"",
+        timeout_s: float = 10.0,
+        **fields: Any,
+    ) -> Answer:
+        """Ask one question and wait for its answer.
+
+        Args:
+            op: CAREFUL_IPC_*.
+            what: what errors are about.
+            payload: of the question.
+            timeout_s: how long to wait, seconds.
+            **fields: of struct careful_ipc.
+
+        Raises:
+            CarefulError: a failure, no answer in time, or the connection is gone.
+        """
+        answers: list[Answer] = []
+        self.submit(op, answers.append, payload, **fields)
+        deadline = time.monotonic() + timeout_s
+        while not answers:
+            self._wait(max(0.0, deadline - time.monotonic()), write=False)
+        return answers[0].check(what)
+
+    def info(self) -> Any:
+        """What is in effect: a `struct careful_info` of the binding."""
+        answer = self.call(lib.CAREFUL_IPC_INFO, self.name)
+        return _copy_of("careful_info", answer.payload)
+
+    def peers(self) -> list[Any]:
+        """The peers in use: a list of `struct careful_peer_info`."""
+        payload = self.call(lib.CAREFUL_IPC_PEERS, self.name).payload
+        size = sizeof("careful_peer_info")
+        starts = range(0, len(payload) - size + 1, size)
+        return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
+
+
+def _copy_of(name: str, data: bytes) -> Any:
+    if len(data) < sizeof(name):
+        text = "carefuld is of another build than this command; reinstall careful"
+        raise CarefulError(errno.EPROTO, text)
+    copy = ffi.new(f"struct {name} *")
+    ffi.memmove(copy, data, sizeof(name))
+    return copy
+
+
+class AsyncClient:
+    """A Client inside an asyncio event loop: a question is awaited.
+
+    Args:
+        client: not used elsewhere until close().
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._loop = asyncio.get_running_loop()
+        self._futures: set[asyncio.Future[Answer]] = set()
+        self._failure: CarefulError | None = None
+        self._loop.add_reader(client.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Stop reading; the client itself stays open."""
+        if self.client.fileno() >= 0:
+            self._loop.remove_reader(self.client.fileno())
+
+    def _readable(self) -> None:
+        try:
+            self.client.receive()
+        except CarefulError as error:
+            self._fail(error)
+
+    def _fail(self, error: CarefulError) -> None:
+        self._failure = error
+        self.close()
+        for future in tuple(self._futures):
+            if not future.done():
+                future.set_exception(error)
+
+    async def ask(
+        self, op: int, payload: bytes = b"", fd: int | None = None, **fields: Any
+    ) -> Answer:
+        """Ask a question and return its answer, whatever its status.
+
+        Raises:
+            CarefulError: the connection is gone.
+        """
+        if self._failure is not None:
+            raise self._failure
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+
+        def done(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        try:
+            self.client.submit(op, done, payload, fd, **fields)
+        except CarefulError as error:
+            self._fail(error)
+            raise
+        return await future

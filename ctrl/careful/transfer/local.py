@@ -1,0 +1,184 @@
+"""The local end of a transfer: temporary files that become real ones, and digests.
+
+Owns what must never be seen half-written: a file is made under another name in
+its directory, synced, and renamed. The only place that imports xxhash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+
+import xxhash
+
+from careful.errors import CarefulError, from_os
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+#: Longest part of a name that its temporary name repeats, bytes (NAME_MAX is 255).
+_KEPT_NAME_BYTES = 200
+
+
+def shown(name: str) -> str:
+    """A name as it can be printed: control characters and undecodable bytes escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+        for char in name
+    )
+
+
+def digest_of_blocks(digests: Iterable[int]) -> int:
+    """A file's digest: XXH3 over its blocks' digests, each 8 bytes big-endian."""
+    joined = b"".join(digest.to_bytes(8, "big") for digest in digests)
+    return int(xxhash.xxh3_64_intdigest(joined))
+
+
+def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
+    """XXH3 of a byte range of an open file.
+
+    Raises:
+        CarefulError: the file ends before the range does.
+    """
+    state = xxhash.xxh3_64()
+    end = offset + nbytes
+    while offset < end:
+        data = os.pread(fd, min(1 << 20, end - offset), offset)
+        if not data:
+            raise CarefulError(errno.EIO, "the file became shorter")
+        state.update(data)
+        offset += len(data)
+    return int(state.intdigest())
+
+
+def temporary_name(path: str) -> str:
+    """A name beside `path` that no other transfer has, and that says what it is of."""
+    folder, name = os.path.split(path)
+    kept = os.fsdecode(os.fsencode(name)[:_KEPT_NAME_BYTES])
+    return os.path.join(folder, f".{kept}.careful-{secrets.token_hex(4)}.part")
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def rename_new(source: str, target: str) -> None:
+    """Rename where nothing has the name `target` so far.
+
+    Raises:
+        FileExistsError: something has.
+    """
+    raw = os.fsencode(source), os.fsencode(target)
+    done = _libc().renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
+    if done == 0:
+        return
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), target)
+    os.link(source, target)  # a file system without RENAME_NOREPLACE
+    os.unlink(source)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that has nothing to sync
+            raise
+    finally:
+        os.close(fd)
+
+
+class Partial:
+    """A file that is being written, under a temporary name.
+
+    Args:
+        path: the name it gets in the end.
+        nbytes: its size; the room is taken at once.
+        mode: permission bits; the umask is applied.
+        replace: whether an existing file may be replaced.
+
+    Raises:
+        CarefulError: it cannot be made, there is no room for it, or it exists.
+    """
+
+    def __init__(self, path: str, nbytes: int, mode: int, replace: bool) -> None:
+        self.path = path
+        self.replace = replace
+        self.fd = -1
+        if os.path.isdir(path):
+            raise CarefulError(errno.EISDIR, "is a directory", shown(path))
+        if not replace and os.path.lexists(path):
+            raise self._exists()
+        self.temporary = temporary_name(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.fd = os.open(self.temporary, flags, (mode & 0o777) | 0o600)
+            self._mode = mode & 0o777 & ~current_umask()
+            self._allocate(nbytes)
+        except OSError as error:
+            self.discard()
+            raise from_os(error, shown(path)) from None
+
+    def _exists(self) -> CarefulError:
+        return CarefulError(errno.EEXIST, "exists already; -f replaces it", shown(self.path))
+
+    def _allocate(self, nbytes: int) -> None:
+        if nbytes == 0:
+            return
+        try:
+            os.posix_fallocate(self.fd, 0, nbytes)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.ftruncate(self.fd, nbytes)
+
+    def commit(self, sync: bool) -> None:
+        """Make it durable and give it its name. Its directory is not synced.
+
+        Raises:
+            CarefulError: that failed; the temporary file is gone.
+        """
+        try:
+            os.fchmod(self.fd, self._mode)
+            if sync:
+                os.fsync(self.fd)
+            if self.replace:
+                os.replace(self.temporary, self.path)
+            else:
+                rename_new(self.temporary, self.path)
+        except FileExistsError:
+            self.discard()
+            raise self._exists() from None
+        except OSError as error:
+            self.discard()
+            raise from_os(error, shown(self.path)) from None
+        os.close(self.fd)
+        self.fd = -1
+
+    def discard(self) -> None:
+        """Remove it, unless it has been committed."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            with suppress(OSError):
+                os.unlink(self.temporary)
+
+
+@cache
+def current_umask() -> int:
+    """The umask of this process."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

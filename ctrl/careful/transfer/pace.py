@@ -1,0 +1,102 @@
+"""How much to ask for at a time, given that operations may be lost with a session.
+
+A network that keeps its promise never needs this. On one that does not, a loss
+ends every operation under way, so pieces and their number shrink until some get
+through between two losses, and grow again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+#: Smallest piece: about one frame, so that even heavy loss lets some through, bytes.
+PIECE_BYTES_MIN = 2048
+#: Failures in a row, none succeeding in between, after which a transfer gives up.
+FAILURES_MAX = 100
+#: Successes in a row after which pieces grow.
+_GROW_AFTER = 16
+
+
+class Pace:
+    """Size and number of the pieces that one transfer has under way.
+
+    Args:
+        block_bytes: largest piece.
+        in_flight: most pieces at a time.
+    """
+
+    def __init__(self, block_bytes: int, in_flight: int) -> None:
+        self.piece_bytes = block_bytes
+        self.retries = 0
+        self._block_bytes = block_bytes
+        self._limit = self._limit_max = in_flight
+        self._active = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._round = 0
+        self._good = 0
+        self._bad = 0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[int]:
+        """Hold one of the places; yields what failed() wants to know."""
+        while self._active >= self._limit:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake()  # it may have been our turn
+                raise
+        self._active += 1
+        try:
+            yield self._round
+        finally:
+            self._active -= 1
+            self._wake()
+
+    def _wake(self) -> None:
+        free = self._limit - self._active
+        while self._waiting and free > 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def succeeded(self) -> None:
+        """A piece arrived whole."""
+        self._bad = 0
+        self._good += 1
+        if self._good >= _GROW_AFTER and self.piece_bytes < self._block_bytes:
+            self._good = 0
+            self.piece_bytes = min(self._block_bytes, self.piece_bytes * 2)
+            self._limit = min(self._limit_max, self._limit + 1)
+        elif self.piece_bytes == self._block_bytes:
+            self._limit = self._limit_max
+
+    def failed(self, started: int) -> bool:
+        """A piece was lost or damaged.
+
+        Args:
+            started: what slot() gave: one loss ends many pieces, and counts once.
+
+        Returns:
+            Whether to try again.
+        """
+        self.retries += 1
+        self._bad += 1
+        self._good = 0
+        if started == self._round:
+            self._round += 1
+            self.piece_bytes = max(PIECE_BYTES_MIN, self.piece_bytes // 2)
+            self._limit = max(1, self._limit // 2)
+        return self._bad < FAILURES_MAX
+
+    def delay_s(self) -> float:
+        """How long to wait before trying again, seconds."""
+        return 0.0 if self._bad < 8 else min(0.2, 0.001 * self._bad)

@@ -1,0 +1,115 @@
+"""From a call to an event loop and back: the entry points of this package.
+
+Owns the connection to carefuld, the loop, and that SIGINT and SIGTERM end a
+transfer cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from careful.address import Address
+from careful.errors import Ended
+from careful.transfer import trees
+from careful.transfer.block import BlockClient, Entry, relative
+from careful.transfer.files import Options, Progress
+from careful.transfer.ipc import AsyncClient, Client
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Route:
+    """How to reach a peer's tree.
+
+    Attributes:
+        socket: of our own carefuld.
+        instance: what errors call it.
+        address: of the peer.
+        host: what errors call the peer.
+        timeout_s: for the handshake, seconds.
+    """
+
+    socket: Path
+    instance: str
+    address: Address
+    host: str
+    timeout_s: float = 5.0
+
+
+async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, Any, _T]]) -> _T:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    with Client(route.socket, f"carefuld of {route.instance}") as client:
+        ipc = AsyncClient(client)
+        try:
+            remote = await BlockClient.connect(ipc, route.address, route.host, route.timeout_s)
+            return await work(remote)
+        except asyncio.CancelledError:
+            if received:
+                raise Ended(received[0]) from None
+            raise
+        finally:
+            ipc.close()
+
+
+def get(
+    route: Route,
+    sources: list[str],
+    target: str,
+    recursive: bool,
+    options: Options,
+    progress: Progress,
+) -> trees.Report:
+    """Fetch files and trees from a peer; see trees.get()."""
+    return asyncio.run(
+        _guarded(
+            route, lambda remote: trees.get(remote, sources, target, recursive, options, progress)
+        )
+    )
+
+
+def put(
+    route: Route,
+    sources: list[str],
+    target: str,
+    recursive: bool,
+    options: Options,
+    progress: Progress,
+) -> trees.Report:
+    """Send files and trees to a peer; see trees.put()."""
+    return asyncio.run(
+        _guarded(
+            route, lambda remote: trees.put(remote, sources, target, recursive, options, progress)
+        )
+    )
+
+
+def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
+    """The entries of a directory of the peer's, or the one that a file is.
+
+    Raises:
+        CarefulError: the peer cannot be reached, or there is no such path.
+    """
+
+    async def work(remote: BlockClient) -> list[Entry]:
+        attr = await remote.stat(relative(path))
+        if attr.is_dir:
+            return await remote.listing(relative(path), recursive)
+        return [Entry(relative(path), attr, "", 0)]
+
+    return asyncio.run(_guarded(route, work))

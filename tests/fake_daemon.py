@@ -1,0 +1,321 @@
+"""A stand-in for carefuld and a peer: ipc.h's socket over a directory of this machine.
+
+Implements the block service as wire.h describes it, single-threaded, with faults
+that a test can ask for. It is a second reading of the headers: where it and
+carefuld differ, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import secrets
+import select
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xxhash
+from careful._abi import ffi, lib, pack, sizeof, unpack
+
+HEADER = sizeof("careful_ipc")
+Fault = Callable[[Any], int]
+
+
+class DiedError(Exception):
+    """Raised by a fault: the daemon is gone, as after SIGKILL."""
+
+
+def attr_bytes(found: os.stat_result) -> bytes:
+    return pack(
+        "careful_block_attr",
+        mode=found.st_mode,
+        nlink=found.st_nlink,
+        uid=found.st_uid,
+        gid=found.st_gid,
+        bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        ctime_ns=found.st_ctime_ns,
+        inode=found.st_ino,
+        device=found.st_dev,
+    )
+
+
+@dataclass
+class Handle:
+    fd: int
+    path: Path | None = None  # of a file being created: its final name
+    temporary: Path | None = None
+
+
+@dataclass
+class Answer:
+    status: int = 0
+    args: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    payload: bytes = b""
+    values: dict[str, int] = field(default_factory=dict)
+
+
+class FakeDaemon:
+    """Serves one directory on a socket until stop().
+
+    fault(question) may return a negative errno that the question is answered with
+    instead, or 0; it may have side effects.
+    """
+
+    def __init__(self, folder: Path, root: Path, writable: bool = True) -> None:
+        self.path = folder / "sock"
+        self.root = root
+        self.writable = writable
+        self.fault: Fault = lambda question: 0
+        self.handles: dict[int, Handle] = {}
+        self.attempts: dict[tuple[int, int], Answer] = {}
+        self.ended: dict[int, Answer] = {}
+        self.asked: list[int] = []
+        self.in_flight_max = 0
+        self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
+        self.info = ffi.new("struct careful_info *")
+        self.peers: list[Any] = []
+        self.connected: list[bytes] = []
+        self.connect_status = 0
+        self._next = 1
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(self.path))
+        self._listener.listen()
+        self._stop_read, self._stop_write = os.pipe()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        os.write(self._stop_write, b"x")
+        self._thread.join()
+        self._listener.close()
+
+    # --- the socket
+
+    def _serve(self) -> None:
+        clients: dict[socket.socket, dict[int, int]] = {}
+        while True:
+            ready, _, _ = select.select([self._listener, self._stop_read, *clients], [], [])
+            if self._stop_read in ready:
+                break
+            for one in ready:
+                if one is self._listener:
+                    connection, _ = self._listener.accept()
+                    clients[connection] = {}
+                elif not self._packets_or_death(one, clients[one]):
+                    for fd in clients.pop(one).values():
+                        os.close(fd)
+                    one.close()
+        for one in clients:
+            one.close()
+
+    def _packets_or_death(self, client: socket.socket, files: dict[int, int]) -> bool:
+        try:
+            return self._packets(client, files)
+        except DiedError:
+            return False
+
+    def _packets(self, client: socket.socket, files: dict[int, int]) -> bool:
+        waiting: list[tuple[bytes, list[int]]] = []
+        while True:
+            try:
+                data, control, _, _ = client.recvmsg(1 << 17, 1024, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                return False
+            if not data:
+                return False
+            fds = array.array("i")
+            for _, _, raw in control:
+                fds.frombytes(raw)
+            waiting.append((data, list(fds)))
+        self.in_flight_max = max(self.in_flight_max, len(waiting))
+        answers = []
+        for data, passed in waiting:
+            question = ffi.new("struct careful_ipc *")
+            ffi.memmove(question, data, HEADER)
+            self.asked.append(question.op)
+            answer = self._answer(question, data[HEADER:], passed, files)
+            if self.answers_lost:
+                self.answers_lost -= 1
+                answer = Answer(-errno.ECONNRESET)
+            for name, value in answer.values.items():
+                setattr(question, name, value)
+            question.status = answer.status
+            question.args = answer.args
+            question.payload_bytes = len(answer.payload)
+            answers.append(bytes(ffi.buffer(question)) + answer.payload)
+        client.setblocking(True)
+        for packet in reversed(answers):  # they come in any order
+            try:
+                client.sendall(packet)
+            except OSError:
+                return False
+        return True
+
+    def _answer(self, q: Any, payload: bytes, fds: list[int], files: dict[int, int]) -> Answer:
+        assert q.version == lib.CAREFUL_IPC_VERSION
+        assert q.payload_bytes == len(payload)
+        if status := self.fault(q):
+            for fd in fds:
+                os.close(fd)
+            return Answer(status)
+        try:
+            if q.op == lib.CAREFUL_IPC_INFO:
+                return Answer(payload=bytes(ffi.buffer(self.info)))
+            if q.op == lib.CAREFUL_IPC_PEERS:
+                return Answer(payload=b"".join(bytes(ffi.buffer(peer)) for peer in self.peers))
+            if q.op == lib.CAREFUL_IPC_CONNECT:
+                self.connected.append(payload)
+                return Answer(self.connect_status, values={"peer": 3})
+            if q.op == lib.CAREFUL_IPC_FILE_ADD:
+                self._next += 1
+                files[self._next] = fds[0]
+                assert len(files) <= lib.CAREFUL_IPC_FILES
+                return Answer(values={"file": self._next})
+            if q.op == lib.CAREFUL_IPC_FILE_REMOVE:
+                os.close(files.pop(q.file))
+                return Answer()
+            assert q.peer == 3
+            if q.op == lib.CAREFUL_IPC_REQUEST:
+                return self._request(q.handler, list(q.args), payload)
+            return self._move(q, files)
+        except OSError as error:
+            return Answer(-(error.errno or errno.EIO))
+
+    def _move(self, q: Any, files: dict[int, int]) -> Answer:
+        if q.region not in self.handles:
+            return Answer(-errno.ENOENT)
+        ours, theirs = files[q.file], self.handles[q.region].fd
+        if q.op == lib.CAREFUL_IPC_GET:
+            data = os.pread(theirs, q.bytes, q.region_off)
+            os.pwrite(ours, data, q.file_off)
+        else:
+            data = os.pread(ours, q.bytes, q.file_off)
+            os.pwrite(theirs, data, q.region_off)
+        digest = 0 if q.flags & lib.CAREFUL_NO_DIGEST else xxhash.xxh3_64_intdigest(data)
+        return Answer(values={"bytes": len(data), "digest": digest})
+
+    # --- the block service
+
+    def _path(self, raw: bytes) -> Path:
+        path = self.root / os.fsdecode(raw)
+        resolved = Path(os.path.realpath(path.parent)) / path.name
+        if raw.startswith(b"/") or not (resolved == self.root or self.root in resolved.parents):
+            raise OSError(errno.EACCES, "escapes")
+        return path
+
+    def _add(self, handle: Handle) -> int:
+        self._next += 1
+        self.handles[self._next] = handle
+        return self._next
+
+    def _request(self, handler: int, args: list[int], payload: bytes) -> Answer:
+        if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST):
+            assert args[2] or args[3]
+            name = (args[2], args[3])
+            if name not in self.attempts:
+                self.attempts[name] = self._run(handler, args, payload)
+            return self.attempts[name]
+        if handler in (lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_CLOSE):
+            if args[0] not in self.ended:
+                self.ended[args[0]] = self._run(handler, args, payload)
+            return self.ended[args[0]]
+        return self._run(handler, args, payload)
+
+    def _run(self, handler: int, args: list[int], payload: bytes) -> Answer:
+        if handler == lib.CAREFUL_BLOCK_STAT:
+            return Answer(payload=attr_bytes(self._path(payload).lstat()))
+        if handler == lib.CAREFUL_BLOCK_LIST:
+            return self._list(self._path(payload), bool(args[0] & lib.CAREFUL_BLOCK_RECURSIVE))
+        if handler == lib.CAREFUL_BLOCK_CLOSE:
+            return self._close(args[0])
+        fields = unpack("careful_block_open", payload)
+        raw = payload[sizeof("careful_block_open") :]
+        assert len(raw) == fields["path_bytes"]
+        if handler == lib.CAREFUL_BLOCK_COMMIT:
+            return self._commit(args, fields)
+        path = self._path(raw)
+        if handler == lib.CAREFUL_BLOCK_MKDIR:
+            self._check_writable()
+            path.mkdir(mode=fields["mode"], exist_ok=True)
+            return Answer()
+        assert handler == lib.CAREFUL_BLOCK_OPEN
+        if fields["flags"] & lib.CAREFUL_BLOCK_CREATE:
+            return self._create(path, fields)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        return Answer(args=[self._add(Handle(fd)), 0, 0, 0], payload=attr_bytes(os.fstat(fd)))
+
+    def _check_writable(self) -> None:
+        if not self.writable:
+            raise OSError(errno.EROFS, "read-only")
+
+    def _create(self, path: Path, fields: dict[str, Any]) -> Answer:
+        self._check_writable()
+        if path.is_dir():
+            raise OSError(errno.EISDIR, "directory")
+        if os.path.lexists(path) and not fields["flags"] & lib.CAREFUL_BLOCK_REPLACE:
+            raise OSError(errno.EEXIST, "exists")
+        temporary = path.parent / f".{secrets.token_hex(4)}.part"
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.ftruncate(fd, fields["bytes"])
+        return Answer(args=[self._add(Handle(fd, path, temporary)), 0, 0, 0])
+
+    def _commit(self, args: list[int], fields: dict[str, Any]) -> Answer:
+        handle = self.handles.pop(args[0], None)
+        if handle is None:
+            return Answer(-errno.EBADF)
+        assert handle.path is not None
+        assert handle.temporary is not None
+        os.fchmod(handle.fd, fields["mode"])
+        if args[1] & lib.CAREFUL_BLOCK_REPLACE:
+            handle.temporary.replace(handle.path)
+        else:
+            handle.temporary.rename(handle.path)
+        found = os.fstat(handle.fd)
+        os.close(handle.fd)
+        return Answer(payload=attr_bytes(found))
+
+    def _close(self, number: int) -> Answer:
+        handle = self.handles.pop(number, None)
+        if handle is None:
+            return Answer(-errno.EBADF)
+        found = os.fstat(handle.fd)
+        os.close(handle.fd)
+        if handle.temporary is not None:
+            handle.temporary.unlink()
+        return Answer(payload=attr_bytes(found))
+
+    def _list(self, path: Path, recursive: bool) -> Answer:
+        records = b""
+        for entry in self._entries(path, path, recursive):
+            found = entry.lstat()
+            name = os.fsencode(entry.relative_to(path))
+            target = os.fsencode(entry.readlink()) if stat.S_ISLNK(found.st_mode) else b""
+            tail = unpack("careful_block_attr", attr_bytes(found))
+            head = pack(
+                "careful_block_entry",
+                **{f"attr.{key}": value for key, value in tail.items()},
+                name_bytes=len(name),
+                target_bytes=len(target),
+            )
+            record = head + name + target
+            records += record + bytes(-len(record) % 8)
+        fd = os.memfd_create("listing")
+        os.write(fd, records)
+        return Answer(args=[self._add(Handle(fd)), 0, len(records), 0])
+
+    def _entries(self, top: Path, path: Path, recursive: bool) -> list[Path]:
+        found = []
+        for entry in sorted(path.iterdir()):
+            found.append(entry)
+            if recursive and entry.is_dir() and not entry.is_symlink():
+                found += self._entries(top, entry, recursive)
+        return found
