@@ -42,7 +42,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	}
 	result.status = -(int)(be32toh(am->status) & 0xfff);
 	result.payload = payload;
-	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : 0;
+	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	args_from(am, result.args);
 	operation_end(c, op, &result);
