@@ -41,7 +41,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		return;
 	}
 	result.status = -(int)(be32toh(am->status) & 0xfff);
-	result.payload = payload;
+	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	args_from(am, result.args);
