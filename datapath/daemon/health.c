@@ -130,24 +130,31 @@ static const char *const state_names[] = {
 	[CAREFUL_PEER_FAILED] = "failed",
 };
 
+static void take_name(char *name, const struct careful_peer_info *info)
+{
+	const struct sockaddr_in *in = (const void *)&info->address;
+	const struct sockaddr_in6 *in6 = (const void *)&info->address;
+	bool six = info->address.ss_family == AF_INET6;
+	char address[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(info->address.ss_family,
+		  six ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, address,
+		  sizeof(address));
+	snprintf(name, HEALTH_NAME_BYTES, "%s%s%.*s", address, info->name[0] ? " " : "",
+		 (int)sizeof(info->name), info->name);
+}
+
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
 			 uint32_t state)
 {
 	struct careful_peer_info info = { 0 };
-	char address[INET6_ADDRSTRLEN] = "?";
-	const struct sockaddr_in *in = (const void *)&info.address;
-	const struct sockaddr_in6 *in6 = (const void *)&info.address;
 
+	if (careful_peer_info(instance, peer, &info) == 0)
+		take_name(health->names[peer], &info);
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
 	    !log_allowed(&health->peers_limit))
 		return;
-	if (careful_peer_info(instance, peer, &info) == 0)
-		inet_ntop(info.address.ss_family,
-			  info.address.ss_family == AF_INET6 ? (const void *)&in6->sin6_addr :
-							       (const void *)&in->sin_addr,
-			  address, sizeof(address));
-	log_line("peer %u %s%s%.*s: %s%s%s", peer, address, info.name[0] ? " " : "",
-		 (int)sizeof(info.name), info.name, state_names[state],
+	log_line("peer %u %s: %s%s%s", peer, health->names[peer], state_names[state],
 		 state == CAREFUL_PEER_FAILED ? ": " : "",
 		 state == CAREFUL_PEER_FAILED ? strerror((int)info.last_errno) : "");
 }

@@ -8,11 +8,17 @@
 
 #include <stdbool.h>
 
+#include <careful/abi.h>
 #include <careful/careful.h>
 
 #include "daemon/log.h"
 
-/* @logged: what the counters were when they were last spoken of */
+enum { HEALTH_NAME_BYTES = 88 };
+
+/*
+ * @logged: what the counters were when they were last spoken of
+ * @names:  of each peer, address and name: once it is gone, nobody else knows
+ */
 struct health {
 	int socket_fd;
 	bool down;
@@ -20,6 +26,7 @@ struct health {
 	struct careful_info logged;
 	struct log_limit counters_limit;
 	struct log_limit peers_limit;
+	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
 };
 
 int health_init(struct health *health, struct careful *instance);

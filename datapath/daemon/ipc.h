@@ -12,7 +12,7 @@
 
 #include <careful/careful.h>
 
-enum { IPC_CLIENTS = 64 };
+enum { IPC_CLIENTS = 32 };
 
 struct ipc;
 

@@ -12,8 +12,8 @@
 #include "daemon/ipc.h"
 
 enum {
-	/* Answers that one client may have coming or waiting, payload bytes: with all
-	 * clients, what the daemon may need for them. One answer may be larger. */
+	/* Answers that one client may have coming or waiting, payload bytes; for all
+	 * clients together 8 MiB of the 32 that the daemon may take beside its buffers. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
 	IPC_CONNECT_MS = 5000,

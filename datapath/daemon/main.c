@@ -330,7 +330,7 @@ static void silence_stdio(void)
 /* Everything up to the loop. On failure *error says why. */
 static int start(struct daemon *d, struct careful_error *error)
 {
-	char log[sizeof(d->dir.path) + 8];
+	static char log[sizeof(d->dir.path) + 8];
 	int rc;
 
 	if (geteuid()) {
@@ -347,9 +347,10 @@ static int start(struct daemon *d, struct careful_error *error)
 	if (!d->options.log && !d->options.foreground)
 		d->options.log = log;
 	rc = d->options.log ? log_open(d->options.log) : 0;
-	if (rc)
+	if (rc) {
 		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
-	if (!rc) {
+		d->options.log = NULL;
+	} else {
 		rc = init_signals(d);
 		if (rc)
 			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));

@@ -142,7 +142,7 @@ static int add_export(struct daemon_options *options, char *text, struct careful
 	if (options->exports_count == CAREFUL_BLOCK_EXPORTS)
 		return fail(error, "--export %s: at most %u are possible", text,
 			    CAREFUL_BLOCK_EXPORTS);
-	if (n > 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
+	if (n >= 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
 		export->writable = text[n - 1] == 'w';
 		text[n -= 3] = 0;
 	}

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "service/block_private.h"
@@ -101,10 +102,12 @@ static int open_temporary(struct block_handle *handle)
 /*
  * Gives the file its size, with blocks behind it where that is cheap, so that a full
  * disk is an error now. In memory (F_GET_SEALS: tmpfs) it would not be: each page
- * would be cleared, only to be overwritten.
+ * would be cleared, only to be overwritten; there it is enough that it could fit.
  */
 static int preallocate(int fd, uint64_t bytes)
 {
+	struct statvfs fs;
+
 	if (bytes > INT64_MAX)
 		return -EFBIG;
 	if (bytes && fcntl(fd, F_GET_SEALS) < 0) {
@@ -112,6 +115,8 @@ static int preallocate(int fd, uint64_t bytes)
 			return 0;
 		if (errno != EOPNOTSUPP && errno != ENOSYS)
 			return -errno;
+	} else if (fstatvfs(fd, &fs) == 0 && fs.f_blocks && bytes / fs.f_frsize > fs.f_bavail) {
+		return -ENOSPC;
 	}
 	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }

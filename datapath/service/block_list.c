@@ -290,8 +290,8 @@ static int list_tree(struct listing *l)
 		name[be16toh(e->name_bytes)] = 0;
 		fd = open_listed(l, name);
 		rc = fd < 0 ? fd : list_dir(l, fd, name);
-		if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
-			continue; /* gone in the meantime, or no directory any longer */
+		if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
+			continue; /* gone in the meantime, elsewhere, or no directory any longer */
 		if (rc == -EACCES || rc == -EPERM || rc == -EIO || rc == -ESTALE) {
 			__be32 error = htobe32((uint32_t)-rc);
 

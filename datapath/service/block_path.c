@@ -15,7 +15,7 @@
 
 enum { RACES_MAX = 64 };
 
-/* openat2() beneath dir_fd: a descriptor, or -errno; -EACCES for what leaves it. */
+/* openat2() beneath dir_fd: a descriptor, or -errno; -EXDEV for what leaves it. */
 int block_openat2(int dir_fd, const char *path, int flags, uint64_t resolve)
 {
 	struct open_how how = {
@@ -32,7 +32,7 @@ int block_openat2(int dir_fd, const char *path, int flags, uint64_t resolve)
 		if (fd >= 0)
 			return (int)fd;
 		if (errno != EAGAIN && errno != EINTR)
-			return errno == EXDEV ? -EACCES : -errno;
+			return -errno;
 	}
 	return -EAGAIN;
 }
@@ -74,7 +74,7 @@ int block_path_open(const struct careful_block_server *server, const char *path,
 	const char *rest;
 
 	if (*path == '/')
-		return -EACCES;
+		return -EXDEV;
 	if (block_path_is_top(server, path))
 		return -EISDIR;
 	export = find_export(server, path, &rest);
@@ -96,7 +96,7 @@ int block_path_parent(const struct careful_block_server *server, char *path, con
 	char *slash;
 
 	if (*path == '/')
-		return -EACCES;
+		return -EXDEV;
 	while (n && path[n - 1] == '/')
 		path[--n] = 0;
 	slash = strrchr(path, '/');

@@ -351,8 +351,9 @@ static void test_request__and_bulk(void)
 	turn();
 	op = operation('s');
 	assert(op && op->handler == CAREFUL_HANDLERS);
-	end(op, 0, 0, NULL, 0);
-	assert(answered(fd, 11)->head.status == 0);
+	end(op, 0, 0, NULL, 1 << 20);
+	a = answered(fd, 11);
+	assert(a->head.status == 0 && a->head.bytes == 1 << 20 && a->head.digest == 77);
 	/* Out of range. */
 	head.bytes = 1ULL << 32;
 	ask(fd, head, NULL, 0);

@@ -43,7 +43,8 @@ enum careful_ipc_op {
  * @status:      answer: 0 or -errno
  * @peer:        index of a peer, from CONNECT
  * @file:        index of a registered file
- * @handler, @region, @region_off, @bytes, @flags, @args, @digest: as in careful.h
+ * @bytes:       GET, STORE: asked for; in their answers, moved. CONNECT: time limit, ms
+ * @handler, @region, @region_off, @flags, @args, @digest: as in careful.h
  * @payload_bytes: of what follows this header
  */
 struct careful_ipc {

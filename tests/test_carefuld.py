@@ -1,0 +1,250 @@
+"""carefuld as a process: how it starts, says why it does not, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+PINS = Path("/sys/fs/bpf/careful")
+
+
+class Daemon:
+    """A carefuld on a host of a lab."""
+
+    def __init__(self, lab: Lab, host: str, run: Path) -> None:
+        self.lab, self.host, self.run = lab, host, run
+        self.pins = PINS / lab.instance(host)
+
+    def argv(self, *options: str | Path) -> list[str | Path]:
+        where = ["--instance", self.lab.instance(self.host), "--run-dir", self.run]
+        return ["carefuld", "--ifname", "eth1", *where, *options]
+
+    def start(self, *options: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.lab.run(self.host, *self.argv(*options), check=check)
+
+    @property
+    def pid(self) -> int:
+        return int((self.run / "pid").read_text())
+
+    @property
+    def log(self) -> str:
+        return (self.run / "log").read_text()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        pid = self.pid
+        os.kill(pid, how)
+        wait_for(lambda: not alive(pid), "the end of carefuld")
+
+    def qdisc(self) -> str:
+        return self.lab.run(self.host, "tc", "qdisc", "show", "dev", "eth1").stdout
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 10) -> None:
+    end = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < end, f"no {name} within {timeout_s} s"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def daemon(lab: Lab, tmp_path: Path) -> Iterator[Daemon]:
+    one = Daemon(lab, "h1", tmp_path / "run")
+    yield one
+    if (one.run / "pid").exists() and alive(one.pid):
+        one.stop(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--ifname is missing"),
+        (["--ifname"], "--ifname"),
+        (["--ifname", "eth1", "--peers", "0"], "--peers 0: a number from 1 to 256"),
+        (["--ifname", "eth1", "--peers", "8x"], "--peers 8x"),
+        (["--ifname", "eth1", "--xdp", "fast"], "auto, native, generic"),
+        (["--ifname", "eth1", "--wait", "no"], "adaptive, spin, block"),
+        (["--ifname", "eth1", "--instance", "a/b"], "--instance a/b"),
+        (["--ifname", "eth1", "--export", ":rw"], "a directory is wanted"),
+        (["--ifname", "eth1", "--nonsense"], "--nonsense"),
+        (["--ifname", "eth1", "more"], "more: not an option"),
+    ],
+)
+def test_options__one_line_and_status_2(options: list[str], said: str) -> None:
+    done = subprocess.run(["carefuld", *options], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_options__help_and_version() -> None:
+    done = subprocess.run(["carefuld", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage:")
+    done = subprocess.run(["carefuld", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("carefuld ")
+
+
+def test_start__ready_and_clean_end(daemon: Daemon) -> None:
+    daemon.start("--export", "/usr/share")
+    assert (daemon.run / "sock").stat().st_mode & 0o777 == 0o600
+    assert daemon.pins.is_dir()
+    assert "pfifo" in daemon.qdisc()
+    assert "export /usr/share" in daemon.log
+    daemon.stop()
+    assert not daemon.pins.exists()
+    assert "pfifo" not in daemon.qdisc()
+    assert sorted(p.name for p in daemon.run.iterdir()) == ["log"]
+    assert daemon.log.endswith("ended\n")
+
+
+def test_start__foreground_ready_fd_and_interrupt(daemon: Daemon) -> None:
+    read, write = os.pipe()
+    argv = daemon.lab.argv("h1", *daemon.argv("--foreground", "--ready-fd", str(write)))
+    process = subprocess.Popen(argv, pass_fds=[write], stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    with os.fdopen(read) as ready:
+        assert ready.read() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert said.endswith("ended\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ifname", "nope"], "nope"),
+        (["--export", "/nonexistent"], "export /nonexistent: No such file"),
+        (["--export", "/etc/passwd"], "export /etc/passwd: Not a directory"),
+        (["--export", "/usr/share", "--export", "/var/lib/../../usr/share"], 'called "share"'),
+        (["--peers", "256"], "peers"),
+        (["--cpu", "4000"], "--cpu 4000"),
+        (["--queue", "63"], "queue"),
+        (["--require-zerocopy"], "zero"),
+        (["--log", "/nonexistent/log"], "/nonexistent/log: No such file"),
+    ],
+)
+def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: str) -> None:
+    done = daemon.start(*options, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr.lower() if said == said.lower() else said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("carefuld: ")
+    assert not daemon.pins.exists()
+    assert not (daemon.run / "pid").exists()
+    # The same line for who waits at --ready-fd.
+    read, write = os.pipe()
+    argv = daemon.lab.argv("h1", *daemon.argv(*options, "--ready-fd", str(write)))
+    subprocess.run(argv, pass_fds=[write], capture_output=True)
+    os.close(write)
+    with os.fdopen(read) as ready:
+        assert "carefuld: " + ready.read().removeprefix("error: ") == done.stderr
+
+
+def test_start__interface_down(daemon: Daemon) -> None:
+    daemon.lab.run("h1", "ip", "link", "set", "eth1", "down")
+    try:
+        done = daemon.start(check=False)
+    finally:
+        daemon.lab.run("h1", "ip", "link", "set", "eth1", "up")
+    assert done.returncode == 1
+    assert "down" in done.stderr
+
+
+def test_start__not_root(daemon: Daemon) -> None:
+    done = daemon.lab.run(
+        "h1", "setpriv", "--reuid=65534", "--clear-groups", *daemon.argv(), check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "root" in done.stderr
+
+
+def test_start__second_instance(daemon: Daemon) -> None:
+    daemon.start()
+    done = daemon.start(check=False)
+    assert done.returncode == 1
+    assert f"pid {daemon.pid}" in done.stderr
+    assert alive(daemon.pid)
+    daemon.stop()
+
+
+def test_killed__starts_again_at_once(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.stop(signal.SIGKILL)
+    assert (daemon.run / "sock").exists()
+    daemon.start()
+    daemon.stop()
+    assert not daemon.pins.exists()
+    assert "pfifo" not in daemon.qdisc()
+
+
+def test_interface__changes_and_goes(make_lab: Any, tmp_path: Path) -> None:
+    daemon = Daemon(make_lab(), "h1", tmp_path / "run")
+    daemon.start()
+    pid = daemon.pid
+    daemon.lab.run("h1", "ip", "link", "set", "eth1", "down")
+    wait_for(lambda: "the interface is down" in daemon.log, "line about the interface")
+    daemon.lab.run("h1", "ip", "link", "set", "eth1", "up", "mtu", "2000")
+    wait_for(lambda: "to 2000" in daemon.log, "line about the MTU")
+    assert daemon.log.count("the interface is up again") == 1
+    daemon.lab.run("h1", "ip", "link", "del", "eth1")
+    wait_for(lambda: not alive(pid), "end of carefuld")
+    assert "the interface was deleted" in daemon.log
+    assert not daemon.pins.exists()
+
+
+def test_socket__garbage(daemon: Daemon) -> None:
+    daemon.start()
+    path = str(daemon.run / "sock")
+    rng = random.Random(20)
+    stop = threading.Event()
+
+    def garbage() -> None:
+        while not stop.is_set():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(path)
+                try:
+                    for _ in range(rng.randrange(20)):
+                        client.send(rng.randbytes(rng.choice([0, 1, 95, 96, 97, 4000, 65632])))
+                except OSError:
+                    pass  # it may hang up
+
+    thread = threading.Thread(target=garbage)
+    thread.start()
+    time.sleep(2)
+    stop.set()
+    thread.join()
+    fds = Path(f"/proc/{daemon.pid}/fd")
+    before = len(list(fds.iterdir()))
+    # More clients than there is room for: the last ones are told so and left.
+    clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(70)]
+    for client in clients:
+        client.connect(path)
+    clients[-1].settimeout(5)
+    assert clients[-1].recv(1000)
+    assert clients[-1].recv(1000) == b""
+    for client in clients:
+        client.close()
+    wait_for(lambda: len(list(fds.iterdir())) <= before, "return to so many descriptors")
+    daemon.stop()
