@@ -250,7 +250,6 @@ static int run(struct daemon *d)
 			log_line("the datapath failed: %s", strerror(-frames));
 			return frames;
 		}
-		timeout = 0;
 		/* While frames keep coming, sockets can wait a little. */
 		if (frames <= 0 || ++busy == BUSY_ROUNDS) {
 			busy = 0;
@@ -261,11 +260,11 @@ static int run(struct daemon *d)
 				if (rc)
 					return rc;
 			}
-			timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
-			timeout = timeout < 0 ? 0 : timeout;
 		}
 		careful_block_poll(d->block);
 		ipc_poll(d->ipc);
+		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
+		timeout = timeout < 0 ? 0 : timeout;
 		timeout = earlier(timeout, earlier(careful_block_timeout_ms(d->block),
 						   ipc_timeout_ms(d->ipc)));
 	}

@@ -65,16 +65,15 @@ static bool take_slot(struct message_peer *mp, struct message_out *out)
 }
 
 /* Payload of the next fragment: the plan's, or all that fits after a wait. */
-static uint32_t next_bytes(struct message_out *out, struct link *link)
+static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
 	uint32_t cap = link_body_max(out->peer) - MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
 	uint32_t rest = out->bytes - out->built;
 	uint32_t bytes = plan_next(&out->plan, cap);
 
-	if (out->blocked && bytes < cap && bytes < rest) {
+	*grown = out->blocked && bytes < cap && bytes < rest;
+	if (*grown)
 		bytes = cap;
-		link_count(link, CAREFUL_C_TX_GROWN);
-	}
 	return bytes < rest ? bytes : rest;
 }
 
@@ -86,7 +85,8 @@ static bool build(struct message_state *state, struct message_out *out, uint32_t
 	struct link_txframe *frame = &out->frames[i];
 	uint8_t flags = CAREFUL_F_BULK;
 	struct plan_cursor before = out->plan;
-	uint32_t bytes = next_bytes(out, state->link);
+	bool grown;
+	uint32_t bytes = next_bytes(out, &grown);
 	uint32_t body = bytes;
 
 	if (!out->started) {
@@ -118,6 +118,8 @@ static bool build(struct message_state *state, struct message_out *out, uint32_t
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
+	if (grown)
+		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
 	out->built += bytes;
 	out->blocked = false;

@@ -7,7 +7,7 @@
 enum {
 	ONE_Q16 = 65536,
 	FRAGMENT_MIN = 16, /* payload bytes; whatever a plan says */
-	MINPULSE_NET_TX = 32768,
+	MINPULSE_NET_TX = 65536,
 	MINPULSE_STORE = 65536,
 	RETRIES = 8,
 };

@@ -70,8 +70,8 @@ struct careful {
 	uint32_t deferred_first, deferred_count, deferred_max;
 
 	uint64_t tick_ns;
+	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
-	bool busy; /* the last round moved something */
 };
 
 /* am.c */

@@ -13,6 +13,8 @@ enum {
 	URING_DEPTH = 256,
 	POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
+	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
+	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 
 static void set_defaults(struct careful *c, const struct careful_options *in)
@@ -265,24 +267,44 @@ static bool readable(int fd)
 	return fd >= 0 && poll(&pfd, 1, 0) > 0;
 }
 
+/* Whether extra_fd has something; asked at most every EXTRA_NS. */
+static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
+{
+	if (now - c->extra_ns < EXTRA_NS)
+		return false;
+	c->extra_ns = now;
+	return readable(extra_fd);
+}
+
+/* Frames that came or went so far: spinning pays while their number grows. */
+static uint64_t frames_moved(const struct careful *c)
+{
+	const uint64_t *n = c->link.counters;
+
+	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
+}
+
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	uint64_t start = c->dev->ops->now_ns(c->dev);
 	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
+	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_SPIN  ? UINT64_MAX :
+			c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
 								     c->options.spin_us * 1000ull;
+	uint64_t moved = frames_moved(c);
 	uint64_t now;
 	int handled = 0;
 
-	if (c->options.wait_mode == CAREFUL_WAIT_SPIN)
-		spin = UINT64_MAX;
 	for (;;) {
-		/* A look at the clock or at extra_fd costs more than a round. */
-		for (int i = 0; i < 32 && !handled; i++)
+		for (int i = 0; i < POLLS_PER_LOOK && !handled; i++)
 			handled = careful_poll(c);
 		now = c->dev->ops->now_ns(c->dev);
-		if (handled || now >= limit || readable(extra_fd))
+		if (handled || now >= limit || extra_ready(c, extra_fd, now))
 			return handled;
+		if (moved != frames_moved(c)) {
+			moved = frames_moved(c);
+			start = now;
+		}
 		if (now - start < spin)
 			continue;
 		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))

@@ -11,30 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <careful/careful.h>
 
+#include "clock.h"
 #include "service/block_client.h"
 
 enum { BLOCK = 8192, CHUNK = 1 << 20, DEPTH = 8 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a;
-	uint64_t y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 static int fetches(struct careful *c, const struct careful_file *file, uint32_t n, uint64_t *ns)
 {
@@ -43,14 +27,13 @@ static int fetches(struct careful *c, const struct careful_file *file, uint32_t 
 	uint64_t blocks = file->bytes / BLOCK;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t start = now_ns();
+		uint64_t start = clock_ns();
 		int rc = careful_file_get(c, file, i % blocks * BLOCK, &span, BLOCK, 0);
 
 		if (rc)
 			return rc;
-		ns[i] = now_ns() - start;
+		ns[i] = clock_ns() - start;
 	}
-	qsort(ns, n, sizeof(*ns), by_value);
 	return 0;
 }
 
@@ -101,14 +84,14 @@ static int run(struct careful *c, int peer, char **argv, uint32_t n)
 	fd = open(argv[4], O_CREAT | O_TRUNC | O_WRONLY, 0644);
 	if (fd < 0)
 		return -errno;
-	start = now_ns();
+	start = clock_ns();
 	rc = whole(c, &file, fd);
-	spent = now_ns() - start;
+	spent = clock_ns() - start;
 	close(fd);
 	if (!rc)
 		printf("{\"schema\": 1, \"fetch_8KiB_p50_us\": %.2f, \"fetch_8KiB_p99_us\": %.2f, "
 		       "\"file_bytes\": %llu, \"file_s\": %.4f, \"file_Gbit_per_s\": %.3f}\n",
-		       (double)ns[n / 2] / 1e3, (double)ns[n - 1 - n / 100] / 1e3,
+		       clock_quantile(ns, n, 50) / 1e3, clock_quantile(ns, n, 99) / 1e3,
 		       (unsigned long long)file.bytes, (double)spent / 1e9,
 		       (double)file.bytes * 8 / (double)spent);
 	free(ns);
@@ -129,6 +112,7 @@ int main(int argc, char **argv)
 	}
 	options.ifname = argv[1];
 	options.instance = getenv("CAREFUL_INSTANCE");
+	options.xdp_mode = clock_xdp_mode();
 	rc = careful_open(&options, &c, &error);
 	if (rc) {
 		fprintf(stderr, "fetch: %s\n", error.text);

@@ -37,9 +37,9 @@ def _transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--block-bytes",
             type=BYTES,
-            default=1 << 20,
+            default=4 << 20,
             metavar="N",
-            help="Payload of one operation, 4KiB to 1GiB  [default: 1MiB].",
+            help="Payload of one operation, 4KiB to 1GiB  [default: 4MiB].",
         ),
         click.option(
             "--blocks",

@@ -42,7 +42,7 @@ class Options:
         sync: whether a file is synced before it gets its name.
     """
 
-    block_bytes: int = 1 << 20
+    block_bytes: int = 4 << 20
     blocks_in_flight: int = 8
     files_in_flight: int = 16
     replace: bool = False

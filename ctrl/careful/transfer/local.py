@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 from collections.abc import Iterable
@@ -96,6 +97,15 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
+def _is_memory(fd: int) -> bool:
+    """Whether the file lies in memory: seals exist on tmpfs, memfd and hugetlbfs alone."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        return False
+    return True
+
+
 class Partial:
     """A file that is being written, under a temporary name.
 
@@ -131,7 +141,18 @@ class Partial:
         return CarefulError(errno.EEXIST, "exists already; -f replaces it", shown(self.path))
 
     def _allocate(self, nbytes: int) -> None:
+        """Take the room, where that is cheap.
+
+        In memory (tmpfs) it is not: every page would be made before the first byte
+        comes; a quarter of a second a GiB. There it is enough that the file could fit.
+        """
         if nbytes == 0:
+            return
+        if _is_memory(self.fd):
+            room = os.fstatvfs(self.fd)
+            if room.f_blocks and nbytes > room.f_bavail * room.f_frsize:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(self.fd, nbytes)
             return
         try:
             os.posix_fallocate(self.fd, 0, nbytes)

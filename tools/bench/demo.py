@@ -1,0 +1,257 @@
+"""What tools/demo shows: files between two lab hosts, and a table of how it went.
+
+Owns its lab, its work folder and the order of things; everything is gone afterwards,
+also when it is interrupted. Figures are carefulctl's own, so the seconds are those of
+the transfer and not of the command's start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = f"demo{os.getpid()}"
+SERVER_IP = "10.77.0.2"
+TREE_FILES_MIN = 1000
+FETCHES = 20000
+COUNTS = ("frames", "lost", "xdp", "window")
+
+
+class DemoError(Exception):
+    """What failed, in one line."""
+
+
+def say(text: str) -> None:
+    """What is being done, on standard error."""
+    print(f"demo: {text}", file=sys.stderr, flush=True)
+
+
+def run(*argv: str | Path) -> str:
+    """Standard output of a command that must succeed."""
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        why = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise DemoError(why[-1])
+    return done.stdout
+
+
+def on(host: str, *argv: str | Path) -> str:
+    """As run(), on a host of the lab."""
+    return run(ROOT / "tools" / "lab", "exec", "--name", LAB, host, "--", *argv)
+
+
+def status(host: str) -> dict[str, Any]:
+    """What carefuld of a host says of itself."""
+    found: dict[str, Any] = json.loads(on(host, "carefulctl", "status", "--json", "eth1"))
+    one: dict[str, Any] = found["instances"][0]
+    return one
+
+
+@contextlib.contextmanager
+def work_folder(nbytes: int) -> Iterator[Path]:
+    """A folder in memory if three copies of the file fit there, else on disk."""
+    memory = Path("/dev/shm")
+    need = 3 * nbytes + (256 << 20)
+    folder = None
+    if memory.is_dir() and os.access(memory, os.W_OK):
+        free = os.statvfs(memory)
+        folder = memory if free.f_bavail * free.f_frsize > need else None
+    work = Path(tempfile.mkdtemp(prefix="careful-demo.", dir=folder))
+    try:
+        room = os.statvfs(work)
+        if room.f_bavail * room.f_frsize < need:
+            raise DemoError(f"{work.parent}: {need >> 20} MiB are needed; --bytes N for less")
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def lab() -> Iterator[None]:
+    """Two hosts on one link."""
+    run(ROOT / "tools" / "lab", "up", "--name", LAB)
+    try:
+        yield
+    finally:
+        subprocess.run(
+            [ROOT / "tools" / "lab", "down", "--name", LAB, "--kill"],
+            capture_output=True,
+            check=False,
+        )
+
+
+@contextlib.contextmanager
+def daemon(host: str, *options: str | Path) -> Iterator[None]:
+    """Run a carefuld: carefulctl up eth1, and down in the end."""
+    print(on(host, "carefulctl", "up", "eth1", *options), end="", file=sys.stderr)
+    try:
+        yield
+    finally:
+        on(host, "carefulctl", "down", "eth1")
+
+
+def make_large(path: Path, nbytes: int) -> None:
+    """Incompressible, and each MiB different."""
+    block = random.Random(1).randbytes(1 << 20)
+    with path.open("wb") as file:
+        for at in range(0, nbytes, 1 << 20):
+            file.write((at.to_bytes(8, "big") + block[8:])[: nbytes - at])
+
+
+def make_tree(path: Path) -> int:
+    """Copies of this project's own files until there are enough; how many."""
+    names = run("git", "-C", ROOT, "ls-files", "-z").split("\0")
+    own = [name for name in names if name and (ROOT / name).is_file()]
+    if not own:
+        raise DemoError("git names no file of this project")
+    count = 0
+    for copy in range(-(-TREE_FILES_MIN // len(own))):
+        for name in own:
+            target = path / str(copy) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, target)
+            count += 1
+    return count
+
+
+def digest(path: Path) -> str:
+    """BLAKE2b over a file, or over names and contents of a tree: independent of ours."""
+    if path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    whole = hashlib.blake2b()
+    # Names and contents, in one order.
+    for one in sorted(p for p in path.rglob("*") if p.is_file()):
+        whole.update(f"{one.relative_to(path)}\0{digest(one)}\n".encode())
+    return whole.hexdigest()
+
+
+def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
+    """One get or put on h1; a row of the table."""
+    say(what)
+    before = status("h1")["counters"]
+    found = json.loads(on("h1", "carefulctl", *argv, "--json"))
+    after = status("h1")
+    moved = after["counters"]
+    frames = sum(moved[name] - before[name] for name in ("rx_frames", "tx_frames"))
+    lost = moved["lost_frames"] + status("h2")["counters"]["lost_frames"]
+    return {
+        "what": what,
+        "files": found["files_count"],
+        "bytes": found["total_bytes"],
+        "seconds": found["elapsed_s"],
+        "gbit": found["rate_gbit_per_s"],
+        "frames": frames,
+        "lost": lost,
+        "xdp": after["xdp_mode"],
+        "window": after["window_buffers"],
+    }
+
+
+def copy(source: Path, target: Path) -> dict[str, Any]:
+    """What cp takes for the same, without a network: the yardstick's row."""
+    say("cp 1 file, to compare with")
+    start = time.monotonic()
+    run("cp", "--reflink=never", "--sparse=never", source, target)
+    spent = time.monotonic() - start
+    target.unlink()
+    nbytes = source.stat().st_size
+    return {
+        "what": "cp, no network",
+        "files": 1,
+        "bytes": nbytes,
+        "seconds": spent,
+        "gbit": nbytes * 8 / spent / 1e9,
+    }
+
+
+def compare(a: Path, *others: Path) -> None:
+    """Raises unless all hold the same."""
+    want = digest(a)
+    for other in others:
+        if digest(other) != want:
+            raise DemoError(f"{other.name} differs from {a.name}")
+
+
+def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
+    """The table, and what a block fetch took."""
+    table = Table(title="careful between two hosts of a lab")
+    for name in ("", "files", "bytes", "seconds", "Gbit/s", "frames", "lost", "XDP", "window"):
+        table.add_column(name, justify="left" if name in ("", "XDP") else "right")
+    for r in rows:
+        figures = f"{r['files']:,}", f"{r['bytes']:,}", f"{r['seconds']:.2f}", f"{r['gbit']:.2f}"
+        counts = [f"{r[k]:,}" if k == "frames" else str(r[k]) for k in COUNTS if k in r]
+        table.add_row(r["what"], *figures, *counts)
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    p50, p99 = fetch["fetch_8KiB_p50_us"], fetch["fetch_8KiB_p99_us"]
+    print(f"8 KiB block fetch, {FETCHES:,} of them: P50 {p50:.1f} us, P99 {p99:.1f} us")
+
+
+def play(work: Path, nbytes: int) -> None:
+    """All of it, in a lab that is up."""
+    export, back = work / "export", work / "back"
+    export.mkdir()
+    back.mkdir()
+    say(f"making a file of {nbytes:,} bytes and a tree")
+    make_large(export / "big", nbytes)
+    count = make_tree(export / "tree")
+    rows = []
+    say("carefulctl up eth1, on both hosts")
+    with daemon("h2", "--export", f"{export}:rw"):
+        with daemon("h1"):
+            rows.append(transfer("get 1 file", "get", "h2:big", back / "big"))
+            rows.append(transfer("put 1 file", "put", back / "big", "h2:big2"))
+            rows.append(copy(export / "big", back / "copy"))
+            rows.append(transfer(f"get {count} files", "get", "-r", "h2:tree", back / "tree"))
+            rows.append(transfer(f"put {count} files", "put", "-r", back / "tree", "h2:tree2"))
+        say("comparing digests")
+        compare(export / "big", back / "big", export / "big2")
+        compare(export / "tree", back / "tree", export / "tree2")
+        say("8 KiB fetches")
+        program = ROOT / "build" / "demo" / "fetch"
+        fetch = on("h1", program, "eth1", SERVER_IP, "big", "/dev/null", str(FETCHES))
+    show(rows, json.loads(fetch))
+    if any(row.get("lost") for row in rows):
+        raise DemoError("frames were lost: carefulctl status says where")
+    print("digests: equal at both ends, all files")
+
+
+def main() -> int:
+    """Status 0: everything arrived, nothing was lost."""
+    parser = argparse.ArgumentParser(prog="tools/demo")
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="the large file [1 GiB]")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    start = time.monotonic()
+    try:
+        with work_folder(args.bytes) as work, lab():
+            play(work, args.bytes)
+    except (DemoError, OSError, subprocess.TimeoutExpired) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
+        return 130
+    say(f"done in {time.monotonic() - start:.0f} s; nothing is left behind")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Request and reply between two instances, each owning its queue and spinning on a
+ * core of its own: the client prints JSON with the P50 and P99 of a round trip.
+ *
+ *   rtt serve IFNAME SECONDS
+ *   rtt ask IFNAME HOST BYTES COUNT
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/careful.h>
+
+#include "clock.h"
+
+enum { ECHO = 1, WARMUP = 2000, GIVE_UP_MS = 10000 };
+
+static void on_echo(const struct careful_message *message, void *user)
+{
+	(void)user;
+	if (careful_reply(message, 0, NULL, message->payload, message->bytes))
+		abort(); /* one request at a time: there is always room */
+}
+
+static void serve(struct careful *c, double seconds)
+{
+	uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
+
+	careful_handle(c, ECHO, on_echo, NULL);
+	printf("ready\n");
+	fflush(stdout);
+	while (clock_ns() < end)
+		careful_wait(c, 100, -1);
+}
+
+static int answered;
+static int failed;
+
+static void on_reply(const struct careful_result *result, void *user)
+{
+	(void)user;
+	answered = 1;
+	failed = result->status;
+}
+
+static int ask_once(struct careful *c, uint32_t peer, const void *payload, uint32_t bytes)
+{
+	int rc = careful_request(c, peer, ECHO, NULL, payload, bytes, on_reply, NULL);
+
+	answered = 0;
+	while (!rc && !answered)
+		careful_poll(c);
+	return rc ? rc : failed;
+}
+
+static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
+{
+	static uint8_t payload[4096];
+	uint64_t *ns = calloc(count, sizeof(*ns));
+	uint64_t limit = clock_ns() + GIVE_UP_MS * 1000000ull;
+	int rc;
+
+	if (!ns || bytes > sizeof(payload))
+		return -EINVAL;
+	for (uint32_t i = 0; i < count + WARMUP; i++) {
+		uint64_t start = clock_ns();
+
+		rc = ask_once(c, peer, payload, bytes);
+		if (rc)
+			return rc;
+		if (i >= WARMUP)
+			ns[i - WARMUP] = clock_ns() - start;
+		if (start > limit)
+			return -ETIMEDOUT;
+	}
+	printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u, \"p50_us\": %.3f, "
+	       "\"p99_us\": %.3f}\n",
+	       bytes, count, clock_quantile(ns, count, 50) / 1e3,
+	       clock_quantile(ns, count, 99) / 1e3);
+	free(ns);
+	return 0;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: rtt serve IFNAME SECONDS\n"
+			"       rtt ask IFNAME HOST BYTES COUNT\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct careful_options options = { .wait_mode = CAREFUL_WAIT_SPIN };
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct careful_error error;
+	struct careful *c;
+	int asks = argc == 6 && !strcmp(argv[1], "ask");
+	int rc = 0, peer;
+
+	if ((!asks && (argc != 4 || strcmp(argv[1], "serve"))) ||
+	    (asks && inet_pton(AF_INET, argv[3], &to.sin_addr) != 1))
+		return usage();
+	options.ifname = argv[2];
+	options.instance = getenv("CAREFUL_INSTANCE");
+	options.xdp_mode = clock_xdp_mode();
+	rc = careful_open(&options, &c, &error);
+	if (rc) {
+		fprintf(stderr, "rtt: %s\n", error.text);
+		return 1;
+	}
+	if (!asks) {
+		serve(c, atof(argv[3]));
+	} else {
+		peer = careful_peer(c, (struct sockaddr *)&to, sizeof(to));
+		rc = peer < 0 ? peer :
+				ask(c, (uint32_t)peer, (uint32_t)atoi(argv[4]),
+				    (uint32_t)atoi(argv[5]));
+	}
+	if (rc)
+		fprintf(stderr, "rtt: %s\n", strerror(-rc));
+	careful_close(c);
+	return rc ? 1 : 0;
+}
