@@ -30,7 +30,7 @@ enum {
 struct link_rxframe {
 	struct link_peer *peer;
 	uint64_t epoch; /* the peer's when it arrived */
-	const struct careful_hdr *hdr;
+	struct careful_hdr hdr; /* a copy: where it arrived it is not aligned */
 	const uint8_t *body; /* first segment's part of what follows the header */
 	uint32_t body_bytes; /* of that part */
 	uint32_t body_total; /* in all segments */

@@ -70,7 +70,7 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 
 	if (!at || at + LINK_HDR_BYTES + frame->body_total > bytes)
 		return false;
-	frame->hdr = (const struct careful_hdr *)(data + at);
+	memcpy(&frame->hdr, data + at, sizeof(frame->hdr));
 	frame->body = data + at + LINK_HDR_BYTES;
 	frame->body_bytes = first - at - LINK_HDR_BYTES;
 	if (frame->body_bytes > frame->body_total)
@@ -85,19 +85,18 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
  * CAREFUL_COUNTERS. A gap ahead and impossible credits break the session. */
 static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 {
-	struct careful_hdr hdr;
+	const struct careful_hdr *hdr = &frame->hdr;
 	struct link_peer *peer;
 	uint32_t ahead;
 
-	memcpy(&hdr, frame->hdr, sizeof(hdr));
-	if (hdr.version != CAREFUL_WIRE_VERSION || !body_fits(&hdr, frame->body_total))
+	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total))
 		return CAREFUL_C_DROP_MALFORMED;
-	if (be32toh(hdr.check) != careful_hdr_check(&hdr))
+	if (be32toh(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_C_DROP_CHECK;
-	peer = find_peer(link, &hdr);
+	peer = find_peer(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;
-	ahead = be32toh(hdr.seq) - peer->seq_in;
+	ahead = be32toh(hdr->seq) - peer->seq_in;
 	if (ahead == 0 || ahead > peer->rx.size)
 		return CAREFUL_C_DROP_SEQ;
 	peer->heard = true;
@@ -108,7 +107,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 		return CAREFUL_C_DROP_SEQ;
 	}
 	if (window_rx_receive(&peer->rx, frame->cost) ||
-	    window_tx_credit(&peer->tx, be32toh(hdr.credits))) {
+	    window_tx_credit(&peer->tx, be32toh(hdr->credits))) {
 		link_count(link, CAREFUL_C_BAD_CREDITS);
 		link_break(peer);
 		return CAREFUL_C_DROP_SEQ;
@@ -145,7 +144,7 @@ static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 	frame->peer->rx_bytes += frame->body_total;
 	link_count(link, CAREFUL_C_RX_FRAMES);
 	link->counters[CAREFUL_C_RX_BYTES] += frame->body_total;
-	if (frame->hdr->type == CAREFUL_UPDATE) {
+	if (frame->hdr.type == CAREFUL_UPDATE) {
 		link_count(link, CAREFUL_C_RX_UPDATES);
 		link_release(link, frame);
 		return false;

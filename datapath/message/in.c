@@ -13,37 +13,43 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct message_in *slot_of(struct message_state *state, const struct link_rxframe *frame)
+static struct message_in **slot_of(struct message_state *state, const struct link_rxframe *frame)
 {
-	uint32_t slot = be32toh(frame->hdr->msg_id) % MESSAGE_SLOTS;
+	uint32_t slot = be32toh(frame->hdr.msg_id) % MESSAGE_SLOTS;
 
-	return &state->ins[frame->peer->slot * MESSAGE_SLOTS + slot];
+	return &state->slots[frame->peer->slot * MESSAGE_SLOTS + slot];
 }
 
 /* Begins a message with its first fragment; NULL where the slot is still in use, or
  * careful_am is not whole. The caller sets sink, region and error. */
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
 {
-	struct message_in *in = slot_of(state, frame);
+	struct message_in **at = slot_of(state, frame);
 	struct careful_device *dev = state->link->dev;
 	struct plan_cursor plan;
+	struct message_in *in;
 
-	if (in->active || frame->body_bytes < MESSAGE_AM_BYTES)
+	if (*at || frame->body_bytes < MESSAGE_AM_BYTES ||
+	    be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, MESSAGE_AM_BYTES))
 		return NULL;
+	/* A message whose last fragment came holds frames or is about to end: there are
+	 * no more of them than buffers, and an entry for each. */
+	assert(state->ins_free_count);
+	in = state->ins_free[--state->ins_free_count];
+	*at = in;
+	in->at = at;
 	memcpy(&in->am, frame->body, MESSAGE_AM_BYTES);
-	if (be32toh(frame->hdr->payload_crc) != link_crc32c(&in->am, MESSAGE_AM_BYTES))
-		return NULL;
 	in->next = NULL;
 	in->peer = frame->peer;
 	in->epoch = frame->epoch;
 	in->sink = (struct careful_span){ .fd = -1 };
-	in->id = be32toh(frame->hdr->msg_id);
-	in->bytes = be32toh(frame->hdr->msg_bytes);
+	in->id = be32toh(frame->hdr.msg_id);
+	in->bytes = be32toh(frame->hdr.msg_bytes);
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
 	in->last = in->writing = in->finished = false;
-	in->digest_wanted = frame->hdr->flags & CAREFUL_F_DIGEST;
+	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->error = 0;
 	in->digest = 0;
 	in->iov_count = in->kept_count = in->writing_kept = 0;
@@ -57,10 +63,10 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 
 struct message_in *message_in_find(struct message_state *state, const struct link_rxframe *frame)
 {
-	struct message_in *in = slot_of(state, frame);
+	struct message_in *in = *slot_of(state, frame);
 
-	if (!in->active || in->finished || in->last || in->epoch != frame->epoch ||
-	    in->id != be32toh(frame->hdr->msg_id) || in->bytes != be32toh(frame->hdr->msg_bytes))
+	if (!in || in->finished || in->last || in->epoch != frame->epoch ||
+	    in->id != be32toh(frame->hdr.msg_id) || in->bytes != be32toh(frame->hdr.msg_bytes))
 		return NULL;
 	return in;
 }
@@ -197,6 +203,10 @@ static bool write_due(const struct message_in *in)
 /* The store stage: write what is due; after the last of it the message is finished. */
 static void move_on(struct message_in *in)
 {
+	if (in->at && (in->last || in->epoch != in->peer->epoch)) {
+		*in->at = NULL; /* the sender may use the slot again */
+		in->at = NULL;
+	}
 	while (!in->writing) {
 		bool over = in->last || in->epoch != in->peer->epoch;
 
@@ -240,7 +250,7 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 {
 	__be32 error = 0;
 
-	if (be16toh(frame->hdr->frag_bytes) == sizeof(error))
+	if (be16toh(frame->hdr.frag_bytes) == sizeof(error))
 		copy_from(in->state->link, frame, at, &error, sizeof(error));
 	in->error = (int)be32toh(error);
 	if (in->error <= 0 || in->error > 4095)
@@ -251,7 +261,7 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 
 static void end_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t at)
 {
-	__be64 theirs;
+	__be64 theirs = 0;
 
 	copy_from(in->state->link, frame, at, &theirs, sizeof(theirs));
 	in->digest = XXH3_64bits_digest(in->hash);
@@ -264,8 +274,8 @@ static void end_digest(struct message_in *in, const struct link_rxframe *frame, 
 /* Takes a fragment; it is released, or held until written. */
 void message_in_add(struct message_in *in, struct link_rxframe *frame)
 {
-	uint8_t flags = frame->hdr->flags;
-	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
+	uint8_t flags = frame->hdr.flags;
+	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 	struct iovec iov[CAREFUL_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
@@ -276,7 +286,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		return;
 	}
 	/* Frames come in sequence, and a sender cuts a message from front to back. */
-	if (be32toh(frame->hdr->frag_off) != in->received || bytes > in->bytes - in->received ||
+	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
 		link_count(in->state->link, CAREFUL_C_DROP_MESSAGE);
 		if (!in->error)
@@ -315,16 +325,17 @@ void message_in_close(struct message_in *in)
 {
 	assert(in->finished && !in->kept_count && !in->writing);
 	in->active = false;
+	in->state->ins_free[in->state->ins_free_count++] = in;
 }
 
 /* An epoch of the peer is over: whatever was under way in it ends. */
 void message_forget(struct message_state *state, struct link_peer *peer)
 {
 	state->peers[peer->slot].slots_busy = 0;
-	for (uint32_t i = 0; i < MESSAGE_SLOTS; i++) {
-		struct message_in *in = &state->ins[peer->slot * MESSAGE_SLOTS + i];
+	for (uint32_t i = 0; i < state->ins_count; i++) {
+		struct message_in *in = &state->ins[i];
 
-		if (in->active && !in->finished && in->epoch != peer->epoch) {
+		if (in->active && in->peer == peer && !in->finished && in->epoch != peer->epoch) {
 			if (!in->error)
 				in->error = ECONNRESET;
 			move_on(in);

@@ -14,16 +14,23 @@ static size_t staged_bytes(const struct message_state *state)
 
 static int init_ins(struct message_state *state)
 {
-	uint32_t n = state->link->peers_max * MESSAGE_SLOTS;
+	/* Growing ones, and those that end: each of these holds a buffer, or came with
+	 * the batch that is being handled. */
+	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
+	uint32_t n = slots + state->link->dev->rx_chunks + LINK_BATCH;
 	size_t frames = (size_t)state->link->window + 1;
 
 	state->ins = calloc(n, sizeof(*state->ins));
-	if (!state->ins)
+	state->ins_free = calloc(n, sizeof(struct message_in *));
+	state->slots = calloc(slots, sizeof(struct message_in *));
+	if (!state->ins || !state->ins_free || !state->slots)
 		return -ENOMEM;
+	state->ins_count = n;
 	for (uint32_t i = 0; i < n; i++) {
 		struct message_in *in = &state->ins[i];
 
 		in->state = state;
+		state->ins_free[state->ins_free_count++] = in;
 		in->hash = XXH3_createState();
 		in->iov = calloc(frames * 2, sizeof(*in->iov));
 		in->kept = calloc(frames, sizeof(struct careful_kept *));
@@ -71,7 +78,7 @@ int message_init(struct message_state *state, struct link *link, struct careful_
 
 void message_deinit(struct message_state *state)
 {
-	for (uint32_t i = 0; state->ins && i < state->link->peers_max * MESSAGE_SLOTS; i++) {
+	for (uint32_t i = 0; state->ins && i < state->ins_count; i++) {
 		XXH3_freeState(state->ins[i].hash);
 		free(state->ins[i].iov);
 		free(state->ins[i].kept);
@@ -80,6 +87,8 @@ void message_deinit(struct message_state *state)
 	for (uint32_t i = 0; state->outs && i < MESSAGE_OUTS; i++)
 		XXH3_freeState(state->outs[i].hash);
 	free(state->ins);
+	free(state->ins_free);
+	free(state->slots);
 	free(state->outs);
 	free(state->outs_free);
 	free(state->peers);

@@ -62,6 +62,7 @@ struct message_out {
 struct message_in {
 	struct message_state *state;
 	struct message_in *next; /* among the finished */
+	struct message_in **at; /* its slot, until its last fragment came */
 	struct link_peer *peer;
 	uint64_t epoch;
 	struct careful_am am;
@@ -92,7 +93,10 @@ struct message_state {
 	struct message_out *outs;
 	struct message_out **outs_free;
 	uint32_t outs_free_count;
-	struct message_in *ins; /* MESSAGE_SLOTS of each peer */
+	struct message_in *ins;
+	struct message_in **ins_free;
+	uint32_t ins_count, ins_free_count;
+	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished;
 	uint8_t *staged;
 	struct message_small **staged_free;

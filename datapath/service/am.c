@@ -41,8 +41,8 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		return;
 	}
 	result.status = -(int)(be32toh(am->status) & 0xfff);
-	result.payload = payload;
-	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : 0;
+	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
+	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	args_from(am, result.args);
 	operation_end(c, op, &result);
@@ -126,10 +126,10 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
 	struct careful_am am;
-	uint32_t bytes = be16toh(frame->hdr->frag_bytes);
+	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 
 	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
-	    be32toh(frame->hdr->payload_crc) != link_crc32c(frame->body, frame->body_bytes)) {
+	    be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, frame->body_bytes)) {
 		/* The header was right and the payload is not: a broken promise. */
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
@@ -204,7 +204,7 @@ static void on_bulk(struct careful *c, struct link_rxframe *frame)
 {
 	struct message_in *in;
 
-	if (frame->hdr->flags & CAREFUL_F_FIRST) {
+	if (frame->hdr.flags & CAREFUL_F_FIRST) {
 		in = message_in_open(&c->messages, frame);
 		if (in)
 			in->error = find_sink(c, in);
@@ -226,9 +226,9 @@ void am_receive(struct careful *c, struct link_rxframe *frame)
 
 	if (link_stale(frame)) {
 		link_release(&c->link, frame);
-	} else if (frame->hdr->flags & CAREFUL_F_BULK) {
+	} else if (frame->hdr.flags & CAREFUL_F_BULK) {
 		on_bulk(c, frame);
-	} else if ((frame->hdr->flags & small) == small && frame->hdr->type == CAREFUL_DATA) {
+	} else if ((frame->hdr.flags & small) == small && frame->hdr.type == CAREFUL_DATA) {
 		on_small(c, frame);
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);

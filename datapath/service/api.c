@@ -170,6 +170,7 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 		message_out_put(&c->messages, out);
 		return -EAGAIN;
 	}
+	op->bytes = bytes;
 	op->placing = true; /* the source is read until am_sent() */
 	out->token = op->token;
 	out->source = *local;

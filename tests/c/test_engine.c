@@ -226,6 +226,7 @@ static void test_store__to_memory_checked_by_region(void)
 		      0, on_done, &outcome);
 	await(&ends, &outcome);
 	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(outcome.result.bytes, BYTES);
 	CHECK(!memcmp(source, target, BYTES));
 
 	outcome.done = 0; /* beyond its end */

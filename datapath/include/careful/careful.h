@@ -232,7 +232,7 @@ struct careful_result {
 	int status; /* 0; -errno: -ECONNRESET means that it may have run */
 	uint32_t args[4];
 	const void *payload; /* of the reply; valid in the callback alone */
-	uint32_t bytes; /* of payload; get: bytes placed */
+	uint32_t bytes; /* of payload; get and store: bytes placed */
 	uint64_t digest; /* get and store: XXH3 of the bytes moved */
 };
 
