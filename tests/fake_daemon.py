@@ -201,7 +201,8 @@ class FakeDaemon:
             data = os.pread(ours, q.bytes, q.file_off)
             os.pwrite(theirs, data, q.region_off)
         digest = 0 if q.flags & lib.CAREFUL_NO_DIGEST else xxhash.xxh3_64_intdigest(data)
-        return Answer(values={"bytes": len(data), "digest": digest})
+        placed = len(data) if q.op == lib.CAREFUL_IPC_GET else 0
+        return Answer(values={"bytes": placed, "digest": digest})
 
     # --- the block service
 

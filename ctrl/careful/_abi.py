@@ -104,7 +104,7 @@ def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
     return struct.Struct(text), layout(name)
 
 
-def pack(name: str, **values: Any) -> bytes:
+def pack(name: str, /, **values: Any) -> bytes:
     """The bytes of a struct of wire.h; a field that is not named is 0.
 
     Raises:

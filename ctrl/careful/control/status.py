@@ -6,7 +6,7 @@ Asks carefuld for its own view and reads the XDP program's counters from their m
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from careful._abi import enum_names, ffi, lib
@@ -74,9 +74,11 @@ def counters(info: Any) -> dict[str, int]:
     return found
 
 
-def peer(info: Any, config: Config) -> dict[str, Any]:
-    """One `struct careful_peer_info`."""
+def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
+    """One `struct careful_peer_info`; its address without the instance's own port."""
     address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
+    if address.port == port:
+        address = replace(address, port=0)
     return {
         "address": str(address),
         "node": config.node_at(address),
@@ -167,7 +169,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,
-        "peers": [peer(one, config) for one in peers],
+        "peers": [peer(one, info.port, config) for one in peers],
     }
 
 

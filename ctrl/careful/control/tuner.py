@@ -68,7 +68,7 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
         return Session(instance, None, peers, 0)
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        peers = [status.peer(one, config) for one in client.peers()]
+        peers = [status.peer(one, info.port, config) for one in client.peers()]
     return Session(instance, status.effect(info), peers, int(info.device.frame_bytes))
 
 

@@ -1,0 +1,242 @@
+"""Scapy layers of wire.h: names, offsets and sizes are the C compiler's, through cffi.
+
+Owns what a struct's declaration does not say: which layer follows which, and which
+fields are computed when they are left open. The only place that imports scapy; call
+netns.setns() before importing it, for it keeps sockets of the namespace it woke in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scapy.fields import (
+    ByteEnumField,
+    ByteField,
+    FieldListField,
+    FlagsField,
+    IntEnumField,
+    IntField,
+    LongField,
+    ShortEnumField,
+    ShortField,
+    StrFixedLenField,
+    StrLenField,
+    XIntField,
+    XLongField,
+)
+from scapy.layers.inet import UDP
+from scapy.packet import Packet, Raw, bind_layers
+
+from careful import _abi
+from careful._abi import enum_names, ffi, flag_names, lib
+
+_PLAIN: dict[int, Any] = {1: ByteField, 2: ShortField, 4: IntField, 8: LongField}
+_HEX: dict[int, Any] = {4: XIntField, 8: XLongField}
+_ENUM = {1: ByteEnumField, 2: ShortEnumField, 4: IntEnumField}
+#: Fields that read better in hexadecimal.
+_HEX_NAMES = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
+
+FRAME_TYPES = {
+    value: name
+    for value, name in enum_names("careful_type", "CAREFUL_").items()
+    if not value & lib.CAREFUL_CTRL_BIT
+}
+CONTROL_TYPES = {
+    value: name
+    for value, name in enum_names("careful_type", "CAREFUL_").items()
+    if value & lib.CAREFUL_CTRL_BIT
+}
+AM_KINDS = enum_names("careful_am_kind", "CAREFUL_AM_")
+#: Bit -> name of each enum careful_block_flag.
+BLOCK_FLAGS = enum_names("careful_block_flag", "CAREFUL_BLOCK_")
+HANDLERS = enum_names("careful_block_handler", "CAREFUL_BLOCK_")
+
+
+def _flags(name: str, size: int, bits: dict[int, str]) -> Any:
+    names = [bits.get(1 << index, f"bit{index}") for index in range(8 * size)]
+    return FlagsField(name, 0, 8 * size, names)
+
+
+def scapy_name(field: _abi.Field) -> str:
+    """What a field is called here: a packet's `name` is its layer's."""
+    name = field.name.rpartition(".")[2]
+    return "node_name" if name == "name" else name
+
+
+def _field(field: _abi.Field, enums: dict[str, dict[int, str]], flags: dict[int, str]) -> Any:
+    """The scapy field for one field of a struct; check fields are computed when open."""
+    name, size = scapy_name(field), field.item_bytes
+    default: int | None = None if name in ("check", "payload_crc", "frag_bytes") else 0
+    if field.count is not None and size == 1:
+        return StrFixedLenField(name, b"", field.count)
+    if field.count is not None:
+        count = field.count
+        item = _PLAIN[size]("", 0)
+        return FieldListField(name, [0] * count, item, count_from=lambda _: count)
+    if name == "flags" and flags:
+        return _flags(name, size, flags)
+    if name in enums:
+        return _ENUM[size](name, 0, enums[name])
+    return (_HEX if name in _HEX_NAMES else _PLAIN)[size](name, default)
+
+
+def fields_of(
+    struct: str,
+    enums: dict[str, dict[int, str]] | None = None,
+    flags: dict[int, str] | None = None,
+) -> list[Any]:
+    """Scapy fields of a struct of wire.h, in order.
+
+    Args:
+        struct: its name, without "struct".
+        enums: field -> names of its values.
+        flags: names of the bits of its field `flags`.
+    """
+    return [_field(one, enums or {}, flags or {}) for one in _abi.layout(struct)]
+
+
+def _bytes(name: str, count: str) -> Any:
+    """A field of as many bytes as the field `count` says."""
+    return StrLenField(name, b"", length_from=lambda packet: getattr(packet, count))
+
+
+def _with(struct: str, data: bytes, name: str, value: int) -> bytes:
+    """The bytes of a struct with one integer replaced."""
+    field = next(one for one in _abi.layout(struct) if one.name == name)
+    raw = value.to_bytes(field.item_bytes, "big")
+    return data[: field.offset] + raw + data[field.offset + field.item_bytes :]
+
+
+_HDR, _AM, _CTRL = (_abi.sizeof(f"careful_{name}") for name in ("hdr", "am", "ctrl"))
+
+
+class CarefulHdr(Packet):
+    """The header of a frame; check, payload_crc and frag_bytes are computed when open."""
+
+    name = "careful"
+    fields_desc = fields_of("careful_hdr", {"type": FRAME_TYPES}, flag_names("CAREFUL_F_"))
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        if not args and "version" not in fields:
+            fields["version"] = int(lib.CAREFUL_WIRE_VERSION)
+        super().__init__(*args, **fields)
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
+        """CarefulCtrl where the type says that it is a control message."""
+        if _pkt is not None and len(_pkt) > 1 and _pkt[1] & lib.CAREFUL_CTRL_BIT:
+            return CarefulCtrl
+        return cls
+
+    def _overhead(self) -> int:
+        """Bytes after the header that are no payload: careful_am and digest."""
+        flags = int(self.flags)
+        digest = flags & lib.CAREFUL_F_DIGEST and flags & lib.CAREFUL_F_LAST
+        first = _AM if flags & lib.CAREFUL_F_FIRST else 0
+        return first + (int(lib.CAREFUL_DIGEST_BYTES) if digest else 0)
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Fill in what was left open."""
+        header = pkt[:_HDR]
+        if self.frag_bytes is None:
+            nbytes = max(0, len(pay) - self._overhead())
+            header = _with("careful_hdr", header, "frag_bytes", nbytes & 0xFFFF)
+        if self.payload_crc is None:
+            covered = pay[:_AM] if int(self.flags) & lib.CAREFUL_F_BULK else pay
+            if int(self.flags) & lib.CAREFUL_F_BULK and not int(self.flags) & lib.CAREFUL_F_FIRST:
+                covered = b""
+            crc = lib.careful_wire_crc32c(covered, len(covered)) if covered else 0
+            header = _with("careful_hdr", header, "payload_crc", crc)
+        if self.check is None:
+            header = _with("careful_hdr", header, "check", 0)
+            check = lib.careful_wire_hdr_check(ffi.from_buffer(header))
+            header = _with("careful_hdr", header, "check", check)
+        return header + pkt[_HDR:] + pay
+
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
+        """CarefulAm in the first fragment of a message."""
+        if int(self.flags) & lib.CAREFUL_F_FIRST and len(payload) >= _AM:
+            return CarefulAm
+        return Raw
+
+
+class CarefulAm(Packet):
+    """What opens a message."""
+
+    name = "careful-am"
+    fields_desc = fields_of(
+        "careful_am", {"kind": AM_KINDS, "handler": HANDLERS}, flag_names("CAREFUL_AM_WANT")
+    )
+
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
+        """The payload of a request to the block service."""
+        requests = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_MKDIR)
+        asks = self.kind == lib.CAREFUL_AM_REQUEST and self.handler in requests
+        return CarefulBlockOpen if asks and len(payload) >= _abi.sizeof(_OPEN) else Raw
+
+
+class CarefulCtrl(Packet):
+    """A control message; check and bytes are computed when open."""
+
+    name = "careful-ctrl"
+    fields_desc = fields_of("careful_ctrl", {"type": CONTROL_TYPES})
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        if not args:
+            defaults = {"version": int(lib.CAREFUL_WIRE_VERSION), "bytes": _CTRL}
+            fields = defaults | fields
+        super().__init__(*args, **fields)
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Compute the check, unless it was given."""
+        if self.check is None:
+            pkt = _with("careful_ctrl", pkt, "check", 0)
+            check = lib.careful_wire_ctrl_check(ffi.from_buffer(pkt))
+            pkt = _with("careful_ctrl", pkt, "check", check)
+        return pkt + pay
+
+    def guess_payload_class(self, payload: bytes) -> type[Packet]:
+        """Nothing of ours follows."""
+        return Raw
+
+
+_OPEN = "careful_block_open"
+
+
+class CarefulBlockOpen(Packet):
+    """Payload of OPEN, COMMIT and MKDIR, with the path that follows."""
+
+    name = "careful-block-open"
+    fields_desc = [*fields_of(_OPEN, flags=BLOCK_FLAGS), _bytes("path", "path_bytes")]  # noqa: RUF012
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Count the path, unless that was given."""
+        if not self.path_bytes and self.path:
+            pkt = _with(_OPEN, pkt, "path_bytes", len(self.path))
+        return pkt + pay
+
+
+class CarefulBlockAttr(Packet):
+    """Payload of a reply to OPEN, COMMIT, CLOSE and STAT."""
+
+    name = "careful-block-attr"
+    fields_desc = fields_of("careful_block_attr")
+
+
+class CarefulBlockEntry(Packet):
+    """One record of a listing, with its name and a symlink's target."""
+
+    name = "careful-block-entry"
+    fields_desc = [  # noqa: RUF012
+        *fields_of("careful_block_entry"),
+        _bytes("entry_name", "name_bytes"),
+        _bytes("target", "target_bytes"),
+    ]
+
+
+def bind(port: int) -> None:
+    """Dissect UDP datagrams to this port as careful's."""
+    bind_layers(UDP, CarefulHdr, dport=port)
+
+
+bind(int(lib.CAREFUL_PORT_DEFAULT))
