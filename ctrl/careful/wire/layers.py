@@ -71,8 +71,9 @@ def _field(field: _abi.Field, enums: dict[str, dict[int, str]], flags: dict[int,
         return StrFixedLenField(name, b"", field.count)
     if field.count is not None:
         count = field.count
-        item = _PLAIN[size]("", 0)
-        return FieldListField(name, [0] * count, item, count_from=lambda _: count)
+        item: Any = _PLAIN[size]("", 0)
+        zeros: Any = [0] * count
+        return FieldListField(name, zeros, item, count_from=lambda _: count)
     if name == "flags" and flags:
         return _flags(name, size, flags)
     if name in enums:
