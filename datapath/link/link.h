@@ -235,9 +235,9 @@ bool link_ctrl_send(struct link *link, const union careful_addr *to, struct care
 
 /* sync.c: what silence means */
 void link_tick(struct link *link);
-void link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_on_refused(struct link_peer *peer);
 void link_sync(struct link_peer *peer);
 
