@@ -12,7 +12,8 @@ import signal
 
 #: What an errno means where careful returns it; others read as strerror() says.
 _MEANINGS = {
-    errno_module.EADDRINUSE: "all windows are taken (raise --peers at the other end or here)",
+    errno_module.EADDRINUSE: "all windows for peers are taken here (raise --peers of `up`)",
+    errno_module.EUSERS: "all its windows for peers are taken (raise --peers of `up` there)",
     errno_module.EBADMSG: "the data's digest does not match",
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
     errno_module.EPROTONOSUPPORT: "the peer speaks another version of careful",

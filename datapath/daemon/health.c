@@ -86,8 +86,8 @@ static int check_interface(struct health *health, const struct careful_info *inf
 	if (ioctl(health->socket_fd, SIOCGIFMTU, &ifr))
 		return 0;
 	if ((uint32_t)ifr.ifr_mtu != health->mtu)
-		log_line("%s: the MTU changed from %u to %d; frames stay as they were",
-			 ifr.ifr_name, health->mtu, ifr.ifr_mtu);
+		log_line("%s: the MTU changed from %u to %d; frames have at most %u bytes",
+			 ifr.ifr_name, health->mtu, ifr.ifr_mtu, info->device.frame_bytes);
 	health->mtu = (uint32_t)ifr.ifr_mtu;
 	return 0;
 }

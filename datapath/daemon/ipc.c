@@ -320,7 +320,7 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	client = ipc->clients_count < IPC_CLIENTS ? client_create(ipc, fd) : NULL;
 	ev.data.ptr = client ? &client->event : NULL;
 	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
-		struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EUSERS };
+		struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EMFILE };
 
 		send_packet(fd, &head, NULL);
 		close(fd);

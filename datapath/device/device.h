@@ -62,8 +62,8 @@ struct careful_device {
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
-	uint32_t frame_bytes; /* largest frame, Ethernet header included */
-	uint32_t mtu; /* as seen when opened; ops->changed tells */
+	uint32_t frame_bytes; /* largest frame now, Ethernet header included */
+	uint32_t mtu; /* ops->events() tells when it and frame_bytes have changed */
 	uint16_t queue;
 	struct careful_device_info info; /* for people: modes, R and what bounds it */
 };

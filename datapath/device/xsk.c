@@ -91,7 +91,12 @@ static void xsk_random(struct careful_device *dev, void *buf, uint32_t bytes)
 
 static uint32_t xsk_events(struct careful_device *dev)
 {
-	return route_events(&to_xsk(dev)->route);
+	struct xsk_device *xsk = to_xsk(dev);
+	uint32_t events = route_events(&xsk->route);
+
+	if (events & CAREFUL_DEVICE_MTU)
+		xsk_take_mtu(xsk, xsk->route.mtu);
+	return events;
 }
 
 static uint32_t xsk_wait_fds(struct careful_device *dev, int *fds, uint32_t n)

@@ -84,6 +84,7 @@ struct xsk_device {
 	struct xsk_umem *umem;
 	struct xsk_socket *socket;
 	size_t umem_bytes; /* of the mapping */
+	uint32_t frame_bytes_max; /* what the socket was bound for, whatever the MTU is now */
 	struct xsk_bpf *bpf;
 	struct route route;
 	struct netdev netdev;
@@ -116,6 +117,7 @@ void xsk_umem_unmap(struct xsk_device *xsk);
 int xsk_socket_open(struct xsk_device *xsk, const struct careful_options *options,
 		    struct careful_error *error);
 void xsk_socket_close(struct xsk_device *xsk);
+void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu);
 
 /* xsk_rings.c: the operations of the hot path. */
 uint32_t xsk_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n);

@@ -212,6 +212,17 @@ static void tune_socket(struct xsk_device *xsk)
 					     sizeof(budget));
 }
 
+/* Frames follow the MTU down, and up again to what the socket was bound for. */
+void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu)
+{
+	uint32_t frame_bytes = mtu + XSK_ETHERNET_BYTES;
+
+	xsk->dev.mtu = xsk->dev.info.mtu = mtu;
+	if (frame_bytes > xsk->frame_bytes_max)
+		frame_bytes = xsk->frame_bytes_max;
+	xsk->dev.frame_bytes = xsk->dev.info.frame_bytes = frame_bytes;
+}
+
 static void read_result(struct xsk_device *xsk, uint32_t flags)
 {
 	struct careful_device *dev = &xsk->dev;
@@ -223,6 +234,7 @@ static void read_result(struct xsk_device *xsk, uint32_t flags)
 	dev->segments_max = sg ? CAREFUL_SEGMENTS_MAX : 1;
 	largest = sg ? dev->segments_max * dev->buffer_bytes : single_frame_bytes(xsk);
 	dev->frame_bytes = frame_bytes < largest ? frame_bytes : largest;
+	xsk->frame_bytes_max = dev->frame_bytes;
 	dev->info.zerocopy = zerocopy;
 	dev->info.multibuffer = sg;
 	dev->info.need_wakeup = 1;

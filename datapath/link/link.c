@@ -194,3 +194,11 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->since_ns = peer->link->now_ns;
 	peer->link->changed = true;
 }
+
+/* The device's frames have another size: where it is smaller, a new epoch agrees on it. */
+void link_frames_changed(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link->peers[i].frame_bytes > link->dev->frame_bytes)
+			link_break(&link->peers[i]);
+}

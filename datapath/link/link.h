@@ -193,6 +193,7 @@ void link_deinit(struct link *link);
 struct link_peer *link_peer_find(struct link *link, const union careful_addr *address);
 struct link_peer *link_peer_get(struct link *link, const union careful_addr *address);
 void link_state(struct link_peer *peer, uint8_t state);
+void link_frames_changed(struct link *link);
 
 /* rx.c: frames in */
 uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more);
@@ -234,9 +235,9 @@ bool link_ctrl_send(struct link *link, const union careful_addr *to, struct care
 
 /* sync.c: what silence means */
 void link_tick(struct link *link);
-void link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_on_refused(struct link_peer *peer);
 void link_sync(struct link_peer *peer);
 

@@ -282,6 +282,7 @@ static void on_hello(struct link *link, const union careful_addr *from,
 	if (be64toh(hello->token) != token) {
 		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
+		link_count(link, CAREFUL_C_CTRL_CHALLENGED);
 		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
 		return;
 	}
@@ -320,49 +321,63 @@ static void try_hello(struct link_peer *peer)
 	send_hello(peer);
 }
 
-static void on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* Whether a message answers the HELLO that we sent last. */
+static bool answers_us(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (peer->phase != LINK_ASKING || be64toh(ctrl->nonce) != peer->nonce || peer->token)
-		return;
-	peer->token = be64toh(ctrl->token);
-	try_hello(peer);
+	return peer->nonce && be64toh(ctrl->nonce) == peer->nonce;
 }
 
-static void on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* These return whether the message meant anything. */
+static bool on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (peer->phase != LINK_ASKED || be64toh(ctrl->nonce) != peer->nonce)
-		return;
+	if (peer->phase != LINK_ASKING || !answers_us(peer, ctrl))
+		return false;
+	if (peer->token)
+		return true; /* the answer to a HELLO that we repeated */
+	peer->token = be64toh(ctrl->token);
+	try_hello(peer);
+	return true;
+}
+
+static bool on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->phase != LINK_ASKED || !answers_us(peer, ctrl))
+		return false;
 	if (adopt(peer, ctrl)) {
 		link_close(peer, EPROTO);
-		return;
+		return true;
 	}
 	peer->nonce = 0;
 	opened(peer);
+	return true;
 }
 
-static void on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl)
+static bool on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	uint32_t why = be32toh(ctrl->status);
 
-	if (!peer->nonce || be64toh(ctrl->nonce) != peer->nonce)
-		return;
+	if (!answers_us(peer, ctrl))
+		return false;
 	link_close(peer, why == CAREFUL_REFUSED_VERSION ? EPROTONOSUPPORT :
 			 why == CAREFUL_REFUSED_PEERS	? EUSERS :
 							  EMSGSIZE);
+	return true;
 }
 
-static void on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
+static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (peer->cookie_in && be64toh(ctrl->cookie) == peer->cookie_in) {
-		peer->cookie_out = 0; /* no BYE in answer */
-		link_close(peer, ECONNRESET);
-	}
+	if (!peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
+	peer->cookie_out = 0; /* no BYE in answer */
+	link_close(peer, ECONNRESET);
+	return true;
 }
 
 static void dispatch(struct link *link, const union careful_addr *from,
 		     const struct careful_ctrl *ctrl)
 {
 	struct link_peer *peer = link_peer_find(link, from);
+	bool meant = false;
 
 	if (ctrl->type == CAREFUL_HELLO) {
 		on_hello(link, from, ctrl);
@@ -372,38 +387,37 @@ static void dispatch(struct link *link, const union careful_addr *from,
 	    (!peer || !peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)) {
 		struct careful_ctrl gone = { .nonce = ctrl->nonce };
 
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 		link_ctrl_send(link, from, &gone, CAREFUL_GONE);
 		return;
 	}
-	if (!peer) {
-		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		return;
-	}
-	switch (ctrl->type) {
+	switch (peer ? ctrl->type : 0) {
 	case CAREFUL_CHALLENGE:
-		on_challenge(peer, ctrl);
+		meant = on_challenge(peer, ctrl);
 		break;
 	case CAREFUL_WELCOME:
-		on_welcome(peer, ctrl);
+		meant = on_welcome(peer, ctrl);
 		break;
 	case CAREFUL_REFUSE:
-		on_refuse(peer, ctrl);
+		meant = on_refuse(peer, ctrl);
 		break;
 	case CAREFUL_SYNC:
-		link_on_sync(peer, ctrl);
+		meant = link_on_sync(peer, ctrl);
 		break;
 	case CAREFUL_SYNC_ACK:
-		link_on_sync_ack(peer, ctrl);
+		meant = link_on_sync_ack(peer, ctrl);
 		break;
 	case CAREFUL_GONE:
-		link_on_gone(peer, ctrl);
+		meant = link_on_gone(peer, ctrl);
 		break;
 	case CAREFUL_BYE:
-		on_bye(peer, ctrl);
+		meant = on_bye(peer, ctrl);
 		break;
 	default:
-		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+		break;
 	}
+	if (!meant)
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
 /* Another version: say which one is spoken here; believe a REFUSE that does so. */

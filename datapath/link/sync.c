@@ -41,16 +41,18 @@ void link_sync(struct link_peer *peer)
 	link_ctrl_send(link, &peer->address, &ctrl, CAREFUL_SYNC);
 }
 
-void link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* As on_challenge() and its like: whether the message meant anything. */
+bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct careful_ctrl ack = { .nonce = ctrl->nonce };
 
 	if (peer->phase != LINK_OPEN)
-		return;
+		return true; /* it will be asked again */
 	describe(peer, &ack);
 	/* The answer tells what is owed, so it need not be told again. */
 	window_rx_announce(&peer->rx);
 	link_ctrl_send(peer->link, &peer->address, &ack, CAREFUL_SYNC_ACK);
+	return true;
 }
 
 /* Whether the answer agrees with what we know; frames under way make it differ. */
@@ -59,17 +61,15 @@ static bool agrees(const struct link_peer *peer, uint32_t sent, uint32_t rcvd)
 	return sent == peer->seq_in && rcvd == peer->seq_out;
 }
 
-void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
+bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	uint32_t sent = be32toh(ctrl->seq_sent);
 	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
 	struct link *link = peer->link;
 
 	if (peer->phase != LINK_OPEN || !peer->sync_nonce ||
-	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in) {
-		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		return;
-	}
+	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
 	peer->sync_nonce = 0;
 	peer->heard_ns = link->now_ns;
 	peer->refused_rounds = 0;
@@ -81,28 +81,28 @@ void link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}
-		return;
+		return true;
 	}
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
 		peer->sync_disagreed = 0;
 	peer->sync_seq_sent = sent;
 	peer->sync_seq_rcvd = rcvd;
 	if (++peer->sync_disagreed < DISAGREE_TIMES)
-		return;
+		return true;
 	uint32_t lost = (peer->seq_out - rcvd) + (sent - peer->seq_in);
 
 	link->counters[CAREFUL_C_LOST_FRAMES] += lost;
 	peer->lost_frames += lost;
 	link_break(peer);
+	return true;
 }
 
-void link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
+bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (!peer->sync_nonce || be64toh(ctrl->nonce) != peer->sync_nonce) {
-		link_count(peer->link, CAREFUL_C_CTRL_UNKNOWN);
-		return;
-	}
+	if (!peer->sync_nonce || be64toh(ctrl->nonce) != peer->sync_nonce)
+		return false;
 	link_break(peer);
+	return true;
 }
 
 /* ICMP says that nobody listens at the peer. Anyone can say so: it is believed when

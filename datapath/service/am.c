@@ -48,10 +48,6 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	operation_end(c, op, &result);
 }
 
-/* The frame in which the running handler's message lies: for careful_keep(). */
-static struct link_rxframe *handled_frame;
-static struct careful_kept *handled_kept;
-
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 		       const void *payload, uint32_t bytes)
 {
@@ -64,7 +60,7 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 		.token = be32toh(am->token),
 		.payload = payload,
 		.bytes = bytes,
-		.keepable = handled_frame != NULL,
+		.keepable = c->handled_frame != NULL,
 	};
 
 	if (!handler->fn) {
@@ -147,11 +143,11 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 		c->deferred[at] = kept;
 		return;
 	} else {
-		handled_frame = frame;
-		handled_kept = NULL;
+		c->handled_frame = frame;
+		c->handled_kept = NULL;
 		serve(c, peer, &am, frame->body + sizeof(am), bytes);
-		handled_frame = NULL;
-		if (handled_kept)
+		c->handled_frame = NULL;
+		if (c->handled_kept)
 			return;
 	}
 	link_release(&c->link, frame);
@@ -311,11 +307,13 @@ void am_sent(struct message_out *out, void *user)
 
 struct careful_kept *careful_keep(const struct careful_message *message)
 {
-	if (!message->keepable || !handled_frame)
+	struct careful *c = message->instance;
+
+	if (!message->keepable || !c->handled_frame)
 		return NULL;
-	if (!handled_kept)
-		handled_kept = link_hold(&message->instance->link, handled_frame, true);
-	return handled_kept;
+	if (!c->handled_kept)
+		c->handled_kept = link_hold(&c->link, c->handled_frame, true);
+	return c->handled_kept;
 }
 
 const void *careful_kept_payload(struct careful_kept *kept)

@@ -65,6 +65,11 @@ struct careful {
 		uint8_t state;
 	} * seen;
 
+	/* The frame in which the running handler's message lies, and whether the handler
+	 * kept it. NULL while none runs. */
+	struct link_rxframe *handled_frame;
+	struct careful_kept *handled_kept;
+
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;
 	uint32_t deferred_first, deferred_count, deferred_max;

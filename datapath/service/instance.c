@@ -181,6 +181,8 @@ static void keep_time(struct careful *c)
 			    !c->dev->ops->resolve(c->dev, &peer->address, &fresh))
 				peer->llhdr = fresh;
 		}
+	if (events & CAREFUL_DEVICE_MTU)
+		link_frames_changed(&c->link);
 	link_control(&c->link);
 	link_tick(&c->link);
 }

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Two instances across a veth, polled in turn by one thread: requests, stores and
- * gets between memory and files, kept messages, errors, live tuning. Every byte is
+ * gets between memory and files, errors, live tuning. Every byte is
  * compared and no frame may be lost.
  */
-#include "check.h"
-#include "pair.h"
+#include "instances.h"
 
-#include <arpa/inet.h>
 #include <sys/mman.h>
 
-#include <careful/careful.h>
-
-#include "service/engine.h"
-
-enum { PATIENCE = 20000000, BYTES = 3000001 };
-
-struct ends {
-	struct pair pair;
-	struct careful *c[2];
-	int peer; /* the second, as the first knows it */
-};
+enum { BYTES = 3000001 };
 
 static uint8_t source[BYTES], target[BYTES];
 
@@ -32,84 +20,6 @@ static void fill(uint8_t *p, uint32_t bytes)
 		x = x * 1664525 + 1013904223;
 		p[i] = (uint8_t)(x >> 24);
 	}
-}
-
-static struct careful *open_side(const struct pair *pair, int side)
-{
-	char instance[32];
-	struct careful_options options = { .ifname = "eth1", .instance = instance };
-	struct careful_error error;
-	struct careful *c = NULL;
-
-	snprintf(instance, sizeof(instance), "engine%d-%d", getpid(), side);
-	pair_enter(pair, side);
-	if (careful_open(&options, &c, &error))
-		fprintf(stderr, "%s\n", error.text);
-	pair_leave(pair);
-	CHECK(c);
-	return c;
-}
-
-static void ends_open(struct ends *ends, unsigned int mtu)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET };
-
-	pair_open(&ends->pair, mtu);
-	ends->c[0] = open_side(&ends->pair, 0);
-	ends->c[1] = open_side(&ends->pair, 1);
-	inet_pton(AF_INET, "10.77.0.2", &to.sin_addr);
-	ends->peer = careful_peer(ends->c[0], (struct sockaddr *)&to, sizeof(to));
-	CHECK(ends->peer >= 0);
-}
-
-static void poll_both(struct ends *ends)
-{
-	careful_poll(ends->c[0]);
-	careful_poll(ends->c[1]);
-}
-
-static void ends_close(struct ends *ends)
-{
-	for (int i = 0; i < 2; i++) {
-		struct careful_info info;
-
-		CHECK_EQ(careful_info(ends->c[i], &info), 0);
-		CHECK_EQ(info.counters[CAREFUL_C_LOST_FRAMES], 0);
-		CHECK_EQ(info.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
-		CHECK_EQ(info.counters[CAREFUL_C_TX_BUFFERS_HELD], 0);
-	}
-	careful_close(ends->c[0]);
-	careful_close(ends->c[1]);
-	pair_close(&ends->pair);
-}
-
-struct outcome {
-	int done;
-	struct careful_result result;
-	uint8_t payload[4096];
-};
-
-static void on_done(const struct careful_result *result, void *user)
-{
-	struct outcome *outcome = user;
-
-	outcome->done++;
-	outcome->result = *result;
-	if (result->payload)
-		memcpy(outcome->payload, result->payload, result->bytes);
-}
-
-static void await(struct ends *ends, struct outcome *outcome)
-{
-	for (int i = 0; i < PATIENCE && !outcome->done; i++)
-		poll_both(ends);
-	CHECK_EQ(outcome->done, 1);
-}
-
-static void echo(const struct careful_message *message, void *user)
-{
-	(void)user;
-	CHECK_EQ(careful_reply(message, 0, message->args, message->payload, message->bytes), 0);
 }
 
 static void test_request__payload_and_args_come_back(void)
@@ -304,46 +214,6 @@ static void test_tune__live_and_never_stuck(void)
 	ends_close(&ends);
 }
 
-static struct careful_kept *kept[1000];
-static struct careful_reply_to names[1000];
-static uint32_t kept_count;
-
-static void keep(const struct careful_message *message, void *user)
-{
-	(void)user;
-	kept[kept_count] = careful_keep(message);
-	careful_reply_name(message, &names[kept_count]);
-	CHECK(kept[kept_count++]);
-}
-
-static void test_keep__copied_out_when_buffers_run_short(void)
-{
-	static struct outcome outcomes[300];
-	struct careful_info info;
-	struct ends ends;
-
-	memset(outcomes, 0, sizeof(outcomes));
-	ends_open(&ends, 1500);
-	careful_handle(ends.c[1], 9, keep, NULL);
-	for (uint32_t i = 0; i < 300; i++)
-		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, &i, sizeof(i),
-					 on_done, &outcomes[i]),
-			 0);
-	for (int i = 0; i < PATIENCE && kept_count < 300; i++)
-		poll_both(&ends);
-	CHECK_EQ(kept_count, 300);
-	careful_info(ends.c[1], &info);
-	CHECK(info.counters[CAREFUL_C_COPIED_OUT] > 200);
-	for (uint32_t i = 0; i < 300; i++) {
-		CHECK(!memcmp(careful_kept_payload(kept[i]), &i, sizeof(i)));
-		CHECK_EQ(careful_reply_late(ends.c[1], &names[i], 0, NULL, NULL, 0), 0);
-		careful_release(ends.c[1], kept[i]);
-	}
-	for (uint32_t i = 0; i < 300; i++)
-		await(&ends, &outcomes[i]);
-	ends_close(&ends);
-}
-
 int main(void)
 {
 	fill(source, BYTES);
@@ -353,6 +223,5 @@ int main(void)
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
 	RUN(test_tune__live_and_never_stuck);
-	RUN(test_keep__copied_out_when_buffers_run_short);
 	return 0;
 }

@@ -280,7 +280,8 @@ static void test_events__link_and_mtu(void)
 	settle();
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 mtu 1400"));
 	wait_event(CAREFUL_DEVICE_MTU);
-	CHECK_EQ(devs[0]->mtu, 1500);
+	CHECK_EQ(devs[0]->mtu, 1400); /* frames follow it down */
+	CHECK_EQ(devs[0]->frame_bytes, 1414);
 	CHECK(!pair_run(&pair, 0, "ip link del eth1"));
 	CHECK(wait_event(CAREFUL_DEVICE_GONE) & CAREFUL_DEVICE_DOWN);
 	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import xxhash
 from careful import _abi
 from careful._abi import ffi, lib
+from careful.transfer.block import parse_listing
 from careful.wire import layers
 from careful.wire.layers import (
+    CarefulAbort,
     CarefulAm,
     CarefulBlockAttr,
     CarefulBlockEntry,
     CarefulBlockOpen,
+    CarefulBulk,
     CarefulCtrl,
     CarefulHdr,
+    CarefulListing,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,6 +124,53 @@ def test_frame__bulk_covers_the_am_alone() -> None:
     assert crc == lib.careful_wire_crc32c(raw[48:96], 48)
     raw = bytes(CarefulHdr(type="data", flags="bulk") / b"payload")
     assert _abi.unpack("careful_hdr", raw)["payload_crc"] == 0
+
+
+def bulk(flags: str, payload: Any, **fields: Any) -> Any:
+    """A fragment, built and dissected again."""
+    return CarefulHdr(bytes(CarefulHdr(type="data", flags=f"bulk+{flags}", **fields) / payload))
+
+
+def test_bulk__data_and_digest_apart() -> None:
+    digest = xxhash.xxh3_64_intdigest(b"payload")
+    found = bulk("first+last+digest", CarefulAm(kind="get_data") / CarefulBulk(data=b"payload"))
+    assert found.frag_bytes == 7
+    assert (found[CarefulBulk].data, found[CarefulBulk].digest) == (b"payload", digest)
+    found = bulk("last+digest", CarefulBulk(data=b"end", digest=5), frag_off=100)
+    assert (found.frag_bytes, found[CarefulBulk].data, found[CarefulBulk].digest) == (3, b"end", 5)
+    found = bulk("digest", CarefulBulk(data=b"middle"))
+    assert (found.frag_bytes, found[CarefulBulk].data) == (6, b"middle")
+    assert found[CarefulBulk].digest is None
+    assert bytes(found)[48:] == b"middle"
+
+
+def test_abort__names_the_errno() -> None:
+    found = bulk("last+abort", CarefulAbort(errno=61))
+    assert (found.frag_bytes, found[CarefulAbort].errno) == (4, 61)
+    found = bulk("first+last+abort", CarefulAm(kind="get_data") / CarefulAbort(errno=5))
+    assert (found.frag_bytes, found[CarefulAm][CarefulAbort].errno) == (4, 5)
+
+
+def test_frame__update_has_nothing_behind_it() -> None:
+    raw = bytes(CarefulHdr(type="update", cookie=7, seq=9, credits=4))
+    assert len(raw) == 48
+    found = CarefulHdr(raw)
+    assert (found.type, found.credits, found.payload_crc) == (lib.CAREFUL_UPDATE, 4, 0)
+    assert not found.payload
+
+
+def test_listing__records() -> None:
+    names = [(b"a", b""), (b"deep/er", b"target"), (b"12345678", b"")]
+    entries = [CarefulBlockEntry(entry_name=name, target=target) for name, target in names]
+    entries[0].bytes = 77
+    raw = bytes(CarefulListing(entries=entries))
+    assert len(raw) == 3 * 64 + 8 + 16 + 8
+    ours = parse_listing(raw)
+    assert [(one.name, one.target) for one in ours] == [(a.decode(), b.decode()) for a, b in names]
+    assert ours[0].attr.bytes == 77
+    again = CarefulListing(raw)
+    assert [(one.entry_name, one.target) for one in again.entries] == names
+    assert bytes(again) == raw
 
 
 def test_frame__given_values_stay() -> None:

@@ -151,7 +151,7 @@ class Client:
     def _lost(self, error: OSError | None) -> CarefulError:
         if isinstance(error, CarefulError):
             return error
-        return CarefulError(errno.EPIPE, "carefuld ended; its log says why", self.name)
+        return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
 
     def receive(self) -> int:
         """Take the answers that are there and run what waits for them.

@@ -32,7 +32,7 @@ from careful.transfer.local import current_umask, shown, sync_directory
 
 #: Failures that are the connection's or the peer's: no other file would fare better.
 _FATAL = {
-    errno.EPIPE,
+    errno.ENOTCONN,
     errno.ETIMEDOUT,
     errno.ECONNREFUSED,
     errno.ECONNABORTED,
@@ -235,8 +235,8 @@ async def get(
                 raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
             elif attr.is_file or attr.is_link:
                 work.add(source, local, attr)
-            else:
-                work.skip(name, attr.mode)
+            else:  # asked for by name: not merely skipped
+                raise CarefulError(errno.EINVAL, f"is a {_kind(attr.mode)}, no file", name)
         except CarefulError as error:
             work.fail(name, error)
     await work.run_jobs()

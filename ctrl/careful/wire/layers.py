@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import xxhash
 from scapy.fields import (
     ByteEnumField,
     ByteField,
+    ConditionalField,
     FieldListField,
     FlagsField,
     IntEnumField,
     IntField,
     LongField,
+    PacketListField,
     ShortEnumField,
     ShortField,
     StrFixedLenField,
@@ -155,10 +158,18 @@ class CarefulHdr(Packet):
         return header + pkt[_HDR:] + pay
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """CarefulAm in the first fragment of a message."""
+        """CarefulAm in the first fragment of a message, then what the flags say."""
         if int(self.flags) & lib.CAREFUL_F_FIRST and len(payload) >= _AM:
             return CarefulAm
+        return _after(self)
+
+
+def _after(header: CarefulHdr) -> type[Packet]:
+    """The layer of a frame's payload."""
+    flags = int(header.flags)
+    if header.type != lib.CAREFUL_DATA or not flags & lib.CAREFUL_F_BULK:
         return Raw
+    return CarefulAbort if flags & lib.CAREFUL_F_ABORT else CarefulBulk
 
 
 class CarefulAm(Packet):
@@ -170,10 +181,61 @@ class CarefulAm(Packet):
     )
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """The payload of a request to the block service."""
+        """The payload of a bulk message, or of a request to the block service."""
+        header = self.underlayer
+        if isinstance(header, CarefulHdr) and (layer := _after(header)) is not Raw:
+            return layer
         requests = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_MKDIR)
         asks = self.kind == lib.CAREFUL_AM_REQUEST and self.handler in requests
         return CarefulBlockOpen if asks and len(payload) >= _abi.sizeof(_OPEN) else Raw
+
+
+def _header(packet: Packet) -> CarefulHdr | None:
+    """The frame header above a payload, if there is one."""
+    above = packet.underlayer
+    if isinstance(above, CarefulAm):
+        above = above.underlayer
+    return above if isinstance(above, CarefulHdr) else None
+
+
+def _data_bytes(packet: Packet) -> int:
+    """Payload of a bulk fragment that is being dissected."""
+    header = _header(packet)
+    return int(header.frag_bytes) if header is not None else 0xFFFF
+
+
+def _has_digest(packet: Packet) -> bool:
+    """Whether the payload's digest ends this fragment."""
+    header, ends = _header(packet), int(lib.CAREFUL_F_DIGEST | lib.CAREFUL_F_LAST)
+    return header is not None and int(header.flags) & ends == ends
+
+
+class CarefulBulk(Packet):
+    """Payload of a fragment of a store or of a get's data; the last may end in a digest.
+
+    A digest that is left open is computed over this fragment alone, which is right
+    for a message of one.
+    """
+
+    name = "careful-bulk"
+    fields_desc = [  # noqa: RUF012
+        StrLenField("data", b"", length_from=_data_bytes),
+        ConditionalField(_HEX[8]("digest", None), _has_digest),
+    ]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Compute the digest, unless it was given."""
+        if _has_digest(self) and self.digest is None:
+            size = int(lib.CAREFUL_DIGEST_BYTES)
+            pkt = pkt[:-size] + xxhash.xxh3_64_digest(pkt[:-size])
+        return pkt + pay
+
+
+class CarefulAbort(Packet):
+    """Why the sender of a bulk message cannot go on."""
+
+    name = "careful-abort"
+    fields_desc = [IntField("errno", 0)]  # noqa: RUF012
 
 
 class CarefulCtrl(Packet):
@@ -201,7 +263,7 @@ class CarefulCtrl(Packet):
         return Raw
 
 
-_OPEN = "careful_block_open"
+_OPEN, _ENTRY = "careful_block_open", "careful_block_entry"
 
 
 class CarefulBlockOpen(Packet):
@@ -225,14 +287,37 @@ class CarefulBlockAttr(Packet):
 
 
 class CarefulBlockEntry(Packet):
-    """One record of a listing, with its name and a symlink's target."""
+    """One record of a listing, with its name and a symlink's target, padded to 8 bytes."""
 
     name = "careful-block-entry"
     fields_desc = [  # noqa: RUF012
-        *fields_of("careful_block_entry"),
+        *fields_of(_ENTRY),
         _bytes("entry_name", "name_bytes"),
         _bytes("target", "target_bytes"),
+        StrLenField("zeros", b"", length_from=lambda entry: _entry_padding(entry)),
     ]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Count name and target and pad, unless that was given."""
+        for count, value in (("name_bytes", self.entry_name), ("target_bytes", self.target)):
+            if not getattr(self, count) and value:
+                pkt = _with(_ENTRY, pkt, count, len(value))
+        return pkt + (b"" if self.zeros else bytes(-len(pkt) % 8)) + pay
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """What follows is the next record."""
+        return b"", s
+
+
+def _entry_padding(entry: Packet) -> int:
+    return -(int(entry.name_bytes) + int(entry.target_bytes)) % 8
+
+
+class CarefulListing(Packet):
+    """The bytes of a listing: what LIST's handle gives."""
+
+    name = "careful-listing"
+    fields_desc = [PacketListField("entries", [], CarefulBlockEntry)]  # noqa: RUF012
 
 
 def bind(port: int) -> None:

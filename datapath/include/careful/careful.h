@@ -150,6 +150,7 @@ enum careful_counter {
 	CAREFUL_C_CTRL_VERSION,
 	CAREFUL_C_CTRL_UNKNOWN, /* from no peer of ours, or to no question of ours */
 	CAREFUL_C_CTRL_REFUSED,
+	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered without keeping anything of them */
 	CAREFUL_C_DIGEST_BAD, /* bulk payload whose digest did not match */
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
 	CAREFUL_COUNTERS,

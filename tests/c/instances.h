@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: two instances across a veth, polled in turn by one thread, the second
+ * being a peer of the first, and how an operation ended.
+ */
+#ifndef CAREFUL_TESTS_INSTANCES_H
+#define CAREFUL_TESTS_INSTANCES_H
+
+#include <arpa/inet.h>
+#include <careful/careful.h>
+
+#include "pair.h"
+#include "service/engine.h"
+
+enum { PATIENCE = 20000000 };
+
+struct ends {
+	struct pair pair;
+	struct careful *c[2];
+	int peer; /* the second, as the first knows it */
+};
+
+static inline struct careful *instance_open(const struct pair *pair, int side)
+{
+	char instance[32];
+	struct careful_options options = { .ifname = "eth1", .instance = instance };
+	struct careful_error error;
+	struct careful *c = NULL;
+
+	snprintf(instance, sizeof(instance), "test%d-%d", getpid(), side);
+	pair_enter(pair, side);
+	if (careful_open(&options, &c, &error))
+		fprintf(stderr, "%s\n", error.text);
+	pair_leave(pair);
+	CHECK(c);
+	return c;
+}
+
+static inline void ends_open(struct ends *ends, unsigned int mtu)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET };
+
+	pair_open(&ends->pair, mtu);
+	ends->c[0] = instance_open(&ends->pair, 0);
+	ends->c[1] = instance_open(&ends->pair, 1);
+	inet_pton(AF_INET, "10.77.0.2", &to.sin_addr);
+	ends->peer = careful_peer(ends->c[0], (struct sockaddr *)&to, sizeof(to));
+	CHECK(ends->peer >= 0);
+}
+
+static inline void poll_both(struct ends *ends)
+{
+	careful_poll(ends->c[0]);
+	careful_poll(ends->c[1]);
+}
+
+static inline void ends_close(struct ends *ends)
+{
+	for (int i = 0; i < 2; i++) {
+		struct careful_info info;
+
+		CHECK_EQ(careful_info(ends->c[i], &info), 0);
+		CHECK_EQ(info.counters[CAREFUL_C_LOST_FRAMES], 0);
+		CHECK_EQ(info.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+		CHECK_EQ(info.counters[CAREFUL_C_TX_BUFFERS_HELD], 0);
+	}
+	careful_close(ends->c[0]);
+	careful_close(ends->c[1]);
+	pair_close(&ends->pair);
+}
+
+struct outcome {
+	int done;
+	struct careful_result result;
+	uint8_t payload[4096];
+};
+
+static inline void on_done(const struct careful_result *result, void *user)
+{
+	struct outcome *outcome = user;
+
+	outcome->done++;
+	outcome->result = *result;
+	if (result->payload)
+		memcpy(outcome->payload, result->payload, result->bytes);
+}
+
+static inline void await(struct ends *ends, struct outcome *outcome)
+{
+	for (int i = 0; i < PATIENCE && !outcome->done; i++)
+		poll_both(ends);
+	CHECK_EQ(outcome->done, 1);
+}
+
+static inline void echo(const struct careful_message *message, void *user)
+{
+	(void)user;
+	CHECK_EQ(careful_reply(message, 0, message->args, message->payload, message->bytes), 0);
+}
+
+#endif /* CAREFUL_TESTS_INSTANCES_H */

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Slots of bulk messages: the sender uses one again as soon as its last fragment has
+ * left, while the receiver may still be writing the earlier message to its file. The
+ * receiver's storage here writes only when the test lets it.
+ */
+#include "instances.h"
+
+#include <sys/mman.h>
+
+enum {
+	MESSAGES = 2 * MESSAGE_SLOTS - 2, /* each fills a buffer; W is 64, half of it may be held */
+	BYTES = 100,
+};
+
+static struct slow {
+	struct careful_storage base;
+	struct careful_storage *real;
+	struct careful_io *first, **last;
+	uint32_t pending;
+	bool open;
+} slow;
+
+static int slow_submit(struct careful_storage *storage, struct careful_io *io)
+{
+	(void)storage;
+	CHECK(io->write);
+	io->next = NULL;
+	*slow.last = io;
+	slow.last = &io->next;
+	slow.pending++;
+	return 0;
+}
+
+static uint32_t slow_poll(struct careful_storage *storage)
+{
+	uint32_t n = 0;
+
+	(void)storage;
+	while (slow.open && slow.first) {
+		struct careful_io *io = slow.first;
+
+		slow.first = io->next;
+		if (!slow.first)
+			slow.last = &slow.first;
+		slow.pending--;
+		io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
+		io->done(io);
+		n++;
+	}
+	return n;
+}
+
+static uint32_t slow_pending(struct careful_storage *storage)
+{
+	(void)storage;
+	return slow.pending;
+}
+
+static void slow_down(struct careful *c)
+{
+	static const struct careful_storage_ops ops = {
+		.submit = slow_submit,
+		.poll = slow_poll,
+		.pending = slow_pending,
+	};
+
+	slow = (struct slow){ .base.ops = &ops, .real = c->storage, .last = &slow.first };
+	c->storage = c->messages.storage = &slow.base;
+}
+
+static void speed_up(struct careful *c)
+{
+	c->storage = c->messages.storage = slow.real;
+}
+
+static void test_slot__used_again_while_the_receiver_writes(void)
+{
+	static struct outcome outcomes[MESSAGES];
+	static uint8_t sent[MESSAGES * BYTES], got[MESSAGES * BYTES];
+	int fd = memfd_create("slots", 0);
+	struct careful_region region = {
+		.span = { .fd = fd },
+		.bytes = sizeof(sent),
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct ends ends;
+	uint32_t key;
+
+	for (size_t i = 0; i < sizeof(sent); i++)
+		sent[i] = (uint8_t)(i * 7 + i / 256);
+	ends_open(&ends, 1500);
+	slow_down(ends.c[1]);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		struct careful_span local = { .base = sent + i * BYTES, .fd = -1 };
+
+		CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, i * BYTES, &local,
+				       BYTES, CAREFUL_HANDLERS, NULL, 0, on_done, &outcomes[i]),
+			 0);
+	}
+	for (int i = 0; i < PATIENCE && slow.pending < MESSAGES; i++) {
+		poll_both(&ends);
+		CHECK_EQ(ends.c[1]->link.counters[CAREFUL_C_DROP_MESSAGE], 0);
+	}
+	CHECK_EQ(slow.pending, MESSAGES); /* more than slots, and none has ended */
+	slow.open = true;
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		await(&ends, &outcomes[i]);
+		CHECK_EQ(outcomes[i].result.status, 0);
+	}
+	CHECK_EQ(pread(fd, got, sizeof(got), 0), sizeof(got));
+	CHECK(!memcmp(sent, got, sizeof(got)));
+	speed_up(ends.c[1]);
+	ends_close(&ends);
+	close(fd);
+}
+
+int main(void)
+{
+	RUN(test_slot__used_again_while_the_receiver_writes);
+	return 0;
+}

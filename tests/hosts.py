@@ -1,0 +1,115 @@
+"""Hosts of a lab as users see them: carefulctl on each, transfers, counters.
+
+Owns the carefulds that a test brings up; all of them are down when it ends. Used by
+the tests that try careful from the command line to the wire.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lab import Lab
+
+PINS = Path("/sys/fs/bpf/careful")
+RUN = Path("/run/careful")
+MIB = 1 << 20
+#: What may not have happened where nothing was lost.
+LOSSES = (
+    "lost_frames",
+    "bad_credits",
+    "epochs_broken",
+    "drop_malformed",
+    "drop_crc",
+    "digest_bad",
+    "device_rx_ring_full",
+    "device_rx_fill_ring_empty",
+    "device_rx_dropped",
+    "device_kicks_failed",
+)
+
+
+class Host:
+    """One host: its exported folder, its own folder, and carefulctl."""
+
+    def __init__(self, lab: Lab, name: str, folder: Path) -> None:
+        self.lab, self.name = lab, name
+        self.export, self.own = folder / name / "export", folder / name / "own"
+        self.export.mkdir(parents=True)
+        self.own.mkdir()
+
+    def ctl(
+        self, *args: str | Path, check: bool = True, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run carefulctl to its end."""
+        return self.lab.run(self.name, "carefulctl", *args, check=check, **more)
+
+    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+        """Start carefulctl."""
+        return self.lab.start(self.name, "carefulctl", *args)
+
+    def up(self, *options: str | Path) -> None:
+        """Run carefulctl up eth1, the folder exported for writing."""
+        self.ctl("up", "eth1", "--export", f"{self.export}:rw", *options)
+
+    def down(self) -> None:
+        """Run carefulctl down eth1."""
+        self.ctl("down", "eth1")
+
+    def status(self) -> dict[str, Any]:
+        """What carefuld says of itself."""
+        one: dict[str, Any] = json.loads(self.ctl("status", "--json", "eth1").stdout)
+        found: dict[str, Any] = one["instances"][0]
+        return found
+
+    @property
+    def pid(self) -> int:
+        """Of carefuld."""
+        return int((RUN / self.lab.instance(self.name) / "pid").read_text())
+
+    def assert_nothing_lost(self) -> dict[str, Any]:
+        """Fail where a frame of ours was lost; the status."""
+        found = self.status()
+        lost = {name: found["counters"][name] for name in LOSSES if found["counters"][name]}
+        assert not lost, f"{self.name}: {lost}"
+        return found
+
+
+def make_file(path: Path, nbytes: int, seed: int = 1) -> bytes:
+    """A file with contents that nothing else has; the contents."""
+    data = random.Random(seed).randbytes(nbytes)
+    path.write_bytes(data)
+    return data
+
+
+def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 10) -> None:
+    """Wait until what() is true."""
+    end = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < end, f"no {name} within {timeout_s} s"
+        time.sleep(0.02)
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, str, str]:
+    """Status, output and errors of a process that shall end by itself."""
+    out, err = process.communicate(timeout=timeout_s)
+    return process.returncode, out, err
+
+
+def moving(host: Host, timeout_s: float = 10) -> None:
+    """Wait until frames move at a host."""
+    before = host.status()["counters"]["rx_frames"]
+    wait_for(lambda: host.status()["counters"]["rx_frames"] > before + 100, "traffic", timeout_s)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

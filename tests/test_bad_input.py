@@ -1,0 +1,443 @@
+"""What goes wrong around a transfer: one clear line, bounded time, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful._abi import lib, unpack
+from hosts import MIB, PINS, Host, alive, finish, make_file, moving, wait_for
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+Hosts = Callable[..., list[Host]]
+#: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
+SLOWLY = ("--block-bytes", "16KiB", "--blocks", "2")
+#: What `up` puts on an interface, and must not leave there.
+QDISC = "pfifo ca00:"
+
+
+@pytest.fixture
+def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
+    """Make hosts on a link; their carefulds end with the test."""
+    made: list[Host] = []
+
+    def make(**options: Any) -> list[Host]:
+        lab = make_lab(**options)
+        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        return made
+
+    yield make
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Two hosts that are up, for what leaves them as they were."""
+    two = [Host(lab, name, tmp_path_factory.mktemp("pair")) for name in lab.hosts]
+    for host in two:
+        host.up()
+    yield two
+    for host in two:
+        host.down()
+
+
+def refused(
+    host: Host, *args: str | Path, status: int = 1, within_s: float = 10, **more: Any
+) -> str:
+    """The one line of a carefulctl that fails, in bounded time."""
+    start = time.monotonic()
+    done = host.ctl(*args, check=False, **more)
+    assert time.monotonic() - start < within_s
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("carefulctl: ")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def left_behind(host: Host) -> list[str]:
+    """What of an instance is still there."""
+    found = []
+    if (PINS / host.lab.instance(host.name)).exists():
+        found.append("pins")
+    link = host.lab.run(host.name, "ip", "-d", "link", "show", "eth1").stdout
+    if "prog/xdp" in link:
+        found.append("XDP program")
+    if QDISC in host.lab.run(host.name, "tc", "qdisc", "show", "dev", "eth1").stdout:
+        found.append("qdisc")
+    return found
+
+
+# --- up
+
+
+def test_up__no_such_interface(hosts: Hosts) -> None:
+    a, _ = hosts()
+    assert "nope" in refused(a, "up", "nope")
+
+
+def test_up__interface_down(hosts: Hosts) -> None:
+    a, _ = hosts()
+    a.lab.run("h1", "ip", "link", "set", "eth1", "down")
+    said = refused(a, "up", "eth1")
+    assert "down" in said
+    assert "ip link set eth1 up" in said
+    assert not left_behind(a)
+
+
+def test_up__not_root(hosts: Hosts) -> None:
+    a, _ = hosts()
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    tool = shutil.which("carefulctl")
+    assert tool
+    probe = a.lab.run("h1", *nobody, tool, "--version", check=False)
+    if probe.returncode:
+        pytest.skip("nobody may not read this checkout")
+    done = a.lab.run("h1", *nobody, tool, "up", "eth1", check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "root" in done.stderr
+    assert not left_behind(a)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "options", "said"),
+    [
+        (9000, ["--peers", "128"], "MTU 9000"),
+        (3826, ["--peers", "200", "--rx-buffers", "64"], "--rx-buffers"),
+        (3826, ["--peers", "256"], "512"),
+    ],
+    ids=["mtu-beyond-the-window", "peers-beyond-buffers", "peers-beyond-r"],
+)
+def test_up__does_not_fit(hosts: Hosts, mtu: int, options: list[str], said: str) -> None:
+    a, _ = hosts(mtu=mtu)
+    assert said in refused(a, "up", "eth1", *options)
+    assert not left_behind(a)
+
+
+def test_up__mtu_too_small(hosts: Hosts) -> None:
+    a, _ = hosts(mtu=1500)
+    a.lab.run("h1", "ip", "link", "set", "eth1", "mtu", "150")
+    said = refused(a, "up", "eth1")
+    assert "MTU of 150" in said
+    assert not left_behind(a)
+
+
+OTHER = """
+#include <linux/bpf.h>
+#define SEC(name) __attribute__((section(name), used))
+SEC("xdp") int somebody_else(struct xdp_md *ctx) { return XDP_PASS; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
+@pytest.mark.skipif(shutil.which("bpftool") is None, reason="bpftool is not installed")
+def test_up__another_xdp_program_is_named(hosts: Hosts, tmp_path: Path) -> None:
+    a, _ = hosts(mtu=1500)
+    (tmp_path / "other.c").write_text(OTHER)
+    clang = next(filter(None, map(shutil.which, ("clang", "clang-19", "clang-14"))), None)
+    if not clang:
+        pytest.skip("clang is not installed")
+    built = tmp_path / "other.o"
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    argv = [clang, "-target", "bpf", "-O2", "-g", include, "-c", tmp_path / "other.c", "-o", built]
+    subprocess.run(argv, check=True)
+    a.lab.run("h1", "ip", "link", "set", "dev", "eth1", "xdp", "obj", built, "sec", "xdp")
+    said = refused(a, "up", "eth1")
+    assert "somebody_else" in said
+    link = a.lab.run("h1", "ip", "link", "show", "eth1").stdout
+    assert "xdp" in link, "the other program is still there"
+    a.lab.run("h1", "ip", "link", "set", "dev", "eth1", "xdp", "off")
+    a.up()
+
+
+def test_up__twice(pair: list[Host]) -> None:
+    a, _ = pair
+    pid = a.pid
+    assert str(pid) in refused(a, "up", "eth1")
+    assert alive(pid)
+
+
+def test_down__twice(hosts: Hosts) -> None:
+    a, _ = hosts()
+    a.up()
+    a.down()
+    assert not left_behind(a)
+    a.down()
+
+
+def test_mtu__changed_while_a_transfer_runs(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    kept = make_file(b.export / "big", 128 * MIB)
+    job = a.start("get", *SLOWLY, "h2:big", a.own / "big")
+    moving(a)
+    for host in (a, b):
+        host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", "1400")
+    status, _, errors = finish(job, 20)
+    # A new epoch agrees on smaller frames, and what was lost with the old one is asked
+    # for again.
+    assert status == 0, errors
+    assert (a.own / "big").read_bytes() == kept
+    for host in (a, b):
+        assert host.status()["frame_bytes"] == 1414
+        assert host.status()["peers"][0]["frame_bytes"] == 1414
+        host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", "3826")
+    a.ctl("get", "-f", "h2:big", a.own / "big")
+    assert (a.own / "big").read_bytes() == kept
+    assert a.status()["frame_bytes"] == 3840
+
+
+# --- who is not there
+
+
+def test_get__host_unknown(pair: list[Host]) -> None:
+    assert "nowhere.invalid" in refused(pair[0], "get", "nowhere.invalid:f", pair[0].own)
+
+
+def test_get__no_route(pair: list[Host]) -> None:
+    said = refused(pair[0], "get", "198.51.100.7:f", pair[0].own, within_s=15)
+    assert "198.51.100.7" in said
+
+
+def test_get__no_neighbour(pair: list[Host]) -> None:
+    said = refused(pair[0], "get", "10.77.0.200:f", pair[0].own, within_s=15)
+    assert "10.77.0.200" in said
+
+
+def test_get__nobody_answers_there(hosts: Hosts) -> None:
+    a, _ = hosts()
+    a.up()
+    assert "is careful up" in refused(a, "get", "h2:f", a.own)
+
+
+SILENT = """
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", {port}))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_get__silent_host(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up()
+    text = SILENT.format(port=int(lib.CAREFUL_PORT_DEFAULT))
+    silent = b.lab.start("h2", "python3", "-c", text)
+    assert silent.stdout
+    assert silent.stdout.readline() == "ready\n"
+    said = refused(a, "get", "--timeout-s", "2", "h2:f", a.own, within_s=8)
+    assert "h2" in said
+    assert "no answer" in said
+
+
+def test_get__peer_of_another_version(hosts: Hosts) -> None:
+    """A host whose REFUSE says that it speaks another version; that format never changes."""
+    a, b = hosts()
+    a.up()
+    stop = threading.Event()
+
+    def other() -> None:
+        inside = os.open(b.lab.netns("h2"), os.O_RDONLY)
+        setns(inside)
+        os.close(inside)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.bind(("0.0.0.0", int(lib.CAREFUL_PORT_DEFAULT)))
+            s.settimeout(0.1)
+            while not stop.is_set():
+                try:
+                    hello, sender = s.recvfrom(2000)
+                except TimeoutError:
+                    continue
+                s.sendto(refusal(hello), sender)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        said = refused(a, "get", "h2:f", a.own)
+    finally:
+        stop.set()
+        thread.join()
+    assert "version" in said
+    assert a.status()["counters"]["ctrl_version"] + a.status()["counters"]["ctrl_refused"] > 0
+
+
+def setns(fd: int) -> None:
+    """Moves this thread alone into a network namespace."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.setns(fd, 0x40000000) == 0
+
+
+def refusal(hello: bytes) -> bytes:
+    """What a peer of the next version answers to a HELLO."""
+    asked = unpack("careful_ctrl", hello)
+    from careful.wire.layers import CarefulCtrl
+
+    return bytes(
+        CarefulCtrl(
+            version=int(lib.CAREFUL_WIRE_VERSION) + 1,
+            type=int(lib.CAREFUL_REFUSE),
+            nonce=asked["nonce"],
+            status=int(lib.CAREFUL_REFUSED_VERSION),
+        )
+    )
+
+
+# --- files
+
+
+@pytest.mark.parametrize(
+    "path", ["../h1/own/secret", "tree/../../own/secret", "out", "way/secret", "/etc/passwd"]
+)
+def test_get__nothing_outside_the_export(pair: list[Host], path: str) -> None:
+    a, b = pair
+    make_file(b.own / "secret", 100)
+    (b.export / "tree").mkdir(exist_ok=True)
+    for name, target in (("out", b.own / "secret"), ("way", b.own)):
+        if not (b.export / name).is_symlink():
+            (b.export / name).symlink_to(target)
+    refused(a, "get", f"h2:{path}", a.own / "stolen")
+    assert not (a.own / "stolen").exists()
+
+
+def test_put__nothing_outside_the_export(pair: list[Host]) -> None:
+    a, b = pair
+    make_file(a.own / "f", 100)
+    if not (b.export / "away").is_symlink():
+        (b.export / "away").symlink_to(b.own)
+    refused(a, "put", a.own / "f", "h2:../own/planted")
+    refused(a, "put", a.own / "f", "h2:away/planted")
+    assert not (b.own / "planted").exists()
+
+
+def test_get__missing_and_special(pair: list[Host]) -> None:
+    a, b = pair
+    assert "missing" in refused(a, "get", "h2:missing", a.own)
+    if not (b.export / "pipe").exists():
+        os.mkfifo(b.export / "pipe")
+    assert "pipe" in refused(a, "get", "h2:pipe", a.own)
+
+
+def full(folder: Path, lab: Lab) -> None:
+    """Makes a folder a file system of 2 MiB."""
+    argv = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder]
+    subprocess.run(argv, check=True)
+
+
+def test_disk__full_on_either_side(hosts: Hosts) -> None:
+    a, b = hosts()
+    full(a.own, a.lab)
+    full(b.export, b.lab)
+    try:
+        a.up()
+        b.up()
+        make_file(a.export / "big", 8 * MIB)
+        assert "space" in refused(a, "put", a.export / "big", "h2:big")
+        assert not list(b.export.iterdir())
+        assert "space" in refused(b, "get", "h1:big", a.own / "big")
+        assert not list(a.own.iterdir())
+        b.down()
+    finally:
+        for host in (a, b):
+            host.ctl("down", "eth1", check=False)
+        for folder in (a.own, b.export):
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
+@pytest.mark.parametrize("how", ["shrinks", "changes", "goes"])
+def test_source__while_it_is_read(pair: list[Host], how: str) -> None:
+    a, b = pair
+    source = b.export / f"big-{how}"
+    make_file(source, 192 * MIB)
+    job = a.start("get", *SLOWLY, f"h2:{source.name}", a.own / source.name)
+    moving(a)
+    if how == "shrinks":
+        os.truncate(source, MIB)
+    elif how == "changes":
+        with source.open("r+b") as file:
+            file.seek(190 * MIB)
+            file.write(b"something else")
+    else:
+        source.unlink()
+    status, _, errors = finish(job)
+    if how == "goes":  # what is open stays readable: POSIX
+        assert status == 0, errors
+    else:
+        assert status == 1
+        assert errors.count("\n") == 1
+        assert source.name in errors
+        assert not (a.own / source.name).exists()
+    assert not [p for p in a.own.iterdir() if ".careful" in p.name]
+    for host in (a, b):
+        assert host.status()["counters"]["lost_frames"] == 0
+
+
+# --- who dies
+
+
+@pytest.mark.parametrize("victim", ["the other end", "our own"])
+@pytest.mark.parametrize("command", ["get", "put"])
+def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    source = b.export / "big" if command == "get" else a.export / "big"
+    kept = make_file(source, 192 * MIB)
+    target = a.own / "copy" if command == "get" else b.export / "copy"
+    args = ["h2:big", target] if command == "get" else [source, "h2:copy"]
+    job = a.start(command, *SLOWLY, *args)
+    moving(a)
+    dead, other = (b, a) if victim == "the other end" else (a, b)
+    pid = dead.pid
+    os.kill(pid, signal.SIGKILL)
+    status, _, errors = finish(job, 5)
+    assert status == 1
+    assert errors.count("\n") == 1, errors
+    assert not target.exists()
+    assert alive(other.pid)
+    dead.up()  # at once, whatever the other end still believes
+    a.ctl(command, *args, "-f")
+    assert target.read_bytes() == kept
+    for host in (a, b):
+        host.down()
+        assert not left_behind(host)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_command__killed_in_the_middle(pair: list[Host], how: signal.Signals) -> None:
+    a, b = pair
+    make_file(b.export / "big", 192 * MIB)
+    before = a.status()["peers"][0]["operations"] if a.status()["peers"] else 0
+    job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
+    moving(a)
+    job.send_signal(how)
+    status, _, errors = finish(job, 5)
+    assert status != 0
+    assert "Traceback" not in errors
+    assert not (a.own / f"big-{how.name}").exists()
+    if how != signal.SIGKILL:
+        assert not [p for p in a.own.iterdir() if how.name in p.name]
+    wait_for(lambda: a.status()["peers"][0]["operations"] <= before, "end of its operations")
+    a.ctl("get", "h2:big", a.own / f"again-{how.name}")
+    assert (a.own / f"again-{how.name}").stat().st_size == 192 * MIB
+    for path in a.own.iterdir():
+        path.unlink()

@@ -1,0 +1,190 @@
+"""Ten thousand frames a second from strangers, and replays, while a file is moved."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful._abi import lib
+from careful.control import maps
+from careful.wire.layers import CarefulAm, CarefulCtrl, CarefulHdr
+from hosts import MIB, Host, finish, make_file
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+RATE = 10_000
+SECONDS = 4
+PORT = int(lib.CAREFUL_PORT_DEFAULT)
+DATA, UPDATE = int(lib.CAREFUL_DATA), int(lib.CAREFUL_UPDATE)
+FIRST_LAST = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
+CONTROL = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_BYE) + 1)
+rng = random.Random(7)
+
+
+@pytest.fixture(scope="module")
+def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Two hosts with careful, and a stranger on the same switch."""
+    from lab import Lab
+
+    lab = Lab(hosts=3)
+    hosts = [Host(lab, name, tmp_path_factory.mktemp("flood")) for name in lab.hosts]
+    try:
+        for host in hosts[:2]:
+            host.up("--peers", "4")
+        make_file(hosts[1].export / "big", 96 * MIB)
+        hosts[0].ctl("get", "h2:big", hosts[0].own / "big")  # a session, before any flood
+        yield hosts
+    finally:
+        for host in hosts[:2]:
+            host.ctl("down", "eth1", check=False)
+        lab.down()
+
+
+def mac(host: Host) -> str:
+    said = host.lab.run(host.name, "ip", "-json", "link", "show", "eth1").stdout
+    return str(json.loads(said)[0]["address"])
+
+
+def to(target: Host, source: str, payload: Packet) -> bytes:
+    """A frame to a host, from an address that may be a lie."""
+    lower = Ether(dst=mac_of[target.name], src="02:00:00:00:00:99")
+    return bytes(lower / IP(src=source, dst=target.lab.address(target.name)) / payload)
+
+
+mac_of: dict[str, str] = {}
+
+
+def udp(payload: Packet | bytes) -> Packet:
+    return UDP(sport=PORT, dport=PORT) / (Raw(payload) if isinstance(payload, bytes) else payload)
+
+
+def header(**fields: int) -> CarefulHdr:
+    """A header of a window update, right in every way that `fields` leave."""
+    return CarefulHdr(**({"type": UPDATE, "seq": 1, "src_node": 0} | fields))
+
+
+def garbage(a: Host, strange: str) -> list[bytes]:
+    """UDP to our port that holds anything, or a header that is cut off."""
+    found = [to(a, strange, udp(rng.randbytes(rng.randrange(200)))) for _ in range(100)]
+    whole = bytes(header())
+    found += [to(a, strange, udp(whole[: rng.randrange(len(whole))])) for _ in range(50)]
+    # UDP says more than the frame holds.
+    lying = UDP(sport=PORT, dport=PORT, len=900) / Raw(whole)
+    return [*found, to(a, strange, lying)]
+
+
+def wrong(a: Host, strange: str) -> list[bytes]:
+    """Well-formed frames of no session: version, check, type, node, cookie."""
+    frames = [
+        header(version=99),
+        header(check=12345),
+        header(type=77),
+        header(src_node=4096),
+        *(header(cookie=rng.getrandbits(64), src_node=k % 4) for k in range(60)),
+        *(
+            CarefulHdr(type=DATA, flags=FIRST_LAST, seq=k, cookie=rng.getrandbits(64))
+            / CarefulAm(kind=1)
+            / Raw(b"x" * 500)
+            for k in range(20)
+        ),
+    ]
+    return [to(a, strange, udp(frame)) for frame in frames]
+
+
+def replays(a: Host, b: Host) -> list[bytes]:
+    """Frames with the right cookie, from the peer's own address, of the past or future."""
+    sessions = maps.sessions(a.lab.instance("h1"))
+    found = []
+    for slot, entry in sessions.items():
+        for back in (0, 1, 2, 63, 1000):
+            old = header(cookie=entry.cookie, src_node=slot, seq=entry.seq_last - back & 0xFFFFFFFF)
+            found.append(to(a, b.lab.address("h2"), udp(old)))
+        far = header(cookie=entry.cookie, src_node=slot, seq=entry.seq_last + 2**31 & 0xFFFFFFFF)
+        found.append(to(a, b.lab.address("h2"), udp(far)))
+    return found
+
+
+def control(a: Host, source: str) -> list[bytes]:
+    """Control messages of every type with made-up contents, and damaged ones."""
+    found = []
+    for kind in CONTROL:
+        for _ in range(20):
+            fields = ("nonce", "token", "cookie", "incarnation")
+            values = {name: rng.getrandbits(64) for name in fields}
+            counts = {name: rng.getrandbits(32) for name in ("seq_sent", "seq_rcvd", "returned")}
+            message = CarefulCtrl(type=kind, window=64, buffer_bytes=3840, **values, **counts)
+            found.append(to(a, source, udp(message)))
+            found.append(to(a, source, udp(CarefulCtrl(type=kind, check=1))))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["garbage", "wrong", "replays", "control", "control-as-peer"])
+def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) -> None:
+    a, b, stranger = three
+    mac_of["h1"] = mac(a)
+    strange = stranger.lab.address("h3")
+    as_peer = b.lab.address("h2")
+    frames = {
+        "garbage": lambda: garbage(a, strange),
+        "wrong": lambda: wrong(a, strange),
+        "replays": lambda: replays(a, b),
+        "control": lambda: control(a, strange),
+        "control-as-peer": lambda: control(a, as_peer),
+    }[kind]()
+    data = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
+    (tmp_path / "frames").write_bytes(data)
+    before = a.status()
+    script = Path(__file__).with_name("flood.py")
+    argv = [sys.executable, script, "eth1", tmp_path / "frames", str(RATE), str(SECONDS)]
+    flood = stranger.lab.start("h3", *argv)
+    time.sleep(0.5)
+    rounds = 0
+    while flood.poll() is None:
+        a.ctl("get", "-f", "h2:big", a.own / "big")
+        assert (a.own / "big").read_bytes() == (b.export / "big").read_bytes()
+        rounds += 1
+    status, out, errors = finish(flood)
+    assert status == 0, errors
+    assert int(out) > 0.5 * RATE * SECONDS  # both cores are busy
+    assert rounds >= 1
+    after = a.assert_nothing_lost()
+    # No session was reset, and whatever was dropped has a name.
+    theirs = [one for one in after["peers"] if as_peer in one["address"]]
+    assert [one["epochs"] for one in theirs] == [1]
+    assert after["peers"][0]["state"] == "up"
+    named = grown(before, after)
+    dropped = sum(count for name, count in named.items() if "drop" in name or "ctrl" in name)
+    assert dropped >= 0.95 * int(out), named
+    expected = {
+        "garbage": {"drop_short", "drop_version"},
+        "wrong": {"drop_version", "drop_check", "drop_type", "drop_node", "drop_cookie"},
+        "replays": {"drop_seq"},
+        "control": {"ctrl_malformed", "ctrl_unknown", "ctrl_challenged"},
+        "control-as-peer": {"ctrl_malformed", "ctrl_unknown", "ctrl_challenged"},
+    }[kind]
+    assert expected <= named.keys(), named
+
+
+def grown(before: dict[str, object], after: dict[str, object]) -> dict[str, int]:
+    """Counters that grew, of carefuld and of XDP."""
+    found: dict[str, int] = {}
+    for table in ("counters", "xdp_counters"):
+        old, new = before[table], after[table]
+        assert isinstance(old, dict)
+        assert isinstance(new, dict)
+        found |= {
+            name: new[name] - old.get(name, 0) for name in new if new[name] > old.get(name, 0)
+        }
+    return found

@@ -1,0 +1,139 @@
+"""Several hosts at once, one of them stopped, and other traffic on the same interface."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hosts import MIB, Host, alive, finish, make_file, moving
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+Hosts = Callable[..., list[Host]]
+
+
+@pytest.fixture
+def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
+    """Make hosts in a lab of their own; their carefulds end with the test."""
+    made: list[Host] = []
+
+    def make(count: int = 2, mtu: int | None = None) -> list[Host]:
+        lab: Lab = make_lab(hosts=count, mtu=mtu) if mtu else make_lab(hosts=count)
+        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        return made
+
+    yield make
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
+    three = hosts(3)
+    held = {}
+    for seed, host in enumerate(three):
+        host.up("--peers", "4")
+        held[host.name] = make_file(host.export / "big", 24 * MIB, seed)
+    jobs = []
+    for a, b in itertools.permutations(three, 2):
+        jobs.append(a.start("get", f"{b.name}:big", a.own / f"from-{b.name}"))
+        jobs.append(a.start("put", a.export / "big", f"{b.name}:from-{a.name}"))
+    for job in jobs:
+        status, _, errors = finish(job)
+        assert status == 0, errors
+    for a, b in itertools.permutations(three, 2):
+        assert (a.own / f"from-{b.name}").read_bytes() == held[b.name]
+        assert (b.export / f"from-{a.name}").read_bytes() == held[a.name]
+    for host in three:
+        found = host.assert_nothing_lost()
+        assert {peer["epochs"] for peer in found["peers"]} == {1}
+
+
+def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
+    a, b, stopped = hosts(3)
+    for host in (a, b, stopped):
+        host.up("--peers", "4")
+    kept = make_file(a.export / "big", 64 * MIB)
+    make_file(stopped.export / "slow", 64 * MIB, 2)
+    into = a.start("put", a.export / "big", f"{stopped.name}:into")
+    outof = b.start("get", f"{stopped.name}:slow", b.own / "slow")
+    moving(stopped)
+    pid = stopped.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        end = time.monotonic() + 10
+        rounds = 0
+        while time.monotonic() < end:
+            # The pair that does not need it goes on, both ways.
+            a.ctl("put", "-f", a.export / "big", f"{b.name}:copy")
+            a.ctl("get", "-f", f"{b.name}:copy", a.own / "copy")
+            assert (a.own / "copy").read_bytes() == kept
+            rounds += 1
+        assert rounds >= 2
+        assert into.poll() is None
+        assert outof.poll() is None
+        states = {peer["name"]: peer["state"] for peer in a.status()["peers"]}
+        assert states[stopped.lab.instance("h3")] == "stalled"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for job in (into, outof):
+        status, _, errors = finish(job)
+        assert status == 0, errors
+    assert (stopped.export / "into").read_bytes() == kept
+    assert (b.own / "slow").read_bytes() == (stopped.export / "slow").read_bytes()
+    for host in (a, b, stopped):
+        host.assert_nothing_lost()
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+@pytest.mark.parametrize("kind", [[], ["-u", "-b", "0", "-l", "1400"]], ids=["tcp", "udp-flood"])
+def test_coexistence__iperf3_beside_a_transfer(hosts: Hosts, kind: list[str]) -> None:
+    a, b = hosts(2)
+    a.up()
+    b.up()
+    kept = make_file(b.export / "big", 64 * MIB)
+    server = b.lab.start("h2", "iperf3", "-s", "-1", "-B", a.lab.address("h2"))
+    time.sleep(0.5)
+    flood = a.lab.start("h1", "iperf3", "-c", a.lab.address("h2"), "-t", "5", "-J", *kind)
+    time.sleep(0.5)
+    rounds = 0
+    while flood.poll() is None:
+        a.ctl("get", "-f", "h2:big", a.own / "big")
+        assert (a.own / "big").read_bytes() == kept
+        a.ctl("put", "-f", a.own / "big", "h2:back")
+        rounds += 1
+    status, out, errors = finish(flood)
+    finish(server)
+    assert status == 0, errors
+    sent = json.loads(out)["end"]["sum_sent" if not kind else "sum"]
+    assert sent["bytes"] > 64 * MIB
+    assert rounds >= 1
+    assert (b.export / "back").read_bytes() == kept
+    for host in (a, b):
+        found = host.assert_nothing_lost()
+        assert {peer["epochs"] for peer in found["peers"]} == {1}
+        assert alive(found["pid"])
+
+
+def test_peers__one_too_many_is_refused_by_name(hosts: Hosts) -> None:
+    a, b, c = hosts(3)
+    a.up("--peers", "1")
+    b.up()
+    c.up()
+    make_file(a.export / "f", 1000)
+    b.ctl("get", "h1:f", b.own / "f")
+    done = c.ctl("get", "h1:f", c.own / "f", check=False)
+    assert done.returncode == 1
+    assert "h1" in done.stderr
+    assert "peers" in done.stderr
+    # Who goes makes room.
+    b.down()
+    c.ctl("get", "h1:f", c.own / "f")
+    assert (c.own / "f").read_bytes() == (a.export / "f").read_bytes()

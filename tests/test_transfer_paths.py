@@ -1,0 +1,200 @@
+"""Transfers over every kind of link, and while something about it changes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful.control import maps, tune
+from hosts import MIB, Host, finish, make_file, moving
+from lab import MakeLab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+Hosts = Callable[..., list[Host]]
+
+
+@pytest.fixture
+def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
+    """Make two hosts on a link; their carefulds end with the test."""
+    made: list[Host] = []
+
+    def make(**options: Any) -> list[Host]:
+        lab = make_lab(**options)
+        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        return made
+
+    yield make
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:
+    """A file each way, and a tree; all of it equal."""
+    kept = make_file(b.export / "big", 8 * MIB + 12345)
+    (b.export / "tree" / "deep").mkdir(parents=True)
+    for k in range(40):
+        make_file(b.export / "tree" / "deep" / str(k), 777 * k, k)
+    a.ctl("get", f"{there}:big", a.own / "big", *more)
+    a.ctl("put", a.own / "big", f"{there}:back", *more)
+    a.ctl("get", "-r", f"{there}:tree", a.own / "tree", *more)
+    assert (a.own / "big").read_bytes() == kept
+    assert (b.export / "back").read_bytes() == kept
+    for k in range(40):
+        mine = a.own / "tree" / "deep" / str(k)
+        assert mine.read_bytes() == (b.export / "tree" / "deep" / str(k)).read_bytes()
+    for host in (a, b):
+        host.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("mtu", "buffers"), [(1500, 1), (3826, 1), (9000, 3)], ids=["1500", "3826", "9000"]
+)
+@pytest.mark.parametrize("xdp", ["native", "generic"])
+def test_mtu__single_and_several_buffers(hosts: Hosts, mtu: int, buffers: int, xdp: str) -> None:
+    a, b = hosts(mtu=mtu)
+    a.up("--xdp", xdp)
+    b.up("--xdp", xdp)
+    exchange(a, b)
+    found = a.status()
+    assert found["xdp_mode"] == xdp
+    assert found["mtu_bytes"] == mtu
+    # As large as the link's frames: a frame of several buffers costs as many credits.
+    assert -(-found["frame_bytes"] // found["buffer_bytes"]) == buffers
+    moved = (
+        2 * (8 * MIB + 12345) / (found["counters"]["tx_frames"] + found["counters"]["rx_frames"])
+    )
+    assert moved < mtu
+
+
+def test_ipv6__by_address_and_by_node_name(hosts: Hosts, tmp_path: Path) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    there = a.lab.address("h2", 6)
+    exchange(a, b, f"[{there}]")
+    names = tmp_path / "careful.toml"
+    names.write_text(f'[nodes]\nserver = "{there}"\n')
+    listed = a.ctl("ls", "server:", "--config", names).stdout
+    assert "tree" in listed
+    peers = json.loads(a.ctl("status", "eth1", "--json", "--config", names).stdout)
+    peer = peers["instances"][0]["peers"][0]
+    assert peer["node"] == "server"
+    assert there in peer["address"]
+
+
+EXTREMES = [
+    ("--fragment-bytes", "1"),
+    ("--fragment-bytes", "1GiB"),
+    ("--minpulse-bytes", "1GiB"),
+    ("--minpulse-bytes", "0"),
+    ("--fragment-bytes", "900", "--minpulse-bytes", "1MiB"),
+    ("--fragment-bytes", "3694", "--minpulse-bytes", "64KiB"),
+]
+
+
+def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    kept = make_file(b.export / "big", 96 * MIB)
+    names = [host.lab.instance(host.name) for host in (a, b)]
+    values = itertools.cycle(itertools.product((1, 900, 1 << 30, 3694), (0, 1 << 30, 65536)))
+    job = a.start("get", "--block-bytes", "64KiB", "h2:big", a.own / "big")
+    moving(a)
+    changes = 0
+    # The map itself, as often as it goes: a command each would be a few changes alone.
+    while job.poll() is None:
+        fragment, pulse = next(values)
+        change = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse)
+        for name in names:
+            with maps.tune_map(name) as entries:
+                tune.apply(entries, tune.all_slots(), change)
+        changes += 1
+    status, _, errors = finish(job)
+    assert status == 0, errors
+    assert changes >= 10
+    assert (a.own / "big").read_bytes() == kept
+    for host in (a, b):
+        found = host.assert_nothing_lost()
+        assert found["peers"][0]["epochs"] == 1
+
+
+@pytest.mark.parametrize("change", EXTREMES, ids=lambda change: " ".join(change))
+def test_tune__no_value_hangs(hosts: Hosts, change: tuple[str, ...]) -> None:
+    a, b = hosts()
+    a.up("--rx-buffers", "64", "--peers", "8")  # W 8: less than any pulse of these
+    b.up("--rx-buffers", "64", "--peers", "8")
+    for host in (a, b):
+        host.ctl("tune", "set", "eth1", *change)
+    kept = make_file(b.export / "f", 300_000)
+    a.ctl("get", "h2:f", a.own / "f")
+    a.ctl("put", a.own / "f", "h2:back")
+    assert (b.export / "back").read_bytes() == kept
+    for host in (a, b):
+        host.assert_nothing_lost()
+
+
+def test_tune__next_message_has_the_new_size(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    make_file(b.export / "f", MIB)
+
+    def frames() -> int:
+        before = b.status()["counters"]["tx_frames"]
+        a.ctl("get", "-f", "h2:f", a.own / "f")
+        return int(b.status()["counters"]["tx_frames"]) - before
+
+    usual = frames()
+    b.ctl("tune", "set", "eth1", "--fragment-bytes", "1000", "--peer", "h1")
+    smaller = frames()
+    # A frame that had to wait for credits grows, so there are fewer than 1 MiB / 1000.
+    assert smaller > usual * 1.2
+    shown = json.loads(b.ctl("tune", "show", "eth1", "--json").stdout)
+    sizes = {one["peer"]: [c["first_bytes"] for c in one["classes"]] for one in shown["peers"]}
+    assert sizes["h1"] == [1000] * 16
+    assert 1000 not in sizes["new peers"]
+
+
+def test_neighbour__its_mac_changes(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up()
+    b.up()
+    kept = make_file(b.export / "big", 128 * MIB)
+    job = a.start("get", "h2:big", a.own / "big")
+    moving(a)
+    # veth delivers whatever the MAC: the other end must still learn and use the new one.
+    b.lab.run("h2", "ip", "link", "set", "eth1", "address", "02:00:00:00:be:ef")
+    a.lab.run("h1", "ip", "neigh", "flush", "dev", "eth1")
+    status, _, errors = finish(job)
+    assert status == 0, errors
+    assert (a.own / "big").read_bytes() == kept
+    seen = []
+
+    def listen() -> None:
+        dump = a.lab.run(
+            "h2", "timeout", "5", "tcpdump", "-i", "eth1", "-e", "-n", "-c", "1",
+            "udp", "and", "dst", "host", a.lab.address("h2"), check=False,
+        )  # fmt: skip
+        seen.append(dump.stdout)
+
+    watcher = threading.Thread(target=listen)
+    watcher.start()
+    time.sleep(1.0)
+    # Control goes through the kernel's table and our frames through ours: both are new.
+    a.ctl("down", "eth1")
+    a.up()
+    a.ctl("get", "-f", "h2:big", a.own / "big")
+    watcher.join()
+    assert "02:00:00:00:be:ef" in seen[0]
