@@ -57,6 +57,11 @@ def _transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--no-digest", is_flag=True, help="No XXH3 over each block."),
         click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+        click.option(
+            "--restart",
+            is_flag=True,
+            help="Begin again, rather than go on where an interrupted transfer ended.",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="No bar and no summary."),
         _timeout,
         shared,
@@ -76,6 +81,7 @@ def _options(given: dict[str, Any]) -> Options:
         replace=given["force"],
         digest=not given["no_digest"],
         sync=not given["no_sync"],
+        restart=given["restart"],
     )
 
 
