@@ -31,28 +31,28 @@ static const uint8_t schedule[ROUNDS][16] = {
 #define ROTATE(x, n) (((x) >> (n)) | ((x) << (32 - (n))))
 
 /* The quarter round, on words or on lanes of words. */
-#define MIX(a, b, c, d, x, y)          \
-	do {                           \
-		a = a + b + (x);       \
-		d = ROTATE(d ^ a, 16); \
-		c = c + d;             \
-		b = ROTATE(b ^ c, 12); \
-		a = a + b + (y);       \
-		d = ROTATE(d ^ a, 8);  \
-		c = c + d;             \
-		b = ROTATE(b ^ c, 7);  \
+#define MIX(a, b, c, d, x, y)                \
+	do {                                 \
+		(a) = (a) + (b) + (x);       \
+		(d) = ROTATE((d) ^ (a), 16); \
+		(c) = (c) + (d);             \
+		(b) = ROTATE((b) ^ (c), 12); \
+		(a) = (a) + (b) + (y);       \
+		(d) = ROTATE((d) ^ (a), 8);  \
+		(c) = (c) + (d);             \
+		(b) = ROTATE((b) ^ (c), 7);  \
 	} while (0)
 
-#define ROUND(v, m, s)                                             \
-	do {                                                       \
-		MIX(v[0], v[4], v[8], v[12], m[s[0]], m[s[1]]);    \
-		MIX(v[1], v[5], v[9], v[13], m[s[2]], m[s[3]]);    \
-		MIX(v[2], v[6], v[10], v[14], m[s[4]], m[s[5]]);   \
-		MIX(v[3], v[7], v[11], v[15], m[s[6]], m[s[7]]);   \
-		MIX(v[0], v[5], v[10], v[15], m[s[8]], m[s[9]]);   \
-		MIX(v[1], v[6], v[11], v[12], m[s[10]], m[s[11]]); \
-		MIX(v[2], v[7], v[8], v[13], m[s[12]], m[s[13]]);  \
-		MIX(v[3], v[4], v[9], v[14], m[s[14]], m[s[15]]);  \
+#define ROUND(v, m, s)                                                             \
+	do {                                                                       \
+		MIX((v)[0], (v)[4], (v)[8], (v)[12], (m)[(s)[0]], (m)[(s)[1]]);    \
+		MIX((v)[1], (v)[5], (v)[9], (v)[13], (m)[(s)[2]], (m)[(s)[3]]);    \
+		MIX((v)[2], (v)[6], (v)[10], (v)[14], (m)[(s)[4]], (m)[(s)[5]]);   \
+		MIX((v)[3], (v)[7], (v)[11], (v)[15], (m)[(s)[6]], (m)[(s)[7]]);   \
+		MIX((v)[0], (v)[5], (v)[10], (v)[15], (m)[(s)[8]], (m)[(s)[9]]);   \
+		MIX((v)[1], (v)[6], (v)[11], (v)[12], (m)[(s)[10]], (m)[(s)[11]]); \
+		MIX((v)[2], (v)[7], (v)[8], (v)[13], (m)[(s)[12]], (m)[(s)[13]]);  \
+		MIX((v)[3], (v)[4], (v)[9], (v)[14], (m)[(s)[14]], (m)[(s)[15]]);  \
 	} while (0)
 
 /* One block of 64 bytes, as 16 words, into cv. */

@@ -71,12 +71,13 @@ static inline struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t 
 /* OPEN; of *open all but path_bytes is the caller's. */
 static inline struct fake_answer *open_as(const char *path, struct careful_block_open open)
 {
-	char buf[sizeof(open) + PATH_MAX];
+	char buf[sizeof(open) + PATH_MAX + 1];
+	size_t bytes = strlen(path);
 
-	open.path_bytes = htobe32((uint32_t)strlen(path));
+	open.path_bytes = htobe32((uint32_t)bytes);
 	memcpy(buf, &open, sizeof(open));
-	memcpy(buf + sizeof(open), path, strlen(path));
-	return ask(CAREFUL_BLOCK_OPEN, 0, 0, buf, sizeof(open) + strlen(path));
+	memcpy(buf + sizeof(open), path, bytes + 1);
+	return ask(CAREFUL_BLOCK_OPEN, 0, 0, buf, sizeof(open) + bytes);
 }
 
 static inline struct fake_answer *commit(uint32_t key, uint32_t flags, uint64_t bytes)

@@ -63,6 +63,7 @@ class Mover:
         self.progress = progress
         self.block_bytes = block_bytes
         self.pace = Pace(block_bytes, options.blocks_in_flight)
+        self._limit = options.limit
 
     async def run(
         self,
@@ -108,6 +109,9 @@ class Mover:
         while todo:
             at, size = todo.popleft()
             piece = min(size, self.pace.piece_bytes)
+            if self._limit is not None:
+                piece = min(piece, self._limit.piece_bytes)
+                await self._limit.take(piece)
             if piece < size:
                 todo.appendleft((at + piece, size - piece))
             async with self.pace.slot() as started:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from careful.transfer.pace import RateLimit
+
 
 @dataclass(frozen=True)
 class Options:
@@ -17,6 +19,7 @@ class Options:
         replace: whether existing files may be replaced.
         digest: whether each block carries its XXH3, checked where it was written.
         sync: whether a file is synced before it gets its name.
+        limit: of the bytes per second of all files together; None: none.
         restart: whether what an earlier transfer left is thrown away, not continued.
     """
 
@@ -26,6 +29,7 @@ class Options:
     replace: bool = False
     digest: bool = True
     sync: bool = True
+    limit: RateLimit | None = None
     restart: bool = False
 
 
