@@ -61,6 +61,10 @@ class Host:
         """Run carefulctl down eth1."""
         self.ctl("down", "eth1")
 
+    def crawl(self, on: bool = True) -> None:
+        """Sends tiny fragments, so that a transfer takes long on any machine; or no more."""
+        self.ctl("tune", "set", "eth1", "--fragment-bytes", "16" if on else "3694")
+
     def status(self) -> dict[str, Any]:
         """What carefuld says of itself."""
         one: dict[str, Any] = json.loads(self.ctl("status", "--json", "eth1").stdout)

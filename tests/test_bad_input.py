@@ -186,10 +186,12 @@ def test_mtu__changed_while_a_transfer_runs(hosts: Hosts) -> None:
     a.up()
     b.up()
     kept = make_file(b.export / "big", 128 * MIB)
+    b.crawl()
     job = a.start("get", *SLOWLY, "h2:big", a.own / "big")
     moving(a)
     for host in (a, b):
         host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", "1400")
+    b.crawl(False)
     status, _, errors = finish(job, 20)
     # A new epoch agrees on smaller frames, and what was lost with the old one is asked
     # for again.
@@ -368,6 +370,7 @@ def test_source__while_it_is_read(pair: list[Host], how: str) -> None:
     a, b = pair
     source = b.export / f"big-{how}"
     make_file(source, 192 * MIB)
+    b.crawl()
     job = a.start("get", *SLOWLY, f"h2:{source.name}", a.own / source.name)
     moving(a)
     if how == "shrinks":
@@ -378,6 +381,7 @@ def test_source__while_it_is_read(pair: list[Host], how: str) -> None:
             file.write(b"something else")
     else:
         source.unlink()
+    b.crawl(False)
     status, _, errors = finish(job)
     if how == "goes":  # what is open stays readable: POSIX
         assert status == 0, errors
@@ -404,6 +408,8 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     kept = make_file(source, 192 * MIB)
     target = a.own / "copy" if command == "get" else b.export / "copy"
     args = ["h2:big", target] if command == "get" else [source, "h2:copy"]
+    for host in (a, b):
+        host.crawl()
     job = a.start(command, *SLOWLY, *args)
     moving(a)
     dead, other = (b, a) if victim == "the other end" else (a, b)
@@ -415,6 +421,7 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     assert not target.exists()
     assert alive(other.pid)
     dead.up()  # at once, whatever the other end still believes
+    other.crawl(False)
     a.ctl(command, *args, "-f")
     assert target.read_bytes() == kept
     for host in (a, b):
@@ -427,10 +434,12 @@ def test_command__killed_in_the_middle(pair: list[Host], how: signal.Signals) ->
     a, b = pair
     make_file(b.export / "big", 192 * MIB)
     before = a.status()["peers"][0]["operations"] if a.status()["peers"] else 0
+    b.crawl()
     job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
     moving(a)
     job.send_signal(how)
     status, _, errors = finish(job, 5)
+    b.crawl(False)
     assert status != 0
     assert "Traceback" not in errors
     assert not (a.own / f"big-{how.name}").exists()

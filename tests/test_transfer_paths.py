@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -110,17 +111,23 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
     kept = make_file(b.export / "big", 96 * MIB)
     names = [host.lab.instance(host.name) for host in (a, b)]
     values = itertools.cycle(itertools.product((1, 900, 1 << 30, 3694), (0, 1 << 30, 65536)))
-    job = a.start("get", "--block-bytes", "64KiB", "h2:big", a.own / "big")
-    moving(a)
     changes = 0
     # The map itself, as often as it goes: a command each would be a few changes alone.
-    while job.poll() is None:
-        fragment, pulse = next(values)
-        change = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse)
-        for name in names:
-            with maps.tune_map(name) as entries:
-                tune.apply(entries, tune.all_slots(), change)
-        changes += 1
+    with contextlib.ExitStack() as held:
+        maps_of_both = [held.enter_context(maps.tune_map(name)) for name in names]
+
+        def change(fragment: int, pulse: int) -> None:
+            one = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse)
+            for entries in maps_of_both:
+                tune.apply(entries, tune.all_slots(), one)
+
+        # Tiny fragments first, so that the transfer is sure to be under way.
+        change(16, 0)
+        job = a.start("get", "--block-bytes", "64KiB", "h2:big", a.own / "big")
+        moving(a)
+        while job.poll() is None:
+            change(*next(values))
+            changes += 1
     status, _, errors = finish(job)
     assert status == 0, errors
     assert changes >= 10
@@ -172,11 +179,13 @@ def test_neighbour__its_mac_changes(hosts: Hosts) -> None:
     a.up()
     b.up()
     kept = make_file(b.export / "big", 128 * MIB)
-    job = a.start("get", "h2:big", a.own / "big")
+    b.crawl()
+    job = a.start("get", "--block-bytes", "64KiB", "h2:big", a.own / "big")
     moving(a)
     # veth delivers whatever the MAC: the other end must still learn and use the new one.
     b.lab.run("h2", "ip", "link", "set", "eth1", "address", "02:00:00:00:be:ef")
     a.lab.run("h1", "ip", "neigh", "flush", "dev", "eth1")
+    b.crawl(False)
     status, _, errors = finish(job)
     assert status == 0, errors
     assert (a.own / "big").read_bytes() == kept

@@ -179,6 +179,8 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		.link = link,
 		.slot = best->slot,
 		.epoch = best->epoch + 1,
+		.tenants = best->tenants + 1,
+		.drain_at = best->drain_at, /* the last one's frames may still lie there */
 		.address = *address,
 		.dirty = best->dirty,
 	};

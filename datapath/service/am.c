@@ -253,6 +253,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 		};
 
 		args_from(&in->am, message.args);
+		c->told++;
 		c->handlers[index].fn(&message, c->handlers[index].user);
 	}
 	reply_status(c, in->peer, in->am.token, in->error);

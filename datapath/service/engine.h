@@ -62,6 +62,7 @@ struct careful {
 	struct engine_seen {
 		uint64_t epoch;
 		uint32_t lives;
+		uint32_t tenants;
 		uint8_t state;
 	} * seen;
 
@@ -77,6 +78,7 @@ struct careful {
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
+	uint32_t told; /* calls of the application's functions */
 };
 
 /* am.c */

@@ -294,14 +294,15 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 			c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
 								     c->options.spin_us * 1000ull;
 	uint64_t moved = frames_moved(c);
+	uint32_t told = c->told;
 	uint64_t now;
 	int handled = 0;
 
 	for (;;) {
-		for (int i = 0; i < POLLS_PER_LOOK && !handled; i++)
+		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);
 		now = c->dev->ops->now_ns(c->dev);
-		if (handled || now >= limit || extra_ready(c, extra_fd, now))
+		if (handled || told != c->told || now >= limit || extra_ready(c, extra_fd, now))
 			return handled;
 		if (moved != frames_moved(c)) {
 			moved = frames_moved(c);

@@ -51,6 +51,7 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 	void *user = op->user;
 
 	operation_drop(c, op);
+	c->told++;
 	if (done)
 		done(result, user);
 }

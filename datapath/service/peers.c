@@ -34,6 +34,7 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 		return -EADDRINUSE;
 	c->link.now_ns = c->dev->ops->now_ns(c->dev);
 	link_connect(peer);
+	engine_changes(c);
 	return peer->slot;
 }
 
@@ -95,6 +96,13 @@ static void epoch_over(struct careful *c, struct link_peer *peer)
 	operations_reset(c, peer, status);
 }
 
+static void tell(struct careful *c, uint32_t peer, uint8_t state)
+{
+	c->told++;
+	if (c->watch)
+		c->watch(c, peer, state, c->watch_user);
+}
+
 /* Compares what is with what was known; tells whom it concerns. */
 void engine_changes(struct careful *c)
 {
@@ -110,17 +118,25 @@ void engine_changes(struct careful *c)
 			seen->epoch = peer->epoch;
 			epoch_over(c, peer);
 		}
+		if (seen->tenants != peer->tenants) {
+			bool other = seen->state != CAREFUL_PEER_NONE;
+
+			seen->tenants = peer->tenants;
+			seen->lives = 0;
+			seen->state = CAREFUL_PEER_NONE;
+			if (other) /* what was said to belong to this slot is another host's */
+				tell(c, i, CAREFUL_PEER_NONE);
+		}
 		if (seen->lives != peer->lives) {
 			bool again = seen->lives != 0 && peer->lives != 0;
 
 			seen->lives = peer->lives;
-			if (again && c->watch) /* another process there: its handles are void */
-				c->watch(c, i, CAREFUL_PEER_FAILED, c->watch_user);
+			if (again) /* another process there: its handles are void */
+				tell(c, i, CAREFUL_PEER_FAILED);
 		}
 		if (seen->state != state) {
 			seen->state = state;
-			if (c->watch)
-				c->watch(c, i, state, c->watch_user);
+			tell(c, i, state);
 		}
 	}
 }

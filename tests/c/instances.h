@@ -20,14 +20,17 @@ struct ends {
 	int peer; /* the second, as the first knows it */
 };
 
-static inline struct careful *instance_open(const struct pair *pair, int side)
+/* Options that are 0 are the defaults; interface and instance are set here. */
+static inline struct careful *instance_open(const struct pair *pair, int side,
+					    struct careful_options options)
 {
 	char instance[32];
-	struct careful_options options = { .ifname = "eth1", .instance = instance };
 	struct careful_error error;
 	struct careful *c = NULL;
 
 	snprintf(instance, sizeof(instance), "test%d-%d", getpid(), side);
+	options.ifname = "eth1";
+	options.instance = instance;
 	pair_enter(pair, side);
 	if (careful_open(&options, &c, &error))
 		fprintf(stderr, "%s\n", error.text);
@@ -36,15 +39,20 @@ static inline struct careful *instance_open(const struct pair *pair, int side)
 	return c;
 }
 
+static inline int peer_at(struct careful *c, const char *ip, uint16_t port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	CHECK_EQ(inet_pton(AF_INET, ip, &to.sin_addr), 1);
+	return careful_peer(c, (struct sockaddr *)&to, sizeof(to));
+}
+
 static inline void ends_open(struct ends *ends, unsigned int mtu)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
-
 	pair_open(&ends->pair, mtu);
-	ends->c[0] = instance_open(&ends->pair, 0);
-	ends->c[1] = instance_open(&ends->pair, 1);
-	inet_pton(AF_INET, "10.77.0.2", &to.sin_addr);
-	ends->peer = careful_peer(ends->c[0], (struct sockaddr *)&to, sizeof(to));
+	for (int side = 0; side < 2; side++)
+		ends->c[side] = instance_open(&ends->pair, side, (struct careful_options){ 0 });
+	ends->peer = peer_at(ends->c[0], "10.77.0.2", 0);
 	CHECK(ends->peer >= 0);
 }
 

@@ -38,6 +38,7 @@ struct sockaddr_storage { uint16_t ss_family; ...; };
 CALLBACKS = """
 extern "Python" void on_message(const struct careful_message *message, void *user);
 extern "Python" void on_done(const struct careful_result *result, void *user);
+extern "Python" void on_peer(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 """
 
 

@@ -271,7 +271,7 @@ void careful_close(struct careful *instance);
 
 /* One round: receive, send, give back, keep time. Returns the frames handled. */
 int careful_poll(struct careful *instance);
-/* Polls until something happened or timeout_ms passed, waiting as wait_mode says.
+/* Polls until frames came, a callback ran, or timeout_ms passed, waiting as wait_mode says.
  * extra_fd (or -1) ends the wait when readable. Returns as careful_poll(). */
 int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
 /* For an event loop of one's own: descriptors to poll(), and for how long at most. */
@@ -286,8 +286,8 @@ int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_pe
 int careful_info(struct careful *instance, struct careful_info *info);
 
 /* Sets the function that hears of a peer's state (enum careful_peer_state) whenever
- * it changes. FAILED and NONE: whatever belongs to the peer is gone; RENEWING: a new
- * epoch follows, regions stay. One function an instance. */
+ * it changes. FAILED and NONE: whatever belongs to the peer is gone; NONE: its index may
+ * name another host next; RENEWING: a new epoch follows, regions stay. One function an instance. */
 typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user);
 

@@ -1,0 +1,125 @@
+"""What was asked of a peer: requests, stores and gets on their way, and how they ended."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import ffi
+from careful.errors import CarefulError
+from careful.node.engine import Engine
+from careful.node.memory import Span
+
+#: What a status means that libcareful itself answers with; any other is the handler's.
+_REQUEST = {errno.ENOSYS: "has no handler of that number"}
+_MOVE = {
+    errno.ENOENT: "has no such region for us",
+    errno.EACCES: "its region does not allow that",
+    errno.ERANGE: "that is beyond its region's end",
+    errno.ENODATA: "the source ended early: a file shrank",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an operation ended.
+
+    Attributes:
+        args: four words of a reply.
+        payload: of a reply.
+        nbytes: of the payload, or moved by a store or get.
+        digest: XXH3 of what a store or get moved; 0 where it went without.
+    """
+
+    args: tuple[int, ...]
+    payload: bytes
+    nbytes: int
+    digest: int
+
+
+class Operation:
+    """One request, store or get; it ends once, inside a poll of its node.
+
+    Args:
+        engine: the instance.
+        what: what errors are about: the peer.
+        span: memory or file that it moves to or from; released when it ends.
+        then: called with this operation when it ends.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        what: str,
+        span: Span | None = None,
+        then: Callable[[Operation], object] | None = None,
+    ) -> None:
+        self._engine = engine
+        self.what = what
+        self._span = span
+        self._then = then
+        self._result: Result | None = None
+        self._error: CarefulError | None = None
+        self.handle = ffi.new_handle(self)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._result is not None or self._error is not None
+
+    def result(self) -> Result:
+        """How it ended.
+
+        Raises:
+            CarefulError: it failed, or has not ended (EINPROGRESS).
+        """
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise CarefulError(errno.EINPROGRESS, "has not ended", self.what)
+        return self._result
+
+    def wait(self, timeout_s: float | None = None) -> Result:
+        """Poll until it has ended; then as result().
+
+        It ends in any case: a peer that is silent counts as gone after stall_ms.
+
+        Raises:
+            CarefulError: it failed; or the time is over (ETIMEDOUT), and it goes on.
+        """
+        if not self.done and not self._engine.wait_until(lambda: self.done, timeout_s):
+            raise CarefulError(errno.ETIMEDOUT, "", self.what)
+        return self.result()
+
+    def on_done(self, raw: Any) -> None:
+        """Take the end from C."""
+        self._engine.heard()
+        if raw.status:
+            number = -int(raw.status)
+            meanings = _REQUEST if self._span is None else _MOVE
+            self.end(CarefulError(number, meanings.get(number, ""), self.what))
+            return
+        payload = bytes(ffi.buffer(raw.payload, raw.bytes)) if raw.payload else b""
+        self.end(Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest)))
+
+    def drop(self) -> None:
+        """Let go of memory; C has no handle of this any more."""
+        if self._span is not None:
+            self._span.release()
+        self._engine.operations.discard(self)
+        self.handle = None
+
+    def end(self, outcome: Result | CarefulError) -> None:
+        """Note the end, and tell whoever wants to know."""
+        if isinstance(outcome, Result):
+            self._result = outcome
+        else:
+            self._error = outcome
+        self.drop()
+        try:
+            if self._then is not None:
+                self._then(self)
+        except BaseException as error:
+            self._engine.failed(error)

@@ -1,0 +1,96 @@
+"""Registered memory and file ranges: what peers may get from and store to."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from careful._abi import ffi, lib
+from careful.errors import CarefulError, check
+from careful.node.engine import Engine
+from careful.node.memory import Span
+
+ACCESS = {
+    "r": int(lib.CAREFUL_REGION_READ),
+    "w": int(lib.CAREFUL_REGION_WRITE),
+    "rw": int(lib.CAREFUL_REGION_READ | lib.CAREFUL_REGION_WRITE),
+}
+
+
+class Region:
+    """Memory or a file range that peers may use until remove(); the node holds it.
+
+    Args:
+        engine: the instance.
+        what: as Span takes it.
+        access: "r" (peers get), "w" (peers store) or "rw".
+        peer: index of the only peer that may, or CAREFUL_ANY_PEER.
+
+    Attributes:
+        key: names it to peers; they need it to get and store.
+        nbytes: of it.
+        memory: the object that was registered; None once it is removed.
+    """
+
+    def __init__(self, engine: Engine, what: Any, access: str, peer: int) -> None:
+        if access not in ACCESS:
+            raise ValueError(f"access {access!r}: one of {', '.join(ACCESS)}")
+        self._engine = engine
+        pointer = engine.pointer
+        self._span = Span(what, writable="w" in access)
+        self.peer = peer
+        self.nbytes = self._span.nbytes
+        region = ffi.new(
+            "struct careful_region *",
+            {
+                "span": self._span.span,
+                "bytes": self.nbytes,
+                "access": ACCESS[access],
+                "peer": peer,
+            },
+        )
+        key = ffi.new("uint32_t *")
+        rc = lib.careful_region_add(pointer, region, key)
+        if rc < 0:
+            self._span.release()
+        texts = {-errno.ENOSPC: "all regions are in use"}
+        check(rc, engine.what, texts.get(rc, ""))
+        self.key = int(key[0])
+
+    def __enter__(self) -> Region:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Region {self.key:#010x} of {self.nbytes} bytes>"
+
+    @property
+    def memory(self) -> Any:
+        return self._span.what
+
+    def try_remove(self) -> bool:
+        """Take it back unless messages are reading or writing it now."""
+        if self._span.what is None:
+            return True
+        if not self._engine.closed:
+            rc = lib.careful_region_remove(self._engine.pointer, self.key)
+            if rc == -errno.EBUSY:
+                return False
+            check(rc, f"{self._engine.what}: {self!r}")
+        self._span.release()
+        return True
+
+    def remove(self, timeout_s: float = 5.0) -> None:
+        """Take it back, waiting for messages that are reading or writing it.
+
+        Raises:
+            CarefulError: they still do when the time is over (EBUSY), or this is
+                called by a handler, which cannot wait.
+        """
+        if self.try_remove():
+            return
+        if self._engine.inside or not self._engine.wait_until(self.try_remove, timeout_s):
+            text = "messages are still reading or writing it"
+            raise CarefulError(errno.EBUSY, text, f"{self._engine.what}: {self!r}")

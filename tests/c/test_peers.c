@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A slot from one host to the next: whoever watches hears that the first is gone, and
+ * what it may still have in the receive ring is waited for. A wait ends with the news.
+ */
+#include "instances.h"
+
+#include <time.h>
+
+enum { STATES = 16, NOBODY_PORT = 9 };
+
+static struct {
+	uint32_t states[STATES];
+	uint32_t count;
+} heard;
+
+static void watch(struct careful *c, uint32_t peer, uint32_t state, void *user)
+{
+	(void)c;
+	(void)user;
+	CHECK_EQ(peer, 0);
+	CHECK(heard.count < STATES);
+	heard.states[heard.count++] = state;
+}
+
+static uint32_t state_of(struct careful *c)
+{
+	struct careful_peer_info info;
+
+	return careful_peer_info(c, 0, &info) ? CAREFUL_PEER_NONE : info.state;
+}
+
+static struct careful *open_watched(const struct pair *pair, int side)
+{
+	struct careful *c = instance_open(pair, side, (struct careful_options){ .peers = 1 });
+
+	memset(&heard, 0, sizeof(heard));
+	careful_peer_watch(c, watch, NULL);
+	return c;
+}
+
+static void test_wait__ends_with_news_that_no_frame_brings(void)
+{
+	struct timespec before, after;
+	struct pair pair;
+	struct careful *c;
+
+	pair_open(&pair, 1500);
+	c = open_watched(&pair, 0);
+	CHECK_EQ(peer_at(c, "10.77.0.2", NOBODY_PORT), 0);
+	CHECK_EQ(heard.count, 1); /* at once, in the call */
+	CHECK_EQ(heard.states[0], CAREFUL_PEER_CONNECTING);
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	for (int i = 0; i < 10 && heard.count < 2; i++)
+		CHECK_EQ(careful_wait(c, 30000, -1), 0);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	CHECK_EQ(heard.count, 2);
+	CHECK_EQ(heard.states[1], CAREFUL_PEER_FAILED); /* refused, within a second or so */
+	CHECK(after.tv_sec - before.tv_sec < 20);
+	careful_close(c);
+	pair_close(&pair);
+}
+
+/* P is 1: the peer that failed makes way for the one that comes. */
+static void test_slot__the_next_host_is_announced(void)
+{
+	static const uint32_t expected[] = { CAREFUL_PEER_CONNECTING, CAREFUL_PEER_FAILED,
+					     CAREFUL_PEER_NONE, CAREFUL_PEER_UP };
+	struct careful *c[2];
+	struct pair pair;
+
+	pair_open(&pair, 1500);
+	c[1] = instance_open(&pair, 1, (struct careful_options){ 0 });
+	c[0] = open_watched(&pair, 0);
+	CHECK_EQ(peer_at(c[0], "10.77.0.2", NOBODY_PORT), 0);
+	while (heard.count < 2)
+		careful_wait(c[0], 1000, -1);
+	CHECK_EQ(peer_at(c[1], "10.77.0.1", 0), 0);
+	for (int i = 0; i < PATIENCE && state_of(c[1]) != CAREFUL_PEER_UP; i++) {
+		careful_poll(c[0]);
+		careful_poll(c[1]);
+	}
+	careful_poll(c[0]);
+	CHECK_EQ(heard.count, 4);
+	CHECK(!memcmp(heard.states, expected, sizeof(expected)));
+	careful_close(c[0]);
+	careful_close(c[1]);
+	pair_close(&pair);
+}
+
+/* Frames of the one that went may lie in the receive ring, in buffers that the next
+ * one's window counts on. */
+static void test_slot__the_next_host_waits_for_the_ring(void)
+{
+	union careful_addr other = { .in = { .sin_family = AF_INET } };
+	struct outcome outcome = { 0 };
+	struct link_peer *peer;
+	struct ends ends;
+	uint32_t slot;
+
+	ends_open(&ends, 1500);
+	slot = (uint32_t)ends.peer;
+	careful_handle(ends.c[1], 7, echo, NULL);
+	careful_request(ends.c[0], slot, 7, NULL, NULL, 0, on_done, &outcome);
+	await(&ends, &outcome);
+	CHECK_EQ(careful_peer_close(ends.c[0], slot), 0);
+	inet_pton(AF_INET, "10.77.0.9", &other.in.sin_addr);
+	peer = link_peer_get(&ends.c[0]->link, &other);
+	CHECK_EQ(peer->slot, slot);
+	CHECK(peer->drain_at > ends.c[0]->link.rx_drains);
+	ends_close(&ends);
+}
+
+int main(void)
+{
+	RUN(test_wait__ends_with_news_that_no_frame_brings);
+	RUN(test_slot__the_next_host_is_announced);
+	RUN(test_slot__the_next_host_waits_for_the_ring);
+	return 0;
+}

@@ -1,0 +1,112 @@
+"""The other end of test_node.py: a node that serves until it is told to quit.
+
+Says "ready" when it serves. Handlers by number stand in HANDLERS.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from typing import Any
+
+import careful
+import numpy as np
+from careful.errors import CarefulError
+from careful.node import FileRange, LateReply, Message, Peer, Reply
+from node_handlers import Handlers
+
+NBYTES = 300_001
+
+
+class Server:
+    def __init__(self, node: careful.Node) -> None:
+        self.node = node
+        self.running = True
+        self.waiting: list[LateReply] = []
+        self.events: list[Any] = []
+        self.calls: list[tuple[Peer, bytes]] = []
+        self.array = np.arange(NBYTES, dtype=np.uint8)
+        self.blank = np.zeros((3, 100_000), dtype=np.uint16)
+        fd = os.memfd_create("region")
+        os.write(fd, b"-" * 10 + bytes(self.array))
+        with os.fdopen(fd, "rb+") as file:
+            part = node.register(FileRange(file, 10), "rw")
+        self.regions = [node.register(self.array, "r"), node.register(self.blank, "rw"), part]
+
+    def keys(self, message: Message) -> Reply:
+        return Reply(args=tuple(region.key for region in self.regions))
+
+    def echo(self, message: Message) -> Reply:
+        return Reply(message.payload[::-1], tuple(reversed(message.args)))
+
+    def fail(self, message: Message) -> None:
+        if message.args[0]:
+            raise FileNotFoundError(errno.ENOENT, "no such thing")
+        raise ValueError("a handler's own mistake")
+
+    def refuse(self, message: Message) -> Reply:
+        return Reply(b"why", status=errno.EDOM)
+
+    def late(self, message: Message) -> bytes:
+        self.waiting.append(message.later())
+        if message.args[0]:
+            raise ValueError("after later()")
+        return b"is not sent"
+
+    def release(self, message: Message) -> None:
+        for index, reply in enumerate(self.waiting):
+            if not reply.sent:
+                reply.send(Reply(b"late", (index,)))
+        self.waiting.clear()
+
+    def stored(self, message: Message) -> bytes:
+        number = self.regions.index(message.region) if message.region else -1
+        self.events.append([number, message.offset, message.nbytes, *message.args])
+        return b"a store's reply is its end alone"
+
+    def report(self, message: Message) -> bytes:
+        events, self.events = self.events, []
+        return json.dumps(events).encode()
+
+    def call_back(self, message: Message) -> None:
+        self.calls.append((message.peer, message.payload))
+
+    def too_large(self, message: Message) -> bytes:
+        return bytes(message.peer.payload_bytes + 1)
+
+    def quit(self, message: Message) -> None:
+        self.running = False
+
+    def step(self) -> None:
+        try:
+            self.node.wait(1.0)
+            for peer, payload in self.calls:
+                peer.request(Handlers.CALLED, payload, then=self.answered)
+            self.calls.clear()
+        except (ValueError, OSError) as error:
+            self.events.append([type(error).__name__, str(error)])
+
+    def answered(self, operation: Any) -> None:
+        try:
+            self.events.append(operation.result().payload.decode())
+        except CarefulError as error:
+            self.events.append(["called", error.errno])
+
+
+def main() -> None:
+    with careful.open("eth1", peers=2) as node:
+        server = Server(node)
+        for number in Handlers:
+            if function := getattr(server, number.name.lower(), None):
+                node.handle(number, function)
+        print("ready", flush=True)
+        while server.running:
+            server.step()
+        for _ in range(100):  # the reply to QUIT leaves
+            node.poll()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

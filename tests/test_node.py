@@ -1,0 +1,84 @@
+"""`careful.open()`: two Python programs on two hosts, each with a queue of its own.
+
+What is asserted stands in node_client.py, which runs there, one case a process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import Lab, MakeLab
+
+pytest.importorskip("careful._binding")
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).parent
+PINS = Path("/sys/fs/bpf/careful")
+
+
+@pytest.fixture(scope="module")
+def server(lab: Lab) -> Iterator[Lab]:
+    """A node that serves on h2."""
+    process = lab.start("h2", sys.executable, HERE / "node_server.py")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    yield lab
+    process.terminate()
+    assert process.communicate(timeout=30)[1] == ""
+
+
+def run(lab: Lab, case: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return lab.run(
+        "h1", sys.executable, "-X", "dev", HERE / "node_client.py", case, *args, check=check
+    )
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("case", ["request", "handler_errors", "late_reply", "get", "store"])
+def test_two_programs__over(server: Lab, case: str, family: int) -> None:
+    done = run(server, case, server.address("h2", family))
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse"]
+)
+def test_node__case(server: Lab, case: str) -> None:
+    done = run(server, case)
+    assert done.stderr == ""
+
+
+def test_wait__ends_with_a_signal(server: Lab) -> None:
+    assert run(server, "interrupt").stderr == ""
+
+
+def test_node__nobody_holds_it(server: Lab) -> None:
+    assert "ResourceWarning: careful on eth1 was not closed" in run(server, "dropped").stderr
+
+
+def test_program__ends_without_close(server: Lab) -> None:
+    name = run(server, "left_open").stdout.strip()
+    assert name == server.instance("h1")
+    assert not (PINS / name).exists()
+
+
+def test_program__killed_then_opened_again(server: Lab) -> None:
+    done = run(server, "killed", check=False)
+    assert done.returncode != 0
+    assert (PINS / done.stdout.strip()).exists()
+    run(server, "request")
+    assert not (PINS / done.stdout.strip()).exists()
+
+
+def test_server__quits_when_asked(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    process = lab.start("h2", sys.executable, HERE / "node_server.py")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    run(lab, "quit_server")
+    assert process.wait(30) == 0
+    assert not (PINS / lab.instance("h2")).exists()
