@@ -73,7 +73,7 @@ class Ends:
     def break_off(self, blocks: int = 4) -> None:
         """A transfer that ends when so many blocks are in place."""
         self.die_after(blocks)
-        with pytest.raises(CarefulError, match="carefuld ended"):
+        with pytest.raises(CarefulError, match="carefuld ended.*; the same command goes on"):
             self.run()
         assert not self.target.exists()
         assert len(self.partials()) == 1
@@ -86,7 +86,6 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 
 def test_resume__only_what_is_missing(ends: Ends) -> None:
     ends.break_off(4)
-    assert ends.notes == [note for note in ends.notes if note.endswith("the same command goes on")]
     moves = ends.die_after(1000)
     report = ends.run()
     assert moves() == BLOCKS - 4

@@ -107,7 +107,7 @@ class _Fetch:
         if part.fd < 0:
             return
         if isinstance(part, KeptPartial) and is_worth_keeping(part.journal, error):
-            self.progress.note(kept_note(part.journal, shown(self.target)))
+            tell_kept(part.journal, shown(self.target), error, self.progress)
             part.close()
         else:
             part.discard()
@@ -115,14 +115,18 @@ class _Fetch:
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
     """Whether what came across serves a later transfer."""
-    changed = isinstance(error, CarefulError) and error.errno == errno.ESTALE
+    changed = isinstance(error, CarefulError) and error.errno in (errno.ESTALE, errno.ENODATA)
     return bool(journal.in_place) and not changed
 
 
-def kept_note(journal: Journal, name: str) -> str:
-    """What a person is told of a partial file that stays."""
+def tell_kept(journal: Journal, name: str, error: BaseException, progress: Progress) -> None:
+    """Say that a partial file stays: in the error's line, if there will be one."""
     done, all_bytes = journal.bytes_in_place, journal.identity.bytes
-    return f"{name}: {done} of {all_bytes} bytes are kept; the same command goes on"
+    text = f"{done} of {all_bytes} bytes are kept; the same command goes on"
+    if isinstance(error, CarefulError):
+        error.reason += f"; {text}"
+    else:
+        progress.note(f"{name}: {text}")
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
@@ -222,7 +226,7 @@ async def put_file(
         await part.commit(mode)
     except BaseException as error:
         if await part.give_up(is_worth_keeping(part.journal, error)):
-            progress.note(kept_note(part.journal, name))
+            tell_kept(part.journal, name, error, progress)
         raise
     finally:
         os.close(fd)

@@ -22,7 +22,7 @@ from careful.transfer.pace import Pace
 
 #: What a lost or a damaged block is answered with: it is asked for again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
-_CLEANUP_S = 2.0
+_CLEANUP_S = 1.0
 _T = TypeVar("_T")
 
 
