@@ -29,6 +29,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 LAB = f"demo{os.getpid()}"
 SERVER_IP = "10.77.0.2"
+OWN_FOLDERS = ("ctrl", "datapath", "ebpf", "tests", "tools")
 TREE_FILES_MIN = 1000
 FETCHES = 20000
 COUNTS = ("frames", "lost", "xdp", "window")
@@ -117,10 +118,10 @@ def make_large(path: Path, nbytes: int) -> None:
 
 def make_tree(path: Path) -> int:
     """Copies of this project's own files until there are enough; how many."""
-    names = run("git", "-C", ROOT, "ls-files", "-z").split("\0")
-    own = [name for name in names if name and (ROOT / name).is_file()]
+    found = (p for top in OWN_FOLDERS for p in (ROOT / top).rglob("*") if p.is_file())
+    own = [p.relative_to(ROOT) for p in found if "__pycache__" not in p.parts]
     if not own:
-        raise DemoError("git names no file of this project")
+        raise DemoError(f"{ROOT} has none of {', '.join(OWN_FOLDERS)}")
     count = 0
     for copy in range(-(-TREE_FILES_MIN // len(own))):
         for name in own:

@@ -18,7 +18,13 @@ from careful.errors import CarefulError
 #: Major and minor of the only qdisc that is ours: ca00:0.
 QDISC_HANDLE = 0xCA00 << 16
 
-_XDP_MODES = {1: "native", 2: "generic", 3: "offloaded", 4: "several"}
+#: As pyroute2 names the values of XDP_ATTACHED.
+_XDP_MODES = {
+    "xdp": "native",
+    "xdpgeneric": "generic",
+    "xdpoffload": "offloaded",
+    "xdpmulti": "several",
+}
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def _link(message: Any) -> Link:
         kind=_attribute(info, "IFLA_INFO_KIND") or "",
         loopback=bool(flags & 8),
         xdp_program=program if attached else None,
-        xdp_mode=_XDP_MODES.get(attached, ""),
+        xdp_mode=_XDP_MODES.get(str(attached), ""),
     )
 
 

@@ -1,0 +1,79 @@
+"""What a carefuld holds does not depend on how much it moves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import MIB, Host, wait_for
+from lab import MakeLab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+#: The promise: UMEM, the copy-out pool, and this.
+MORE = 32 * MIB
+
+
+@pytest.fixture
+def pair(make_lab: MakeLab, tmp_path: Path) -> Iterator[list[Host]]:
+    """Two hosts that are up; their carefulds end with the test."""
+    lab = make_lab(hosts=2)
+    made = [Host(lab, name, tmp_path) for name in lab.hosts]
+    for host in made:
+        host.up()
+    yield made
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+def resident(pid: int) -> int:
+    """The most bytes that a process ever had in memory of its own, hugepages not counted."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
+
+
+def promised(status: dict[str, Any]) -> int:
+    """Bytes that a carefuld may hold."""
+    umem = 0 if status["hugepages"] else status["umem_bytes"]
+    return int(umem + status["copyout_buffers"] * status["buffer_bytes"] + MORE)
+
+
+def holes(path: Path, nbytes: int) -> Path:
+    """A file that takes no space where it lies."""
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), nbytes)
+    return path
+
+
+Move = Callable[[Host, Host, int], object]
+
+
+def get(a: Host, b: Host, nbytes: int) -> object:
+    """Fetch a file."""
+    source = holes(b.export / "source", nbytes)
+    return a.ctl("get", "-f", f"{b.name}:{source.name}", a.own / "copy")
+
+
+def put(a: Host, b: Host, nbytes: int) -> object:
+    """Send a file."""
+    return a.ctl("put", "-f", holes(a.own / "source", nbytes), f"{b.name}:copy")
+
+
+@pytest.mark.parametrize("move", [get, put])
+def test_memory__does_not_grow_with_a_transfer(pair: list[Host], move: Move) -> None:
+    a, b = pair
+    move(a, b, 16 * MIB)
+    small = [resident(host.pid) for host in pair]
+    move(a, b, 512 * MIB)
+    for host, before in zip(pair, small, strict=True):
+        status = host.assert_nothing_lost()
+        after = resident(host.pid)
+        assert after <= promised(status), f"{after} bytes resident"
+        # The same blocks in flight: what was enough for a small file is enough.
+        assert after - before < 4 * MIB
+        # The sender keeps nothing of a frame after its completion.
+        wait_for(lambda host=host: not host.status()["counters"]["tx_buffers_held"], "completion")
