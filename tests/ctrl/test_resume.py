@@ -73,7 +73,7 @@ class Ends:
     def break_off(self, blocks: int = 4) -> None:
         """A transfer that ends when so many blocks are in place."""
         self.die_after(blocks)
-        with pytest.raises(CarefulError, match="carefuld ended.*; the same command goes on"):
+        with pytest.raises(CarefulError, match=r"carefuld ended.*; the same command goes on"):
             self.run()
         assert not self.target.exists()
         assert len(self.partials()) == 1
