@@ -259,5 +259,15 @@ def peer_silent(node: Node) -> None:
     assert peer.request(Handlers.ECHO, b"again").wait(5).payload == b"niaga"
 
 
+def beside_carefuld() -> None:
+    """The queue is taken; nothing of who has it is harmed."""
+    with fails(errno.EBUSY, "eth1", "in use by process"):
+        careful.open("eth1")
+    with fails(errno.EADDRINUSE, "UDP port 51966 on eth1 is in use"):
+        careful.open("eth1", "other")
+    with fails(errno.EBUSY, "eth1 has another XDP program, careful_"):
+        careful.open("eth1", "other", port=5000)
+
+
 def quit_server(node: Node) -> None:
     node.connect(HOST).request(Handlers.QUIT).wait(5)

@@ -264,7 +264,8 @@ struct careful_region {
 /* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
  * holds a line that says what to do.
  * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or
- * instance), -EINVAL (an option), -ENOBUFS (P too large for R), -EMSGSIZE (MTU). */
+ * instance), -EADDRINUSE (the port), -EINVAL (an option), -ENOBUFS (P too large for R),
+ * -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
 /* In a child of fork(): lets go of what the child inherited; the parent's instance goes on. */
