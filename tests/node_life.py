@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import weakref
 from pathlib import Path
 
@@ -24,6 +25,9 @@ def peers(node: Node) -> None:
     """Names, and hosts that are not there."""
     with fails(errno.EHOSTUNREACH, "nowhere"):
         node.connect("nowhere")
+    for address in ("8.8.8.8", "2001:db8::1", "10.77.0.1", "127.0.0.1"):
+        with fails(errno.ENETUNREACH, address, "no route to it through this interface"):
+            node.connect(address)
     with fails(errno.ECONNREFUSED, "10.77.0.2:9"):
         node.connect("10.77.0.2:9")
     began = time.monotonic()
@@ -57,7 +61,7 @@ def close(node: Node) -> None:
     data = bytearray(10)
     node.register(data)
     pins = Path("/sys/fs/bpf/careful") / node.instance
-    with fails(errno.EBUSY):
+    with fails(errno.EBUSY, "this program itself; close() it"):
         careful.open("eth1")
     node.close()
     assert ended == [waiting]
@@ -72,14 +76,36 @@ def close(node: Node) -> None:
     assert not pins.exists()
     with careful.open("eth1") as second:
         second.connect(HOST).request(Handlers.RELEASE).wait(5)
+
+
+def options(node: Node) -> None:
+    """What open() refuses, in a program's words."""
+    node.close()
     with fails(errno.ENODEV, "eth9"):
         careful.open("eth9")
+    with raises(TypeError, "not bytes"):
+        careful.open(b"eth1")  # type: ignore[arg-type]
     with raises(TypeError):
         careful.open("eth1", no_such=1)
     with raises(TypeError, "carefuld"):
         careful.open("eth1", export=("/",))
+    with raises(TypeError, "peers = '8'"):
+        careful.open("eth1", peers="8")
     with fails(errno.EINVAL, "eth1", "fast"):
         careful.open("eth1", wait="fast")
+    with fails(errno.EINVAL, "eth1", "peers = -1"):
+        careful.open("eth1", peers=-1)
+    with fails(errno.EINVAL, "eth1: rx_buffers must be a power of two"):
+        careful.open("eth1", rx_buffers=100)
+    with fails(errno.ENOBUFS, "eth1", "fewer peers"):
+        careful.open("eth1", peers=200)
+    with fails(errno.ENOENT, "/no/careful.toml"):
+        careful.open("eth1", config="/no/careful.toml")
+    gc.disable()
+    careful.open("eth1", peers=4).connect(HOST)
+    with warnings.catch_warnings(record=True) as warned, careful.open("eth1") as after_it:
+        assert after_it.info()["peers_max"] == 8
+    assert [one.category for one in warned] == [ResourceWarning]  # it was dropped, not closed
 
 
 def close_errors(node: Node) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import mmap
 import os
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,11 @@ def request(node: Node) -> None:
         peer.request(Handlers.ECHO, args=(1, 2, 3, 4, 5))
     with raises(OverflowError):
         peer.request(Handlers.ECHO, args=(1 << 32,))
-    with raises(TypeError):
+    with raises(TypeError, "encode it"):
         peer.request(Handlers.ECHO, "text")
+    for number in (-1, 256):
+        with raises(ValueError, "0 to 255"):
+            peer.request(number)
     assert node.counters()["lost_frames"] == 0
     assert node._engine.operations == set()
 
@@ -177,6 +180,10 @@ def store(node: Node) -> None:
     peer.store(file, WANTED[100 : 100 + len(text)], 100).wait(5)  # for whoever comes next
     with fails(errno.EACCES, HOST, "does not allow"):
         peer.store(read_only, b"x").wait(5)
+    with fails(errno.ENOSYS, HOST, "no handler", "in place"):
+        peer.store(blank, b"THERE", 1000, handler=Handlers.NONE).wait(5)
+    peer.get(blank, back).wait(5)
+    assert back.tobytes()[1000:1013] == b"THEREe middle"
     assert report(peer) == []
     assert node.counters()["lost_frames"] == 0
 
@@ -188,14 +195,24 @@ def regions(node: Node) -> None:
     with raises(BufferError):
         node.register(b"read-only", "w")
     before = descriptors()
-    with node.register(FileRange(sys.stdin.fileno(), 0, 10), "r") as region:
+    with Path(__file__).open("rb") as ours, node.register(FileRange(ours, 0, 10), "r") as region:
         assert region.nbytes == 10
-        assert descriptors() == before + 1
+        assert descriptors() == before + 2
     assert region.memory is None
     assert descriptors() == before
     region.remove()  # again: no harm
-    with raises(ValueError, "negative"):
-        node.register(FileRange(0, -1, 10))
+    with Path(__file__).open("rb") as ours:
+        with raises(ValueError, "negative"):
+            node.register(FileRange(ours, -1, 10), "r")
+        with raises(io.UnsupportedOperation, "writing"):
+            node.register(ours, "w")
+        with Path("/dev/null").open("rb") as null, raises(io.UnsupportedOperation, "regular"):
+            node.register(FileRange(null, 0, 10), "r")
+    with raises(TypeError, "not str"):
+        node.register("text")
+    with raises(TypeError, "cannot be called"):
+        node.handle(1, 5)  # type: ignore[arg-type]
+    assert descriptors() == before
 
 
 def memory_is_held(node: Node) -> None:

@@ -54,7 +54,8 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse", "forked"]
+    "case",
+    ["regions", "memory_is_held", "peers", "close", "close_errors", "options", "misuse", "forked"],
 )
 def test_node__case(server: Lab, case: str) -> None:
     done = run(server, case)

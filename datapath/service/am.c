@@ -236,12 +236,15 @@ static void store_finished(struct careful *c, struct message_in *in)
 {
 	uint32_t index = be16toh(in->am.handler);
 	struct region *region = region_find(c, in->region);
+	int error = in->error;
 
 	if (region)
 		region->uses--;
 	if (in->epoch != in->peer->epoch)
 		return;
-	if (!in->error && index < CAREFUL_HANDLERS && c->handlers[index].fn) {
+	if (!error && index < CAREFUL_HANDLERS && !c->handlers[index].fn)
+		error = ENOSYS;
+	if (!error && index < CAREFUL_HANDLERS) {
 		struct careful_message message = {
 			.instance = c,
 			.peer = in->peer->slot,
@@ -256,7 +259,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 		c->told++;
 		c->handlers[index].fn(&message, c->handlers[index].user);
 	}
-	reply_status(c, in->peer, in->am.token, in->error);
+	reply_status(c, in->peer, in->am.token, error);
 }
 
 /* All data of a bulk message is in its place, or it failed. */
