@@ -35,6 +35,8 @@ def test_estimate__difference_widens() -> None:
     one = Estimate(10, 3, 10, 0.5) - Estimate(4, 4, 10, 0.25)
     assert (one.value, one.se, one.slack) == (6, 5, 0.75)
     assert one.dof == pytest.approx(625 / (81 / 10 + 256 / 10))
+    both = Estimate(10, 3) + Estimate(4, 4)
+    assert (both.value, both.se) == (14, 5)
     assert (one * -2).value == -12
     assert (one * -2).half == pytest.approx(2 * one.half)
 
@@ -84,6 +86,17 @@ def test_fit_line__intervals_hold_the_truth(outliers: float, count: int) -> None
     assert np.median(widths) < (4.5 if count == 8 else 3.5)
     error = np.median([abs(line.slope_us_per_byte.value - 0.8) for line in lines])
     assert error < 1.5 * ideal
+
+
+def test_fit_line__time_at_a_size_is_known_best_in_the_middle() -> None:
+    """Its interval holds the truth at any size, and is narrowest among the points."""
+    rng = np.random.default_rng(9)
+    lines = [fit_line(SIZES, noisy(rng, SIZES, 500, 0.8, 5)) for _ in range(300)]
+    for size in (-1000, 0, 2000, 9000):
+        truth = 500 + 0.8 * size
+        assert np.mean([line.estimate_at(size).contains(truth) for line in lines]) >= 0.90
+        assert lines[0].estimate_at(size).value == pytest.approx(lines[0].at(size))
+    assert lines[0].estimate_at(2188).half < lines[0].intercept_us.half
 
 
 @given(factor=st.floats(1e-3, 1e3), shift=st.floats(-1e3, 1e3), seed=st.integers(0, 2**16))

@@ -29,15 +29,17 @@ RELATIVE_MAX = 0.5
 
 @dataclass(frozen=True)
 class Line:
-    """Time over size: intercept_us + size * slope_us_per_byte.
+    """Time over size.
 
-    residual_us: robust standard deviation of the points about the line; points_count: sizes or
-    points that were fitted; samples_count: measurements behind them; size_min_bytes,
-    size_max_bytes: the range for which the line holds; reason: why the data do not support a
-    slope, "" where they do.
+    middle_us, middle_bytes: the line's time at the mean size, where it is known best, and
+    independently of the slope; residual_us: robust standard deviation of the points about the
+    line; points_count: sizes or points that were fitted; samples_count: measurements behind
+    them; size_min_bytes, size_max_bytes: the range for which the line holds; reason: why the
+    data do not support a slope, "" where they do.
     """
 
-    intercept_us: Estimate
+    middle_us: Estimate
+    middle_bytes: float
     slope_us_per_byte: Estimate
     residual_us: float
     points_count: int
@@ -53,7 +55,18 @@ class Line:
 
     def at(self, size_bytes: float) -> float:
         """The line's time at a size, µs."""
-        return self.intercept_us.value + size_bytes * self.slope_us_per_byte.value
+        away_bytes = size_bytes - self.middle_bytes
+        return self.middle_us.value + away_bytes * self.slope_us_per_byte.value
+
+    def estimate_at(self, size_bytes: float) -> Estimate:
+        """The same with its interval."""
+        both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
+        return replace(both, dof=self.slope_us_per_byte.dof)
+
+    @property
+    def intercept_us(self) -> Estimate:
+        """The line's time at no bytes."""
+        return self.estimate_at(0)
 
     @property
     def G_us_per_KiB(self) -> Estimate:
@@ -99,6 +112,7 @@ def fit_line(
     count, distinct = len(sizes), np.unique(sizes)
     flat = Line(
         Estimate(float(np.median(times)), 0.0, math.inf, math.inf),
+        float(sizes.mean()),
         Estimate(0.0, 0.0, math.inf, math.inf),
         0.0,
         count,
@@ -109,22 +123,21 @@ def fit_line(
     if len(distinct) < 3:
         return replace(flat, reason=f"{len(distinct)} sizes: a slope with an interval needs 3")
     beta, weights, scale = _reweighted(sizes, times)
-    covariance = _covariance(sizes, times - beta[0] - beta[1] * sizes, scale)
+    variance = _variance(times - beta[0] - beta[1] * sizes, scale)
     kept = float(weights.sum())
-    if covariance is None or kept < max(3.0, count / 2):
+    if variance is None or kept < max(3.0, count / 2):
         return replace(flat, reason="most points lie off any one line")
     dof = max(kept - 2, 1e-3)
-    range_bytes = float(distinct[-1] - distinct[0])
-    slope_slack = 2 * resolution_us / range_bytes
+    middle, width = float(sizes.mean()), float(sizes.std())
+    slope_slack = 2 * resolution_us / float(distinct[-1] - distinct[0])
     line = replace(
         flat,
-        intercept_us=Estimate(
-            float(beta[0]),
-            math.sqrt(covariance[0, 0]),
-            dof,
-            resolution_us + slope_slack * float(distinct[0]),
+        middle_us=Estimate(
+            float(beta[0] + beta[1] * middle), math.sqrt(variance / count), dof, resolution_us
         ),
-        slope_us_per_byte=Estimate(float(beta[1]), math.sqrt(covariance[1, 1]), dof, slope_slack),
+        slope_us_per_byte=Estimate(
+            float(beta[1]), math.sqrt(variance / count) / width, dof, slope_slack
+        ),
         residual_us=scale,
     )
     return replace(line, reason=_unsupported(line.slope_us_per_byte))
@@ -203,8 +216,8 @@ def _reweighted(sizes: Array, times: Array) -> tuple[Array, Array, float]:
     return beta, weights, scale
 
 
-def _covariance(sizes: Array, residuals: Array, scale: float) -> Array | None:
-    """Huber's asymptotic covariance of a bisquare fit, shape (2, 2); None where it has none."""
+def _variance(residuals: Array, scale: float) -> float | None:
+    """Variance of a point about a bisquare fit, by Huber's asymptotics; None where it has none."""
     count = len(residuals)
     u = residuals / (_TUKEY * scale)
     inside = np.abs(u) < 1
@@ -214,12 +227,4 @@ def _covariance(sizes: Array, residuals: Array, scale: float) -> Array | None:
     if mean <= 0.1:
         return None
     correction = 1 + 2 / count * float(slope.var()) / mean**2
-    variance = correction**2 * float((psi**2).sum()) / max(count - 2, 1) / mean**2
-    middle, width = float(sizes.mean()), float(sizes.std())
-    slope_variance = variance / (count * width**2)
-    return np.array(
-        [
-            [variance / count + middle**2 * slope_variance, -middle * slope_variance],
-            [-middle * slope_variance, slope_variance],
-        ]
-    )
+    return correction**2 * float((psi**2).sum()) / max(count - 2, 1) / mean**2
