@@ -17,12 +17,15 @@ from careful.model.blackbox import BlackBox
 from careful.model.stages import Pipeline, Stage
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
+#: How the lab's emulated link treats frames (tools/lab up --hops); means nothing here.
+_LAB_KEY = "link"
 _TOP_KEYS = {"name", "source", "stage"}
 
 
 def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     """Read a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally
-    group, resource, delay_us; `name` and `source` of the whole on top.
+    group, resource, delay_us; `name` and `source` of the whole on top. A stage's table
+    `link` is the lab's and is ignored.
 
     origin: what errors call the text. Raises ValueError with the line of what is wrong.
     """
@@ -52,6 +55,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
 
 
 def _stage(table: Any) -> Stage:
+    table = {key: value for key, value in table.items() if key != _LAB_KEY}
     unknown = sorted(set(table) - _KEYS)
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}'")
