@@ -195,7 +195,8 @@ static int serve(struct careful *c)
 	careful_handle(c, BYE, on_bye, NULL);
 	say_ready();
 	while (!server.bye)
-		careful_wait(c, 100, -1);
+		if (careful_wait(c, 100, -1) == -ENODEV)
+			fail("the interface was deleted", 0);
 	/* Until the client has the answer. */
 	until = clock_ns() + 500000000ull;
 	while (clock_ns() < until)
@@ -237,6 +238,14 @@ static void on_done(const struct careful_result *r, void *user)
 	client.done = 1;
 }
 
+static void go_on(void)
+{
+	int rc = careful_wait(client.c, 100, -1);
+
+	if (rc < 0 && rc != -EINTR)
+		fail("the interface", rc);
+}
+
 static void ask(uint16_t handler)
 {
 	int rc = careful_request(client.c, client.peer, handler, NULL, NULL, 0, on_done, NULL);
@@ -245,7 +254,7 @@ static void ask(uint16_t handler)
 	if (rc)
 		fail("request", rc);
 	while (!client.done)
-		careful_wait(client.c, 100, -1);
+		go_on();
 }
 
 static void on_reply(const struct careful_result *r, void *user)
@@ -386,7 +395,7 @@ static int run(uint64_t most)
 	while (busy() || (crossed < most && !stopped)) {
 		if (crossed < most && !stopped)
 			start_all();
-		careful_wait(client.c, 100, -1);
+		go_on();
 		crossed = frames();
 		now = clock_ns();
 		if (ended != client.ended) {
