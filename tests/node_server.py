@@ -9,7 +9,6 @@ import contextlib
 import errno
 import json
 import os
-import sys
 from typing import Any
 
 import careful
@@ -19,6 +18,7 @@ from careful.node import FileRange, LateReply, Message, Peer, Reply
 from node_handlers import Handlers
 
 NBYTES = 300_001
+BLANK_BYTES = 600_000
 
 
 class Server:
@@ -109,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,10 +1,13 @@
 """`careful.open()`: two Python programs on two hosts, each with a queue of its own.
 
-What is asserted stands in node_client.py, which runs there, one case a process.
+What is asserted stands in node_traffic.py and node_life.py; node_client.py runs it there,
+one case a process.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,7 +48,7 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse"]
+    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse", "forked"]
 )
 def test_node__case(server: Lab, case: str) -> None:
     done = run(server, case)
@@ -69,9 +72,29 @@ def test_program__ends_without_close(server: Lab) -> None:
 def test_program__killed_then_opened_again(server: Lab) -> None:
     done = run(server, "killed", check=False)
     assert done.returncode != 0
-    assert (PINS / done.stdout.strip()).exists()
+    name, child = done.stdout.split()
+    assert (PINS / name).exists()
     run(server, "request")
-    assert not (PINS / done.stdout.strip()).exists()
+    assert not (PINS / name).exists()
+    os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("case", ["peer_killed", "peer_silent"])
+def test_peer__is_gone(make_lab: MakeLab, case: str) -> None:
+    lab = make_lab()
+    process = lab.start("h2", sys.executable, HERE / "node_server.py")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    run(lab, case, "h2", str(process.pid))
+
+
+def test_open__without_privilege(server: Lab) -> None:
+    program = "import careful; careful.open('eth1')"
+    powerless = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
+    done = server.run("h1", *powerless, sys.executable, "-c", program, check=False)
+    assert done.returncode == 1
+    assert "CarefulError: eth1: no permission" in done.stderr
+    assert "run as root" in done.stderr
 
 
 def test_server__quits_when_asked(make_lab: MakeLab) -> None:

@@ -143,6 +143,7 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
+	c->owner = getpid();
 	set_defaults(c, options);
 	rc = check_options(&c->options, error);
 	if (!rc)
@@ -166,8 +167,9 @@ static void send_all(struct careful *c)
 
 void careful_close(struct careful *c)
 {
-	send_all(c); /* what was said before goes before the BYE */
-	for (uint32_t i = 0; i < c->link.peers_max; i++)
+	if (c->owner == getpid())
+		send_all(c); /* what was said before goes before the BYE */
+	for (uint32_t i = 0; c->owner == getpid() && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
 	destroy(c);

@@ -106,8 +106,7 @@ class Node:
         self._handlers.clear()
         self._engine.owner = None
         for operation in list(self._engine.operations):
-            text = "the instance was closed"
-            operation.end(CarefulError(errno.ECANCELED, text, operation.what))
+            operation.fail(errno.ECANCELED, "the instance was closed")
         self._engine.raise_errors()
 
     def poll(self) -> int:

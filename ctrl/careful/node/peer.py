@@ -84,7 +84,7 @@ class Peer:
     def _begin(
         self, function: Callable[..., int], span: Span | None, then: Then | None, *args: Any
     ) -> Operation:
-        operation = Operation(self._engine, self.name, span, then)
+        operation = Operation(self._engine, self, span, then)
         self._engine.operations.add(operation)  # before C has its handle
         try:
             self._refused(function(self._live(), self.index, *args, lib.on_done, operation.handle))

@@ -267,6 +267,7 @@ struct careful_region {
  * instance), -EINVAL (an option), -ENOBUFS (P too large for R), -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
+/* In a child of fork(): lets go of what the child inherited; the parent's instance goes on. */
 void careful_close(struct careful *instance);
 
 /* One round: receive, send, give back, keep time. Returns the frames handled;
