@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -273,6 +274,21 @@ def peer_gone(node: Node, number: int, stopped: bool) -> None:
     with fails(number, HOST):
         node.connect(HOST, timeout_s=0.5 if stopped else 5)
     os.kill(pid, signal.SIGCONT)
+
+
+def interface_gone(node: Node) -> None:
+    """Waiting says so, what is on its way ends, and closing works."""
+    peer = node.connect(HOST)
+    flying = peer.request(Handlers.LATE, args=(0,))
+    subprocess.run(["ip", "link", "delete", "eth1"], check=True)
+    with fails(errno.ENODEV, "eth1", "the interface is gone"):
+        while True:
+            node.wait(5)
+    assert flying.done
+    with fails(errno.ENODEV, HOST, "the interface is gone"):
+        flying.result()
+    with fails(errno.ENODEV):
+        node.connect(HOST)
 
 
 def peer_killed(node: Node) -> None:

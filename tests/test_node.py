@@ -113,8 +113,8 @@ def test_carefulctl__beside_a_program(server: Lab) -> None:
     run(server, "get")
 
 
-@pytest.mark.parametrize("case", ["peer_killed", "peer_silent"])
-def test_peer__is_gone(make_lab: MakeLab, case: str) -> None:
+@pytest.mark.parametrize("case", ["peer_killed", "peer_silent", "interface_gone"])
+def test_other_end__is_gone(make_lab: MakeLab, case: str) -> None:
     lab = make_lab()
     process = lab.start("h2", sys.executable, HERE / "node_server.py")
     assert process.stdout is not None
