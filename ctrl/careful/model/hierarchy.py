@@ -31,6 +31,8 @@ AUTOMATIC_DEPTH_MAX = 2
 SPLIT_RATIO = 1.5
 #: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
 NARROWING_PASSES = 3
+#: Narrowing ends when the approximated costs move by less than this part.
+ALIKE = 5e-3
 #: Blocks of a level have at most so many sizes; longer ramps gain less than a percent.
 BLOCK_SIZES_MAX = 24
 
@@ -237,13 +239,13 @@ def _proposals(
     found: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
     for strategy in dict.fromkeys((base, "fixed")):
         low, high = message_bytes / 16, float(message_bytes)
-        previous: list[float] = []
-        for _ in range(NARROWING_PASSES):
-            level = _approximated(context, element, low, high)
+        level, sizes = _approximated(context, element, low, high), np.zeros(0)
+        for narrowed in range(NARROWING_PASSES):
+            if narrowed:
+                before, level = level, _approximated(context, element, low, high)
+                if _alike(before, level):
+                    break
             sizes = BASES[strategy](level, message_bytes, limits, context.whole)
-            if len(sizes) == len(previous) and np.allclose(sizes, previous, rtol=1e-3):
-                break
-            previous = list(sizes)
             # A single size needs some width for a slope.
             low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
         found[tuple(sizes)] = (sizes, level)
@@ -255,6 +257,13 @@ def _proposals(
         found.setdefault(tuple(near_sizes), (near_sizes, level))
     # Each size of a level is a plan of its own below: long ramps are left to equal blocks.
     return [each for each in found.values() if len(set(each[0])) <= BLOCK_SIZES_MAX]
+
+
+def _alike(one: Pipeline, other: Pipeline) -> bool:
+    """Whether plans for one line are plans for the other."""
+    return np.allclose(one.g_us, other.g_us, rtol=ALIKE) and np.allclose(
+        one.G_us_per_byte, other.G_us_per_byte, rtol=ALIKE
+    )
 
 
 def _approximated(context: _Context, element: Element, low: float, high: float) -> Pipeline:
