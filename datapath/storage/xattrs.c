@@ -64,8 +64,8 @@ static ssize_t get_one(const char *path, const char *name, char *buf, size_t roo
 		.value_bytes = htobe32((uint32_t)n),
 	};
 	memcpy(buf, &head, sizeof(head));
-	memcpy(buf + sizeof(head), name,
-	       name_bytes); /* NOLINT(bugprone-not-null-terminated-result) */
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a counted string */
+	memcpy(buf + sizeof(head), name, name_bytes);
 	return (ssize_t)(sizeof(head) + name_bytes) + n;
 }
 
