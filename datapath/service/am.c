@@ -100,7 +100,8 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 /* Whether whatever the message asks for can be answered now. */
 static bool can_serve(const struct careful *c)
 {
-	return c->messages.staged_free_count > MESSAGE_STAGED / 4 && c->messages.outs_free_count;
+	return c->messages.staged_free_count > c->messages.staged_count / 4 &&
+	       c->messages.outs_free_count;
 }
 
 static void serve(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -298,7 +299,7 @@ void am_sent(struct message_out *out, void *user)
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
-			.status = out->error ? -out->error : -ECONNRESET,
+			.status = out->error ? -out->error : engine_over_status(out->peer),
 		};
 
 		operation_end(c, op, &result);
