@@ -111,6 +111,7 @@ struct link_peer {
 	uint64_t incarnation; /* the peer's */
 	uint64_t nonce; /* of our HELLO; 0: we are not asking */
 	uint64_t nonce_in; /* of the HELLO that this epoch answers */
+	uint32_t sessions; /* that were opened */
 	uint64_t token;
 	uint64_t drain_at; /* no new window before link->rx_drains is this */
 	uint32_t lives; /* incarnations of the peer that were met */
@@ -123,6 +124,7 @@ struct link_peer {
 	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
 	bool refused; /* ICMP refused the last question */
 	uint32_t refused_rounds; /* questions in a row that were */
+	uint64_t refused_ns; /* asked_ns of the last one counted */
 	uint32_t operations; /* replies that service waits for: keeps the sync going */
 	int last_errno;
 	uint32_t epochs;
@@ -178,6 +180,7 @@ struct link {
 	int32_t *pool_free;
 	uint32_t pool_free_count, pool_count;
 
+	uint32_t closed; /* sessions given up, all peers */
 	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
 	bool changed;
 };

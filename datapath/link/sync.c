@@ -49,10 +49,17 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (peer->phase != LINK_OPEN)
 		return true; /* it will be asked again */
 	describe(peer, &ack);
+	ack.status = htobe32(peer->link->kick_again);
 	/* The answer tells what is owed, so it need not be told again. */
 	window_rx_announce(&peer->rx);
 	link_ctrl_send(peer->link, &peer->address, &ack, CAREFUL_SYNC_ACK);
 	return true;
+}
+
+/* Whether frames that count as sent may not even have left: TX rings are full. */
+static bool undecided(const struct link *link, const struct careful_ctrl *ctrl)
+{
+	return link->kick_again || ctrl->status;
 }
 
 /* Whether the answer agrees with what we know; frames under way make it differ. */
@@ -81,6 +88,10 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}
+		return true;
+	}
+	if (undecided(link, ctrl)) {
+		peer->sync_disagreed = 0;
 		return true;
 	}
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
@@ -122,6 +133,9 @@ static bool refused_tick(struct link_peer *peer)
 	if (!peer->refused || waited_ms < REFUSED_RETRY_MS)
 		return false;
 	peer->refused = false;
+	if (peer->refused_ns == peer->asked_ns)
+		return false; /* one question counts once, however often it is refused */
+	peer->refused_ns = peer->asked_ns;
 	if (++peer->refused_rounds >= REFUSED_TIMES) {
 		link_close(peer, ECONNREFUSED);
 		return true;
