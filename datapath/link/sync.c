@@ -11,7 +11,7 @@
 
 enum {
 	/* Control may overtake frames that are still in a queue: a difference counts
-	 * when it is the same in this many answers. */
+	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	REFUSED_TIMES = 3,
@@ -96,6 +96,11 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	}
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
 		peer->sync_disagreed = 0;
+	/* ICMP, which anyone can send, makes questions follow each other at once. */
+	if (peer->sync_disagreed &&
+	    link->now_ns - peer->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
+		return true;
+	peer->disagreed_ns = link->now_ns;
 	peer->sync_seq_sent = sent;
 	peer->sync_seq_rcvd = rcvd;
 	if (++peer->sync_disagreed < DISAGREE_TIMES)

@@ -62,6 +62,21 @@ static void test_refused__counts_once_a_question(void)
 	}
 }
 
+/* Each ICMP message makes a question, and its answer overtakes the frames. */
+static void test_refused__questions_in_a_row_prove_no_loss(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.wire_delay_ns = 8 * SIM_MS;
+		for (uint32_t i = 0; i < 6; i++)
+			sim_op(i % OP_KINDS, i & 1, 12000, 0);
+		sim_fault(SIM_STRANGER, 1, 0, 1, 60)->amount = 100000;
+		sim_fault(SIM_STRANGER, 0, 1, 1, 60)->amount = 100000;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+	}
+}
+
 static void test_hello__replayed_after_both_asked_resets_nothing(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -134,6 +149,7 @@ int main(void)
 	RUN(test_renew__frames_that_overtake_the_welcome);
 	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
 	RUN(test_refused__counts_once_a_question);
+	RUN(test_refused__questions_in_a_row_prove_no_loss);
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
