@@ -102,7 +102,11 @@ struct message_state {
 	uint32_t staged_count, staged_free_count;
 	uint32_t reading; /* messages whose file is being read */
 	struct message_peer {
-		struct message_small *small_first, *small_last;
+		/* Small ones that wait. Answers do not wait behind questions. */
+		struct message_queue {
+			struct message_small *first, *last;
+		} answers, questions;
+		uint32_t asked; /* questions that left and have no answer yet */
 		struct message_out *out_first, *out_last;
 		uint32_t ids;
 		uint16_t slots_busy;
@@ -131,6 +135,7 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
+void message_answered(struct message_state *state, struct link_peer *peer);
 
 /* out.c. The message is done when message_pump() says so through `done`. */
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);

@@ -20,8 +20,9 @@ static void reply_status(struct careful *c, struct link_peer *peer, __be32 token
 		.status = htobe32((uint32_t)status),
 	};
 
-	if (token)
-		message_small(&c->messages, peer, &am, NULL, 0);
+	/* Who waits for it must not wait for ever. */
+	if (token && message_small(&c->messages, peer, &am, NULL, 0))
+		link_break(peer);
 }
 
 static void args_from(const struct careful_am *am, uint32_t *args)
@@ -40,6 +41,8 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		return;
 	}
+	if (op->kind != CAREFUL_AM_STORE)
+		message_answered(&c->messages, peer);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
 	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
@@ -136,7 +139,7 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 	memcpy(&am, frame->body, sizeof(am));
 	if (am.kind == CAREFUL_AM_REPLY) {
 		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
-	} else if (c->deferred_count || !can_serve(c)) {
+	} else if ((c->deferred_count || !can_serve(c)) && am.token) {
 		struct careful_kept *kept = link_hold(&c->link, frame, true);
 		uint32_t at = (c->deferred_first + c->deferred_count++) % c->deferred_max;
 
@@ -163,12 +166,30 @@ void am_deferred(struct careful *c)
 
 		c->deferred_first = (c->deferred_first + 1) % c->deferred_max;
 		c->deferred_count--;
-		if (kept->epoch == kept->peer->epoch) {
-			memcpy(&am, kept->body, sizeof(am));
-			serve(c, kept->peer, &am, kept->body + sizeof(am),
-			      kept->body_bytes - (uint32_t)sizeof(am));
-		}
+		memcpy(&am, kept->body, sizeof(am));
+		serve(c, kept->peer, &am, kept->body + sizeof(am),
+		      kept->body_bytes - (uint32_t)sizeof(am));
 		link_let_go(&c->link, kept);
+	}
+}
+
+/* Drops what waits of an epoch that is over: the next one begins when its buffers are
+ * back, which must not wait until something can be served. */
+void am_forget(struct careful *c, const struct link_peer *peer)
+{
+	uint32_t n = c->deferred_count;
+
+	c->deferred_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct careful_kept *kept = c->deferred[(c->deferred_first + i) % c->deferred_max];
+		uint32_t to = (c->deferred_first + c->deferred_count) % c->deferred_max;
+
+		if (kept->peer == peer && kept->epoch != peer->epoch) {
+			link_let_go(&c->link, kept);
+		} else {
+			c->deferred[to] = kept;
+			c->deferred_count++;
+		}
 	}
 }
 
@@ -278,6 +299,8 @@ void am_finished(struct careful *c, struct message_in *in)
 	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
 	if (op && op->placing && in->error != EPROTO && in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
+	if (op && op->placing && in->epoch == in->peer->epoch)
+		message_answered(&c->messages, in->peer);
 	message_in_close(in);
 	if (op && op->placing)
 		operation_end(c, op, &result);

@@ -110,6 +110,7 @@ void am_receive(struct careful *c, struct link_rxframe *frame);
 void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct message_out *out, void *user);
 void am_deferred(struct careful *c);
+void am_forget(struct careful *c, const struct link_peer *peer);
 
 /* operation.c */
 struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,

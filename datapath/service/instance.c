@@ -218,7 +218,8 @@ static void finish_messages(struct careful *c)
 {
 	struct message_in *in;
 
-	while ((in = message_in_finished(&c->messages)))
+	/* A store is answered: not while there is no place for the answer. */
+	while (c->messages.staged_free_count && (in = message_in_finished(&c->messages)))
 		am_finished(c, in);
 }
 

@@ -78,7 +78,7 @@ static void make_shape(struct scenario *s, struct dice *dice)
 	s->limits = (struct engine_limits){
 		.operations = 32,
 		.regions = 32,
-		.messages = { .outs = OPS_MAX, .staged = 2 * OPS_MAX },
+		.messages = { .outs = 1 + below(dice, 12), .staged = 4 + below(dice, 24) },
 	};
 }
 
