@@ -42,6 +42,8 @@ def peers(node: Node) -> None:
     assert peer not in node.peers
     with fails(errno.ENOTCONN, HOST):
         peer.request(Handlers.ECHO)
+    with fails(errno.ENOTCONN, HOST):
+        node.register(bytearray(1), peer=peer)
     again = node.connect(HOST)
     assert again is not peer
     again.request(Handlers.RELEASE).wait(5)
@@ -63,7 +65,7 @@ def close(node: Node) -> None:
         waiting.wait()
     data.clear()
     assert peer.state == "none"
-    for use in (node.poll, node.wait, node.counters, lambda: node.connect(HOST)):
+    for use in (node.poll, node.wait, node.counters, node.info, lambda: node.connect(HOST)):
         with fails(errno.EBADF, "eth1", "closed"):
             use()
     node.close()

@@ -21,6 +21,9 @@ from node_server import BLANK_BYTES, NBYTES
 
 def request(node: Node) -> None:
     """Payload and args there and back, many at a time, and what is refused."""
+    info = node.info()
+    assert (info["ifname"], info["peers_max"], info["wait"]) == ("eth1", 2, "adaptive")
+    assert info["window_buffers"] == info["receive_buffers"] // 2
     peer = node.connect(HOST)
     assert (peer.state, peer.name) == ("up", HOST)
     result = peer.request(Handlers.ECHO, b"hello", (1, 2, 0xFFFFFFFF)).wait(5)

@@ -439,7 +439,7 @@ def test_command__killed_in_the_middle(pair: list[Host], how: signal.Signals) ->
     job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
     moving(a)
     job.send_signal(how)
-    status, _, errors = finish(job, 5)
+    status, _, errors = finish(job, 20)
     b.crawl(False)
     assert status != 0
     assert "Traceback" not in errors

@@ -7,12 +7,15 @@ one case a process.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import careful
 import pytest
 from lab import Lab, MakeLab
 
@@ -20,6 +23,8 @@ pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 HERE = Path(__file__).parent
+#: So that a test knows when an example serves.
+READY = ("    while True:", "    print('ready', flush=True)\n    while True:")
 PINS = Path("/sys/fs/bpf/careful")
 
 
@@ -86,6 +91,27 @@ def test_peer__is_gone(make_lab: MakeLab, case: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     run(lab, case, "h2", str(process.pid))
+
+
+def code_in(text: str) -> list[str]:
+    """The Python programs in a text: fenced in README.md, indented in a docstring."""
+    if "```python" in text:
+        return [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)
+    return [textwrap.dedent(one) for one in blocks if "import careful" in one]
+
+
+@pytest.mark.parametrize("where", ["README.md", "pydoc"])
+def test_example__does_what_is_said(make_lab: MakeLab, where: str) -> None:
+    lab = make_lab()
+    text = (HERE.parent / where).read_text() if "." in where else careful.__doc__
+    assert text is not None
+    serve, ask = code_in(text)
+    process = lab.start("h2", sys.executable, "-c", serve.replace(*READY))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    done = lab.run("h1", sys.executable, "-c", ask)
+    assert done.stdout == "b'HELLO'\nbytearray(b'some bytes')\n"
 
 
 def test_open__without_privilege(server: Lab) -> None:

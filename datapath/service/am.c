@@ -166,9 +166,11 @@ void am_deferred(struct careful *c)
 
 		c->deferred_first = (c->deferred_first + 1) % c->deferred_max;
 		c->deferred_count--;
-		memcpy(&am, kept->body, sizeof(am));
-		serve(c, kept->peer, &am, kept->body + sizeof(am),
-		      kept->body_bytes - (uint32_t)sizeof(am));
+		if (kept->epoch == kept->peer->epoch) {
+			memcpy(&am, kept->body, sizeof(am));
+			serve(c, kept->peer, &am, kept->body + sizeof(am),
+			      kept->body_bytes - (uint32_t)sizeof(am));
+		}
 		link_let_go(&c->link, kept);
 	}
 }

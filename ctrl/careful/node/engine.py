@@ -39,19 +39,19 @@ def _stray(_kind: object, value: BaseException, _traceback: object) -> None:
 @ffi.def_extern(onerror=_stray)
 def on_message(message: Any, user: Any) -> None:
     """A request, or a store that has come in."""
-    ffi.from_handle(user).on_message(message)
+    ffi.from_handle(user)._on_message(message)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_done(result: Any, user: Any) -> None:
     """The end of an operation."""
-    ffi.from_handle(user).on_done(result)
+    ffi.from_handle(user)._on_done(result)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_peer(_instance: Any, peer: int, state: int, user: Any) -> None:
     """A peer's state has changed."""
-    ffi.from_handle(user).on_peer(peer, state)
+    ffi.from_handle(user)._on_peer(peer, state)
 
 
 class Engine:

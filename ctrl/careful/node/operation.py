@@ -43,13 +43,9 @@ class Result:
 
 
 class Operation:
-    """One request, store or get; it ends once, inside a poll of its node.
+    """A request, store or get on its way (Peer.request(), store(), get()).
 
-    Args:
-        engine: the instance.
-        peer: whom it was asked of.
-        span: memory or file that it moves to or from; released when it ends.
-        then: called with this operation when it ends.
+    It ends once, inside a poll of its node, whether somebody holds this object or not.
     """
 
     def __init__(
@@ -65,7 +61,7 @@ class Operation:
         self._then = then
         self._result: Result | None = None
         self._error: CarefulError | None = None
-        self.handle = ffi.new_handle(self)
+        self._handle = ffi.new_handle(self)
 
     @property
     def done(self) -> bool:
@@ -96,37 +92,37 @@ class Operation:
             raise CarefulError(errno.ETIMEDOUT, "", self._peer.name)
         return self.result()
 
-    def on_done(self, raw: Any) -> None:
+    def _on_done(self, raw: Any) -> None:
         """Take the end from C."""
         self._engine.heard()
         if raw.status:
             number = -int(raw.status)
             if number == errno.ECONNRESET and self._peer.state == "failed":
                 number = self._peer.error or number  # what the session was reset by
-            self.fail(number)
+            self._fail(number)
             return
         payload = bytes(ffi.buffer(raw.payload, raw.bytes)) if raw.payload else b""
-        self.end(Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest)))
+        self._end(Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest)))
 
-    def fail(self, number: int, text: str = "") -> None:
+    def _fail(self, number: int, text: str = "") -> None:
         """End with an error, of which the text says more."""
         meanings = _REQUEST if self._span is None else _MOVE
-        self.end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
+        self._end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Let go of memory; C has no handle of this any more."""
         if self._span is not None:
             self._span.release()
         self._engine.operations.discard(self)
-        self.handle = None
+        self._handle = None
 
-    def end(self, outcome: Result | CarefulError) -> None:
+    def _end(self, outcome: Result | CarefulError) -> None:
         """Note the end, and tell whoever wants to know."""
         if isinstance(outcome, Result):
             self._result = outcome
         else:
             self._error = outcome
-        self.drop()
+        self._drop()
         try:
             if self._then is not None:
                 self._then(self)
