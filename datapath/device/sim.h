@@ -133,8 +133,6 @@ uint64_t sim_next_ns(const struct sim_world *world);
 void sim_advance(struct sim_world *world, uint64_t at_ns);
 /* Runs the events that are due. */
 void sim_run(struct sim_world *world);
-/* Frames and control messages on the network. */
-uint32_t sim_under_way(const struct sim_world *world);
 /* Receive buffers that frames with this cookie fill or will fill which the engine at one
  * end has sent and that at the other has not received. */
 uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32_t to,

@@ -173,11 +173,6 @@ void sim_slot_put(struct sim_world *world, uint32_t index)
 	world->slots_free[world->slots_free_count++] = index;
 }
 
-uint32_t sim_under_way(const struct sim_world *world)
-{
-	return SIM_SLOTS - world->slots_free_count;
-}
-
 const char *sim_failure(const struct sim_world *world)
 {
 	return world->failure[0] ? world->failure : NULL;

@@ -111,7 +111,6 @@ struct link_peer {
 	uint64_t incarnation; /* the peer's */
 	uint64_t nonce; /* of our HELLO; 0: we are not asking */
 	uint64_t nonce_in; /* of the HELLO that this epoch answers */
-	uint32_t sessions; /* that were opened */
 	uint64_t token;
 	uint64_t drain_at; /* no new window before link->rx_drains is this */
 	uint64_t bye_at; /* the session ends when link->rx_drains is this; 0: no BYE came */
@@ -129,7 +128,7 @@ struct link_peer {
 	uint64_t refused_ns; /* asked_ns of the last one counted */
 	uint32_t operations; /* replies that service waits for: keeps the sync going */
 	int last_errno;
-	uint32_t epochs;
+	uint32_t epochs; /* that were opened */
 	bool want; /* somebody here wants the session: ask for it */
 	char name[CAREFUL_NAME_BYTES];
 

@@ -46,7 +46,7 @@ static uint64_t random_nonzero(struct link *link)
 }
 
 /* Proof that whoever returns it received what we sent to this address. It names the
- * attempt, our epoch and how many sessions there were, so that it opens one at most. */
+ * attempt, our epoch and how many were opened before, so that it opens one at most. */
 static uint64_t challenge_token(struct link *link, const union careful_addr *address,
 				uint64_t nonce, const struct link_peer *peer)
 {
@@ -55,11 +55,11 @@ static uint64_t challenge_token(struct link *link, const union careful_addr *add
 		uint8_t host[16];
 		uint16_t port;
 		uint8_t pad[2];
-		uint32_t sessions;
+		uint32_t epochs;
 	} in = {
 		.nonce = nonce,
 		.epoch = peer ? peer->epoch : 0,
-		.sessions = peer ? peer->sessions : link->closed,
+		.epochs = peer ? peer->epochs : link->closed,
 	};
 	uint64_t token;
 
@@ -172,7 +172,6 @@ static void begin_epoch(struct link_peer *peer)
 	peer->cookie_in = random_nonzero(link);
 	peer->seq_in = 0;
 	window_rx_init(&peer->rx, link->window);
-	peer->epochs++;
 	link->dev->ops->admit(link->dev, peer->slot, peer->cookie_in, link->window);
 }
 
@@ -181,7 +180,7 @@ static void opened(struct link_peer *peer)
 	struct link *link = peer->link;
 
 	peer->phase = LINK_OPEN;
-	peer->sessions++;
+	peer->epochs++;
 	peer->heard_ns = link->now_ns;
 	peer->heard = true;
 	peer->last_errno = 0;

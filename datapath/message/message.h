@@ -106,7 +106,7 @@ struct message_state {
 		struct message_queue {
 			struct message_small *first, *last;
 		} answers, questions;
-		uint32_t asked; /* questions that left and have no answer yet */
+		uint32_t gets; /* that left and have no data yet */
 		struct message_out *out_first, *out_last;
 		uint32_t ids;
 		uint16_t slots_busy;
@@ -135,7 +135,7 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
-void message_answered(struct message_state *state, struct link_peer *peer);
+void message_got(struct message_state *state, struct link_peer *peer);
 
 /* out.c. The message is done when message_pump() says so through `done`. */
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);

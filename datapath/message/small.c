@@ -21,34 +21,39 @@ static void send_small(struct link_peer *peer, struct link_txframe *frame, uint3
 		  });
 }
 
-/*
- * Requests and gets: the other end may have to keep them until it can answer. It has
- * room for W of each peer beside its receive buffers, so no more may be without an
- * answer; else the buffers of both ends could fill with questions, and nothing that is
- * an answer would come through.
- */
 static bool is_question(const struct careful_am *am)
 {
 	return am->kind == CAREFUL_AM_REQUEST || am->kind == CAREFUL_AM_GET;
 }
 
-/* Of those that want one. */
-static bool may_ask(const struct message_peer *mp, const struct link_peer *peer)
+/*
+ * The other end keeps gets that it cannot serve yet, and has room for W of each peer
+ * beside its receive buffers: so many may be without their data. With more, the buffers
+ * of both ends could fill with gets, and no credit come through for the data.
+ */
+static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
+		    const struct careful_am *am)
 {
-	return mp->asked < peer->tx.size;
+	return am->kind != CAREFUL_AM_GET || mp->gets < peer->tx.size;
 }
 
-static void count_asked(struct message_peer *mp, const struct careful_am *am)
+static void count_get(struct message_peer *mp, const struct careful_am *am)
 {
-	mp->asked += is_question(am) && am->token;
+	mp->gets += am->kind == CAREFUL_AM_GET;
 }
 
-void message_answered(struct message_state *state, struct link_peer *peer)
+void message_got(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
-	if (mp->asked)
-		mp->asked--;
+	if (mp->gets)
+		mp->gets--;
+}
+
+/* A quarter of the room: more than has to be free before a question is served. */
+static uint32_t kept_for_answers(const struct message_state *state)
+{
+	return state->staged_count < 4 ? 1 : state->staged_count / 4;
 }
 
 static int stage(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
@@ -58,8 +63,7 @@ static int stage(struct message_state *state, struct link_peer *peer, const stru
 	struct message_queue *queue = is_question(am) ? &mp->questions : &mp->answers;
 	struct message_small *small;
 
-	/* The last quarter is for answers. */
-	if (state->staged_free_count <= (is_question(am) ? state->staged_count / 4 : 0))
+	if (state->staged_free_count <= (is_question(am) ? kept_for_answers(state) : 0))
 		return -EAGAIN;
 	small = state->staged_free[--state->staged_free_count];
 	small->next = NULL;
@@ -83,7 +87,7 @@ static bool must_wait(const struct message_peer *mp, const struct link_peer *pee
 {
 	if (mp->answers.first)
 		return true;
-	return is_question(am) && (mp->questions.first || !may_ask(mp, peer));
+	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
 /* Sends, or stages; the payload is copied either way. -EAGAIN: nothing is free.
@@ -103,7 +107,7 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	memcpy(frame.body, am, MESSAGE_AM_BYTES);
 	if (bytes)
 		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
-	count_asked(mp, am);
+	count_get(mp, am);
 	send_small(peer, &frame, bytes);
 	return 0;
 }
@@ -122,13 +126,13 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		struct careful_am am;
 
 		if (small->epoch == peer->epoch) {
-			if (queue == &mp->questions && !may_ask(mp, peer))
-				return true; /* it waits for an answer, not for credits */
+			memcpy(&am, small->body, sizeof(am));
+			if (!may_ask(mp, peer, &am))
+				return true; /* it waits for data, not for credits */
 			if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
 				return false;
 			link_tx_write(&frame, 0, small->body, body);
-			memcpy(&am, small->body, sizeof(am));
-			count_asked(mp, &am);
+			count_get(mp, &am);
 			send_small(peer, &frame, small->bytes);
 		}
 		queue->first = small->next;

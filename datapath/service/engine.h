@@ -81,7 +81,8 @@ struct careful {
 
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;
-	uint32_t deferred_first, deferred_count, deferred_max;
+	uint32_t deferred_count, deferred_max;
+	uint64_t deferred_ns; /* when one was served last, or the first began to wait */
 
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
@@ -111,7 +112,6 @@ void am_receive(struct careful *c, struct link_rxframe *frame);
 void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct message_out *out, void *user);
 void am_deferred(struct careful *c);
-void am_forget(struct careful *c, const struct link_peer *peer);
 
 /* operation.c */
 struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,

@@ -97,7 +97,6 @@ int engine_over_status(const struct link_peer *peer)
 
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
-	am_forget(c, peer);
 	message_forget(&c->messages, peer);
 	message_pump(&c->messages, peer, am_sent, c);
 	operations_reset(c, peer, engine_over_status(peer));

@@ -11,6 +11,7 @@ static void test_connect__both_ask_at_once_and_nothing_queued_fails(void)
 		sim_op(OP_REQUEST, 0, 100, 0);
 		sim_op(OP_REQUEST, 1, 100, 0);
 		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2); /* one at each end */
 	}
 }
 

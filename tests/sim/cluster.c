@@ -95,6 +95,8 @@ static void count(struct node *node)
 	careful_info(node->c, &info);
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		node->cluster->counters[i] += info.counters[i];
+	for (uint32_t i = 0; i < node->c->link.peers_max; i++)
+		node->cluster->epochs += node->c->link.peers[i].epochs;
 }
 
 static void stop(struct node *node)
@@ -320,7 +322,7 @@ static void begin(struct cluster *cluster)
 	s->config.faults_count = s->faults_count;
 	s->config.ports = s->nodes;
 	sim_begin(cluster->world, &s->config);
-	cluster->ops_done = 0;
+	cluster->ops_done = cluster->epochs = 0;
 	cluster->steps = cluster->done_ns = cluster->polls = 0;
 	cluster->hit_ns = cluster->broken_ns = 0;
 	memset(cluster->counters, 0, sizeof(cluster->counters));

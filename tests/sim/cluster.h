@@ -135,6 +135,7 @@ struct cluster {
 	uint64_t done_ns;
 	uint64_t hit_ns, broken_ns; /* when a fault first hit, when a session first broke; or 0 */
 	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
+	uint32_t epochs; /* likewise, that were opened */
 	uint64_t polls;
 	bool trace; /* print what passes the network */
 	struct cut seen; /* what the faults hit */

@@ -78,7 +78,7 @@ static void make_shape(struct scenario *s, struct dice *dice)
 	s->limits = (struct engine_limits){
 		.operations = 32,
 		.regions = 32,
-		.messages = { .outs = 1 + below(dice, 12), .staged = 4 + below(dice, 24) },
+		.messages = { .outs = 1 + below(dice, 12), .staged = 4 * OPS_MAX },
 	};
 }
 
