@@ -153,24 +153,29 @@ def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str
     return json.dumps({"schema": 1, "charge": charge, "links": links}, indent=1)
 
 
+def _fit(fit: dict[str, float] | None) -> str:
+    """A report's (g, G), where the frames tell."""
+    return f"{fit['g_us']:10.2f} {fit['G_us_per_KiB']:9.3f}" if fit else f"{'-':>10} {'-':>9}"
+
+
 def table(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
     """The same for people."""
     lines = [
-        f"G is charged for {CHARGES[charge]}; applied: least squares over the frames, as they left",
+        f"G is charged for {CHARGES[charge]}",
+        "applied: least squares over all frames, as they left; "
+        "punctual: over those less than 50 µs late",
         f"{'link':20} {'way':8} {'asked g_us':>10} {'G_us/KiB':>9} {'applied g':>10} {'G':>9} "
+        f"{'punctual g':>10} {'G':>9} "
         f"{'frames':>8} {'late p50':>8} {'p99 us':>7}  dropped, mishaps",
     ]
     for hop, report in zip(hops, reports, strict=True):
         for way in report["ways"]:
-            fit = way["applied"]
-            applied = (
-                f"{fit['g_us']:10.2f} {fit['G_us_per_KiB']:9.3f}" if fit else f"{'-':>10} {'-':>9}"
-            )
+            fits = " ".join(_fit(way[name]) for name in ("applied", "punctual"))
             names = ("queue_dropped", "lost", "duplicated", "reordered", "corrupted")
             fate = ", ".join(f"{name} {way[name]}" for name in names if way[name])
             lines.append(
                 f"{hop.name[:20]:20} {way['way']:8} {hop.g_us:10.2f} {hop.G_us_per_KiB:9.3f} "
-                f"{applied} {way['frames']:8} {way['lateness_p50_us']:8} "
+                f"{fits} {way['frames']:8} {way['lateness_p50_us']:8} "
                 f"{way['lateness_p99_us']:7}  {fate or 'none'}"
             )
     return "\n".join(lines)

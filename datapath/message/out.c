@@ -178,7 +178,7 @@ static void fill_from_memory(struct message_out *out, uint32_t i)
 {
 	const struct link_send_args *args = &out->args[i];
 
-	if (args->frag_bytes) /* an empty message has no source */
+	if (args->frag_bytes) /* an empty message of a file has no base */
 		link_tx_write(&out->frames[i], payload_at(args),
 			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
 	seal(out, i);

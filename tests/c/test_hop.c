@@ -211,6 +211,26 @@ static void test_report__applied_includes_lateness(void)
 	unmake(way);
 }
 
+static void test_report__punctual_leaves_late_frames_out(void)
+{
+	struct hop_way *way = make(&PLAIN);
+
+	for (uint64_t i = 0; i < 300; i++) {
+		hop_arrive(way, frame_bytes, 64 + (uint32_t)(i * 37 % 1000), i * 1000000);
+		leave(way, i % 7 ? 300 : 300000 + i * 1000);
+	}
+	/* One behind a late one in the queue: its service seems short. */
+	hop_arrive(way, frame_bytes, 64, 400000000);
+	hop_arrive(way, frame_bytes, 1000, 400000000);
+	leave(way, 500000);
+	leave(way, 501500);
+	CHECK(fabs(strtod(strstr(behind(way, "\"punctual\""), "g_us") + 7, NULL) - 1.3) < 1e-3);
+	CHECK(reported(way, "\"g_us\"") > 10); /* applied: all of them */
+	CHECK_EQ(way->fit_punctual.count, 300 - 43);
+	CHECK_EQ(way->fit.count, 302);
+	unmake(way);
+}
+
 static void test_report__backlog_is_not_lateness(void)
 {
 	struct hop_way *way = make(&PLAIN);
@@ -323,6 +343,7 @@ int main(void)
 	RUN(test_mishaps__about_as_often_as_asked);
 	RUN(test_mishaps__held_back_comes_after_the_next);
 	RUN(test_report__applied_includes_lateness);
+	RUN(test_report__punctual_leaves_late_frames_out);
 	RUN(test_report__backlog_is_not_lateness);
 	RUN(test_report__lost_and_late_frames_do_not_bias_it);
 	RUN(test_report__says_nothing_of_one_size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The figures of one direction as JSON: frames by fate, the (g, G) really applied by
- * least squares over all frames, and how late frames left. */
+/* The figures of one direction as JSON: frames by fate, the (g, G) really applied by least
+ * squares over all frames and over the punctual ones (what minima see), and how late they
+ * left. */
 #include "way.h"
 
 #include <math.h>
@@ -52,6 +53,8 @@ void hop_report(const struct hop_way *way, const char *name, FILE *out)
 		(unsigned long long)way->reordered, (unsigned long long)way->corrupted);
 	fprintf(out, "\"applied\": ");
 	report_fit(&way->fit, out);
+	fprintf(out, ", \"punctual\": ");
+	report_fit(&way->fit_punctual, out);
 	fprintf(out,
 		", \"lateness_mean_us\": %.3f, \"lateness_p50_us\": %u, \"lateness_p99_us\": %u, "
 		"\"lateness_max_us\": %.3f}",

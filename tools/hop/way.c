@@ -55,6 +55,7 @@ void hop_way_reset(struct hop_way *way, uint64_t now_ns)
 {
 	way->began_ns = now_ns;
 	memset(&way->fit, 0, sizeof(way->fit));
+	memset(&way->fit_punctual, 0, sizeof(way->fit_punctual));
 	way->frames = way->bytes = way->queue_dropped = way->lost = 0;
 	way->duplicated = way->reordered = way->corrupted = 0;
 	memset(way->late_us, 0, sizeof(way->late_us));
@@ -179,10 +180,14 @@ struct hop_frame *hop_next(struct hop_way *way)
 	return frame;
 }
 
-static void fit_add(struct hop_fit *fit, uint32_t bytes, double y)
+/* A rate that has changed begins the sums anew. */
+static void fit_add(struct hop_fit *fit, const struct hop_frame *frame, double y)
 {
+	uint32_t bytes = frame->charged;
 	double x = bytes, dx, dy;
 
+	if (fit->rate != frame->rate)
+		*fit = (struct hop_fit){ .rate = frame->rate };
 	if (!fit->count || bytes < fit->x_min)
 		fit->x_min = bytes;
 	if (!fit->count || bytes > fit->x_max)
@@ -210,14 +215,17 @@ void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns)
 		way->late_max_ns = late;
 	way->late_us[late_us < HOP_LATENESS_MAX_US ? late_us : HOP_LATENESS_MAX_US]++;
 	if (frame->timed) { /* the service that the path saw, lateness and all */
-		uint64_t start = frame->arrived_ns > way->left_ns ? frame->arrived_ns :
-								    way->left_ns;
+		bool waited = frame->arrived_ns <= way->left_ns;
+		double service =
+			(double)(int64_t)(end - (waited ? way->left_ns : frame->arrived_ns));
 
-		if (way->fit.rate != frame->rate)
-			way->fit = (struct hop_fit){ .rate = frame->rate };
-		fit_add(&way->fit, frame->charged, (double)(int64_t)(end - start));
+		fit_add(&way->fit, frame, service);
+		if (late <= HOP_PUNCTUAL_NS && (!waited || way->punctual))
+			fit_add(&way->fit_punctual, frame, service);
 	}
-	if (frame->ordered)
+	if (frame->ordered) {
 		way->left_ns = end;
+		way->punctual = late <= HOP_PUNCTUAL_NS;
+	}
 	free(frame);
 }

@@ -12,6 +12,7 @@
 enum {
 	HOP_RATES_MAX = 16,
 	HOP_LATENESS_MAX_US = 20000, /* later ones are counted in the last bucket */
+	HOP_PUNCTUAL_NS = 50000, /* a frame this late at most is punctual */
 };
 
 /*
@@ -89,7 +90,9 @@ struct hop_way {
 	struct hop_frame *first, *last; /* by due_ns */
 	uint32_t serving_first, serving_count; /* of served: the frames still in the link */
 	uint64_t *served; /* [queue_frames] when each of them has been served */
-	struct hop_fit fit;
+	bool punctual; /* the last frame that left in its turn was */
+	struct hop_fit fit; /* of all frames */
+	struct hop_fit fit_punctual; /* of those that no other work on this machine held up */
 	uint64_t frames, bytes, queue_dropped, lost, duplicated, reordered, corrupted;
 	uint64_t late_us[HOP_LATENESS_MAX_US + 1]; /* frames by how late they left */
 	uint64_t late_max_ns;
