@@ -46,6 +46,43 @@ static void test_ask__both_ends_more_than_either_can_answer(void)
 	}
 }
 
+/* The same with nothing but gets: the data that they ask for needs the credits that they
+ * would take. */
+static void test_get__both_ends_more_than_fit(void)
+{
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		sim_scene(seed);
+		scene->options.peers = 1;
+		scene->options.rx_buffers = scene->options.copyout_buffers = 4;
+		scene->limits.messages.outs = 1;
+		for (uint32_t i = 0; i < OPS_MAX; i++)
+			sim_op(OP_GET, i & 1, 3000, 0);
+		EXPECT_WELL(sim_play_strictly());
+	}
+}
+
+/* With fewer copies than a window, and stores in all the room, that can still be: it ends
+ * with the session, and those who asked are told. */
+static void test_get__both_ends_full_of_them_for_a_while(void)
+{
+	uint32_t stalls = 0;
+
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		sim_scene(seed);
+		scene->options.peers = 1;
+		scene->options.rx_buffers = 4;
+		scene->options.copyout_buffers = 1;
+		scene->limits.messages.outs = 1;
+		for (uint32_t i = 0; i < OPS_MAX; i++)
+			sim_op(i & 2 ? OP_GET : OP_STORE, i & 1, 3000, 0)->at_ns +=
+				sim_hash(seed, 1, i) % SIM_MS;
+		sim_fault(SIM_LOSS, 0, 1, 0, 1)->what = 0; /* operations may fail */
+		EXPECT_WELL(sim_play());
+		stalls += cluster->counters[CAREFUL_C_STALLS] != 0;
+	}
+	CHECK(stalls > 0);
+}
+
 /* Requests that wait for such room when their session ends do not keep the next one from
  * beginning: what takes the room waits for it. */
 static void test_ask__what_waited_does_not_outlive_its_session(void)
@@ -87,6 +124,8 @@ int main(void)
 	sim_init();
 	RUN(test_pump__small_messages_and_built_frames_do_not_block_each_other);
 	RUN(test_ask__both_ends_more_than_either_can_answer);
+	RUN(test_get__both_ends_more_than_fit);
+	RUN(test_get__both_ends_full_of_them_for_a_while);
 	RUN(test_ask__what_waited_does_not_outlive_its_session);
 	RUN(test_store__each_is_answered);
 	cluster_destroy(cluster);
