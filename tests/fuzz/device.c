@@ -6,8 +6,6 @@
 
 #include "node.h"
 
-static struct node *opening; /* careful_open() is running for it */
-
 static struct node *node_of(struct careful_device *dev)
 {
 	return (struct node *)dev;
@@ -309,28 +307,6 @@ void node_device_init(struct node *node)
 		node->fill_ring[node->fill_count++] = (uint64_t)i * NODE_CHUNK;
 		node->in_ring[i] = true;
 	}
-	opening = node;
-}
-
-/* What careful_open() gets (the linker sees to it: --wrap). */
-int __wrap_careful_xsk_open(const struct careful_options *options, struct careful_device **dev,
-			    struct careful_error *error);
-int __wrap_careful_uring_open(uint32_t depth, struct careful_storage **storage);
-
-int __wrap_careful_xsk_open(const struct careful_options *options, struct careful_device **dev,
-			    struct careful_error *error)
-{
-	(void)options;
-	(void)error;
-	*dev = &opening->dev;
-	return 0;
-}
-
-int __wrap_careful_uring_open(uint32_t depth, struct careful_storage **storage)
-{
-	(void)depth;
-	*storage = &opening->storage;
-	return 0;
 }
 
 /* A frame comes in, cut into buffers, as the NIC would; without buffers it is lost. */

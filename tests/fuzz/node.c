@@ -111,6 +111,12 @@ struct node *node_open(void)
 		.stall_ms = 2000,
 	};
 	struct node *node = calloc(1, sizeof(*node));
+	struct engine_base base = {
+		/* So few that they run out. */
+		.limits = { .operations = 32,
+			    .regions = 8,
+			    .messages = { .outs = 8, .staged = 16 } },
+	};
 	struct careful_error error;
 
 	MUST(node);
@@ -120,7 +126,9 @@ struct node *node_open(void)
 	node->fd = memfd_create("fuzz", MFD_CLOEXEC);
 	MUST(node->memory && node->fd >= 0 && !ftruncate(node->fd, NODE_BYTES + NODE_BYTES / 2));
 	node_device_init(node);
-	MUST(careful_open(&options, &node->c, &error) == 0);
+	base.dev = &node->dev;
+	base.storage = &node->storage;
+	MUST(engine_open(&options, &base, &node->c, &error) == 0);
 	for (uint16_t i = 0; i < 8; i++)
 		careful_handle(node->c, i, on_message, node);
 	add_regions(node);

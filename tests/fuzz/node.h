@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A whole instance, opened by careful_open(), on a device and a storage that do what
+ * A whole instance on a device and a storage that do what
  * the input says. Frames and control messages are built from what the instance itself
  * knows (cookie, sequence, credits, tokens), so that they get past the checks, and then
  * bent by the input. The device counts every buffer; nothing may be lost at the end.

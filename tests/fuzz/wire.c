@@ -149,7 +149,7 @@ static uint32_t live_token(struct node *node, uint32_t which)
 	const struct careful *c = node->c;
 	uint32_t last = 0;
 
-	for (uint32_t i = 0; i < 64; i++) {
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
 		if (c->operations[i].token) {
 			last = c->operations[i].token;
 			if (!which--)
@@ -179,7 +179,7 @@ static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uin
 	if (am.kind == CAREFUL_AM_GET_DATA) { /* as long as was asked for */
 		uint32_t token = be32toh(am.token);
 
-		*bulk_bytes = node->c->operations[token % 4096].bytes;
+		*bulk_bytes = node->c->operations[token % node->c->limits.operations].bytes;
 	}
 	bend(in, (uint8_t *)&am, sizeof(am));
 	memcpy(body, &am, sizeof(am));
