@@ -178,6 +178,31 @@ static void test_get__a_source_that_shrank_is_an_error(void)
 }
 
 /* A minpulse above any window and fragments of every size, from the next message on. */
+static void test_store__of_no_bytes_of_a_file(void)
+{
+	const struct careful_span span = { .fd = memfd_create("empty", 0) };
+	struct careful_region region = {
+		.span = { .base = target, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE | CAREFUL_REGION_READ,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct outcome outcome = { 0 };
+	struct ends ends;
+	uint32_t key;
+
+	ends_open(&ends, 1500);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, 7, &span, 0, CAREFUL_HANDLERS,
+			       NULL, 0, on_done, &outcome),
+		 0);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(outcome.result.bytes, 0);
+	ends_close(&ends);
+	close(span.fd);
+}
+
 static void test_tune__live_and_never_stuck(void)
 {
 	static const uint32_t sizes[] = { 0, 1, 100, 1000, 3000, 100000, UINT32_MAX };
@@ -287,6 +312,7 @@ int main(void)
 	RUN(test_get__memory_and_files);
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
+	RUN(test_store__of_no_bytes_of_a_file);
 	RUN(test_tune__live_and_never_stuck);
 	RUN(test_counters__wrap_around);
 	return 0;
