@@ -25,7 +25,9 @@ class FakeExchange:
         jitter_us: float = 10.0,
         own_us: float = 20.0,
         seed: int = 3,
+        trip_jitter_us: float = 0.0,
     ) -> None:
+        self.trip_jitter_us = trip_jitter_us
         self.stages, self.delay_us, self.jitter_us, self.own_us = (
             stages,
             delay_us,
@@ -45,6 +47,7 @@ class FakeExchange:
         there = sum(g + G * size_bytes / 1024 for g, G in self.stages)
         back = sum(g for g, _ in self.stages)
         took = there + back + 2 * self.delay_us + self._jitter_us()
+        took += abs(self.random.gauss(0, self.trip_jitter_us))
         self.now_us += took
         self.busy_us += took
         return took
@@ -125,9 +128,28 @@ def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) ->
 
 def test_blackbox__stops_when_it_is_enough() -> None:
     quiet = FakeExchange(jitter_us=1).measure(precision=0.05)
-    fine = FakeExchange(jitter_us=60).measure(precision=0.001, seconds=1000)
+    fine = FakeExchange(jitter_us=60).measure(precision=0.0003, seconds=1000)
     assert quiet.rounds_count == 4
     assert fine.rounds_count > 4
+
+
+def test_blackbox__what_is_known_costs_no_more() -> None:
+    """Round trips that the machine spoils are repeated; trains that are good are not."""
+    fake = FakeExchange(trip_jitter_us=2500)
+    found = fake.measure(seconds=1000, rounds_max=30)
+    assert found.rounds_count > 4
+    assert len(fake.trains) == 4 * 16
+    assert found.round_trips.samples_count == 16 * (4 + 4 * (found.rounds_count - 4))
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
+
+
+def test_blackbox__a_difference_of_noise_is_no_figure() -> None:
+    """The others are far faster than the bottleneck, and round trips are rough."""
+    found = FakeExchange(((700.0, 2490.0), (10.0, 20.0)), trip_jitter_us=800).measure(rounds_max=5)
+    assert found.regime.G_b_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB is None
+    assert "µs/KiB" in found.reason
 
 
 def test_blackbox__time_is_bounded() -> None:

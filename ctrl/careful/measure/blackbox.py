@@ -17,13 +17,15 @@ from typing import Protocol
 import numpy as np
 
 from careful.measure.estimate import Estimate
-from careful.measure.line import Line, fit_minima
+from careful.measure.line import RELATIVE_MAX, Line, fit_minima
 from careful.measure.piecewise import Piecewise, fit_piecewise
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
+#: Round trips of each size in a round, once the first rounds did not suffice.
+_TRIPS_MORE = 4
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -147,12 +149,15 @@ class BlackBox:
         began = self._clock()
         self._pause(self._one_trip(self._sizes[0], keep=False))  # the path awakes
         number, result = 0, None
+        trips, trains = 1, True
         while number < self.options.rounds_max:
             number += 1
-            self._round()
+            self._round(trips, trains)
             if number < ROUNDS_MIN:
                 continue
             result = self._result(number, began)
+            # What is known well enough costs no more; a round trip is far shorter than a train.
+            trips, trains = self._lacking(result)
             if result.settled or result.elapsed_s > self.options.seconds:
                 break
         return result or self._result(number, began)
@@ -169,10 +174,22 @@ class BlackBox:
             self._trips[1].append(took_us)
         return took_us
 
-    def _round(self) -> None:
+    def _lacking(self, result: Result) -> tuple[int, bool]:
+        """Round trips of each size that the next round makes, and whether it has trains."""
+        trips = result.round_trips
+        enough = trips.supported and trips.G_us_per_KiB.relative <= self.options.precision
+        G = result.regime.G_b_us_per_KiB
+        trains = G is None or G.relative > self.options.precision
+        return 0 if enough else _TRIPS_MORE, trains
+
+    def _round(self, trips: int, trains: bool) -> None:
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            took_us = self._one_trip(size)
-            self._pause(took_us)
+            took_us = 0.0
+            for _ in range(trips):
+                took_us = self._one_trip(size)
+                self._pause(took_us)
+            if not trains:
+                continue
             arrivals, own_us = self._exchange.train_us(size, self._train)
             self._frames += 2 * self._train
             self._gaps[size].append(train_gap_us(arrivals))
@@ -213,6 +230,9 @@ class BlackBox:
                 f"the bottleneck's G ({regime.G_b_us_per_KiB.value:.3g} µs/KiB) is more than that "
                 f"of all stages ({trips.G_us_per_KiB.value:.3g}): the path changed meanwhile"
             )
+            return result
+        if others.relative > RELATIVE_MAX:
+            result.reason = f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
             return result
         result.sum_G_others_us_per_KiB = others
         widest = max(trips.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
