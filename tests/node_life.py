@@ -30,7 +30,7 @@ def peers(node: Node) -> None:
         with fails(errno.ENETUNREACH, address, "no route to it through this interface"):
             node.connect(address)
     with fails(errno.ECONNREFUSED, "10.77.0.2:9"):
-        node.connect("10.77.0.2:9")
+        node.connect("10.77.0.2:9", timeout_s=30)
     began = time.monotonic()
     with raises(CarefulError):
         node.connect("10.77.0.77", timeout_s=0.5)
@@ -42,7 +42,7 @@ def peers(node: Node) -> None:
     operation = peer.request(Handlers.LATE, args=(0,))
     peer.close()
     with fails(errno.ECONNRESET, HOST):
-        operation.wait(5)
+        operation.wait(30)
     assert peer.state == "none"
     assert peer not in node.peers
     with fails(errno.ENOTCONN, HOST):
@@ -51,7 +51,7 @@ def peers(node: Node) -> None:
         node.register(bytearray(1), peer=peer)
     again = node.connect(HOST)
     assert again is not peer
-    again.request(Handlers.RELEASE).wait(5)
+    again.request(Handlers.RELEASE).wait(30)
 
 
 def close(node: Node) -> None:
@@ -76,7 +76,7 @@ def close(node: Node) -> None:
     node.close()
     assert not pins.exists()
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+        second.connect(HOST).request(Handlers.RELEASE).wait(30)
 
 
 def options(node: Node) -> None:
@@ -122,7 +122,7 @@ def close_errors(node: Node) -> None:
         node.close()
     assert [type(one) for one in caught[0].exceptions] == [KeyError, KeyError]
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+        second.connect(HOST).request(Handlers.RELEASE).wait(30)
 
 
 def misuse(node: Node) -> None:
@@ -146,7 +146,7 @@ def misuse(node: Node) -> None:
     peer.send(Handlers.CALL_BACK)
     with raises(RuntimeError, "a handler cannot wait"):
         while True:
-            node.wait(5)
+            node.wait(30)
     with raises(ValueError, "0 to 127"):
         node.handle(128, lambda message: None)
 
@@ -178,10 +178,10 @@ def forked(node: Node) -> None:
         assert descriptors() < before - 10
         os.read(reader, 1)
         sys.exit(0)  # and atexit runs
-    assert peer.request(Handlers.ECHO, b"still here").wait(5).payload == b"ereh llits"
+    assert peer.request(Handlers.ECHO, b"still here").wait(30).payload == b"ereh llits"
     node.close()
     with careful.open("eth1") as again:
-        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(5)
+        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(30)
         assert result.payload == b"niaga"
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
         os.write(writer, b"x")
@@ -272,7 +272,7 @@ def peer_gone(node: Node, number: int, stopped: bool) -> None:
     with fails(number, HOST):
         peer.request(Handlers.ECHO)
     with fails(number, HOST):
-        node.connect(HOST, timeout_s=0.5 if stopped else 5)
+        node.connect(HOST, timeout_s=0.5 if stopped else 30)
     os.kill(pid, signal.SIGCONT)
 
 
@@ -283,7 +283,7 @@ def interface_gone(node: Node) -> None:
     subprocess.run(["ip", "link", "delete", "eth1"], check=True)
     with fails(errno.ENODEV, "eth1", "the interface is gone"):
         while True:
-            node.wait(5)
+            node.wait(30)
     assert flying.done
     with fails(errno.ENODEV, HOST, "the interface is gone"):
         flying.result()
@@ -298,7 +298,7 @@ def peer_killed(node: Node) -> None:
 def peer_silent(node: Node) -> None:
     peer_gone(node, errno.ETIMEDOUT, stopped=True)
     peer = node.connect(HOST)
-    assert peer.request(Handlers.ECHO, b"again").wait(5).payload == b"niaga"
+    assert peer.request(Handlers.ECHO, b"again").wait(30).payload == b"niaga"
 
 
 def beside_carefuld() -> None:
@@ -312,4 +312,4 @@ def beside_carefuld() -> None:
 
 
 def quit_server(node: Node) -> None:
-    node.connect(HOST).request(Handlers.QUIT).wait(5)
+    node.connect(HOST).request(Handlers.QUIT).wait(30)
