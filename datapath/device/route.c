@@ -118,8 +118,8 @@ static int find_hop(struct route *route, const union careful_addr *to, const str
 
 	if (rc || hop->type != RTN_UNICAST || hop->ifindex == route->ifindex)
 		return rc;
-	if (!ask_route(route, to, dst, true, RTM_F_FIB_MATCH, &ours) &&
-	    ours.type == RTN_UNICAST && !ask_route(route, to, dst, true, 0, &ours))
+	if (!ask_route(route, to, dst, true, RTM_F_FIB_MATCH, &ours) && ours.type == RTN_UNICAST &&
+	    !ask_route(route, to, dst, true, 0, &ours))
 		*hop = ours;
 	return 0;
 }

@@ -158,6 +158,13 @@ static bool slot_free(const struct link_peer *peer)
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
+/* All slots are taken: those of hosts that went without a word are to be found out. */
+static void doubt_all(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->peers[i].doubted = true;
+}
+
 /* The peer with this address, in a new slot if need be; NULL: all P are taken. */
 struct link_peer *link_peer_get(struct link *link, const union careful_addr *address)
 {
@@ -173,8 +180,10 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
 			best = peer;
 	}
-	if (!best)
+	if (!best) {
+		doubt_all(link);
 		return NULL;
+	}
 	*best = (struct link_peer){
 		.link = link,
 		.slot = best->slot,
