@@ -214,6 +214,42 @@ static void test_tune__live_and_never_stuck(void)
 	ends_close(&ends);
 }
 
+static void ignore_io(struct careful_io *io)
+{
+	(void)io;
+}
+
+/* As many writes under way as can be, to a file on disk: one for each receive buffer. */
+static void test_storage__an_operation_for_each_buffer(void)
+{
+	static struct careful_io io[512];
+	char name[] = "./storage-XXXXXX";
+	int fd = mkstemp(name);
+	struct careful_storage *storage;
+	struct ends ends;
+
+	CHECK(fd >= 0 && !unlink(name));
+	ends_open(&ends, 1500);
+	storage = ends.c[0]->storage;
+	for (uint32_t i = 0; i < 512; i++) {
+		io[i] = (struct careful_io){
+			.fd = fd,
+			.write = true,
+			.iov_count = 1,
+			.offset = i,
+			.bytes = 1,
+			.done = ignore_io,
+			.iov = { { .iov_base = source, .iov_len = 1 } },
+		};
+		CHECK(storage->ops->submit(storage, &io[i]) >= 0);
+	}
+	for (int i = 0; i < PATIENCE && storage->ops->pending(storage); i++)
+		storage->ops->poll(storage);
+	CHECK_EQ(storage->ops->pending(storage), 0);
+	ends_close(&ends);
+	close(fd);
+}
+
 int main(void)
 {
 	fill(source, BYTES);
@@ -223,5 +259,6 @@ int main(void)
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
 	RUN(test_tune__live_and_never_stuck);
+	RUN(test_storage__an_operation_for_each_buffer);
 	return 0;
 }
