@@ -256,6 +256,8 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	if (!link_may_send(out->peer, args.crc_bytes + 4))
 		return false;
 	drop_frames(state, out);
+	out->built = sent; /* should we have to come back for a buffer */
+	out->started = !first;
 	if (!link_tx_get(out->peer, args.crc_bytes + 4, &frame))
 		return false;
 	if (first)
