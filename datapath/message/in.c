@@ -48,7 +48,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
-	in->last = in->writing = in->finished = false;
+	in->last = in->writing = in->finished = in->answers = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->error = 0;
 	in->digest = 0;

@@ -81,6 +81,7 @@ struct message_in {
 	uint32_t region; /* being written; 0: none */
 	uint32_t minpulse_bytes;
 	bool active, last, digest_wanted, writing, finished;
+	bool answers; /* it is the data of a get: its end is the operation's */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
