@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from careful.errors import shown
+
 
 class Lines:
     """No bar: notes go to standard error, one line each."""
@@ -22,7 +24,7 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Print a note."""
-        print(f"carefulctl: {text}", file=sys.stderr)
+        print(f"carefulctl: {shown(text)}", file=sys.stderr)
 
 
 class Bar(Lines):
@@ -77,7 +79,8 @@ class Bar(Lines):
 
     def note(self, text: str) -> None:
         """Print a note above the bar."""
-        self._bar.console.print(f"carefulctl: {text}", markup=False, highlight=False)
+        line = f"carefulctl: {shown(text)}"
+        self._bar.console.print(line, markup=False, highlight=False)
 
 
 def watch(bar: bool) -> Lines:
