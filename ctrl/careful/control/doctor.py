@@ -251,9 +251,12 @@ def _set_up(ifname: str) -> str:
 
 def _clear(ifname: str, name: str | None) -> str:
     instance = instances.on_interface(ifname, name)
-    if instance.pid or instances.owner_without_daemon(instance.name):
-        return ""
-    return "removed what a killed carefuld had left" if daemon.clear(instance, ifname) else ""
+    with instances.changing(instance.name):
+        instance = instances.find(instance.name)
+        if instance.pid or instances.owner_without_daemon(instance.name):
+            return ""
+        done = daemon.clear(instance, ifname)
+    return "removed what a killed carefuld had left" if done else ""
 
 
 def init(ifname: str, name: str | None) -> list[Finding]:
