@@ -135,7 +135,7 @@ static __noinline __u32 admit(const struct careful_hdr *hdr)
 	cookie = *(volatile __u64 *)&peer->cookie;
 	if (!cookie || cookie != bpf_be64_to_cpu(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (seq - peer->seq_last - 1 >= peer->window)
+	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
 		return CAREFUL_XDP_DROP_SEQ;
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;

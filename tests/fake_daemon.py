@@ -43,6 +43,7 @@ def attr_bytes(found: os.stat_result) -> bytes:
         ctime_ns=found.st_ctime_ns,
         inode=found.st_ino,
         device=found.st_dev,
+        allocated=found.st_blocks * 512,
     )
 
 
@@ -51,6 +52,8 @@ class Handle:
     fd: int
     path: Path | None = None  # of a file being created: its final name
     temporary: Path | None = None
+    nbytes: int = 0  # what COMMIT leaves of it
+    keep: bool = False  # a partial file
 
 
 @dataclass
@@ -112,6 +115,8 @@ class FakeDaemon:
                     for fd in clients.pop(one).values():
                         os.close(fd)
                     one.close()
+                    for number in list(self.handles):  # as carefuld does for its client
+                        self._close(number, False)
         for one in clients:
             one.close()
 
@@ -237,7 +242,9 @@ class FakeDaemon:
         if handler == lib.CAREFUL_BLOCK_LIST:
             return self._list(self._path(payload), bool(args[0] & lib.CAREFUL_BLOCK_RECURSIVE))
         if handler == lib.CAREFUL_BLOCK_CLOSE:
-            return self._close(args[0])
+            return self._close(args[0], bool(args[1] & lib.CAREFUL_BLOCK_DISCARD))
+        if handler == lib.CAREFUL_BLOCK_DIGEST:
+            return self._digest(self.handles[args[0]].fd, unpack("careful_block_range", payload))
         fields = unpack("careful_block_open", payload)
         raw = payload[sizeof("careful_block_open") :]
         assert len(raw) == fields["path_bytes"]
@@ -264,10 +271,27 @@ class FakeDaemon:
             raise OSError(errno.EISDIR, "directory")
         if os.path.lexists(path) and not fields["flags"] & lib.CAREFUL_BLOCK_REPLACE:
             raise OSError(errno.EEXIST, "exists")
-        temporary = path.parent / f".{secrets.token_hex(4)}.part"
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.ftruncate(fd, fields["bytes"])
-        return Answer(args=[self._add(Handle(fd, path, temporary)), 0, 0, 0])
+        nbytes, tag = fields["bytes"], fields["tag"]
+        name = tag or secrets.randbits(64)
+        temporary = path.parent / f".careful-{name:016x}.part"
+        if any(tag and handle.temporary == temporary for handle in self.handles.values()):
+            raise OSError(errno.EBUSY, "busy")
+        continued = temporary.exists()
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
+        if not continued:
+            os.ftruncate(fd, nbytes + fields["tail_bytes"])
+        handle = self._add(Handle(fd, path, temporary, nbytes, bool(tag)))
+        return Answer(args=[handle, continued, 0, 0], payload=attr_bytes(os.fstat(fd)))
+
+    def _digest(self, fd: int, fields: dict[str, Any]) -> Answer:
+        assert fields["algorithm"] == lib.CAREFUL_BLOCK_XXH3
+        end = fields["offset"] + fields["bytes"]
+        found = b""
+        for at in range(fields["offset"], end, fields["block_bytes"]):
+            data = os.pread(fd, min(fields["block_bytes"], end - at), at)
+            found += xxhash.xxh3_64_digest(data)
+        count = min(len(found) // 8, 5)
+        return Answer(args=[count, 0, 0, 0], payload=found[: 8 * count])
 
     def _commit(self, args: list[int], fields: dict[str, Any]) -> Answer:
         handle = self.handles.pop(args[0], None)
@@ -275,6 +299,7 @@ class FakeDaemon:
             return Answer(-errno.EBADF)
         assert handle.path is not None
         assert handle.temporary is not None
+        os.ftruncate(handle.fd, handle.nbytes)
         os.fchmod(handle.fd, fields["mode"])
         if args[1] & lib.CAREFUL_BLOCK_REPLACE:
             handle.temporary.replace(handle.path)
@@ -284,13 +309,13 @@ class FakeDaemon:
         os.close(handle.fd)
         return Answer(payload=attr_bytes(found))
 
-    def _close(self, number: int) -> Answer:
+    def _close(self, number: int, discard: bool) -> Answer:
         handle = self.handles.pop(number, None)
         if handle is None:
             return Answer(-errno.EBADF)
         found = os.fstat(handle.fd)
         os.close(handle.fd)
-        if handle.temporary is not None:
+        if handle.temporary is not None and (discard or not handle.keep):
             handle.temporary.unlink()
         return Answer(payload=attr_bytes(found))
 

@@ -9,6 +9,7 @@ left behind goes when the next one starts.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import socket
@@ -40,7 +41,8 @@ def missing() -> str:
 
 def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run tools/lab; a failure is an error that quotes it."""
-    done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=60)
+    # `up --hops` builds its emulator first.
+    done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=110)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -48,13 +50,27 @@ def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 class Lab:
     """Hosts h1 … hN, and ways to run things on them."""
 
-    def __init__(self, hosts: int = 2, mtu: int | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        hosts: int = 2,
+        mtu: int | None = None,
+        name: str | None = None,
+        hops: Path | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self.name = name or f"t{os.getpid()}-{next(_numbers)}"
         self.hosts = [f"h{k}" for k in range(1, hosts + 1)]
         self._started: list[subprocess.Popen[Any]] = []
         size = ["--mtu", str(mtu)] if mtu else []
+        size += ["--hops", str(hops), *options] if hops else []
         owner = ["--owner", str(os.getpid())]
         tool("up", "--name", self.name, "--hosts", str(hosts), *size, *owner)
+
+    def links(self, *options: str) -> list[dict[str, Any]]:
+        """What was asked of each emulated link, and what it did: tools/lab links."""
+        shown = tool("links", "--name", self.name, "--json", *options).stdout
+        found: list[dict[str, Any]] = json.loads(shown)["links"]
+        return found
 
     def instance(self, host: str) -> str:
         """The CAREFUL_INSTANCE of a host."""
@@ -117,7 +133,7 @@ def lab_possible() -> None:
 
 @pytest.fixture
 def make_lab(lab_possible: None) -> Iterator[MakeLab]:
-    """Make labs: make_lab(hosts=3, mtu=1500); all of them go when the test ends."""
+    """Make labs: make_lab(hosts=3, mtu=1500), make_lab(hops=FILE); they go when the test ends."""
     made: list[Lab] = []
 
     def make(**options: Any) -> Lab:

@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from careful._abi import lib, unpack
+from careful.transfer import partial
 from hosts import MIB, PINS, Host, alive, finish, make_file, moving, wait_for
 from lab import Lab, MakeLab
 
@@ -446,13 +447,14 @@ def test_command__killed_in_the_middle(pair: list[Host], how: signal.Signals) ->
     job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
     moving(a)
     job.send_signal(how)
-    status, _, errors = finish(job, 5)
+    status, _, errors = finish(job, 20)
     b.crawl(False)
     assert status != 0
     assert "Traceback" not in errors
     assert not (a.own / f"big-{how.name}").exists()
     if how != signal.SIGKILL:
-        assert not [p for p in a.own.iterdir() if how.name in p.name]
+        left = [p.name for p in a.own.iterdir() if how.name in p.name]
+        assert all(partial.NAME.match(name) for name in left), left
     wait_for(lambda: a.status()["peers"][0]["operations"] <= before, "end of its operations")
     a.ctl("get", "h2:big", a.own / f"again-{how.name}")
     assert (a.own / f"again-{how.name}").stat().st_size == 192 * MIB

@@ -378,4 +378,4 @@ def test_source__shrinks(hosts: tuple[Host, Host], tmp_path: Path) -> None:
         statuses = remote.move(lib.CAREFUL_IPC_GET, key, file, 8 * MIB)
     assert statuses == {0, -errno.ENODATA}
     assert unpack("careful_block_attr", remote.close(key).payload)["bytes"] == 3 * MIB
-    assert sizeof("careful_block_attr") == 56
+    assert sizeof("careful_block_attr") == 64

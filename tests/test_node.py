@@ -1,15 +1,21 @@
 """`careful.open()`: two Python programs on two hosts, each with a queue of its own.
 
-What is asserted stands in node_client.py, which runs there, one case a process.
+What is asserted stands in node_traffic.py and node_life.py; node_client.py runs it there,
+one case a process.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import careful
 import pytest
 from lab import Lab, MakeLab
 
@@ -17,6 +23,8 @@ pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 HERE = Path(__file__).parent
+#: So that a test knows when an example serves.
+READY = ("    while True:", "    print('ready', flush=True)\n    while True:")
 PINS = Path("/sys/fs/bpf/careful")
 
 
@@ -45,7 +53,7 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse"]
+    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse", "forked"]
 )
 def test_node__case(server: Lab, case: str) -> None:
     done = run(server, case)
@@ -69,9 +77,50 @@ def test_program__ends_without_close(server: Lab) -> None:
 def test_program__killed_then_opened_again(server: Lab) -> None:
     done = run(server, "killed", check=False)
     assert done.returncode != 0
-    assert (PINS / done.stdout.strip()).exists()
+    name, child = done.stdout.split()
+    assert (PINS / name).exists()
     run(server, "request")
-    assert not (PINS / done.stdout.strip()).exists()
+    assert not (PINS / name).exists()
+    os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("case", ["peer_killed", "peer_silent"])
+def test_peer__is_gone(make_lab: MakeLab, case: str) -> None:
+    lab = make_lab()
+    process = lab.start("h2", sys.executable, HERE / "node_server.py")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    run(lab, case, "h2", str(process.pid))
+
+
+def code_in(text: str) -> list[str]:
+    """The Python programs in a text: fenced in README.md, indented in a docstring."""
+    if "```python" in text:
+        return [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)
+    return [textwrap.dedent(one) for one in blocks if "import careful" in one]
+
+
+@pytest.mark.parametrize("where", ["README.md", "pydoc"])
+def test_example__does_what_is_said(make_lab: MakeLab, where: str) -> None:
+    lab = make_lab()
+    text = (HERE.parent / where).read_text() if "." in where else careful.__doc__
+    assert text is not None
+    serve, ask = code_in(text)
+    process = lab.start("h2", sys.executable, "-c", serve.replace(*READY))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    done = lab.run("h1", sys.executable, "-c", ask)
+    assert done.stdout == "b'HELLO'\nbytearray(b'some bytes')\n"
+
+
+def test_open__without_privilege(server: Lab) -> None:
+    program = "import careful; careful.open('eth1')"
+    powerless = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
+    done = server.run("h1", *powerless, sys.executable, "-c", program, check=False)
+    assert done.returncode == 1
+    assert "CarefulError: eth1: no permission" in done.stderr
+    assert "run as root" in done.stderr
 
 
 def test_server__quits_when_asked(make_lab: MakeLab) -> None:

@@ -1,4 +1,38 @@
-"""careful: a kernel-bypass transport for networks that do not lose frames."""
+"""careful: a kernel-bypass transport for networks that do not lose frames.
+
+A program can own a NIC queue itself, without carefuld, and exchange requests, replies,
+stores and gets with others that do. On host h2, one that serves:
+
+    import careful
+
+    with careful.open("eth1") as node:
+        table = bytearray(1 << 20)
+        region = node.register(table)
+        node.handle(1, lambda message: careful.Reply(args=(region.key,)))
+        node.handle(2, lambda message: message.payload.upper())
+        while True:
+            node.wait()
+
+On host h1, one that asks:
+
+    import careful
+
+    with careful.open("eth1") as node:
+        h2 = node.connect("h2")
+        print(h2.request(2, b"hello").wait().payload)
+        key = h2.request(1).wait().args[0]
+        h2.store(key, b"some bytes", offset=4096).wait()
+        part = bytearray(10)
+        h2.get(key, part, offset=4096).wait()
+        print(part)
+
+Nothing happens behind the program's back: frames move, and handlers run, inside
+Node.poll(), Node.wait(), Node.connect() and Operation.wait(), in the thread that opened
+the node. What fails for a reason outside the program raises CarefulError, an OSError
+whose text says what failed on what, and where possible what to do.
+
+careful.model computes how messages are best cut; it needs no privilege and no network.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +41,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from careful.control.config import Config
-    from careful.node import Node
+    from careful.node import (
+        CarefulError,
+        FileRange,
+        LateReply,
+        Message,
+        Node,
+        Operation,
+        Peer,
+        Region,
+        Reply,
+        Result,
+    )
 
 __version__ = "0.1.0"
+__all__ = [
+    "CarefulError",
+    "FileRange",
+    "LateReply",
+    "Message",
+    "Node",
+    "Operation",
+    "Peer",
+    "Region",
+    "Reply",
+    "Result",
+    "open",
+]
 
 
 def open(  # noqa: A001 (as in os.open)
@@ -18,11 +76,39 @@ def open(  # noqa: A001 (as in os.open)
     config: Config | Path | None = None,
     **options: Any,
 ) -> Node:
-    """Own a NIC queue: an instance of libcareful in this program; see node.Node.
+    """Own a NIC queue: an instance of libcareful in this program. Needs root.
 
-    >>> with careful.open("eth1") as node:
-    ...     print(node.connect("h2").request(7, b"hello").wait().payload)
+    Args:
+        ifname: the interface.
+        instance: its name on this machine; by default CAREFUL_INSTANCE, or ifname.
+        config: a configuration, or the file that holds it; by default the files that
+            carefulctl reads: its [nodes] are names for Node.connect(), its [up] and
+            [instance.NAME] are defaults of the options.
+        options: those of `carefulctl up`: name (what peers call us), peers (windows
+            that the receive buffers are divided into: 8), queue (0), port (51966),
+            rx_buffers (a power of two: 512), tx_buffers (512), xdp ("auto", "native",
+            "generic"), require_zerocopy (False), wait ("adaptive", "spin", "block"),
+            spin_us (adaptive: how long to spin: 50), sync_ms (silence before a peer is
+            asked: 200), stall_ms (silence before it counts as gone: 30000).
+
+    Raises:
+        CarefulError: no such interface, it is down, no permission, another program has
+            the queue, the instance's name or the interface, or an option cannot be;
+            the text says what to do.
+        TypeError: no such option.
     """
     from careful.node import Node  # the binding: not for whoever wants the model alone
 
     return Node(ifname, instance, config, **options)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from careful import node
+
+    return getattr(node, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -246,6 +246,10 @@ static int run(struct daemon *d)
 
 	while (!d->stop) {
 		frames = careful_wait(d->instance, timeout, d->epoll_fd);
+		if (frames == -ENODEV) {
+			rc = health_check(&d->health, d->instance);
+			return rc ? rc : frames;
+		}
 		if (frames < 0 && frames != -EINTR && frames != -EAGAIN) {
 			log_line("the datapath failed: %s", strerror(-frames));
 			return frames;

@@ -112,16 +112,20 @@ static uint32_t xsk_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
 	return count;
 }
 
-/* Whatever of it is open; the order is that of careful_xsk_open(), backwards. */
+/* Whatever of it is open; the order is that of careful_xsk_open(), backwards. A child
+ * of fork() closes its descriptors, which would keep the socket, the program and the
+ * lock alive after the owner's end; what has a name is the owner's to remove. */
 static void xsk_close(struct careful_device *dev)
 {
 	struct xsk_device *xsk = to_xsk(dev);
+	bool ours = xsk_ours(xsk);
 
 	xsk_socket_close(xsk);
-	if (xsk->own_qdisc)
+	if (ours && xsk->own_qdisc)
 		qdisc_remove(&xsk->route.ask, xsk->netdev.ifindex);
 	xsk_bpf_close(xsk);
-	xsk_umem_unmap(xsk);
+	if (ours) /* no child has it */
+		xsk_umem_unmap(xsk);
 	xsk_ctrl_close(xsk);
 	route_close(&xsk->route);
 	xsk_unlock(xsk);
@@ -304,6 +308,7 @@ int xsk_open_without(const struct careful_options *options, uint32_t without,
 		return xsk_fail(error, -ENOMEM, "out of memory");
 	xsk->dev.ops = &xsk_ops;
 	xsk->without = without;
+	xsk->owner = getpid();
 	xsk->fd = xsk->lock = xsk->ctrl[0] = xsk->ctrl[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);

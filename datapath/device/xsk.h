@@ -9,6 +9,7 @@
 #define CAREFUL_XSK_H
 
 #include <stddef.h>
+#include <unistd.h>
 #include <xdp/xsk.h>
 
 #include "device/device.h"
@@ -91,6 +92,7 @@ struct xsk_device {
 	struct netdev netdev;
 	int ctrl[2]; /* UDP sockets: IPv4, IPv6; -1: none */
 	int lock; /* of the instance */
+	pid_t owner; /* of all this: what a child of fork() closes is its copy */
 	bool own_qdisc;
 	bool tx_budget; /* XDP_MAX_TX_SKB_BUDGET is in effect */
 	uint32_t without; /* enum xsk_without */
@@ -102,6 +104,12 @@ struct xsk_device {
 static inline struct xsk_device *to_xsk(struct careful_device *dev)
 {
 	return (struct xsk_device *)(void *)dev;
+}
+
+/* Whether this is the process that opened it, and not a child of fork(). */
+static inline bool xsk_ours(const struct xsk_device *xsk)
+{
+	return xsk->owner == getpid();
 }
 
 /* Fills *error; returns rc. */

@@ -318,7 +318,8 @@ void xsk_bpf_close(struct xsk_device *xsk)
 	for (int i = 0; i < 2; i++)
 		if (bpf->grace[i] >= 0)
 			close(bpf->grace[i]);
-	xsk_pins_remove(xsk);
+	if (xsk_ours(xsk))
+		xsk_pins_remove(xsk);
 	free(bpf);
 	xsk->bpf = NULL;
 	xsk->tune = NULL;

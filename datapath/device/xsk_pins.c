@@ -88,7 +88,8 @@ void xsk_unlock(struct xsk_device *xsk)
 	if (xsk->lock < 0)
 		return;
 	lock_path(xsk, path);
-	unlink(path);
+	if (xsk_ours(xsk))
+		unlink(path);
 	close(xsk->lock);
 	xsk->lock = -1;
 }

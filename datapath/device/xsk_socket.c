@@ -75,6 +75,9 @@ int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error)
 		/* Transparent ones, if the kernel has any to give (6.1). */
 		dev->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
 	}
+	/* A child of fork() has no use for it; and before Linux 5.12 our next write would
+	 * be to a copy, not to the pages that the kernel moves frames with. */
+	madvise(memory, mapped, MADV_DONTFORK);
 	dev->umem = memory;
 	dev->info.umem_bytes = bytes;
 	xsk->umem_bytes = mapped;

@@ -113,6 +113,7 @@ struct link_peer {
 	uint64_t nonce_in; /* of the HELLO that this epoch answers */
 	uint64_t token;
 	uint64_t drain_at; /* no new window before link->rx_drains is this */
+	uint64_t bye_at; /* the session ends when link->rx_drains is this; 0: no BYE came */
 	uint32_t lives; /* incarnations of the peer that were met */
 	uint32_t tenants; /* hosts that this slot has been given to */
 	uint64_t sync_nonce; /* of the SYNC without an answer; 0: none */

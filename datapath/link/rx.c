@@ -96,8 +96,8 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	peer = find_peer(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;
-	ahead = be32toh(hdr->seq) - peer->seq_in;
-	if (ahead == 0 || ahead > peer->rx.size)
+	ahead = careful_seq_ahead(be32toh(hdr->seq), peer->seq_in, peer->rx.size);
+	if (!ahead)
 		return CAREFUL_C_DROP_SEQ;
 	peer->heard = true;
 	if (ahead != 1) {

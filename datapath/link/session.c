@@ -125,6 +125,7 @@ static void end_epoch(struct link_peer *peer)
 	struct link *link = peer->link;
 
 	peer->phase = LINK_IDLE;
+	peer->bye_at = 0;
 	peer->sync_nonce = 0;
 	peer->sync_disagreed = 0;
 	peer->refused_rounds = 0;
@@ -251,6 +252,13 @@ void link_close(struct link_peer *peer, int error)
 	peer->link->changed = true;
 }
 
+/* The peer said BYE, and what it sent before has been seen, or does not matter now. */
+static void bye(struct link_peer *peer)
+{
+	peer->cookie_out = 0; /* no BYE in answer */
+	link_close(peer, ECONNRESET);
+}
+
 static void refuse(struct link *link, const union careful_addr *to,
 		   const struct careful_ctrl *hello, enum careful_refusal why)
 {
@@ -287,7 +295,11 @@ static void on_hello(struct link *link, const union careful_addr *from,
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	uint64_t nonce = be64toh(hello->nonce);
-	uint64_t token = challenge_token(link, from, nonce, peer ? peer->epoch : 0);
+	uint64_t token;
+
+	if (peer && peer->bye_at) /* it is back already */
+		bye(peer);
+	token = challenge_token(link, from, nonce, peer ? peer->epoch : 0);
 
 	if (peer && peer->phase == LINK_OPEN && peer->nonce_in == nonce && hello->token) {
 		welcome(peer); /* ours got lost */
@@ -390,8 +402,10 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	peer->cookie_out = 0; /* no BYE in answer */
-	link_close(peer, ECONNRESET);
+	/* It came by another way than frames, and faster: what the peer sent before may
+	 * still lie in the RX ring. */
+	if (!peer->bye_at)
+		peer->bye_at = peer->link->rx_drains + 1;
 	return true;
 }
 
@@ -490,7 +504,11 @@ void link_control(struct link *link)
 void link_session_tick(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	uint64_t limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
+	uint64_t limit_ms;
+
+	if (peer->bye_at && link->rx_drains >= peer->bye_at)
+		bye(peer);
+	limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
 
 	if (peer->phase == LINK_DRAINING) {
 		try_welcome(peer);

@@ -278,8 +278,9 @@ void link_updates(struct link *link)
 		struct link_peer *peer = link->dirty[i];
 		bool due = peer->phase == LINK_OPEN && window_rx_update_due(&peer->rx);
 
-		/* Without a credit, a buffer or an address now: next time. */
-		if (due && (!peer->llhdr.bytes || !send_update(peer)))
+		/* Without a credit, a buffer or an address now: next time. So too what was
+		 * released since link_publish(), which finds its peers in this list. */
+		if ((due && (!peer->llhdr.bytes || !send_update(peer))) || peer->freeing)
 			link->dirty[left++] = peer;
 		else
 			peer->dirty = false;

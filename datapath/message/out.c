@@ -158,8 +158,9 @@ static void fill_from_memory(struct message_out *out, uint32_t i)
 {
 	const struct link_send_args *args = &out->args[i];
 
-	link_tx_write(&out->frames[i], payload_at(args),
-		      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
+	if (args->frag_bytes) /* an empty message of a file has no base */
+		link_tx_write(&out->frames[i], payload_at(args),
+			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
 	seal(out, i);
 }
 

@@ -39,9 +39,13 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 		};
 }
 
+/* Whether all fragments have the first one's size: one that starts at its peak may fall. */
 static bool is_fixed(const struct careful_plan *plan)
 {
-	return plan->ratio_q16 == ONE_Q16 && !plan->step_bytes;
+	bool rises = plan->ratio_q16 != ONE_Q16 || plan->step_bytes;
+	bool falls = plan->down_ratio_q16 != ONE_Q16 || plan->down_step_bytes;
+
+	return !rises && !(falls && plan->peak_bytes && plan->first_bytes >= plan->peak_bytes);
 }
 
 /* Takes the plan of a message's class. A writer fills a version that is not active
@@ -68,9 +72,10 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 		cursor->next_bytes = FRAGMENT_MIN;
 	/* Equal fragments rather than a short last one (P1 section 5.4). */
 	if (is_fixed(&cursor->plan) && message_bytes > cursor->next_bytes) {
-		uint32_t k = (message_bytes + cursor->next_bytes - 1) / cursor->next_bytes;
+		uint64_t bytes = message_bytes;
+		uint64_t k = (bytes + cursor->next_bytes - 1) / cursor->next_bytes;
 
-		cursor->next_bytes = (message_bytes + k - 1) / k;
+		cursor->next_bytes = (uint32_t)((bytes + k - 1) / k);
 	}
 }
 

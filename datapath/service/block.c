@@ -168,7 +168,7 @@ int careful_block_serve(struct careful *instance, const struct careful_block_exp
 		deallocate(s);
 		return rc;
 	}
-	for (uint16_t i = CAREFUL_BLOCK_OPEN; !rc && i <= CAREFUL_BLOCK_MKDIR; i++)
+	for (uint16_t i = CAREFUL_BLOCK_OPEN; !rc && i <= CAREFUL_BLOCK_LAST; i++)
 		rc = careful_handle(instance, i, block_on_request, s);
 	assert(!rc);
 	*server = s;

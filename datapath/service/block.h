@@ -11,10 +11,12 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
+#include <careful/wire.h>
 
 enum {
 	CAREFUL_BLOCK_EXPORTS = 64,
 	CAREFUL_BLOCK_HANDLES = 128, /* that a peer may have open at a time */
+	CAREFUL_BLOCK_LAST = CAREFUL_BLOCK_EXTENTS,
 };
 
 /*
@@ -38,7 +40,7 @@ struct careful_block_server;
 int careful_block_serve(struct careful *instance, const struct careful_block_export *exports,
 			uint32_t n, struct careful_block_server **server,
 			struct careful_error *error);
-/* Ends all handles and removes uncommitted temporary files. After careful_close():
+/* Ends all handles and removes uncommitted temporary files, not partial ones. After careful_close():
  * no message uses the files any longer. Waits for work under way. */
 void careful_block_stop(struct careful_block_server *server);
 

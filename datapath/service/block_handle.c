@@ -31,6 +31,7 @@ int block_handle_create(struct careful_block_server *server, struct block_job *j
 	h->job = job;
 	h->fd = -1;
 	h->dir_fd = -1;
+	h->end.fd = -1;
 	h->next = peer->handles;
 	peer->handles = h;
 	peer->handles_count++;
@@ -81,7 +82,7 @@ int block_handle_publish(struct careful_block_server *server, struct block_handl
 	struct careful_region region = {
 		.span = { .fd = handle->fd },
 		.bytes = handle->bytes,
-		.access = CAREFUL_REGION_READ | (handle->name[0] ? CAREFUL_REGION_WRITE : 0U),
+		.access = CAREFUL_REGION_READ | (handle->writable ? CAREFUL_REGION_WRITE : 0U),
 		.peer = handle->peer,
 	};
 	int rc = careful_region_add(server->instance, &region, &handle->key);

@@ -125,6 +125,7 @@ void block_attr_set(struct careful_block_attr *attr, const struct stat *st)
 		htobe64((uint64_t)st->st_ctim.tv_sec * second + (uint64_t)st->st_ctim.tv_nsec);
 	attr->inode = htobe64(st->st_ino);
 	attr->device = htobe64(st->st_dev);
+	attr->allocated = htobe64((uint64_t)st->st_blocks * 512);
 }
 
 void block_attr_top(struct careful_block_attr *attr)

@@ -44,10 +44,14 @@ struct block_handle;
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
  * @life:     of the peer when it asked; if it has changed, nobody waits for an answer
  * @attempt:  OPEN, LIST: the client's name for it; 0: none
- * @key:      COMMIT, CLOSE: the handle as the client knows it
+ * @tag, @tail_bytes: OPEN: of a partial file
+ * @key:      COMMIT, CLOSE, DIGEST, EXTENTS: the handle as the client knows it
+ * @fd:       DIGEST, EXTENTS: the handle's file, a descriptor of the job's own; else -1
+ * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range
  * @path:     NUL-terminated; NULL in the end of a handle
  * @status:   0 or -errno
  * @attr:     what the answer carries where has_attr and status is 0
+ * @reply:    DIGEST, EXTENTS: what it carries instead, reply_bytes of at most reply_max
  */
 struct block_job {
 	struct block_job *next;
@@ -62,12 +66,20 @@ struct block_job {
 	uint64_t bytes;
 	uint64_t mtime_ns;
 	uint64_t attempt;
+	uint64_t tag;
+	uint32_t tail_bytes;
 	uint32_t key;
+	int fd;
+	uint64_t offset;
+	uint32_t block_bytes;
+	uint32_t algorithm;
 	char *path;
 
 	int status;
 	uint32_t args[CAREFUL_AM_ARGS];
 	struct careful_block_attr attr;
+	void *reply;
+	uint32_t reply_bytes, reply_max;
 };
 
 struct block_path_job {
@@ -88,14 +100,21 @@ enum block_handle_state {
  * @attempt:   of its OPEN or LIST
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
+ * @writable:  peers may store
+ * @partial:   the temporary file stays when the handle ends
+ * @stream:    COMMIT says the size
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
  * @bytes:     what peers may get or store
+ * @file_bytes: of these, what the file keeps in the end
  * @memory:    bytes that count towards BLOCK_LISTINGS_MEMORY
  */
 struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
 	bool listing;
+	bool writable;
+	bool partial;
+	bool stream;
 	uint32_t peer;
 	uint32_t key;
 	uint64_t attempt;
@@ -106,6 +125,7 @@ struct block_handle {
 	int fd;
 	int dir_fd;
 	uint64_t bytes;
+	uint64_t file_bytes;
 	uint64_t memory;
 	char temporary[BLOCK_TEMPORARY_BYTES];
 	char name[NAME_MAX + 1];
@@ -244,8 +264,13 @@ bool block_path_is_top(const struct careful_block_server *server, const char *pa
 void block_attr_set(struct careful_block_attr *attr, const struct stat *st);
 void block_attr_top(struct careful_block_attr *attr);
 
-/* block_file.c, block_list.c: worker threads. */
+/* block_file.c, block_create.c, block_range.c, block_list.c: worker threads. */
 void block_run(struct careful_block_server *server, struct block_job *job);
+int block_attr_of(int fd, struct block_job *job);
+int block_create(struct careful_block_server *server, struct block_job *job);
+int block_commit(struct block_job *job);
+int block_digest(struct block_job *job);
+int block_extents(struct block_job *job);
 int block_list(struct careful_block_server *server, struct block_job *job);
 
 #endif /* SERVICE_BLOCK_PRIVATE_H */

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "service/block_private.h"
@@ -18,6 +20,20 @@ static int take_path(struct block_job *job, const char *path, uint32_t bytes)
 	memcpy(job->path, path, bytes);
 	job->path[bytes] = 0;
 	return 0;
+}
+
+static int take_range(struct block_job *job, const void *payload, uint32_t bytes)
+{
+	struct careful_block_range range;
+
+	if (bytes < sizeof(range))
+		return -EINVAL;
+	memcpy(&range, payload, sizeof(range));
+	job->offset = be64toh(range.offset);
+	job->bytes = be64toh(range.bytes);
+	job->block_bytes = be32toh(range.block_bytes);
+	job->algorithm = be32toh(range.algorithm);
+	return job->offset > INT64_MAX || job->bytes > INT64_MAX - job->offset ? -EINVAL : 0;
 }
 
 /* Reads a request; its payload may be anything. */
@@ -35,7 +51,12 @@ static int parse(struct block_job *job, const uint32_t *args, const void *payloa
 		return take_path(job, payload, bytes);
 	case CAREFUL_BLOCK_CLOSE:
 		job->key = args[0];
+		job->flags = args[1];
 		return 0;
+	case CAREFUL_BLOCK_DIGEST:
+	case CAREFUL_BLOCK_EXTENTS:
+		job->key = args[0];
+		return take_range(job, payload, bytes);
 	default:
 		break;
 	}
@@ -51,8 +72,11 @@ static int parse(struct block_job *job, const uint32_t *args, const void *payloa
 		return 0;
 	}
 	job->flags = be32toh(open.flags);
-	if (job->op == CAREFUL_BLOCK_OPEN)
+	if (job->op == CAREFUL_BLOCK_OPEN) {
 		job->attempt = (uint64_t)args[2] << 32 | args[3];
+		job->tag = be64toh(open.tag);
+		job->tail_bytes = be32toh(open.tail_bytes);
+	}
 	path_bytes = be32toh(open.path_bytes);
 	if (path_bytes > bytes - sizeof(open))
 		return -EINVAL;
@@ -66,6 +90,8 @@ static void release(struct careful_block_server *server, struct block_job *job)
 		block_handle_destroy(server, job->handle);
 		return;
 	}
+	free(job->reply);
+	job->reply = NULL;
 	job->next = server->jobs_free;
 	server->jobs_free = job;
 	server->peers[job->peer].jobs--;
@@ -74,13 +100,17 @@ static void release(struct careful_block_server *server, struct block_job *job)
 /* Answers; false if it has to be tried again. */
 static bool answer(struct careful_block_server *server, struct block_job *job)
 {
-	bool payload = !job->status && job->has_attr;
+	const void *payload = job->has_attr ? &job->attr : job->reply;
+	uint32_t bytes = job->has_attr ? sizeof(job->attr) : job->reply_bytes;
 	int rc = 0;
 
+	if (job->status || !bytes) {
+		payload = NULL;
+		bytes = 0;
+	}
 	if (job->op != BLOCK_DISCARD && job->life == server->peers[job->peer].life)
-		rc = careful_reply_late(server->instance, &job->to, job->status, job->args,
-					payload ? &job->attr : NULL,
-					payload ? sizeof(job->attr) : 0);
+		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
+					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
 	/* Nobody knows the key, and nobody can ask for it. */
@@ -159,7 +189,7 @@ static int start_end(struct careful_block_server *server, struct block_job *job)
 	}
 	end = &handle->end;
 	if (handle->state == BLOCK_OPEN) {
-		if (job->op == CAREFUL_BLOCK_COMMIT && !handle->name[0])
+		if (job->op == CAREFUL_BLOCK_COMMIT && !handle->writable)
 			return -EINVAL;
 		*end = *job;
 		end->path = NULL;
@@ -174,6 +204,24 @@ static int start_end(struct careful_block_server *server, struct block_job *job)
 	return -EINPROGRESS;
 }
 
+/* DIGEST, EXTENTS: the handle may end meanwhile, so the job has a descriptor of its own. */
+static int start_range(struct careful_block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
+	int room = careful_payload_bytes(server->instance, job->peer);
+
+	if (!handle || handle->state != BLOCK_OPEN)
+		return -EBADF;
+	if (room < 0)
+		return room;
+	job->reply_max = (uint32_t)room;
+	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
+	if (job->fd < 0)
+		return -errno;
+	block_work_put(server, job);
+	return -EINPROGRESS;
+}
+
 static void start(struct careful_block_server *server, struct block_job *job, int status)
 {
 	if (!status) {
@@ -185,6 +233,10 @@ static void start(struct careful_block_server *server, struct block_job *job, in
 		case CAREFUL_BLOCK_COMMIT:
 		case CAREFUL_BLOCK_CLOSE:
 			status = start_end(server, job);
+			break;
+		case CAREFUL_BLOCK_DIGEST:
+		case CAREFUL_BLOCK_EXTENTS:
+			status = start_range(server, job);
 			break;
 		default:
 			block_work_put(server, job);
@@ -214,6 +266,7 @@ static struct block_job *take_job(struct careful_block_server *server, uint32_t 
 		.peer = peer,
 		.life = server->peers[peer].life,
 		.to = *to,
+		.fd = -1,
 		.path = path,
 	};
 	return job;

@@ -14,10 +14,11 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-/* Whether a job may take seconds: a sync, or a walk over a tree. */
+/* Whether a job may take seconds: a sync, a walk over a tree, much to read. */
 static bool is_slow(const struct block_job *job)
 {
-	return job->op == CAREFUL_BLOCK_LIST ||
+	return job->op == CAREFUL_BLOCK_LIST || job->op == CAREFUL_BLOCK_DIGEST ||
+	       (job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_SEED)) ||
 	       (job->op == CAREFUL_BLOCK_COMMIT && !(job->flags & CAREFUL_BLOCK_NOSYNC));
 }
 

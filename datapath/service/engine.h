@@ -6,6 +6,8 @@
 #ifndef SERVICE_ENGINE_H
 #define SERVICE_ENGINE_H
 
+#include <sys/types.h>
+
 #include <careful/careful.h>
 
 #include "link/link.h"
@@ -78,7 +80,9 @@ struct careful {
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
+	bool gone; /* the interface was deleted */
 	uint32_t told; /* calls of the application's functions */
+	pid_t owner; /* a child of fork() has only a copy */
 };
 
 /* am.c */

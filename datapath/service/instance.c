@@ -146,6 +146,7 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
+	c->owner = getpid();
 	set_defaults(c, options);
 	rc = check_options(&c->options, error);
 	if (!rc)
@@ -158,9 +159,20 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	return 0;
 }
 
-void careful_close(struct careful *c)
+static void send_all(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		if (c->messages.peers[i].messages)
+			message_pump(&c->messages, &c->link.peers[i], am_sent, c);
+	link_updates(&c->link);
+	link_kick(&c->link);
+}
+
+void careful_close(struct careful *c)
+{
+	if (c->owner == getpid())
+		send_all(c); /* what was said before goes before the BYE */
+	for (uint32_t i = 0; c->owner == getpid() && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
 	destroy(c);
@@ -175,6 +187,12 @@ static void keep_time(struct careful *c)
 		return;
 	c->tick_ns = c->link.now_ns;
 	events = c->dev->ops->events(c->dev);
+	if (events & CAREFUL_DEVICE_GONE) {
+		c->gone = true;
+		for (uint32_t i = 0; i < c->link.peers_max; i++)
+			if (c->link.peers[i].state != CAREFUL_PEER_NONE)
+				link_close(&c->link.peers[i], ENODEV);
+	}
 	if (events & CAREFUL_DEVICE_ROUTES)
 		for (uint32_t i = 0; i < c->link.peers_max; i++) {
 			struct link_peer *peer = &c->link.peers[i];
@@ -199,15 +217,6 @@ static void finish_messages(struct careful *c)
 }
 
 /* Everything that can be sent now; updates last, for data carries them for free. */
-static void send_all(struct careful *c)
-{
-	for (uint32_t i = 0; i < c->link.peers_max; i++)
-		if (c->messages.peers[i].messages)
-			message_pump(&c->messages, &c->link.peers[i], am_sent, c);
-	link_updates(&c->link);
-	link_kick(&c->link);
-}
-
 int careful_poll(struct careful *c)
 {
 	struct link_rxframe frames[LINK_BATCH];
@@ -233,7 +242,7 @@ int careful_poll(struct careful *c)
 	engine_changes(c);
 	send_all(c);
 	link_publish(&c->link);
-	return (int)n;
+	return c->gone ? -ENODEV : (int)n;
 }
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)

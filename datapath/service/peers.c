@@ -27,6 +27,8 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 	} else {
 		return -EAFNOSUPPORT;
 	}
+	if (c->gone)
+		return -ENODEV;
 	if (!*port)
 		*port = htons((uint16_t)c->options.port);
 	peer = link_peer_get(&c->link, &to);

@@ -10,6 +10,7 @@
 #include <liburing.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "storage/storage.h"
 
@@ -40,6 +41,7 @@ struct uring {
 	struct op *free;
 	uint32_t depth;
 	uint32_t pending;
+	pid_t owner;
 	uint8_t hints[HINTS];
 	struct op ops[];
 };
@@ -267,7 +269,8 @@ static uint32_t uring_pending(struct careful_storage *storage)
 /*
  * Leaves no operation behind: the kernel may write into the caller's memory until
  * each has completed. Cancels what has not begun, then waits for the rest; done() is
- * not called, the callers are being closed too.
+ * not called, the callers are being closed too. In a child of fork() they are the
+ * parent's operations, and go on.
  */
 static void uring_close(struct careful_storage *storage)
 {
@@ -275,6 +278,8 @@ static void uring_close(struct careful_storage *storage)
 	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
 
+	if (u->owner != getpid())
+		u->pending = 0;
 	if (u->pending) {
 		sqe = io_uring_get_sqe(&u->ring);
 		if (sqe) {
@@ -318,6 +323,7 @@ int careful_uring_open(uint32_t depth, struct careful_storage **storage)
 		return -ENOMEM;
 	u->storage.ops = &uring_ops;
 	u->depth = depth;
+	u->owner = getpid();
 	for (uint32_t i = 0; i < depth; i++) {
 		u->ops[i].next = u->free;
 		u->free = &u->ops[i];

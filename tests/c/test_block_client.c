@@ -132,7 +132,7 @@ static void put_and_get(unsigned int losses)
 	assert(careful_file_mkdir(c, 0, "d", 0755) == 0);
 	lose = losses;
 	assert(careful_file_list(c, 0, "", CAREFUL_BLOCK_RECURSIVE, &file) == 0 && handles() == 1);
-	assert(file.bytes == 2 * 72 && file.unreadable == 0);
+	assert(file.bytes == 2 * 80 && file.unreadable == 0);
 	assert(careful_file_close(c, &file, NULL) == 0 && handles() == 0);
 	lose = losses;
 	assert(careful_file_stat(c, 0, "d", &attr) == 0 && S_ISDIR(be32toh(attr.mode)));

@@ -8,6 +8,8 @@
 
 #include <sys/mman.h>
 
+#include "device/xsk.h"
+
 enum { BYTES = 3000001 };
 
 static uint8_t source[BYTES], target[BYTES];
@@ -176,6 +178,31 @@ static void test_get__a_source_that_shrank_is_an_error(void)
 }
 
 /* A minpulse above any window and fragments of every size, from the next message on. */
+static void test_store__of_no_bytes_of_a_file(void)
+{
+	const struct careful_span span = { .fd = memfd_create("empty", 0) };
+	struct careful_region region = {
+		.span = { .base = target, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE | CAREFUL_REGION_READ,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct outcome outcome = { 0 };
+	struct ends ends;
+	uint32_t key;
+
+	ends_open(&ends, 1500);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, 7, &span, 0, CAREFUL_HANDLERS,
+			       NULL, 0, on_done, &outcome),
+		 0);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(outcome.result.bytes, 0);
+	ends_close(&ends);
+	close(span.fd);
+}
+
 static void test_tune__live_and_never_stuck(void)
 {
 	static const uint32_t sizes[] = { 0, 1, 100, 1000, 3000, 100000, UINT32_MAX };
@@ -211,6 +238,69 @@ static void test_tune__live_and_never_stuck(void)
 		CHECK_EQ(outcome.result.status, 0);
 		CHECK(!memcmp(source, target, bytes));
 	}
+	ends_close(&ends);
+}
+
+/* What both ends counted so far, and by as much more as if the epoch were older. */
+static void count_on(struct ends *ends, uint32_t more)
+{
+	for (int side = 0; side < 2; side++)
+		for (uint32_t slot = 0; slot < ends->c[side]->link.peers_max; slot++) {
+			struct link_peer *peer = &ends->c[side]->link.peers[slot];
+
+			if (peer->state != CAREFUL_PEER_UP)
+				continue;
+			peer->seq_out += more;
+			peer->seq_in += more;
+			to_xsk(ends->c[side]->dev)->peers[slot].seq_last += more;
+			peer->tx.sent += more;
+			peer->tx.credits += more;
+			peer->rx.received += more;
+			peer->rx.returned += more;
+			peer->rx.announced += more;
+		}
+}
+
+/* Sequence numbers and credits on the wire, through 2^32. */
+static void test_counters__wrap_around(void)
+{
+	const uint32_t before = UINT32_MAX - 40;
+	struct careful_region region = {
+		.span = { .base = source, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_READ,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct careful_span local = { .base = target, .fd = -1 };
+	struct outcome outcome = { 0 };
+	struct link_peer *peer;
+	struct ends ends;
+	uint32_t key;
+
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 7, echo, NULL);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done, &outcome);
+	await(&ends, &outcome);
+	for (int i = 0; i < 100; i++)
+		poll_both(&ends);
+	count_on(&ends, before);
+	peer = &ends.c[0]->link.peers[ends.peer];
+	for (int i = 0; i < 100; i++) {
+		outcome.done = 0;
+		careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, &i, sizeof(i), on_done,
+				&outcome);
+		await(&ends, &outcome);
+		CHECK(!memcmp(outcome.payload, &i, sizeof(i)));
+	}
+	CHECK(peer->seq_in < before && peer->seq_out < before);
+	CHECK(peer->tx.credits < before && peer->rx.announced < before);
+	count_on(&ends, 0u - 200); /* once more, in the middle of a message */
+	outcome.done = 0;
+	careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, BYTES, 0, on_done, &outcome);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK(!memcmp(source, target, BYTES));
 	ends_close(&ends);
 }
 
@@ -348,15 +438,17 @@ static void test_storage__an_operation_for_each_buffer(void)
 
 int main(void)
 {
+	RUN(test_request__larger_than_a_frame);
+	RUN(test_get__answered_twice);
+	RUN(test_storage__an_operation_for_each_buffer);
 	fill(source, BYTES);
 	RUN(test_request__payload_and_args_come_back);
 	RUN(test_request__more_than_the_window_all_answered);
-	RUN(test_request__larger_than_a_frame);
 	RUN(test_get__memory_and_files);
-	RUN(test_get__answered_twice);
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
+	RUN(test_store__of_no_bytes_of_a_file);
 	RUN(test_tune__live_and_never_stuck);
-	RUN(test_storage__an_operation_for_each_buffer);
+	RUN(test_counters__wrap_around);
 	return 0;
 }

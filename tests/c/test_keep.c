@@ -5,6 +5,8 @@
  */
 #include "instances.h"
 
+#include <sys/mman.h>
+
 static struct careful_kept *kept[1000];
 static struct careful_reply_to names[1000];
 static uint32_t kept_count;
@@ -132,9 +134,50 @@ static void test_keep__two_instances_do_not_mix(void)
 	nested(false);
 }
 
+static void release_all(const struct careful_result *result, void *user)
+{
+	struct ends *ends = user;
+
+	CHECK_EQ(result->status, -ENODATA);
+	while (kept_count)
+		careful_release(ends->c[1], kept[--kept_count]);
+}
+
+/* A callback that runs while messages are being sent releases what was kept: fewer
+ * buffers than an update is due for, but they are owed all the same. */
+static void test_keep__released_between_publishing_and_updates(void)
+{
+	const struct careful_span empty = { .fd = memfd_create("empty", 0) };
+	const struct window_rx *rx;
+	struct ends ends;
+
+	kept_count = 0;
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 9, keep, NULL);
+	for (uint32_t i = 0; i < 20; i++)
+		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, NULL, 0, NULL,
+					 NULL),
+			 0);
+	for (int i = 0; i < PATIENCE && kept_count < 20; i++)
+		poll_both(&ends);
+	CHECK_EQ(kept_count, 20);
+	CHECK_EQ(careful_store(ends.c[1], 0, 1, 0, &empty, 100, CAREFUL_HANDLERS, NULL, 0,
+			       release_all, &ends),
+		 0);
+	for (int i = 0; i < PATIENCE && kept_count; i++)
+		careful_poll(ends.c[1]);
+	CHECK_EQ(kept_count, 0);
+	rx = &ends.c[1]->link.peers[0].rx;
+	CHECK_EQ(rx->received, 20);
+	CHECK_EQ(rx->returned, 20);
+	ends_close(&ends);
+	close(empty.fd);
+}
+
 int main(void)
 {
 	RUN(test_keep__copied_out_when_buffers_run_short);
 	RUN(test_keep__two_instances_do_not_mix);
+	RUN(test_keep__released_between_publishing_and_updates);
 	return 0;
 }

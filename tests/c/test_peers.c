@@ -111,6 +111,59 @@ static void test_slot__the_next_host_waits_for_the_ring(void)
 	ends_close(&ends);
 }
 
+/* The BYE goes another way than frames do: it must not overtake them. */
+static void test_close__what_was_answered_before_arrives(void)
+{
+	struct outcome outcome = { 0 };
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 7, echo, NULL);
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, "ping", 4, on_done, &outcome);
+	await(&ends, &outcome);
+	outcome = (struct outcome){ 0 };
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, "pong", 4, on_done, &outcome);
+	careful_poll(ends.c[0]);
+	for (int i = 0; i < PATIENCE && !careful_poll(ends.c[1]); i++)
+		;
+	careful_close(ends.c[1]);
+	link_control(&ends.c[0]->link); /* the BYE, before any frame is looked at */
+	for (int i = 0; i < PATIENCE && state_of(ends.c[0]) == CAREFUL_PEER_UP; i++)
+		careful_poll(ends.c[0]);
+	CHECK_EQ(outcome.done, 1);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK(!memcmp(outcome.payload, "pong", 4));
+	CHECK_EQ(state_of(ends.c[0]), CAREFUL_PEER_FAILED);
+	careful_close(ends.c[0]);
+	pair_close(&ends.pair);
+}
+
+static void test_interface__deleted(void)
+{
+	struct outcome outcome = { 0 };
+	struct careful_info info;
+	struct ends ends;
+	int rc = 0;
+
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 7, echo, NULL);
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done, &outcome);
+	await(&ends, &outcome);
+	outcome = (struct outcome){ 0 };
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done, &outcome);
+	CHECK(!pair_run(&ends.pair, 0, "ip link del eth1"));
+	for (int i = 0; i < PATIENCE && rc >= 0; i++)
+		rc = careful_wait(ends.c[0], 1000, -1);
+	CHECK_EQ(rc, -ENODEV);
+	CHECK_EQ(outcome.done, 1);
+	CHECK_EQ(outcome.result.status, -ENODEV);
+	CHECK_EQ(peer_at(ends.c[0], "10.77.0.3", 0), -ENODEV);
+	CHECK_EQ(careful_info(ends.c[0], &info), 0);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+}
+
 static uint32_t state_at(struct careful *c, uint32_t slot)
 {
 	struct careful_peer_info info;
@@ -226,6 +279,8 @@ int main(void)
 	RUN(test_session__challenged_twice);
 	RUN(test_session__without_a_way_for_frames);
 	RUN(test_slot__of_a_host_that_vanished);
+	RUN(test_close__what_was_answered_before_arrives);
+	RUN(test_interface__deleted);
 	RUN(test_wait__ends_with_news_that_no_frame_brings);
 	RUN(test_slot__the_next_host_is_announced);
 	RUN(test_slot__the_next_host_waits_for_the_ring);

@@ -303,7 +303,8 @@ def test_get__full_disk(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)  # on a disk
+    monkeypatch.setattr(os, "fstatvfs", full)  # in memory
     report = get(route, ["a"], tmp_path / "b")
     assert report.failures[0][1].endswith("b: No space left on device")
     assert names(tmp_path) == ["export", "export/a", "sock"]

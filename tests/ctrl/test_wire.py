@@ -164,7 +164,7 @@ def test_listing__records() -> None:
     entries = [CarefulBlockEntry(entry_name=name, target=target) for name, target in names]
     entries[0].bytes = 77
     raw = bytes(CarefulListing(entries=entries))
-    assert len(raw) == 3 * 64 + 8 + 16 + 8
+    assert len(raw) == 3 * 72 + 8 + 16 + 8
     ours = parse_listing(raw)
     assert [(one.name, one.target) for one in ours] == [(a.decode(), b.decode()) for a, b in names]
     assert ours[0].attr.bytes == 77

@@ -55,6 +55,10 @@ def test_plan_json__hierarchical_has_levels():
     assert top["fragments_bytes"] == [32768, 32768]
     assert sum(network["fragments_bytes"]) == 65536
     assert network["bottleneck"] == "network and receiver DMA"
+    for level in found["levels"]:
+        for key in ("strategy", "latency_us", "fragments_count", "bottleneck", "lower_bound_us"):
+            assert key in level
+    assert top["latency_us"] == found["latency_us"]
 
 
 def test_plan__reads_toml_and_measurements_from_stdin():
@@ -117,7 +121,25 @@ def test_plan__text_compares_the_strategies():
         (["plan", "--pipeline", "gam", "--bytes", "9", "--plot", "x.pdf"], 1, ".png or .svg"),
         (["plan", "--pipeline", "gam", "--classes", "--bytes", "9"], 2, "goes without"),
         (["plan", "--pipeline", "gam", "--bytes", "2TiB"], 2, "is not a size"),
+        (["plan", "--pipeline", "gam", "--bytes", "9", "--min-bytes", "0"], 1, "smallest fragment"),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--every-us", "nan"], 1, "nan µs"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "9" * 9], 1, "transfers"),
+        (
+            [
+                "simulate",
+                "--pipeline",
+                "gam",
+                "--bytes",
+                "1GiB",
+                "--rule",
+                "static",
+                "--fragments-bytes",
+                "1",
+            ],
+            1,
+            "more than 2000000 transfers",
+        ),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--rule", "static"], 1, "static needs"),
         (
             [
@@ -143,6 +165,13 @@ def test_errors__one_line_and_the_documented_status(arguments, status, message):
     assert "Traceback" not in result.stderr
     if status == 1:
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_help__examples_have_lines_of_their_own(command):
+    lines = run(command, "--help").stdout.splitlines()
+    assert sum(line.startswith(f"  carefulctl {command} --pipeline") for line in lines) >= 3
+    assert not any("\\b" in line for line in lines)
 
 
 def test_errors__malformed_toml_names_its_line():

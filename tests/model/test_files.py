@@ -47,6 +47,10 @@ def test_parse__all_keys():
         ("name = 'x'", "no stages"),
         ("stage = 3", "no stages"),
         ("[[stage]\n", "not valid TOML: .*line 1"),
+        (GOOD.rstrip() + "\nname = 'x", "not valid TOML: .*at the end, line 14"),
+        ("a = {", "not valid TOML: .*at the end, line 1"),
+        ("a = " + "[" * 100000, "nested too deeply"),
+        ('{"stages":' + "[" * 100000, "nested too deeply"),
         (GOOD.replace("g_us = 1", "g_us = = 1"), "not valid TOML: .*line 5"),
         (GOOD.replace("g_us = 1", "g_us = -1"), r"stage 1 \(line 3\): stage 'a': g_us is -1"),
         (GOOD.replace("= 3.5", "= inf"), r"stage 2 \(line 7\): stage 'b': g_us is inf"),
@@ -55,11 +59,21 @@ def test_parse__all_keys():
         (GOOD.replace("g_us = 1\n", ""), r"stage 1 \(line 3\): 'g_us' is missing"),
         (GOOD.replace('name = "b"', 'name = "a"'), "stage name 'a' is used twice"),
         (GOOD.replace('group = "x"', "group = 3"), r"line 7\): group is 3, must be a string"),
+        (GOOD.replace('"x"', '"x//y"'), "'b': group is 'x//y', must be up to 16 names"),
+        (GOOD.replace('"x"', '"' + "x/" * 16 + 'x"'), "'b': group is .*must be up to 16 names"),
+        (GOOD.replace('name = "b"', 'name = ""'), r"line 7\): a stage without a name"),
+        (GOOD.replace('name = "b"', r'name = "b\n"'), "name is 'b.n', must be text without"),
+        (GOOD.replace("= 3.5", "= 1e300"), r"line 7\): stage 'b': g_us is 1e\+300, .*to 1e\+15"),
+        (GOOD.replace("= 3.5", f"= {9**4000}"), r"g_us is an integer of 12680 bits"),
         ("speed = 3\n" + GOOD, "line 1: unknown key 'speed'"),
         ("{", "not valid JSON"),
         ('{"kind": "other"}', 'needs "kind": "blackbox" or a list of "stages"'),
         (json.dumps(MEASURED | {"g_b_us": None}), "'g_b_us' is missing or not a number"),
         (json.dumps(MEASURED | {"g_b_us": -1}), "g_b_us is -1"),
+        (json.dumps(MEASURED | {"g_b_us": 9**400}), "g_b_us is an integer of 1268 bits"),
+        ('{"stages": []}', "at least one stage"),
+        ('{"stages": [3]}', "stage 1 is not an object"),
+        ('{"stages": [{"name": "a", "g_us": NaN, "G_us_per_KiB": 1}]}', "stage 1: .*g_us is nan"),
         (json.dumps(MEASURED | {"sum_g_us": 1}), "sum_g_us is less than g_b_us"),
     ],
 )
@@ -68,6 +82,14 @@ def test_parse__errors_are_one_line_and_say_where(text, message):
         parse_source(text, "f.toml")
     assert str(error.value).startswith("f.toml: ")
     assert "\n" not in str(error.value)
+
+
+def test_parse__byte_order_mark_and_windows_lines():
+    assert len(parse_source("\ufeff" + GOOD.replace("\n", "\r\n")).stages) == 2
+
+
+def test_parse__names_in_any_script():
+    assert parse_source(GOOD.replace('"a"', '"網路 ж"')).stages[0].name == "網路 ж"
 
 
 def test_parse__json_stages():

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from careful.model import Limits, Pipeline, Stage, hierarchical, load_shipped, plan
+from careful.model import (
+    Limits,
+    Pipeline,
+    Stage,
+    hierarchical,
+    latency_us,
+    load_shipped,
+    lower_bound_us,
+    plan,
+)
 from careful.model.hierarchy import BASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,6 +79,35 @@ def test_groups__apart_are_refused():
     stages = (Stage("a", 1, 1, "x"), Stage("b", 1, 1), Stage("c", 1, 1, "x"))
     with pytest.raises(ValueError, match="group 'x' are not neighbours"):
         plan(Pipeline(stages), 4096, "hierarchical")
+
+
+def test_groups__may_have_the_name_of_their_own_stage_only():
+    inside = (Stage("net", 1, 9, "net"), Stage("b", 1, 9, "net"), Stage("disk", 400, 1, "disk"))
+    assert plan(Pipeline(inside), 4096, "hierarchical").levels[0].stages == ("net", "disk")
+    beside = (Stage("net", 1, 9), Stage("b", 1, 9, "net"), Stage("c", 400, 1, "net"))
+    with pytest.raises(ValueError, match="group 'net' has the name of a stage beside it"):
+        plan(Pipeline(beside), 4096, "hierarchical")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((0,), "a message of 0 bytes"), ((64, "lp"), "of a level 'lp'"), ((64, "fixed", "x"), "'x'")],
+)
+def test_hierarchical__bad_input_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        hierarchical(load_shipped("network-disk"), *arguments)
+
+
+def test_levels__say_what_their_stages_take_alone():
+    line = load_shipped("network-disk")
+    made = plan(line, 65536, "hierarchical")
+    top, network = made.levels
+    assert (top.latency_us, top.lower_bound_us) == (made.latency_us, made.lower_bound_us)
+    alone = Pipeline(line.stages[:4])
+    taken = float(latency_us(alone, network.fragments_bytes))
+    assert network.latency_us == pytest.approx(taken)
+    assert network.lower_bound_us == pytest.approx(lower_bound_us(alone, 65536))
+    assert network.lower_bound_us < network.latency_us < made.latency_us
 
 
 def test_no_groups__stages_around_the_bottleneck_become_compounds():

@@ -107,6 +107,17 @@ def test_staged_latency__sums_that_differ_are_refused():
         staged_exit_times_us(make((1, 1), (1, 1)), [np.array([100.0]), np.array([90.0])])
 
 
+@pytest.mark.parametrize("header", [-1, float("nan"), float("inf"), 1 << 40])
+def test_header__bad_ones_are_refused(header):
+    with pytest.raises(ValueError, match="header of"):
+        make((1, 1)).with_header(header)
+
+
+def test_costs__the_greatest_do_not_overflow():
+    big = make((1e15, 1e15), (1e15, 1e15))
+    assert np.isfinite(float(latency_us(big, np.full(1000, 1 << 30))))
+
+
 @given(pipelines(), plans, st.integers(0, 200))
 def test_header__costs_as_much_as_larger_fragments(pipeline, sizes, header):
     framed = pipeline.with_header(header)
@@ -158,7 +169,7 @@ def test_latency__bad_sizes_are_refused(sizes):
 
 
 @pytest.mark.parametrize("field", ["g_us", "G_us_per_KiB", "delay_us"])
-@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan"), "3", True])
+@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan"), 2e15, 10**400, "3", True])
 def test_stage__bad_parameters_are_refused_by_name(field, value):
     good = {"g_us": 1.0, "G_us_per_KiB": 1.0, "delay_us": 0.0}
     with pytest.raises(ValueError, match=f"stage 'wire': {field}"):
@@ -170,6 +181,8 @@ def test_pipeline__no_stages_and_double_names_are_refused():
         Pipeline(())
     with pytest.raises(ValueError, match="'a' is used twice"):
         Pipeline((Stage("a", 1, 1), Stage("a", 1, 1)))
+    with pytest.raises(ValueError, match="of 65 stages: at most 64"):
+        Pipeline(tuple(Stage(f"s{j}", 1, 1) for j in range(65)))
 
 
 @given(pipelines(delays=True), plans)

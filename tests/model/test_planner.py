@@ -171,6 +171,36 @@ def test_limits__that_exclude_each_other_are_refused(limits):
         Limits(*limits)
 
 
+@pytest.mark.parametrize("limits", [(1.5, None), (1, math.nan), (1, math.inf)])
+def test_limits__that_are_not_whole_are_refused(limits):
+    with pytest.raises(ValueError, match="must be whole"):
+        Limits(*limits)
+
+
+@pytest.mark.parametrize("strategy", ["best", "fixed", "ramp", "ramp-up-down", "lp"])
+def test_limits__that_no_count_keeps_are_said(strategy):
+    made = plan(load_shipped("gam"), 250, strategy, limits=Limits(100, 120))
+    assert max(made.fragments_bytes) <= 120
+    assert "no number of fragments keeps to 100 to 120 bytes" in made.note
+    # A message below the least size is its own fragment, and nothing to speak of.
+    small = plan(load_shipped("gam"), 50, strategy, limits=Limits(100, 120))
+    assert "no number" not in small.note
+
+
+def test_limits__more_fragments_than_can_be_planned_are_refused():
+    for strategy in ("best", *STRATEGIES):
+        with pytest.raises(ValueError, match="more than 1048576 fragments"):
+            plan(load_shipped("gam"), 1 << 30, strategy, limits=Limits(1, 100))
+    made = plan(load_shipped("gam"), 1 << 27, "ramp", limits=Limits(1, 1500))
+    assert made.fragments_count == -(-(1 << 27) // 1500)
+
+
+@pytest.mark.parametrize(("k", "B"), [(0, 4096), (-1, 4096), (2, 0), (2, math.nan)])
+def test_lp__bad_input_is_refused(k, B):
+    with pytest.raises(ValueError, match=r"fragment|message"):
+        lp_sizes(load_shipped("gam"), B, k)
+
+
 def test_shared_resource__fixed_is_searched_by_simulation():
     pipeline = Pipeline(
         (
@@ -219,17 +249,10 @@ def test_speed__sixteen_classes_under_half_a_second(name):
     assert min(taken) < 0.5
 
 
-def test_speed__import_takes_less_than_300_ms_and_no_scipy():
+def test_import__needs_nothing_heavy():
     code = (
-        "import sys, time; t = time.perf_counter(); import careful.model;"
-        "t = time.perf_counter() - t;"
-        "heavy = [m for m in sys.modules if m.split('.')[0] in ('scipy', 'matplotlib', 'click')];"
-        "print(t, heavy)"
+        "import sys, careful.model;"
+        "print([m for m in sys.modules if m.split('.')[0] in ('scipy', 'matplotlib', 'click')])"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(3)
-    ]
-    seconds, heavy = zip(*(run.stdout.split(maxsplit=1) for run in runs), strict=True)
-    assert {text.strip() for text in heavy} == {"[]"}
-    assert min(float(text) for text in seconds) < 0.3
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -181,6 +181,12 @@ def test_delay__does_not_occupy_the_stage():
         ([Message(5)], [EagerPulse(0)], "a pulse of 0 bytes"),
         ([Message(5)], [Sizes((2.0, 2.0))], "fragments of 4 bytes for a message of 5"),
         ([Message(5, 3.0), Message(5, 1.0)], [WholeMessage()], "before the one it follows"),
+        ([Message(5, -1.0)], [WholeMessage()], "ready at -1.0 µs"),
+        ([Message(5, float("nan"))], [WholeMessage()], "ready at nan µs"),
+        ([Message(5, float("inf"))], [WholeMessage()], "ready at inf µs"),
+        ([Message(5)], [EagerPulse(float("nan"))], "a pulse of nan bytes"),
+        ([Message(1 << 40)], [FixedPulse(1)], "more than 2000000 transfers"),
+        ([Message(5)] * 2_000_001, [WholeMessage()], "more than 2000000 transfers"),
     ],
 )
 def test_simulate__bad_input_is_refused(messages, rules, message):

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "down": "careful.cli.up:down",
     "get": "careful.cli.transfer:get",
     "ls": "careful.cli.transfer:ls",
+    "measure": "careful.cli.measure:measure",
     "plan": "careful.cli.plan:plan",
     "put": "careful.cli.transfer:put",
     "simulate": "careful.cli.simulate:simulate",

@@ -13,7 +13,23 @@ from careful.report.figure import check_path
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
 
 
-@click.command()
+_HELP = """Compute how a message is best cut into fragments for a pipeline of stages.
+
+\b
+carefulctl plan --pipeline gam --bytes 4KiB
+carefulctl plan --pipeline network-disk --bytes 64KiB --strategy hierarchical --json
+carefulctl plan --pipeline gms --classes
+carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg
+
+\b
+Figures of --plot: latency over the number of fragments, with the candidates;
+space-time, which stage holds which bytes when; static, against fragments of 128
+and 4096 bytes; improvement, of --new over --old for the overhead and bandwidth
+of --stage; improvement-by-size, for its overhead and the message size.
+"""
+
+
+@click.command(help=_HELP)
 @click.option(
     "--pipeline",
     "pipeline_name",
@@ -77,13 +93,7 @@ def plan(
     old: str,
     new: str,
 ) -> None:
-    r"""Compute how a message is best cut into fragments for a pipeline of stages.
-
-    \b
-    carefulctl plan --pipeline gam --bytes 4KiB
-    carefulctl plan --pipeline network-disk --bytes 64KiB --strategy hierarchical --json
-    carefulctl plan --pipeline gms --classes
-    """
+    """Compute one plan, or the tune map's."""
     if plot_path:
         check_path(plot_path)
     if classes:

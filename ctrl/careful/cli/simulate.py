@@ -11,7 +11,16 @@ from careful.report.figure import check_path
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 
 
-@click.command()
+_HELP = """Send messages through a pipeline in virtual time and see where the time goes.
+
+\b
+carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png
+carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --pulse-bytes 512
+carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
+"""
+
+
+@click.command(help=_HELP)
 @click.option(
     "--pipeline",
     "pipeline_name",
@@ -20,7 +29,14 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     help="Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
 )
 @click.option("--bytes", "message_bytes", type=BYTES, required=True, help="Message size.")
-@click.option("--messages", "messages_count", type=int, default=1, show_default=True)
+@click.option(
+    "--messages",
+    "messages_count",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Number of messages.",
+)
 @click.option(
     "--every-us", type=float, default=0.0, show_default=True, help="Time between messages."
 )
@@ -71,13 +87,7 @@ def simulate(
     plot_path: str | None,
     figure: str,
 ) -> None:
-    r"""Send messages through a pipeline in virtual time and see where the time goes.
-
-    \b
-    carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png
-    carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --pulse-bytes 512
-    carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
-    """
+    """Simulate one message or several."""
     if plot_path:
         check_path(plot_path)
     request = simulating.Request(

@@ -16,6 +16,7 @@ from careful.report import live
 from careful.report.progress import watch
 from careful.transfer import session
 from careful.transfer.files import Options
+from careful.transfer.pace import RateLimit
 from careful.transfer.trees import Report
 
 #: Exit status where some files were transferred and others were not.
@@ -55,8 +56,19 @@ def _transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Files in flight.",
         ),
+        click.option(
+            "--rate-limit",
+            type=BYTES,
+            metavar="N",
+            help="Most bytes a second, all files together.",
+        ),
         click.option("--no-digest", is_flag=True, help="No XXH3 over each block."),
         click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+        click.option(
+            "--restart",
+            is_flag=True,
+            help="Begin again, rather than go on where an interrupted transfer ended.",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="No bar and no summary."),
         _timeout,
         shared,
@@ -69,6 +81,8 @@ def _transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _options(given: dict[str, Any]) -> Options:
     if not 4096 <= given["block_bytes"] <= 1 << 30:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
+    if given["rate_limit"] is not None and given["rate_limit"] < 1:
+        raise click.UsageError("--rate-limit: at least 1")
     return Options(
         block_bytes=given["block_bytes"],
         blocks_in_flight=given["blocks"],
@@ -76,6 +90,8 @@ def _options(given: dict[str, Any]) -> Options:
         replace=given["force"],
         digest=not given["no_digest"],
         sync=not given["no_sync"],
+        limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
+        restart=given["restart"],
     )
 
 

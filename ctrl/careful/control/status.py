@@ -103,6 +103,23 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
     }
 
 
+def in_effect(info: Any) -> dict[str, Any]:
+    """How a `struct careful_info` says that an instance works; without what was counted."""
+    return {
+        **device(info.device),
+        "port": info.port,
+        "peers_max": info.peers_max,
+        "window_buffers": info.window,
+        "update_threshold_buffers": info.update_threshold,
+        "rx_buffers": info.rx_buffers,
+        "tx_buffers": info.tx_buffers,
+        "copyout_buffers": info.copyout_buffers,
+        "copyout_used_buffers": info.copyout_used,
+        "wait": name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
+        "spin_us": info.spin_us,
+    }
+
+
 @dataclass(frozen=True)
 class Effect:
     """What every command that goes through carefuld echoes of it."""
@@ -149,23 +166,12 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         info = client.info()
         peers = client.peers()
     xdp, xdp_error = _xdp(instance)
-    wait = name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode)
     return {
         "instance": instance.name,
         "pid": instance.pid,
         "log": str(instance.log),
         "kernel": os.uname().release,
-        **device(info.device),
-        "port": info.port,
-        "peers_max": info.peers_max,
-        "window_buffers": info.window,
-        "update_threshold_buffers": info.update_threshold,
-        "rx_buffers": info.rx_buffers,
-        "tx_buffers": info.tx_buffers,
-        "copyout_buffers": info.copyout_buffers,
-        "copyout_used_buffers": info.copyout_used,
-        "wait": wait,
-        "spin_us": info.spin_us,
+        **in_effect(info),
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,

@@ -10,9 +10,16 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from careful.model.fixed import FRAGMENTS_MAX, optimal_count
+from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
-from careful.model.stages import KIB, Limits, check_message_bytes
+from careful.model.stages import (
+    COST_US_MAX,
+    KIB,
+    Limits,
+    check_message_bytes,
+    is_cost,
+    shortened,
+)
 from careful.model.whole import equal_sizes
 
 
@@ -21,8 +28,8 @@ class BlackBox:
     """Parameters of a pipeline seen from outside (P1 Table 2).
 
     g_b_us, G_b_us_per_KiB: of the bottleneck; sum_g_us, sum_G_us_per_KiB: of all stages;
-    sum_G_others_us_per_KiB: of all but the bottleneck. All finite and >= 0.
-    Raises ValueError for others, and when the sums are less than their parts.
+    sum_G_others_us_per_KiB: of all but the bottleneck. All 0 to COST_US_MAX.
+    Raises ValueError for others, and when sum_g_us is less than g_b_us.
     """
 
     g_b_us: float
@@ -34,21 +41,23 @@ class BlackBox:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{field.name} is {value}, must be finite and not negative")
+            if not is_cost(value):
+                raise ValueError(
+                    f"{field.name} is {shortened(value)}, must be a number from 0 to "
+                    f"{COST_US_MAX:g}"
+                )
         if self.sum_g_us < self.g_b_us:
             raise ValueError("sum_g_us is less than g_b_us, which it contains")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], origin: str = "measurement") -> BlackBox:
         """From the JSON of `carefulctl measure blackbox`; further keys are ignored."""
-        values = {}
+        values: dict[str, float] = {}
         for field in fields(cls):
             value = data.get(field.name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            values[field.name] = float(value) if number and value is not None else math.nan
-            if math.isnan(values[field.name]):
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
                 raise ValueError(f"{origin}: '{field.name}' is missing or not a number")
+            values[field.name] = value
         try:
             return cls(**values)
         except ValueError as error:
@@ -72,7 +81,6 @@ class BlackBox:
         """The best fixed size (P1 theorem 1, floor and ceiling), in whole bytes."""
         check_message_bytes(message_bytes)
         least, most = (limits or Limits()).counts(message_bytes)
-        most = max(least, min(most, FRAGMENTS_MAX))
         real = optimal_count(message_bytes, self.g_b_us, self.sum_G_others_us_per_KiB / KIB)
         real = min(max(real, least), most)
         counts = {math.floor(real), math.ceil(real)}

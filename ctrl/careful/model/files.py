@@ -14,22 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from careful.model.blackbox import BlackBox
-from careful.model.stages import Pipeline, Stage
+from careful.model.stages import Pipeline, Stage, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
+#: How the lab's emulated link treats frames (tools/lab up --hops); means nothing here.
+_LAB_KEY = "link"
 _TOP_KEYS = {"name", "source", "stage"}
 
 
 def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     """Read a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally
-    group, resource, delay_us; `name` and `source` of the whole on top.
+    group, resource, delay_us; `name` and `source` of the whole on top. A stage's table
+    `link` is the lab's and is ignored.
 
     origin: what errors call the text. Raises ValueError with the line of what is wrong.
     """
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{origin}: not valid TOML: {error}") from None
+        last = f"(at the end, line {max(1, len(text.splitlines()))})"
+        said = str(error).replace("(at end of document)", last)
+        raise ValueError(f"{origin}: not valid TOML: {said}") from None
+    except RecursionError:
+        raise ValueError(f"{origin}: nested too deeply") from None
     unknown = sorted(set(data) - _TOP_KEYS)
     if unknown:
         line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
@@ -52,6 +59,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
 
 
 def _stage(table: Any) -> Stage:
+    table = {key: value for key, value in table.items() if key != _LAB_KEY}
     unknown = sorted(set(table) - _KEYS)
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}'")
@@ -60,8 +68,24 @@ def _stage(table: Any) -> Stage:
             raise ValueError(f"'{key}' is missing")
     texts = [key for key in ("name", "group", "resource") if type(table.get(key, "")) is not str]
     if texts:
-        raise ValueError(f"{texts[0]} is {table[texts[0]]!r}, must be a string")
+        raise ValueError(f"{texts[0]} is {shortened(table[texts[0]])}, must be a string")
     return Stage(**table)
+
+
+def _measured(data: dict[str, Any], origin: str) -> Pipeline:
+    """The pipeline of a measurement's "stages"; what else an entry says is left out."""
+    stages = []
+    for number, entry in enumerate(data["stages"], 1):
+        if not isinstance(entry, dict):
+            raise ValueError(f"{origin}: stage {number} is not an object with name, g_us, …")
+        try:
+            stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
+        except ValueError as error:
+            raise ValueError(f"{origin}: stage {number}: {error}") from None
+    try:
+        return Pipeline(tuple(stages), str(data.get("name", "")))
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from None
 
 
 def _line_of(text: str, pattern: str, number: int) -> int | None:
@@ -76,23 +100,19 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
     A JSON object of "kind" "blackbox" gives a BlackBox, one with "stages" (a list of
     objects with a pipeline file's keys) a Pipeline. Raises ValueError.
     """
+    text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
         return parse_pipeline(text, origin)
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{origin}: not valid JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{origin}: nested too deeply") from None
     if data.get("kind") == "blackbox":
         return BlackBox.from_dict(data, origin)
     if isinstance(data.get("stages"), list):
-        try:
-            stages = tuple(
-                _stage({key: value for key, value in stage.items() if key in _KEYS})
-                for stage in data["stages"]
-            )
-            return Pipeline(stages, str(data.get("name", "")))
-        except (AttributeError, ValueError) as error:
-            raise ValueError(f"{origin}: {error}") from None
+        return _measured(data, origin)
     raise ValueError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')
 
 

@@ -14,9 +14,6 @@ import numpy as np
 from careful.model.latency import fixed_latency_us
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
 
-#: More fragments than this are never planned: only pipelines without overhead ask for them.
-FRAGMENTS_MAX = 1 << 20
-
 
 def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
     """Best fragment size of theorem 1, bytes: sqrt(B g_b / sum of the other G) (P1 eq. 6).
@@ -129,7 +126,6 @@ def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Arr
     """
     check_message_bytes(message_bytes)
     least, most = limits.counts(message_bytes)
-    most = max(least, min(most, FRAGMENTS_MAX))
     real = [candidate.k for candidate in candidates(pipeline, message_bytes, float(most))]
     whole = {min(max(f(k), least), most) for k in real for f in (math.floor, math.ceil)}
     return np.array(sorted(whole), dtype=np.float64)

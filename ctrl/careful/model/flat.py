@@ -232,6 +232,8 @@ def _capped(
     """Plans that rise to the upper limit, hold equal sizes there, and may fall again."""
     if limits.max_bytes is None or message_bytes <= limits.max_bytes:
         return []
+    if message_bytes > limits.max_bytes * RAMP_COUNT_MAX:
+        return []
     edges = np.geomspace(limits.min_bytes, limits.max_bytes, 24 if down is None else 8)
     plans = []
     for first in edges:

@@ -15,7 +15,14 @@ import numpy as np
 
 from careful.model.flat import fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.latency import latency_of_times_us, latency_us, staged_exit_times_us
-from careful.model.stages import KIB, Array, Limits, Pipeline, Stage
+from careful.model.stages import (
+    KIB,
+    Array,
+    Limits,
+    Pipeline,
+    Stage,
+    check_message_bytes,
+)
 
 #: Levels of compound stages that are formed without being asked for by `group`.
 AUTOMATIC_DEPTH_MAX = 2
@@ -49,11 +56,14 @@ class Element:
 class Level:
     """What one level of a hierarchical plan looks like, for tables.
 
-    name: group, "" for the top; elements: names in order; sizes_bytes: its fragments for
-    the whole message, shape (k,); approximated: the (g, G) of each element, as a pipeline.
+    name: group, "" for the top; first, last: its stages, [first, last) of the pipeline;
+    elements: names in order; sizes_bytes: its fragments for the whole message, shape (k,);
+    approximated: the (g, G) of each element, as a pipeline.
     """
 
     name: str
+    first: int
+    last: int
     elements: tuple[str, ...]
     strategy: str
     sizes_bytes: Array
@@ -107,8 +117,13 @@ def hierarchical(
     reassembled blocks of any size. Without groups they bound all fragments.
     as_modelled: choose the plan of least `compound_us`, as the paper's figures do, instead
     of the least `latency_us`.
-    Raises ValueError for a group whose stages are not neighbours, or shared resources.
+    Raises ValueError for a group whose stages are not neighbours or that has the name of a
+    stage beside it, for shared resources, a bad size or an unknown base.
     """
+    check_message_bytes(message_bytes)
+    for base in (top, inner):
+        if base not in BASES:
+            raise ValueError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
     pipeline = pipeline.sequential()
     grouped = any(stage.group for stage in pipeline.stages)
     if grouped:
@@ -133,10 +148,14 @@ def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Ele
         if label.startswith("\0"):
             elements.append(Element(pipeline.stages[stages[0]].name, stages[0], stages[-1] + 1))
             continue
-        if any(element.name == label for element in elements):
+        if any(element.name == label and element.inner for element in elements):
             raise ValueError(f"the stages of group '{label}' are not neighbours")
         low, high = stages[0], stages[-1] + 1
         elements.append(Element(label, low, high, _grouped(pipeline, low, high, depth + 1)))
+    names = [element.name for element in elements]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"group '{name}' has the name of a stage beside it")
     return tuple(elements)
 
 
@@ -289,4 +308,4 @@ def _flat(own: Pipeline, element: Element, base: str, sizes: Array) -> Hierarchy
 
 def _level(element: Element, base: str, sizes: Array, approximated: Pipeline) -> Level:
     names = tuple(part.name for part in element.inner)
-    return Level(element.name, names, base, sizes, approximated)
+    return Level(element.name, element.first, element.last, names, base, sizes, approximated)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from careful.model.latency import fragments_bound, latency_us
-from careful.model.stages import Array, Limits, Pipeline
+from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
 
 #: Ranges up to this many lengths are searched one by one; longer ones by narrowing.
 EXHAUSTIVE_MAX = 48
@@ -26,13 +26,17 @@ def lp_sizes(
 ) -> Array:
     """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
 
-    Minimises tau_{k-1,n-1}. Raises ValueError when no k sizes fit the limits.
+    Minimises tau_{k-1,n-1}. Raises ValueError when k sizes cannot be below the upper limit
+    (the lower one is left where k of it are more than the message).
     """
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
     from scipy.sparse import coo_array  # type: ignore[import-untyped,unused-ignore]
 
     pipeline = pipeline.sequential()
     limits = limits or Limits()
+    check_message_bytes(message_bytes)
+    if k < 1:
+        raise ValueError(f"{k} fragments: at least one is needed")
     n = len(pipeline)
     high = message_bytes if limits.max_bytes is None else limits.max_bytes
     low = min(float(limits.min_bytes), message_bytes / k)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from careful.model.fixed import FRAGMENTS_MAX
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
-from careful.model.hierarchy import BASES, Hierarchy, hierarchical
-from careful.model.latency import latency_us, lower_bound_us
+from careful.model.hierarchy import BASES, Hierarchy, Level, hierarchical
+from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_us
 from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
 from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
@@ -30,13 +29,16 @@ STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 class LevelPlan:
     """One level of a plan, the top one first (P1 section 4.3).
 
-    name: the group, "" for the top; stages: names of its elements; bottleneck: the
-    slowest of them at the mean size; fragments_bytes: sizes for the whole message;
-    g_us, G_us_per_KiB: of each element, compound stages as approximated.
+    name: the group, "" for the top; stages: names of its elements; latency_us: exact, of the
+    whole message through this level's stages alone; bottleneck: the slowest element at the
+    mean size; fragments_bytes: sizes for the whole message; lower_bound_us: P1 equation 5
+    for these stages; g_us, G_us_per_KiB: of each element, compound stages as approximated.
     """
 
     name: str
     strategy: str
+    latency_us: float
+    lower_bound_us: float
     stages: tuple[str, ...]
     bottleneck: str
     fragments_bytes: tuple[float, ...]
@@ -49,9 +51,11 @@ class LevelPlan:
             "name": self.name or "top",
             "strategy": self.strategy,
             "stages": list(self.stages),
-            "bottleneck": self.bottleneck,
+            "latency_us": self.latency_us,
             "fragments_bytes": _numbers(self.fragments_bytes),
             "fragments_count": len(self.fragments_bytes),
+            "bottleneck": self.bottleneck,
+            "lower_bound_us": self.lower_bound_us,
             "g_us": list(self.g_us),
             "G_us_per_KiB": list(self.G_us_per_KiB),
         }
@@ -179,6 +183,12 @@ def plan(
         made = replace(made, note=f"not solved for more than {SEARCH_COUNT_MAX} fragments: a ramp")
     if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
         made = replace(made, note="no ramp of sizes within the limits is faster than equal sizes")
+    if not limits.keeps(message_bytes):
+        made = replace(
+            made,
+            note=f"no number of fragments keeps to {limits.min_bytes} to {limits.max_bytes} bytes: "
+            f"some are below {limits.min_bytes}",
+        )
     return made
 
 
@@ -243,7 +253,6 @@ def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits
     if strategy not in ("fixed", "lp"):
         raise ValueError(f"a number of fragments goes with fixed or lp, not with {strategy}")
     least, most = limits.counts(message_bytes)
-    most = min(most, FRAGMENTS_MAX)
     if not least <= count <= most:
         raise ValueError(
             f"{count} fragments of {message_bytes:g} bytes: the limits allow {least} to {most}"
@@ -296,20 +305,7 @@ def _from_hierarchy(
     pipeline: Pipeline, message_bytes: float, strategy: str, found: Hierarchy
 ) -> Plan:
     """A plan with reassembly, with its levels."""
-    levels = tuple(
-        LevelPlan(
-            name=level.name,
-            strategy="fixed" if _equal(level.sizes_bytes) else level.strategy,
-            stages=level.elements,
-            bottleneck=level.approximated.stages[
-                level.approximated.bottleneck(float(np.mean(level.sizes_bytes)))
-            ].name,
-            fragments_bytes=tuple(float(size) for size in level.sizes_bytes),
-            g_us=tuple(stage.g_us for stage in level.approximated.stages),
-            G_us_per_KiB=tuple(stage.G_us_per_KiB for stage in level.approximated.stages),
-        )
-        for level in found.levels
-    )
+    levels = tuple(_level_plan(pipeline, message_bytes, level, found) for level in found.levels)
     flat = _from_flat(pipeline, message_bytes, strategy, np.array([message_bytes]))
     return replace(
         flat,
@@ -318,6 +314,26 @@ def _from_hierarchy(
         bottleneck=levels[0].bottleneck if levels else flat.bottleneck,
         sizes_by_stage=tuple(tuple(float(s) for s in sizes) for sizes in found.sizes_by_stage),
         levels=levels,
+    )
+
+
+def _level_plan(
+    pipeline: Pipeline, message_bytes: float, level: Level, found: Hierarchy
+) -> LevelPlan:
+    """One level of a plan with reassembly, for callers."""
+    own = Pipeline(pipeline.stages[level.first : level.last])
+    passed = found.sizes_by_stage[level.first : level.last]
+    slowest = level.approximated.bottleneck(float(np.mean(level.sizes_bytes)))
+    return LevelPlan(
+        name=level.name,
+        strategy="fixed" if _equal(level.sizes_bytes) else level.strategy,
+        latency_us=float(staged_exit_times_us(own, passed)[-1][-1]),
+        lower_bound_us=lower_bound_us(own, message_bytes),
+        stages=level.elements,
+        bottleneck=level.approximated.stages[slowest].name,
+        fragments_bytes=tuple(float(size) for size in level.sizes_bytes),
+        g_us=tuple(stage.g_us for stage in level.approximated.stages),
+        G_us_per_KiB=tuple(stage.G_us_per_KiB for stage in level.approximated.stages),
     )
 
 

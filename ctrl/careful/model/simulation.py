@@ -194,8 +194,8 @@ def simulate(
     Of stages that share a resource the one that could start first does; of those that wait
     for it together the last one in the pipeline, which makes neighbours act as P1's merged
     stage (`Pipeline.sequential`). Nothing is preempted, buffers are unbounded.
-    Raises ValueError for messages of less than a byte, plans that do not add up, pulses
-    below one byte, or more than TRANSFERS_MAX transfers.
+    Raises ValueError for messages of less than a byte or ready at no time, plans that do not
+    add up, pulses below one byte, or more than TRANSFERS_MAX transfers.
     """
     _check(pipeline, messages, rules)
     sinks = [
@@ -224,8 +224,7 @@ def simulate(
             break
         transfer = sinks[chosen].take(start_us)
         transfers.append(transfer)
-        if len(transfers) > TRANSFERS_MAX:
-            raise ValueError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
+        check_transfers(len(transfers))
         free_us[resources[chosen]] = transfer.end_us
         ready_us[chosen] = sinks[chosen].ready_us()
         if chosen + 1 < len(sinks):
@@ -246,6 +245,11 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
     for number, message in enumerate(messages):
         if not 1 <= message.message_bytes < math.inf:
             raise ValueError(f"message {number} of {message.message_bytes} bytes: at least 1 byte")
+        if not 0 <= message.ready_us < math.inf:
+            raise ValueError(
+                f"message {number} is ready at {message.ready_us} µs: "
+                "must be finite and not negative"
+            )
         if number and message.ready_us < messages[number - 1].ready_us:
             raise ValueError(f"message {number} is ready before the one it follows")
     for stage, rule in zip(pipeline.stages, rules, strict=True):
@@ -260,10 +264,28 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
                 if min(sizes) <= 0:
                     raise ValueError(f"stage '{stage.name}': a fragment without bytes")
             case FixedPulse(size) | EagerPulse(size):
-                if size < 1:
+                if not size >= 1:
                     raise ValueError(f"stage '{stage.name}': a pulse of {size} bytes")
             case WholeMessage():
                 pass
+    check_transfers(sum(_transfers_at_least(rule, messages) for rule in rules))
+
+
+def check_transfers(count: int) -> None:
+    """Raise ValueError when a simulation of `count` transfers is too long."""
+    if count > TRANSFERS_MAX:
+        raise ValueError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
+
+
+def _transfers_at_least(rule: Rule, messages: Sequence[Message]) -> int:
+    """Transfers of one stage; exact but for eager pulses, whose number depends on time."""
+    match rule:
+        case Sizes(sizes):
+            return len(sizes) * len(messages)
+        case FixedPulse(pulse):
+            return sum(math.ceil(message.message_bytes / pulse) for message in messages)
+        case _:
+            return len(messages)
 
 
 def simulate_sizes(pipeline: Pipeline, sizes_bytes: Sequence[float]) -> Outcome:

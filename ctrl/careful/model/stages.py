@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import unicodedata
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,18 +22,26 @@ Array = npt.NDArray[np.float64]
 KIB = 1024
 #: Larger messages are refused: sizes are held in float64 and in the map's u32 sums.
 MESSAGE_BYTES_MAX = 1 << 40
+#: More fragments than this are never planned: only pipelines without overhead ask for them.
+FRAGMENTS_MAX = 1 << 20
+#: Costs above this (thirty years) are refused, so that no sum of them overflows.
+COST_US_MAX = 1e15
+#: Levels of groups; a path deeper than this is a mistake.
+GROUP_DEPTH_MAX = 16
+#: Stages of a pipeline; plans of more would take minutes.
+STAGES_MAX = 64
 
 
 @dataclass(frozen=True)
 class Stage:
     """One store-and-forward stage (P1 section 2).
 
-    name: what it is called in tables.
-    g_us: overhead of a fragment, µs, finite, >= 0 (it includes the header's bytes).
-    G_us_per_KiB: inverse bandwidth, µs per 1024 payload bytes, finite, >= 0.
+    name: what it is called in tables, not empty.
+    g_us: overhead of a fragment, µs, 0 to COST_US_MAX (it includes the header's bytes).
+    G_us_per_KiB: inverse bandwidth, µs per 1024 payload bytes, 0 to COST_US_MAX.
     group: compound stage it belongs to (P1 section 4.3), "" for none; "a/b" nests.
     resource: thread, CPU or bus it runs on; stages of one resource never overlap; "" for its own.
-    delay_us: latency after it that does not occupy it (propagation), µs, finite, >= 0.
+    delay_us: latency after it that does not occupy it (propagation), µs, 0 to COST_US_MAX.
     Raises ValueError for anything else.
     """
 
@@ -44,26 +53,48 @@ class Stage:
     delay_us: float = 0.0
 
     def __post_init__(self) -> None:
+        for field in ("name", "group", "resource"):
+            text: Any = getattr(self, field)
+            if not isinstance(text, str) or any(unicodedata.category(c) == "Cc" for c in text):
+                raise ValueError(f"{field} is {text!r}, must be text without control characters")
+        if not self.name:
+            raise ValueError("a stage without a name")
         for field in ("g_us", "G_us_per_KiB", "delay_us"):
             value: Any = getattr(self, field)
-            if not _is_number(value) or not math.isfinite(value) or value < 0:
+            if not is_cost(value):
                 raise ValueError(
-                    f"stage '{self.name}': {field} is {value!r}, "
-                    "must be a number, finite and not negative"
+                    f"stage '{self.name}': {field} is {shortened(value)}, "
+                    f"must be a number from 0 to {COST_US_MAX:g}"
                 )
+        parts = self.group.split("/") if self.group else []
+        if "" in parts or len(parts) > GROUP_DEPTH_MAX:
+            raise ValueError(
+                f"stage '{self.name}': group is {shortened(self.group)}, must be up to "
+                f"{GROUP_DEPTH_MAX} names with slashes between them"
+            )
 
     def time_us(self, size_bytes: float) -> float:
         """Time a fragment of `size_bytes` occupies the stage, µs: t = g + x G (P1 section 2)."""
         return self.g_us + size_bytes * self.G_us_per_KiB / KIB
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+def is_cost(value: Any) -> bool:
+    """Whether `value` is a number from 0 to COST_US_MAX (NaN is not, nor is a bool)."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return number and 0 <= value <= COST_US_MAX
+
+
+def shortened(value: Any) -> str:
+    """What was given, for an error: its repr, cut where it would fill the screen."""
+    # Integers beyond Python's limit of digits have no repr at all.
+    huge = isinstance(value, int) and abs(value) > 10**40
+    text = f"an integer of {value.bit_length()} bits" if huge else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A sequence of stages, first to last; raises ValueError when there are none.
+    """A sequence of stages, first to last; raises ValueError for none or over STAGES_MAX.
 
     name, source: for tables: what it is, and where the numbers come from.
     """
@@ -75,10 +106,13 @@ class Pipeline:
     def __post_init__(self) -> None:
         if not self.stages:
             raise ValueError("a pipeline needs at least one stage")
-        names = [stage.name for stage in self.stages]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"stage name '{name}' is used twice")
+        if len(self.stages) > STAGES_MAX:
+            raise ValueError(f"a pipeline of {len(self.stages)} stages: at most {STAGES_MAX}")
+        seen: set[str] = set()
+        for stage in self.stages:
+            if stage.name in seen:
+                raise ValueError(f"stage name '{stage.name}' is used twice")
+            seen.add(stage.name)
 
     def __len__(self) -> int:
         return len(self.stages)
@@ -105,10 +139,13 @@ class Pipeline:
     def with_header(self, header_bytes: float) -> Pipeline:
         """The pipeline whose fragments carry `header_bytes` more: g_j + h G_j at every stage.
 
-        Raises ValueError for a negative or infinite header.
+        Raises ValueError for a negative or infinite header, or one of MESSAGE_BYTES_MAX.
         """
-        if not math.isfinite(header_bytes) or header_bytes < 0:
-            raise ValueError(f"header of {header_bytes} bytes: must be finite and not negative")
+        if not 0 <= header_bytes < MESSAGE_BYTES_MAX:
+            raise ValueError(
+                f"header of {shortened(header_bytes)} bytes: must not be negative, and below "
+                f"{MESSAGE_BYTES_MAX}"
+            )
         return replace(
             self,
             stages=tuple(
@@ -179,12 +216,19 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a fragment in whole payload bytes; `max_bytes` None is no bound."""
+    """Bounds of a fragment in whole payload bytes; `max_bytes` None is no bound.
+
+    Raises ValueError for bounds that are not whole, below one or exclude each other.
+    """
 
     min_bytes: int = 1
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        for value in (self.min_bytes, self.max_bytes):
+            number: Any = value
+            if number is not None and not isinstance(number, numbers.Integral):
+                raise ValueError(f"a fragment of {value!r} bytes: must be whole")
         if self.min_bytes < 1:
             raise ValueError(f"smallest fragment is {self.min_bytes} bytes, must be at least 1")
         if self.max_bytes is not None and self.max_bytes < self.min_bytes:
@@ -194,14 +238,30 @@ class Limits:
             )
 
     def counts(self, message_bytes: float) -> tuple[int, int]:
-        """Least and greatest number of fragments of a message of `message_bytes`."""
+        """Least and greatest number of fragments of a message of `message_bytes`.
+
+        The upper bound of a size goes before the lower one where no number satisfies both.
+        At most FRAGMENTS_MAX; raises ValueError where even the least number is above it.
+        """
         least = 1 if self.max_bytes is None else math.ceil(message_bytes / self.max_bytes)
-        return least, max(least, int(message_bytes // self.min_bytes))
+        if least > FRAGMENTS_MAX:
+            raise ValueError(
+                f"{message_bytes:g} bytes in fragments of at most {self.max_bytes} bytes: "
+                f"more than {FRAGMENTS_MAX} fragments"
+            )
+        return least, min(max(least, int(message_bytes // self.min_bytes)), FRAGMENTS_MAX)
+
+    def keeps(self, message_bytes: float) -> bool:
+        """Whether some number of fragments satisfies both bounds."""
+        least, _ = self.counts(message_bytes)
+        return message_bytes < self.min_bytes or message_bytes // least >= self.min_bytes
 
 
 def check_message_bytes(message_bytes: float) -> None:
     """Raise ValueError unless a message of `message_bytes` can be planned."""
-    if not math.isfinite(message_bytes) or message_bytes < 1:
-        raise ValueError(f"a message of {message_bytes} bytes: must be at least 1 byte")
+    if not message_bytes >= 1 or message_bytes == math.inf:
+        raise ValueError(f"a message of {shortened(message_bytes)} bytes: must be at least 1 byte")
     if message_bytes > MESSAGE_BYTES_MAX:
-        raise ValueError(f"a message of {message_bytes} bytes: at most {MESSAGE_BYTES_MAX}")
+        raise ValueError(
+            f"a message of {shortened(message_bytes)} bytes: at most {MESSAGE_BYTES_MAX}"
+        )

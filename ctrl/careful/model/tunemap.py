@@ -1,7 +1,8 @@
 """Plans that the datapath's tune map can express, derived from the theory's.
 
 Six u32 for each of sixteen message-size classes (DESIGN.md, tune map). Sizes are computed
-here with the datapath's integer arithmetic, so the latency is that of the bytes it sends.
+here as datapath/message/plan.c does, so the latency is that of the bytes it sends; a test
+holds the two against each other.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CLASS_COUNT = 16
 CLASS_BYTES_FIRST = 64
 Q16_ONE = 1 << 16
 U32_MAX = (1 << 32) - 1
+#: The datapath makes no smaller fragment but for a peak or a tail below it, bytes.
+FRAGMENT_BYTES_MIN = 16
 #: What a frame carries unless told otherwise: payload between these, bytes.
 FRAME_LIMITS = Limits(64, 3750)
 #: Ramps are written to the map only when they gain this much over fixed sizes.
@@ -36,8 +39,9 @@ class TunePlan:
     """One plan as the map holds it, all u32.
 
     first_bytes: size of the first fragment; then size = (size * ratio_q16 >> 16) +
-    step_bytes until it reaches peak_bytes, which is sent once; after it size =
-    (size * down_ratio_q16 >> 16) + down_step_bytes. Fixed is ratio 65536, step 0.
+    step_bytes until it reaches peak_bytes (0: never), which is sent once; after it size =
+    (size * down_ratio_q16 >> 16) + down_step_bytes. Fixed is ratio 65536, step 0: the
+    message's fragments are then made equal, none larger than first_bytes.
     Raises ValueError for values no u32 holds, or a first fragment of zero bytes.
     """
 
@@ -63,9 +67,9 @@ class TunePlan:
     @property
     def is_fixed(self) -> bool:
         """Whether all fragments but the last have one size."""
-        flat = self.ratio_q16 == Q16_ONE and self.step_bytes == 0
-        down = self.down_ratio_q16 == Q16_ONE and self.down_step_bytes == 0
-        return flat and down and self.first_bytes >= self.peak_bytes
+        rises = self.ratio_q16 != Q16_ONE or self.step_bytes > 0
+        falls = self.down_ratio_q16 != Q16_ONE or self.down_step_bytes > 0
+        return not rises and not (falls and 0 < self.peak_bytes <= self.first_bytes)
 
     def as_dict(self) -> dict[str, int]:
         """Field names and values, in the map's order."""
@@ -79,20 +83,28 @@ class TunePlan:
         }
 
     def sizes(self, message_bytes: int, limits: Limits = FRAME_LIMITS) -> list[int]:
-        """Fragments of a message, bytes: each in the limits, but the tail may be shorter."""
-        sizes: list[int] = []
-        size, left = self.first_bytes, message_bytes
-        rising = size < self.peak_bytes
+        """Fragments of a message on an idle path, bytes, as the datapath cuts it.
+
+        limits: the upper one is what a frame holds; the lower one bounds what is planned,
+        not what is sent.
+        """
         most = limits.max_bytes or U32_MAX
+        size, left = max(self.first_bytes, FRAGMENT_BYTES_MIN), message_bytes
+        if self.is_fixed:
+            if message_bytes > size:
+                size = -(-message_bytes // -(-message_bytes // size))
+            whole, tail = divmod(message_bytes, min(size, most))
+            return [min(size, most)] * whole + ([tail] if tail else [])
+        sizes: list[int] = []
+        falling = False
         while left > 0:
-            size = min(max(size, limits.min_bytes), most)
-            sizes.append(min(size, left))
+            if not falling and 0 < self.peak_bytes <= size:
+                size, falling = self.peak_bytes, True
+            sizes.append(min(size, most, left))
             left -= sizes[-1]
-            if rising:
-                size = min((size * self.ratio_q16 >> 16) + self.step_bytes, self.peak_bytes)
-                rising = size < self.peak_bytes
-            else:
-                size = (size * self.down_ratio_q16 >> 16) + self.down_step_bytes
+            ratio = self.down_ratio_q16 if falling else self.ratio_q16
+            step = self.down_step_bytes if falling else self.step_bytes
+            size = max(FRAGMENT_BYTES_MIN, min((size * ratio >> 16) + step, U32_MAX))
         return sizes
 
 
@@ -103,7 +115,8 @@ class ClassPlan:
     message_bytes: the class's largest message, for which it is planned (the last class has
     no largest: twice the one before); plan: what goes into the map; latency_us: of plan;
     fixed_us, ramp_us: of the best fixed size, and the best ramp, that the map can express;
-    flat_us: least of all plans but the LP's, real sizes, no limits, without reassembly;
+    where reassembly is faster than both, the map gets no ramp; flat_us: least of all plans
+    but the LP's, real sizes, no limits, without reassembly;
     optimum_us: the same with reassembly; block_bytes: what stages outside every group gather
     before they start (their sink's minpulse, P1 section 4.3), 0 where nothing is reassembled.
     """
@@ -120,8 +133,8 @@ class ClassPlan:
 
     @property
     def ramp_gain(self) -> float:
-        """T_fixed / T_ramp - 1, as P1 counts improvements."""
-        return self.fixed_us / self.ramp_us - 1
+        """T_fixed / T_ramp - 1, as P1 counts improvements; 0 where reassembly is faster."""
+        return 0.0 if self.block_bytes else self.fixed_us / self.ramp_us - 1
 
     @property
     def flat_loss(self) -> float:
@@ -208,7 +221,7 @@ def class_table(
 def fixed_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
 ) -> tuple[TunePlan, float]:
-    """Best fixed size with a shorter tail, and its latency in µs."""
+    """Best fixed size, and its latency in µs."""
     k, _ = best_count(pipeline, message_bytes, limits)
     most = limits.max_bytes or U32_MAX
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
@@ -276,7 +289,10 @@ def ramp_plan(
 
 
 def from_sizes(sizes_bytes: Array) -> TunePlan:
-    """The six numbers closest to a fragmentation that rises, falls, or both."""
+    """The six numbers closest to a fragmentation that rises, falls, or both.
+
+    One that only falls starts at its peak.
+    """
     peak = int(np.argmax(sizes_bytes))
     ratio, step = _affine(sizes_bytes[: peak + 1])
     down_ratio, down_step = _affine(sizes_bytes[peak:])
@@ -308,24 +324,42 @@ def _affine(sizes: Array) -> tuple[int, int]:
 
 
 def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
-    """Plans with the first size and the peak moved by some percent."""
+    """Plans with the first size and the peak moved by some percent.
+
+    Of one that only falls the peak is the first size, and the ratio moves instead.
+    """
     most = limits.max_bytes or U32_MAX
     firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.16, 0.16, 9)}
+    kept = [first for first in sorted(max(f, limits.min_bytes) for f in firsts) if first <= most]
+    if start.first_bytes >= start.peak_bytes:
+        ratios = [round(start.down_ratio_q16 * (1 + move)) for move in (-0.02, -0.01, 0.0, 0.01)]
+        return [
+            replace(start, first_bytes=first, peak_bytes=first, down_ratio_q16=min(ratio, U32_MAX))
+            for first in kept
+            for ratio in ratios
+        ]
     peaks = {round(start.peak_bytes * (1 + move)) for move in (-0.03, 0.0, 0.01, 0.06)}
     return [
         replace(start, first_bytes=first, peak_bytes=max(first, min(peak, most)))
-        for first in sorted(max(f, limits.min_bytes) for f in firsts)
+        for first in kept
         for peak in sorted(peaks)
-        if first <= most
     ]
 
 
 def _best(
     pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[TunePlan]
 ) -> tuple[TunePlan, float]:
-    """The plan whose fragments take least, and their latency in µs."""
-    chosen = list(plans)
-    cut = [np.array(each.sizes(message_bytes, limits), dtype=np.float64) for each in chosen]
+    """The plan whose fragments take least, and their latency in µs.
+
+    Plans of which a fragment other than the tail is below the lower limit are taken only
+    when there are no others.
+    """
+    sized = [(each, each.sizes(message_bytes, limits)) for each in plans]
+    inside = [
+        one for one in sized if min(one[1][:-1], default=limits.min_bytes) >= limits.min_bytes
+    ]
+    chosen = [each for each, _ in inside or sized]
+    cut = [np.array(sizes, dtype=np.float64) for _, sizes in inside or sized]
     best = best_of(pipeline, cut)
     which = next(i for i, sizes in enumerate(cut) if sizes is best)
     return chosen[which], float(latency_us(pipeline, best))

@@ -39,19 +39,19 @@ def _stray(_kind: object, value: BaseException, _traceback: object) -> None:
 @ffi.def_extern(onerror=_stray)
 def on_message(message: Any, user: Any) -> None:
     """A request, or a store that has come in."""
-    ffi.from_handle(user).on_message(message)
+    ffi.from_handle(user)._on_message(message)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_done(result: Any, user: Any) -> None:
     """The end of an operation."""
-    ffi.from_handle(user).on_done(result)
+    ffi.from_handle(user)._on_done(result)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_peer(_instance: Any, peer: int, state: int, user: Any) -> None:
     """A peer's state has changed."""
-    ffi.from_handle(user).on_peer(peer, state)
+    ffi.from_handle(user)._on_peer(peer, state)
 
 
 class Engine:
@@ -115,9 +115,11 @@ class Engine:
             CarefulError: it is closed.
             RuntimeError: this is not the thread, or not the process, that opened it.
         """
+        if self._process != os.getpid():
+            raise RuntimeError(f"careful on {self.what} belongs to the process that opened it")
         if self._pointer is None:
             raise CarefulError(errno.EBADF, "is closed", self.what)
-        if self._thread != threading.get_ident() or self._process != os.getpid():
+        if self._thread != threading.get_ident():
             raise RuntimeError(f"careful on {self.what} belongs to the thread that opened it")
         return self._pointer
 
@@ -186,11 +188,19 @@ class Engine:
         return True
 
     def end(self) -> None:
-        """Close the C side, if it is open and this process's; no callback runs."""
+        """Close the C side, if it is open; no callback runs.
+
+        In a child of fork() this closes the child's descriptors alone.
+        """
         pointer, self._pointer = self._pointer, None
         _open.discard(self)
-        if pointer is not None and self._process == os.getpid():
+        if pointer is not None:
             lib.careful_close(pointer)
+
+    def forked(self) -> None:
+        """Let go in a child of fork(), unless it is to return into C that is running."""
+        if not (self._inside and self._thread == threading.get_ident()):
+            self.end()
 
     def close(self) -> None:
         """Close, from where the instance may be used.
@@ -206,6 +216,15 @@ class Engine:
 
 def _readable(fd: int) -> bool:
     return fd >= 0 and bool(select.select([fd], [], [], 0)[0])
+
+
+def _forked() -> None:
+    """A child that lives on keeps no queue busy after its parent's end."""
+    for engine in list(_open):
+        engine.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register

@@ -35,7 +35,13 @@ class Reply:
 
 
 class LateReply:
-    """The answer to a request that its handler left open; good for one epoch of the session."""
+    """The answer to a request that its handler left open (Message.later()).
+
+    It can be given as long as the session lasts.
+
+    Attributes:
+        sent: whether it was given.
+    """
 
     def __init__(self, engine: Engine, peer: Peer, raw: Any) -> None:
         self._engine = engine
@@ -103,7 +109,7 @@ class Message:
             self._late = LateReply(self._engine, self.peer, self._raw)
         return self._late
 
-    def answer(self, value: Any) -> None:
+    def _answer(self, value: Any) -> None:
         """Answer a request with what its handler returned, unless that was left open.
 
         Raises:
@@ -112,14 +118,14 @@ class Message:
         if self._late is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send(value)
 
-    def fail(self, status: int) -> None:
+    def _fail(self, status: int) -> None:
         """Answer a request whose handler raised, unless it has been answered."""
         if self._late is None:
-            self.answer(Reply(status=status))
+            self._answer(Reply(status=status))
         elif not self._late.sent:
             self._late.send(Reply(status=status))
 
-    def over(self) -> None:
+    def _over(self) -> None:
         """The handler has returned: C's message is gone."""
         self._raw = None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from careful._abi import enum_names, ffi, lib
+from careful.control import status
 from careful.control.config import Config, UpOptions, load
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine
@@ -52,16 +53,13 @@ def _options(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
 class Node:
     """One NIC queue, owned by this program and used by the thread that opened it.
 
-    Args:
-        ifname: the interface.
-        instance: its name on this machine; by default CAREFUL_INSTANCE, or ifname.
-        config: a configuration, or the file that holds it; by default as carefulctl.
-        options: fields of UpOptions (peers, port, rx_buffers, xdp, wait ...), before
-            what the configuration says.
+    Made by careful.open(), whose arguments it takes. `with` closes it at the end. A child
+    of fork() has no part in it.
 
-    Raises:
-        CarefulError: it cannot be opened; the text says what to do.
-        TypeError: no such option.
+    Attributes:
+        ifname: the interface.
+        instance: its name on this machine.
+        config: the configuration, for the names of nodes.
     """
 
     def __init__(
@@ -84,6 +82,9 @@ class Node:
         self._engine.owner = ffi.new_handle(self)
         lib.careful_peer_watch(self._engine.pointer, lib.on_peer, self._engine.owner)
 
+    def __repr__(self) -> str:
+        return f"<Node {self.ifname}, {'closed' if self._engine.closed else 'open'}>"
+
     def __enter__(self) -> Node:
         return self
 
@@ -98,20 +99,19 @@ class Node:
         """
         self._engine.close()
         for region in self._regions.values():
-            region.try_remove()
+            region._try_remove()
         self._regions.clear()
         for peer in self._peers.values():
-            peer.gone()
+            peer._forget()
         self._peers.clear()
         self._handlers.clear()
         self._engine.owner = None
         for operation in list(self._engine.operations):
-            text = "the instance was closed"
-            operation.end(CarefulError(errno.ECANCELED, text, operation.what))
+            operation._fail(errno.ECANCELED, "the instance was closed")
         self._engine.raise_errors()
 
     def poll(self) -> int:
-        """One round: receive, send, run handlers; how many frames came.
+        """One round: receive, send, run handlers; returns how many frames came.
 
         Raises:
             BaseException: what a handler or callback raised; several as a group.
@@ -119,8 +119,17 @@ class Node:
         return self._engine.poll()
 
     def wait(self, timeout_s: float | None = None, fd: int = -1) -> int:
-        """As poll(), but waits until frames came, a handler or callback ran, `fd` is
-        readable, or the time is over.
+        """Poll until frames came, a handler or callback ran, `fd` is readable, or time is over.
+
+        Args:
+            timeout_s: how long at most, seconds; None: for as long as it takes.
+            fd: a descriptor that others make readable; -1: none.
+
+        Returns:
+            How many frames came.
+
+        Raises:
+            BaseException: as poll().
         """
         return self._engine.wait(timeout_s, fd)
 
@@ -159,9 +168,9 @@ class Node:
 
         Raises:
             TypeError, ValueError, BufferError: it has no such buffer.
-            CarefulError: all regions are in use.
+            CarefulError: all regions are in use, or the peer's session has ended.
         """
-        index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer.index
+        index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer._in_use()
         region = Region(self._engine, what, access, index)
         self._regions = {key: one for key, one in self._regions.items() if one.memory is not None}
         self._regions[region.key] = region
@@ -209,18 +218,25 @@ class Node:
 
     def counters(self) -> dict[str, int]:
         """What was counted so far, by name; nothing is lost if lost_frames is 0."""
-        from careful.control import status
+        return status.counters(self._info())
 
+    def info(self) -> dict[str, Any]:
+        """What is in effect, as in `carefulctl status --json`: XDP mode, copy or zero-copy,
+        the window and what bounds it, buffers, port, how it waits.
+        """
+        return status.in_effect(self._info())
+
+    def _info(self) -> Any:
         info = ffi.new("struct careful_info *")
         check(lib.careful_info(self._engine.pointer, info), self.ifname)
-        return status.counters(info)
+        return info
 
     def _peer(self, index: int) -> Peer:
         if index not in self._peers:
             self._peers[index] = Peer(self._engine, index)
         return self._peers[index]
 
-    def on_peer(self, index: int, state: int) -> None:
+    def _on_peer(self, index: int, state: int) -> None:
         """C: a peer's state has changed."""
         self._engine.heard()
         try:
@@ -229,17 +245,17 @@ class Node:
             if state != lib.CAREFUL_PEER_NONE:
                 self._peer(index)
             elif index in self._peers:
-                self._peers.pop(index).gone()
+                self._peers.pop(index)._forget()
         except BaseException as error:
             self._engine.failed(error)
 
     def _drop_regions(self, index: int) -> None:
         """What only this peer could reach is of no use to the slot's next owner."""
-        for region in [one for one in self._regions.values() if one.peer == index]:
+        for region in [one for one in self._regions.values() if one._peer == index]:
             with suppress(CarefulError):
                 region.remove()
 
-    def on_message(self, raw: Any) -> None:
+    def _on_message(self, raw: Any) -> None:
         """C: a request, or a store that is in its place."""
         self._engine.heard()
         message = None
@@ -248,19 +264,19 @@ class Node:
             message = Message(
                 self._engine, raw, self._peer(raw.peer), self._regions.get(raw.region)
             )
-            message.answer(handler(message))
+            message._answer(handler(message))
         except BaseException as error:
             self._engine.failed(error)
             self._fail(message, error)
         finally:
             if message is not None:
-                message.over()
+                message._over()
 
     def _fail(self, message: Message | None, error: BaseException) -> None:
         """Tell the peer that a handler failed."""
         number = error.errno if isinstance(error, OSError) else None
         try:
             if message is not None:
-                message.fail(number or errno.EIO)
+                message._fail(number or errno.EIO)
         except Exception as second:
             self._engine.failed(second)

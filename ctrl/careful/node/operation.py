@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from careful._abi import ffi
 from careful.errors import CarefulError
 from careful.node.engine import Engine
 from careful.node.memory import Span
+
+if TYPE_CHECKING:
+    from careful.node.peer import Peer
 
 #: What a status means that libcareful itself answers with; any other is the handler's.
 _REQUEST = {errno.ENOSYS: "has no handler of that number"}
@@ -40,29 +43,25 @@ class Result:
 
 
 class Operation:
-    """One request, store or get; it ends once, inside a poll of its node.
+    """A request, store or get on its way (Peer.request(), store(), get()).
 
-    Args:
-        engine: the instance.
-        what: what errors are about: the peer.
-        span: memory or file that it moves to or from; released when it ends.
-        then: called with this operation when it ends.
+    It ends once, inside a poll of its node, whether somebody holds this object or not.
     """
 
     def __init__(
         self,
         engine: Engine,
-        what: str,
+        peer: Peer,
         span: Span | None = None,
         then: Callable[[Operation], object] | None = None,
     ) -> None:
         self._engine = engine
-        self.what = what
+        self._peer = peer
         self._span = span
         self._then = then
         self._result: Result | None = None
         self._error: CarefulError | None = None
-        self.handle = ffi.new_handle(self)
+        self._handle = ffi.new_handle(self)
 
     @property
     def done(self) -> bool:
@@ -78,7 +77,7 @@ class Operation:
         if self._error is not None:
             raise self._error
         if self._result is None:
-            raise CarefulError(errno.EINPROGRESS, "has not ended", self.what)
+            raise CarefulError(errno.EINPROGRESS, "has not ended", self._peer.name)
         return self._result
 
     def wait(self, timeout_s: float | None = None) -> Result:
@@ -90,34 +89,40 @@ class Operation:
             CarefulError: it failed; or the time is over (ETIMEDOUT), and it goes on.
         """
         if not self.done and not self._engine.wait_until(lambda: self.done, timeout_s):
-            raise CarefulError(errno.ETIMEDOUT, "", self.what)
+            raise CarefulError(errno.ETIMEDOUT, "", self._peer.name)
         return self.result()
 
-    def on_done(self, raw: Any) -> None:
+    def _on_done(self, raw: Any) -> None:
         """Take the end from C."""
         self._engine.heard()
         if raw.status:
             number = -int(raw.status)
-            meanings = _REQUEST if self._span is None else _MOVE
-            self.end(CarefulError(number, meanings.get(number, ""), self.what))
+            if number == errno.ECONNRESET and self._peer.state == "failed":
+                number = self._peer.error or number  # what the session was reset by
+            self._fail(number)
             return
         payload = bytes(ffi.buffer(raw.payload, raw.bytes)) if raw.payload else b""
-        self.end(Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest)))
+        self._end(Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest)))
 
-    def drop(self) -> None:
+    def _fail(self, number: int, text: str = "") -> None:
+        """End with an error, of which the text says more."""
+        meanings = _REQUEST if self._span is None else _MOVE
+        self._end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
+
+    def _drop(self) -> None:
         """Let go of memory; C has no handle of this any more."""
         if self._span is not None:
             self._span.release()
         self._engine.operations.discard(self)
-        self.handle = None
+        self._handle = None
 
-    def end(self, outcome: Result | CarefulError) -> None:
+    def _end(self, outcome: Result | CarefulError) -> None:
         """Note the end, and tell whoever wants to know."""
         if isinstance(outcome, Result):
             self._result = outcome
         else:
             self._error = outcome
-        self.drop()
+        self._drop()
         try:
             if self._then is not None:
                 self._then(self)

@@ -21,7 +21,7 @@ Then = Callable[[Operation], object]
 
 
 class Peer:
-    """A host that we have, or had, a session with.
+    """A host that we have, or had, a session with (Node.connect(), Message.peer).
 
     Attributes:
         index: its slot here.
@@ -66,7 +66,7 @@ class Peer:
         rc = lib.careful_payload_bytes(self._live(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
 
-    def gone(self) -> None:
+    def _forget(self) -> None:
         """Its slot is free: this object names nobody any more."""
         self._gone = True
 
@@ -81,15 +81,20 @@ class Peer:
             raise CarefulError(errno.ENOTCONN, "the session has ended", self.name)
         return pointer
 
+    def _in_use(self) -> int:
+        """Its slot, while that is its own."""
+        self._live()
+        return self.index
+
     def _begin(
         self, function: Callable[..., int], span: Span | None, then: Then | None, *args: Any
     ) -> Operation:
-        operation = Operation(self._engine, self.name, span, then)
+        operation = Operation(self._engine, self, span, then)
         self._engine.operations.add(operation)  # before C has its handle
         try:
-            self._refused(function(self._live(), self.index, *args, lib.on_done, operation.handle))
+            self._refused(function(self._live(), self.index, *args, lib.on_done, operation._handle))
         except Exception:  # not an interrupt: C may have the handle then
-            operation.drop()
+            operation._drop()
             raise
         return operation
 

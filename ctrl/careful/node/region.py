@@ -18,18 +18,14 @@ ACCESS = {
 
 
 class Region:
-    """Memory or a file range that peers may use until remove(); the node holds it.
+    """Memory or a part of a file that peers may use until remove() (Node.register()).
 
-    Args:
-        engine: the instance.
-        what: as Span takes it.
-        access: "r" (peers get), "w" (peers store) or "rw".
-        peer: index of the only peer that may, or CAREFUL_ANY_PEER.
+    The node holds it until then, whether somebody holds this object or not. `with`
+    removes it at the end.
 
     Attributes:
         key: names it to peers; they need it to get and store.
         nbytes: of it.
-        memory: the object that was registered; None once it is removed.
     """
 
     def __init__(self, engine: Engine, what: Any, access: str, peer: int) -> None:
@@ -38,7 +34,7 @@ class Region:
         self._engine = engine
         pointer = engine.pointer
         self._span = Span(what, writable="w" in access)
-        self.peer = peer
+        self._peer = peer
         self.nbytes = self._span.nbytes
         region = ffi.new(
             "struct careful_region *",
@@ -68,9 +64,10 @@ class Region:
 
     @property
     def memory(self) -> Any:
+        """The object that was registered; None once it is removed."""
         return self._span.what
 
-    def try_remove(self) -> bool:
+    def _try_remove(self) -> bool:
         """Take it back unless messages are reading or writing it now."""
         if self._span.what is None:
             return True
@@ -89,8 +86,8 @@ class Region:
             CarefulError: they still do when the time is over (EBUSY), or this is
                 called by a handler, which cannot wait.
         """
-        if self.try_remove():
+        if self._try_remove():
             return
-        if self._engine.inside or not self._engine.wait_until(self.try_remove, timeout_s):
+        if self._engine.inside or not self._engine.wait_until(self._try_remove, timeout_s):
             text = "messages are still reading or writing it"
             raise CarefulError(errno.EBUSY, text, f"{self._engine.what}: {self!r}")

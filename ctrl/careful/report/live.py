@@ -179,6 +179,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
                 "bytes": one.bytes,
                 "digest": None if one.digest is None else f"{one.digest:016x}",
                 "retries": one.retries,
+                "resumed_bytes": one.resumed_bytes,
             }
             for one in report.files
         ],
@@ -188,19 +189,25 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "directories_count": report.directories,
         "total_bytes": report.bytes,
         "elapsed_s": report.seconds,
-        "rate_gbit_per_s": report.bytes * 8 / report.seconds / 1e9 if report.seconds else None,
+        "rate_gbit_per_s": (report.bytes - report.resumed_bytes) * 8 / report.seconds / 1e9
+        if report.seconds
+        else None,
         "retries_count": report.retries,
+        "resumed_bytes": report.resumed_bytes,
     }
 
 
 def summary(report: Report) -> str:
     """What a transfer did, in a line."""
-    rate = report.bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
+    moved = report.bytes - report.resumed_bytes
+    rate = moved * 8 / report.seconds / 1e9 if report.seconds else 0.0
     noun = "file" if len(report.files) == 1 else "files"
     parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
     if len(report.files) == 1 and report.files[0].digest is not None:
         parts.append(f"XXH3 of blocks {report.files[0].digest:016x}")
+    if report.resumed_bytes:
+        parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
     if report.retries:
         parts.append(f"{report.retries} blocks asked for again")
     if report.skipped:

@@ -20,6 +20,10 @@ class Lines:
 
     def moved(self, nbytes: int) -> None: ...
 
+    def present(self, nbytes: int) -> None: ...
+
+    def retried(self) -> None: ...
+
     def finished(self, name: str) -> None: ...
 
     def note(self, text: str) -> None:
@@ -52,7 +56,7 @@ class Bar(Lines):
             refresh_per_second=8,
         )
         self._task = self._bar.add_task("", total=0, files="")
-        self._done = self._files = self._bytes = 0
+        self._done = self._files = self._bytes = self._retries = 0
 
     def __enter__(self) -> Bar:
         self._bar.start()
@@ -63,6 +67,8 @@ class Bar(Lines):
 
     def _update(self) -> None:
         files = f"{self._done}/{self._files} files"
+        if self._retries:
+            files += f", {self._retries} retries"
         self._bar.update(self._task, total=self._bytes, files=files)
 
     def expect(self, files: int, nbytes: int) -> None:
@@ -72,6 +78,14 @@ class Bar(Lines):
 
     def moved(self, nbytes: int) -> None:
         self._bar.advance(self._task, nbytes)
+
+    def present(self, nbytes: int) -> None:
+        self._bytes -= nbytes
+        self._update()
+
+    def retried(self) -> None:
+        self._retries += 1
+        self._update()
 
     def finished(self, name: str) -> None:
         self._done += 1

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from careful.model.planner import plan, rules
-from careful.model.simulation import Message, Outcome, Rule, Sizes, simulate
+from careful.model.simulation import (
+    Message,
+    Outcome,
+    Rule,
+    Sizes,
+    check_transfers,
+    simulate,
+)
 from careful.model.stages import Pipeline, check_message_bytes
 from careful.model.trapeze import cut_through_speedup, pulse_latency_us, pulse_rules
 from careful.model.whole import static_sizes
@@ -41,6 +49,7 @@ class Request:
         if self.rule == "static":
             if cut is None or len(cut) != 1 or cut[0] < 1:
                 raise ValueError("rule static needs --fragments-bytes with one size of 1 or more")
+            check_transfers(-(-self.message_bytes // cut[0]) * stages * self.messages_count)
             cut_sizes = static_sizes(self.message_bytes, cut[0])
             return [Sizes(tuple(float(size) for size in cut_sizes))] * stages
         if self.rule == "plan":
@@ -55,8 +64,11 @@ class Request:
         """Simulate; raises ValueError for bad input."""
         if self.messages_count < 1:
             raise ValueError(f"{self.messages_count} messages: at least one is needed")
-        if self.every_us < 0:
-            raise ValueError(f"{self.every_us} µs between messages: must not be negative")
+        if not 0 <= self.every_us < math.inf:
+            raise ValueError(
+                f"{self.every_us} µs between messages: must be finite and not negative"
+            )
+        check_transfers(self.messages_count * len(self.pipeline))
         messages = [
             Message(self.message_bytes, number * self.every_us)
             for number in range(self.messages_count)

@@ -12,7 +12,6 @@ import secrets
 import stat
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 from careful._abi import lib, pack, sizeof, unpack
 from careful.address import Address
@@ -23,8 +22,8 @@ from careful.transfer.ipc import Answer, AsyncClient
 _ATTEMPTS = 20
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST)
-#: How much of a listing one GET brings, bytes.
-_LISTING_STEP = 1 << 20
+#: How much of a listing or a journal one operation moves, bytes.
+_STEP = 1 << 20
 #: A listing larger than this is refused, bytes.
 _LISTING_MAX = 1 << 30
 
@@ -42,6 +41,7 @@ class Attr:
     ctime_ns: int
     inode: int
     device: int
+    allocated: int
 
     @property
     def is_dir(self) -> bool:
@@ -71,6 +71,21 @@ class Entry:
     attr: Attr
     target: str
     error: int
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A file that was opened to be written.
+
+    Attributes:
+        handle: of it.
+        continued: whether it is a partial file that was there.
+        attr: of the file.
+    """
+
+    handle: int
+    continued: bool
+    attr: Attr
 
 
 def _attr(payload: bytes, offset: int = 0) -> Attr:
@@ -189,12 +204,34 @@ class BlockClient:
         answer.check(self.name(path))
         return answer.args[0], _attr(answer.payload)
 
-    async def create(self, path: str, nbytes: int, mode: int, replace: bool) -> int:
-        """Open a new file of nbytes that commit() gives its name; its handle."""
-        flags = lib.CAREFUL_BLOCK_CREATE | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
-        payload = _open_payload(path, flags=flags, mode=mode, bytes=nbytes)
+    async def create(
+        self,
+        path: str,
+        nbytes: int,
+        mode: int,
+        replace: bool,
+        tag: int = 0,
+        tail_bytes: int = 0,
+        flags: int = 0,
+    ) -> Created:
+        """Open a new file that commit() gives its name.
+
+        Args:
+            path: its name in the end.
+            nbytes: its size.
+            mode: permission bits.
+            replace: whether an existing file may be replaced.
+            tag: of a partial file, which may be there already; 0: a temporary one.
+            tail_bytes: room behind a partial file.
+            flags: CAREFUL_BLOCK_*.
+        """
+        flags |= lib.CAREFUL_BLOCK_CREATE | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
+        payload = _open_payload(
+            path, flags=flags, mode=mode, bytes=nbytes, tag=tag, tail_bytes=tail_bytes
+        )
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        return answer.check(self.name(path)).args[0]
+        answer.check(self.name(path))
+        return Created(answer.args[0], bool(answer.args[1]), _attr(answer.payload))
 
     async def commit(
         self, handle: int, path: str, mode: int, replace: bool, sync: bool, mtime_ns: int = 0
@@ -207,10 +244,39 @@ class BlockClient:
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         answer.check(self.name(path))
 
-    async def close(self, handle: int, path: str) -> Attr:
-        """End a handle; the file's attributes as they are now."""
-        answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
+    async def close(self, handle: int, path: str, discard: bool = False) -> Attr:
+        """End a handle; the file's attributes as they are now.
+
+        Args:
+            handle: of an open file.
+            path: what errors are about.
+            discard: whether a partial file goes.
+        """
+        flags = lib.CAREFUL_BLOCK_DISCARD if discard else 0
+        answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle, flags))
         return _attr(answer.check(self.name(path)).payload)
+
+    async def digests(
+        self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
+    ) -> list[int]:
+        """XXH3 of each block of a range of an open file, computed where it lies."""
+        found: list[int] = []
+        end = offset + nbytes
+        while offset < end:
+            payload = pack(
+                "careful_block_range",
+                offset=offset,
+                bytes=end - offset,
+                block_bytes=block_bytes,
+                algorithm=lib.CAREFUL_BLOCK_XXH3,
+            )
+            answer = await self.request(lib.CAREFUL_BLOCK_DIGEST, (handle,), payload)
+            count = answer.check(self.name(path)).args[0]
+            if not 0 < count == len(answer.payload) // 8:
+                raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
+            found += struct.unpack(f">{count}Q", answer.payload)
+            offset += count * block_bytes
+        return found
 
     async def add_file(self, fd: int) -> int:
         """Register an open file with our carefuld; its index there."""
@@ -223,9 +289,16 @@ class BlockClient:
         answer.check(self.ipc.client.name)
 
     async def move(
-        self, op: int, handle: int, offset: int, nbytes: int, file: int, digest: bool = True
+        self,
+        op: int,
+        handle: int,
+        offset: int,
+        nbytes: int,
+        file: int,
+        digest: bool = True,
+        file_offset: int | None = None,
     ) -> Answer:
-        """GET or STORE a byte range, the same in both files."""
+        """GET or STORE a byte range, by default the same in both files."""
         return await self.ipc.ask(
             op,
             peer=self.peer,
@@ -233,10 +306,49 @@ class BlockClient:
             region_off=offset,
             bytes=nbytes,
             file=file,
-            file_off=offset,
+            file_off=offset if file_offset is None else file_offset,
             handler=lib.CAREFUL_HANDLERS,
             flags=0 if digest else lib.CAREFUL_NO_DIGEST,
         )
+
+    async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
+        """A range of a region, as bytes."""
+        fd = os.memfd_create("careful-read", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, nbytes)
+            await self._move_through(fd, lib.CAREFUL_IPC_GET, handle, offset, nbytes, what)
+            return os.pread(fd, nbytes, 0)
+        finally:
+            os.close(fd)
+
+    async def write(self, handle: int, offset: int, data: bytes, what: str) -> None:
+        """Put bytes into a range of a region."""
+        fd = os.memfd_create("careful-write", os.MFD_CLOEXEC)
+        try:
+            os.pwrite(fd, data, 0)
+            await self._move_through(fd, lib.CAREFUL_IPC_STORE, handle, offset, len(data), what)
+        finally:
+            os.close(fd)
+
+    async def _move_through(
+        self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str
+    ) -> None:
+        file = await self.add_file(fd)
+        for at in range(0, nbytes, _STEP):
+            await self._move_part(op, handle, offset, at, min(_STEP, nbytes - at), file, what)
+        await self.remove_file(file)
+
+    async def _move_part(
+        self, op: int, handle: int, offset: int, at: int, nbytes: int, file: int, what: str
+    ) -> None:
+        again = (-errno.ECONNRESET, -errno.EBADMSG)
+        for _ in range(_ATTEMPTS):
+            answer = await self.move(op, handle, offset + at, nbytes, file, True, at)
+            if answer.status not in again:
+                break
+        answer.check(what)
+        if op == lib.CAREFUL_IPC_GET and answer.nbytes != nbytes:
+            raise CarefulError(errno.EPROTO, "ended early", what)
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
         """Entries of a directory, or of the whole tree with parents first.
@@ -251,30 +363,7 @@ class BlockClient:
         try:
             if size > _LISTING_MAX:
                 raise CarefulError(errno.E2BIG, "the listing is too large", self.name(path))
-            data = await self._fetch(handle, size, self.name(path))
+            data = await self.read(handle, 0, size, self.name(path))
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
         return parse_listing(data)
-
-    async def _fetch(self, handle: int, size: int, what: str) -> bytes:
-        """All bytes of a region, through an anonymous file."""
-        fd = os.memfd_create("careful-listing", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, size)
-            file = await self.add_file(fd)
-            for at in range(0, size, _LISTING_STEP):
-                await self._fetch_part(handle, at, min(_LISTING_STEP, size - at), file, what)
-            await self.remove_file(file)
-            return os.pread(fd, size, 0)
-        finally:
-            os.close(fd)
-
-    async def _fetch_part(self, handle: int, at: int, nbytes: int, file: int, what: str) -> None:
-        again = (-errno.ECONNRESET, -errno.EBADMSG)
-        for _ in range(_ATTEMPTS):
-            answer: Any = await self.move(lib.CAREFUL_IPC_GET, handle, at, nbytes, file)
-            if answer.status not in again:
-                break
-        answer.check(what)
-        if answer.nbytes != nbytes:
-            raise CarefulError(errno.EPROTO, "the listing ended early", what)

@@ -17,7 +17,8 @@ from functools import cache
 
 import xxhash
 
-from careful.errors import CarefulError, from_os
+from careful._abi import ffi, lib
+from careful.errors import CarefulError, check, from_os
 from careful.errors import shown as shown
 
 _AT_FDCWD = -100
@@ -29,31 +30,36 @@ _KEPT_NAME_BYTES = 200
 def digest_of_blocks(digests: Iterable[int]) -> int:
     """A file's digest: XXH3 over its blocks' digests, each 8 bytes big-endian."""
     joined = b"".join(digest.to_bytes(8, "big") for digest in digests)
-    return int(xxhash.xxh3_64_intdigest(joined))
+    return digest_of(joined)
+
+
+def digest_of(data: bytes) -> int:
+    """XXH3 of some bytes."""
+    return int(xxhash.xxh3_64_intdigest(data))
 
 
 def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
-    """XXH3 of a byte range of an open file.
+    """XXH3 of a byte range of an open file. Lets other threads run meanwhile.
 
     Raises:
-        CarefulError: the file ends before the range does.
+        CarefulError: it cannot be read, or the file ends before the range does.
     """
-    state = xxhash.xxh3_64()
-    end = offset + nbytes
-    while offset < end:
-        data = os.pread(fd, min(1 << 20, end - offset), offset)
-        if not data:
-            raise CarefulError(errno.EIO, "the file became shorter")
-        state.update(data)
-        offset += len(data)
-    return int(state.intdigest())
+    digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
+    got = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
+    check(got, "", "the file became shorter" if got == -errno.ENODATA else "")
+    return int.from_bytes(bytes(digest[0:got]), "big")
 
 
-def temporary_name(path: str) -> str:
-    """A name beside `path` that no other transfer has, and that says what it is of."""
+def temporary_name(path: str, tag: int = 0) -> str:
+    """A name beside `path` that says what it is of.
+
+    Args:
+        path: of the file to be.
+        tag: makes the name, 64 bits; by default one that no other transfer has.
+    """
     folder, name = os.path.split(path)
     kept = os.fsdecode(os.fsencode(name)[:_KEPT_NAME_BYTES])
-    return os.path.join(folder, f".{kept}.careful-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f".{kept}.careful-{tag or secrets.randbits(64):016x}.part")
 
 
 @cache
@@ -99,8 +105,33 @@ def _is_memory(fd: int) -> bool:
     return True
 
 
+def allocate(fd: int, nbytes: int) -> None:
+    """Give a new file its size and the room for it, where that is cheap.
+
+    In memory (tmpfs) it is not: every page would be made before the first byte
+    comes; a quarter of a second a GiB. There it is enough that the file could fit.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    if nbytes == 0:
+        return
+    if _is_memory(fd):
+        room = os.fstatvfs(fd)
+        if room.f_blocks and nbytes > room.f_bavail * room.f_frsize:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.ftruncate(fd, nbytes)
+        return
+    try:
+        os.posix_fallocate(fd, 0, nbytes)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        os.ftruncate(fd, nbytes)
+
+
 class Partial:
-    """A file that is being written, under a temporary name.
+    """A file that is being written, under a temporary name, and gone if it fails.
 
     Args:
         path: the name it gets in the end.
@@ -113,52 +144,37 @@ class Partial:
     """
 
     def __init__(self, path: str, nbytes: int, mode: int, replace: bool) -> None:
-        self.path = path
-        self.replace = replace
-        self.fd = -1
-        if os.path.isdir(path):
-            raise CarefulError(errno.EISDIR, "is a directory", shown(path))
-        if not replace and os.path.lexists(path):
-            raise self._exists()
-        self.temporary = temporary_name(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._prepare(path, mode, replace)
         try:
-            self.fd = os.open(self.temporary, flags, (mode & 0o777) | 0o600)
-            self._mode = mode & 0o777 & ~current_umask()
-            self._allocate(nbytes)
+            self.fd = self._open(temporary_name(path), os.O_EXCL)
+            allocate(self.fd, nbytes)
         except OSError as error:
             self.discard()
             raise from_os(error, shown(path)) from None
 
+    def _prepare(self, path: str, mode: int, replace: bool) -> None:
+        self.path = path
+        self.replace = replace
+        self.fd = -1
+        self._mode = mode & 0o777 & ~current_umask()
+        if os.path.isdir(path):
+            raise CarefulError(errno.EISDIR, "is a directory", shown(path))
+        if not replace and os.path.lexists(path):
+            raise self._exists()
+
+    def _open(self, temporary: str, flags: int) -> int:
+        self.temporary = temporary
+        flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(temporary, flags, 0o600)
+
     def _exists(self) -> CarefulError:
         return CarefulError(errno.EEXIST, "exists already; -f replaces it", shown(self.path))
-
-    def _allocate(self, nbytes: int) -> None:
-        """Take the room, where that is cheap.
-
-        In memory (tmpfs) it is not: every page would be made before the first byte
-        comes; a quarter of a second a GiB. There it is enough that the file could fit.
-        """
-        if nbytes == 0:
-            return
-        if _is_memory(self.fd):
-            room = os.fstatvfs(self.fd)
-            if room.f_blocks and nbytes > room.f_bavail * room.f_frsize:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.ftruncate(self.fd, nbytes)
-            return
-        try:
-            os.posix_fallocate(self.fd, 0, nbytes)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            os.ftruncate(self.fd, nbytes)
 
     def commit(self, sync: bool) -> None:
         """Make it durable and give it its name. Its directory is not synced.
 
         Raises:
-            CarefulError: that failed; the temporary file is gone.
+            CarefulError: that failed.
         """
         try:
             os.fchmod(self.fd, self._mode)
@@ -169,21 +185,22 @@ class Partial:
             else:
                 rename_new(self.temporary, self.path)
         except FileExistsError:
-            self.discard()
             raise self._exists() from None
         except OSError as error:
-            self.discard()
             raise from_os(error, shown(self.path)) from None
-        os.close(self.fd)
-        self.fd = -1
+        self.close()
 
     def discard(self) -> None:
         """Remove it, unless it has been committed."""
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            self.close()
             with suppress(OSError):
                 os.unlink(self.temporary)
+
+    def close(self) -> None:
+        """Let go of it, and leave it where it is."""
+        os.close(self.fd)
+        self.fd = -1
 
 
 @cache

@@ -23,6 +23,30 @@ FAILURES_MAX = 100
 _GROW_AFTER = 16
 
 
+class RateLimit:
+    """Keeps all of a transfer's pieces together below a rate.
+
+    Args:
+        bytes_per_s: the rate, at least 1.
+    """
+
+    def __init__(self, bytes_per_s: int) -> None:
+        assert bytes_per_s > 0
+        self.bytes_per_s = bytes_per_s
+        #: What moves in about a tenth of a second: more at once would come as a burst.
+        self.piece_bytes = max(PIECE_BYTES_MIN, bytes_per_s // 10 & ~4095)
+        self._free_at = 0.0
+
+    async def take(self, nbytes: int) -> None:
+        """Wait until so many bytes may be asked for."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        begins = max(now, self._free_at)
+        self._free_at = begins + nbytes / self.bytes_per_s
+        if begins > now:
+            await asyncio.sleep(begins - now)
+
+
 class Pace:
     """Size and number of the pieces that one transfer has under way.
 

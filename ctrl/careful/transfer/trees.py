@@ -68,6 +68,11 @@ class Report:
         return sum(result.bytes for result in self.files)
 
     @property
+    def resumed_bytes(self) -> int:
+        """Of these, what earlier transfers had brought."""
+        return sum(result.resumed_bytes for result in self.files)
+
+    @property
     def retries(self) -> int:
         """Pieces that were asked for again."""
         return sum(result.retries for result in self.files)

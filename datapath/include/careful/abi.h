@@ -99,4 +99,16 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_COUNTERS,
 };
 
+#ifndef CAREFUL_CDEF
+
+/*
+ * How many frames a sequence number is ahead of the last one, if it can be at all: 1 to
+ * window; 0 for a replay and for what is beyond the window. Modulo 2^32.
+ */
+static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
+{
+	return seq - last <= window ? seq - last : 0;
+}
+
+#endif /* CAREFUL_CDEF */
 #endif /* CAREFUL_ABI_H */

@@ -268,9 +268,11 @@ struct careful_region {
  * instance), -EINVAL (an option), -ENOBUFS (P too large for R), -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
+/* In a child of fork(): lets go of what the child inherited; the parent's instance goes on. */
 void careful_close(struct careful *instance);
 
-/* One round: receive, send, give back, keep time. Returns the frames handled. */
+/* One round: receive, send, give back, keep time. Returns the frames handled;
+ * -ENODEV: the interface was deleted, and every peer has failed. */
 int careful_poll(struct careful *instance);
 /* Polls until frames came, a callback ran, or timeout_ms passed, waiting as wait_mode says.
  * extra_fd (or -1) ends the wait when readable. Returns as careful_poll(). */
@@ -279,7 +281,7 @@ int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
 /* Names a peer by address (port 0: the default) and starts the handshake. Returns
- * its index; -EADDRINUSE if all P are taken, -ENETUNREACH. Idempotent. */
+ * its index; -EADDRINUSE if all P are taken, -ENETUNREACH, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /* Closes the session and frees the slot. */
 int careful_peer_close(struct careful *instance, uint32_t peer);

@@ -192,11 +192,16 @@ struct careful_ctrl {
  *
  * OPEN    payload careful_block_open, path. Reply: args[0] handle, payload
  *         careful_block_attr. With CREATE the handle is a temporary file beside
- *         path, of `bytes` bytes, that COMMIT gives its name.
+ *         path, of `bytes` bytes, that COMMIT gives its name. With a tag it is a
+ *         partial file: its name follows from the tag, it stays when the handle
+ *         ends without COMMIT, and one that is there already is continued (args[1]
+ *         1; its size, if another than `bytes` and `tail_bytes`, is left as it is).
+ *         -EBUSY: another handle has it.
  * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its
- *         path unused): syncs, sets mode and time, renames. The handle ends.
- *         Reply: payload careful_block_attr.
- * CLOSE   args[0] handle: ends it (and removes an uncommitted temporary file).
+ *         path unused): cuts to size, syncs, sets mode and time, renames. The
+ *         handle ends. Reply: payload careful_block_attr.
+ * CLOSE   args[0] handle, args[1] CAREFUL_BLOCK_*: ends it (and removes an
+ *         uncommitted temporary file; a partial one with DISCARD alone).
  *         Reply: payload careful_block_attr of the file as it is now.
  * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] handle of the
  *         listing, args[1] and args[2] its bytes (high, low), args[3] entries that
@@ -204,6 +209,12 @@ struct careful_ctrl {
  * STAT    args[0] CAREFUL_BLOCK_*; payload path. Reply: payload careful_block_attr.
  * MKDIR   payload careful_block_open, path. Reply: status. An existing directory
  *         is no error.
+ * DIGEST  args[0] handle; payload careful_block_range. Reply: args[0] n, payload the
+ *         digests of the first n blocks of the range; n may be fewer than asked for.
+ * EXTENTS args[0] handle; payload careful_block_range. Reply: args[0] n, payload n
+ *         careful_block_extent: where the range holds data, in order; args[1] and
+ *         args[2] where the answer ends (high, low), which is the range's end if all
+ *         of it fitted.
  *
  * Asking again after ECONNRESET does no harm: args[2] and args[3] of OPEN and LIST name
  * the attempt (random; 0: no name), the same name is answered with the same handle; a
@@ -216,6 +227,8 @@ enum careful_block_handler {
 	CAREFUL_BLOCK_LIST = 131,
 	CAREFUL_BLOCK_STAT = 132,
 	CAREFUL_BLOCK_MKDIR = 133,
+	CAREFUL_BLOCK_DIGEST = 134,
+	CAREFUL_BLOCK_EXTENTS = 135,
 };
 
 enum careful_block_flag {
@@ -223,26 +236,39 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
 	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
 	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
+	CAREFUL_BLOCK_SPARSE = 0x10, /* OPEN with CREATE: no room is taken in advance */
+	CAREFUL_BLOCK_SEED = 0x20, /* OPEN with CREATE: begin with what path holds now */
+	/* OPEN with CREATE: how long the file gets is said by COMMIT's `bytes`. */
+	CAREFUL_BLOCK_STREAM = 0x40,
+	/* OPEN: write into the file or block device itself; COMMIT syncs it. */
+	CAREFUL_BLOCK_INPLACE = 0x80,
+	/* OPEN: no file; `bytes` zeros to get, and room for what is not kept. */
+	CAREFUL_BLOCK_NULL = 0x100,
+	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: the partial file goes */
 };
 
 /*
  * @flags:       CAREFUL_BLOCK_*
  * @mode:        permission bits of a new file or directory
- * @bytes:       OPEN with CREATE: size of the file
+ * @bytes:       OPEN with CREATE: size of the file; COMMIT: the same, for STREAM
  * @mtime_ns:    COMMIT: modification time, ns since 1970; 0: leave it
+ * @tag:         OPEN with CREATE: names the partial file; 0: a temporary one
+ * @tail_bytes:  OPEN with CREATE and tag: room behind the file, for the client's notes;
+ *               COMMIT cuts it off
  * @path_bytes:  of the path that follows
- * @pad:         0
  */
 struct careful_block_open {
 	__be32 flags;
 	__be32 mode;
 	__be64 bytes;
 	__be64 mtime_ns;
+	__be64 tag;
+	__be32 tail_bytes;
 	__be32 path_bytes;
-	__be32 pad;
 };
 
-/* What stat says of a file; mode with its type bits. */
+/* What stat says of a file; mode with its type bits.
+ * @allocated: bytes that it takes up where it lies */
 struct careful_block_attr {
 	__be32 mode;
 	__be32 nlink;
@@ -253,6 +279,28 @@ struct careful_block_attr {
 	__be64 ctime_ns;
 	__be64 inode;
 	__be64 device;
+	__be64 allocated;
+};
+
+enum careful_block_algorithm {
+	CAREFUL_BLOCK_XXH3 = 1, /* 8 bytes, big-endian */
+	/* 32 bytes: the chaining value of the range as a subtree of its file. Block sizes
+	 * are powers of two from 1024 and ranges begin at multiples of them. */
+	CAREFUL_BLOCK_BLAKE3 = 2,
+	CAREFUL_BLOCK_BLAKE3_ROOT = 3, /* 32 bytes: of the range as a file of its own */
+};
+
+/* DIGEST: one digest for each block_bytes of the range (the last may be shorter). */
+struct careful_block_range {
+	__be64 offset;
+	__be64 bytes;
+	__be32 block_bytes;
+	__be32 algorithm;
+};
+
+struct careful_block_extent {
+	__be64 offset;
+	__be64 bytes;
 };
 
 /* One record of a listing; the name, relative to the listed path, follows (name_bytes
@@ -268,9 +316,9 @@ struct careful_block_entry {
 
 #ifndef CAREFUL_CDEF
 
-_Static_assert(sizeof(struct careful_block_open) == 32, "careful_block_open is 32 bytes");
-_Static_assert(sizeof(struct careful_block_attr) == 56, "careful_block_attr is 56 bytes");
-_Static_assert(sizeof(struct careful_block_entry) == 64, "careful_block_entry is 64 bytes");
+_Static_assert(sizeof(struct careful_block_open) == 40, "careful_block_open is 40 bytes");
+_Static_assert(sizeof(struct careful_block_attr) == 64, "careful_block_attr is 64 bytes");
+_Static_assert(sizeof(struct careful_block_entry) == 72, "careful_block_entry is 72 bytes");
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");

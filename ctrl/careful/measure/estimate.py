@@ -1,0 +1,98 @@
+"""A figure with what it is worth: standard error, degrees of freedom, 95 % interval.
+
+Owns the arithmetic of estimates (sums, differences, multiples), so that what is derived
+from measurements keeps an honest interval. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+#: Share of cases in which an interval shall contain the true value.
+LEVEL = 0.95
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(dof: float) -> float:
+    """Two-sided Student quantile of LEVEL; dof: degrees of freedom, > 0, may be infinite."""
+    from scipy.special import ndtri, stdtrit
+
+    share = 0.5 + LEVEL / 2
+    return float(ndtri(share) if math.isinf(dof) else stdtrit(dof, share))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and how far it may be off.
+
+    value, se: the figure and its standard error, in the figure's unit; dof: degrees of
+    freedom behind se; slack: what no repetition removes (a clock's resolution, say), in the
+    figure's unit, added to both ends of the interval.
+    """
+
+    value: float
+    se: float = 0.0
+    dof: float = math.inf
+    slack: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """Half of the 95 % interval."""
+        spread = t_quantile(self.dof) * self.se if self.se else 0.0
+        return spread + self.slack
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return self.value + self.half
+
+    @property
+    def relative(self) -> float:
+        """Half of the interval over the value; infinite for a value of 0."""
+        return self.half / abs(self.value) if self.value else math.inf
+
+    def contains(self, value: float) -> bool:
+        """Whether the interval has the value in it."""
+        return self.low <= value <= self.high
+
+    def __mul__(self, factor: float) -> Estimate:
+        return Estimate(
+            self.value * factor, self.se * abs(factor), self.dof, self.slack * abs(factor)
+        )
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return self._join(other, 1)
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        return self._join(other, -1)
+
+    def _join(self, other: Estimate, sign: int) -> Estimate:
+        """Sum or difference of independent estimates (Welch and Satterthwaite's dof)."""
+        variance = self.se**2 + other.se**2
+        dof = math.inf
+        if variance:
+            parts = sum(
+                (one.se**2) ** 2 / one.dof
+                for one in (self, other)
+                if one.se and not math.isinf(one.dof)
+            )
+            dof = variance**2 / parts if parts else math.inf
+        return Estimate(
+            self.value + sign * other.value, math.sqrt(variance), dof, self.slack + other.slack
+        )
+
+    def figures(self, name: str, unit: str, digits: int = 4) -> dict[str, Any]:
+        """For JSON: NAME_UNIT with NAME_low_UNIT and NAME_high_UNIT."""
+        return {
+            f"{name}_{unit}": round(self.value, digits),
+            f"{name}_low_{unit}": round(self.low, digits),
+            f"{name}_high_{unit}": round(self.high, digits),
+        }

@@ -1,0 +1,205 @@
+"""One UDP probe with a given TTL and size, and the ICMP error that answers it.
+
+Owns a plain UDP socket: the kernel hands ICMP errors about our probes to its error queue
+(IP_RECVERR) with the time of their arrival, so that no privilege is needed. IPv4 alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+from careful.errors import CarefulError
+
+# Linux's numbers, where Python's socket module has no names for them.
+_IP_MTU_DISCOVER, _IP_RECVERR, _IP_MTU = 10, 11, 14
+_IP_PMTUDISC_PROBE = 3  # never fragment; send up to the interface's MTU
+_SO_TIMESTAMPNS = 35
+_EXTENDED_ERR = struct.Struct("=IBBBxII")  # struct sock_extended_err
+_TIMESPEC = struct.Struct("@qq")
+_FROM_ICMP = 2
+_UNREACHABLE, _TIME_EXCEEDED = 3, 11
+_PORT_UNREACHABLE, _FRAGMENTATION_NEEDED = 3, 4
+
+#: IPv4 and UDP headers; the smallest and the largest probe, as IP packets.
+HEADERS_BYTES = 28
+SIZE_MIN_BYTES = HEADERS_BYTES + 4
+SIZE_MAX_BYTES = 65535
+#: An ICMP error about us: IPv4 and ICMP headers, then what it quotes of the probe.
+_ERROR_HEADERS_BYTES = 28
+#: Ports that traceroute made customary: nobody should listen there.
+_PORT, _PORTS = 33434, 600
+#: What a pending ICMP error makes the next send return.
+_PENDING = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPROTO, errno.EACCES}
+
+
+class Answer(Enum):
+    """What became of a probe."""
+
+    EXPIRED = "time exceeded"  # a router's
+    REACHED = "port unreachable"  # the target's
+    REFUSED = "unreachable"  # nobody further on
+    TOO_BIG = "fragmentation needed"
+    SILENT = "no answer"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, or that there was none.
+
+    rtt_us: from before the send to the kernel's receipt; reply_bytes: of the ICMP error as an
+    IP packet; mtu_bytes: with TOO_BIG, what fits; code: of REFUSED, ICMP's.
+    """
+
+    answer: Answer
+    address: str = ""
+    rtt_us: float = 0.0
+    reply_bytes: int = 0
+    mtu_bytes: int = 0
+    code: int = 0
+
+
+class Prober:
+    """Sends probes to one host and takes the answers, one at a time."""
+
+    def __init__(self, ip: str) -> None:
+        self.ip = ip
+        self._seq = int.from_bytes(os.urandom(2), "big")
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for level, option, value in (
+            (socket.IPPROTO_IP, _IP_RECVERR, 1),
+            (socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE),
+            (socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1),
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18),
+        ):
+            self._socket.setsockopt(level, option, value)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLERR)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Prober:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def interface_mtu_bytes(self) -> int:
+        """The MTU of the way out; raises CarefulError where there is no route."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            try:
+                one.connect((self.ip, _PORT))
+                return one.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+            except OSError as error:
+                raise self._error(error) from None
+
+    def probe(self, ttl: int, size_bytes: int, timeout_s: float) -> Reply:
+        """Send an IP packet of a size and wait for the answer.
+
+        Raises CarefulError where the probe cannot be sent: no route, not permitted.
+        """
+        self._seq = (self._seq + 1) % (1 << 31)
+        port = _PORT + self._seq % _PORTS
+        payload = struct.pack("!I", self._seq).ljust(size_bytes - HEADERS_BYTES, b"\0")
+        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+        self._drain()
+        sent = self._send(payload, port)
+        if sent is None:
+            return Reply(Answer.TOO_BIG, mtu_bytes=self.interface_mtu_bytes())
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            if not self._poll.poll(left_s * 1e3):
+                break
+            while (reply := self._take(port, sent)) is not None:
+                if reply is not _OTHERS:
+                    return reply
+        return Reply(Answer.SILENT)
+
+    def _send(self, payload: bytes, port: int) -> tuple[int, int] | None:
+        """Wall and monotonic ns just before the send; None where the packet is too big."""
+        for attempt in range(8):
+            now = time.time_ns(), time.monotonic_ns()
+            try:
+                self._socket.sendto(payload, (self.ip, port))
+                return now
+            except OSError as error:
+                if error.errno == errno.EMSGSIZE:
+                    self._drain()
+                    return None
+                if error.errno not in _PENDING or attempt == 7 or not self._drain():
+                    raise self._error(error) from None
+        return None
+
+    def _drain(self) -> int:
+        """Forget what came too late; how many."""
+        count = 0
+        while self._take(-1, (0, 0)) is not None:
+            count += 1
+        return count
+
+    def _take(self, port: int, sent: tuple[int, int]) -> Reply | None:
+        """The next error of the queue; None: the queue is empty, _OTHERS: not about this probe."""
+        try:
+            data, ancillary, _, about = self._socket.recvmsg(
+                2048, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT
+            )
+        except BlockingIOError:
+            return None
+        took_ns = time.monotonic_ns() - sent[1]
+        reply = _OTHERS
+        for level, kind, raw in ancillary:
+            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                seconds, ns = _TIMESPEC.unpack_from(raw)
+                by_stamp_ns = seconds * 1_000_000_000 + ns - sent[0]
+                if 0 < by_stamp_ns < took_ns:  # the wall clock was not set meanwhile
+                    took_ns = by_stamp_ns
+            elif level == socket.IPPROTO_IP and kind == _IP_RECVERR and about[1] == port:
+                reply = self._read(raw)
+        if reply is not _OTHERS and len(data) >= 4:
+            (seq,) = struct.unpack_from("!I", data)
+            if seq != self._seq:
+                return _OTHERS
+        if reply is _OTHERS:
+            return reply
+        return Reply(
+            reply.answer,
+            reply.address,
+            took_ns / 1e3,
+            _ERROR_HEADERS_BYTES + HEADERS_BYTES + len(data),
+            reply.mtu_bytes,
+            reply.code,
+        )
+
+    def _read(self, raw: bytes) -> Reply:
+        """What an error says; _OTHERS where it is not ICMP's."""
+        _, origin, kind, code, info, _ = _EXTENDED_ERR.unpack_from(raw)
+        if origin != _FROM_ICMP:
+            return _OTHERS
+        address = socket.inet_ntoa(raw[_EXTENDED_ERR.size + 4 : _EXTENDED_ERR.size + 8])
+        if kind == _TIME_EXCEEDED:
+            return Reply(Answer.EXPIRED, address)
+        if kind != _UNREACHABLE:
+            return _OTHERS
+        if code == _FRAGMENTATION_NEEDED:
+            return Reply(Answer.TOO_BIG, address, mtu_bytes=info)
+        if code == _PORT_UNREACHABLE or address == self.ip:  # of the host, by any address
+            return Reply(Answer.REACHED, address)
+        return Reply(Answer.REFUSED, address, code=code)
+
+    def _error(self, error: OSError) -> CarefulError:
+        number = error.errno or errno.EIO
+        if number in (errno.EPERM, errno.EACCES):
+            text = "sending probes is not permitted (a firewall's output rule for UDP?)"
+            return CarefulError(number, text, self.ip)
+        return CarefulError(number, "", self.ip)
+
+
+_OTHERS = Reply(Answer.SILENT, "?")

@@ -1,0 +1,101 @@
+"""`carefulctl measure` as text and JSON."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from careful.measure.estimate import Estimate
+from careful.measure.pathchar import Path, Segment
+from careful.report.tables import table
+
+
+def environment() -> dict[str, Any]:
+    """What a figure was measured on, for the inputs of every measurement."""
+    return {"kernel": platform.release()}
+
+
+def _mbit_per_s(G_us_per_KiB: float) -> float:
+    return 8 * 1024 / G_us_per_KiB
+
+
+def _segment(segment: Segment, path: Path) -> dict[str, Any]:
+    """One hop, or several that could not be told apart, for JSON."""
+    line, G, latency = segment.line, segment.G_us_per_KiB, segment.latency_us
+    hop = next(one for one in path.hops if one.ttl == segment.ttls[-1])
+    return {
+        "hops": list(segment.ttls),
+        "address": segment.address,
+        **(G.figures("G", "us_per_KiB", 3) if G else {"G_us_per_KiB": None}),
+        "rate_mbit_per_s": round(_mbit_per_s(G.value), 4) if G else None,
+        **(latency.figures("latency", "us", 2) if latency else {"latency_us": None}),
+        "residual_us": round(line.residual_us, 3),
+        "samples_count": line.samples_count,
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "answered_share": round(hop.answered_share, 4),
+        "reason": segment.reason,
+    }
+
+
+def pathchar_figures(path: Path) -> dict[str, Any]:
+    """Everything that was found of a path, for JSON."""
+    return {
+        "kind": "pathchar",
+        "reached": path.reached,
+        "settled": path.settled,
+        "mtu_bytes": path.mtu_bytes,
+        "hops": [_segment(segment, path) for segment in path.segments],
+        "not_measured": [
+            {"hop": hop.ttl, "address": hop.address, "reason": hop.note}
+            for hop in path.hops
+            if not hop.usable
+        ],
+        "sizes_bytes": path.sizes_bytes,
+        "rounds_count": path.rounds_count,
+        "probes_count": path.probes_count,
+        "probes_fixed_plan_count": path.fixed_plan_count,
+        "saving_share": round(path.saving_share, 4),
+        "elapsed_s": round(path.elapsed_s, 3),
+        "G_counts": "bytes of the IP packet",
+        "latency_is": "overhead and propagation one way, answers taken to cross the same links",
+        "notes": path.notes,
+    }
+
+
+def _with_half(estimate: Estimate | None, digits: int = 1) -> str:
+    if estimate is None:
+        return "-"
+    return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
+
+
+def pathchar_table(path: Path, host: str) -> str:
+    """The same for people."""
+    rows = []
+    for segment in path.segments:
+        G = segment.G_us_per_KiB
+        rows.append(
+            (
+                ", ".join(map(str, segment.ttls)),
+                segment.address,
+                _with_half(segment.latency_us),
+                _with_half(G),
+                f"{_mbit_per_s(G.value):.3g}" if G else "-",
+                segment.line.samples_count,
+                segment.reason or ("merged" if len(segment.ttls) > 1 else ""),
+            )
+        )
+    columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")
+    lines = [table(f"path to {host}", columns, rows)] if rows else [f"path to {host}: nothing"]
+    if path.segments:
+        lines.append(
+            f"\n{path.probes_count} probes of {path.sizes_bytes[0]} to {path.sizes_bytes[-1]} "
+            f"bytes in {path.elapsed_s:.1f} s; a fixed plan takes {path.fixed_plan_count} "
+            f"({path.saving_share:.0%} saved)"
+        )
+    for hop in path.hops:
+        if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
+            lines.append(f"hop {hop.ttl}: {hop.note}")
+    lines += path.notes
+    return "\n".join(lines)

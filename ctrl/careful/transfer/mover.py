@@ -1,0 +1,163 @@
+"""The blocks of one file across, several of them in flight.
+
+Owns which byte ranges move, and what becomes of one that was lost or damaged. What
+the two ends are is files.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer.block import BlockClient
+from careful.transfer.local import digest_of_blocks, digest_of_range
+from careful.transfer.options import Options, Progress
+from careful.transfer.pace import Pace
+
+#: What a lost or a damaged block is answered with: it is asked for again.
+_AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
+_CLEANUP_S = 1.0
+_T = TypeVar("_T")
+
+
+class Mover:
+    """Moves byte ranges of one file between a region and a registered file.
+
+    Args:
+        remote: the peer's tree.
+        op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
+        handle: of the peer's file.
+        fd: of ours.
+        file: the same, as carefuld knows it.
+        name: what errors call the file.
+        options: how.
+        progress: told of each piece.
+        block_bytes: size of a block.
+    """
+
+    def __init__(
+        self,
+        remote: BlockClient,
+        op: int,
+        handle: int,
+        fd: int,
+        file: int,
+        name: str,
+        options: Options,
+        progress: Progress,
+        block_bytes: int,
+    ) -> None:
+        self.remote = remote
+        self.op = op
+        self.handle = handle
+        self.fd = fd
+        self.file = file
+        self.name = name
+        self.options = options
+        self.progress = progress
+        self.block_bytes = block_bytes
+        self.pace = Pace(block_bytes, options.blocks_in_flight)
+        self._limit = options.limit
+
+    async def run(
+        self,
+        nbytes: int,
+        known: Mapping[int, int] | None = None,
+        done: Callable[[int, int], None] | None = None,
+    ) -> int | None:
+        """Move a file.
+
+        Args:
+            nbytes: its size.
+            known: blocks that are in place already, with their digests.
+            done: called with each block that has come into place, and its digest.
+
+        Returns:
+            The file's digest; None where digests are switched off.
+        """
+        step = self.block_bytes
+        count = -(-nbytes // step)
+        digests = dict(known or {})
+        todo = iter([index for index in range(count) if index not in digests])
+        missing = count - len(digests)
+
+        async def worker() -> None:
+            for index in todo:
+                offset = index * step
+                digests[index] = await self._block(offset, min(step, nbytes - offset))
+                if done is not None:
+                    done(index, digests[index])
+
+        workers = min(missing, self.options.blocks_in_flight)
+        if workers == 1:
+            await worker()
+        elif workers:
+            await all_of(*(worker() for _ in range(workers)))
+        if not self.options.digest:
+            return None
+        return digest_of_blocks(digests[index] for index in range(count))
+
+    async def _block(self, offset: int, nbytes: int) -> int:
+        """Move one block; its digest."""
+        todo = deque([(offset, nbytes)])
+        while todo:
+            at, size = todo.popleft()
+            piece = min(size, self.pace.piece_bytes)
+            if self._limit is not None:
+                piece = min(piece, self._limit.piece_bytes)
+                await self._limit.take(piece)
+            if piece < size:
+                todo.appendleft((at + piece, size - piece))
+            async with self.pace.slot() as started:
+                answer = await self.remote.move(
+                    self.op, self.handle, at, piece, self.file, self.options.digest
+                )
+            if answer.status in _AGAIN and self.pace.failed(started):
+                self.progress.retried()
+                todo.appendleft((at, piece))
+                await asyncio.sleep(self.pace.delay_s())
+                continue
+            answer.check(self.name)
+            if self.op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
+                raise CarefulError(errno.ESTALE, "the source became shorter", self.name)
+            self.pace.succeeded()
+            self.progress.moved(piece)
+            if piece == nbytes:
+                return answer.digest
+        # In pieces, each with its own digest: the block's is computed here.
+        return digest_of_range(self.fd, offset, nbytes) if self.options.digest else 0
+
+
+async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:
+    """Await all; the first failure ends the others, and is raised when they have ended."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def quietly(job: Coroutine[Any, Any, object]) -> None:
+    """Await a clean-up that must not hide what made it necessary, for a bounded time."""
+    with suppress(CarefulError, TimeoutError):
+        await asyncio.wait_for(job, _CLEANUP_S)
+
+
+async def in_thread(work: Callable[[], _T]) -> _T:
+    """Run what blocks in a thread; a cancellation takes effect when it has ended."""
+    future = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            await future
+        raise

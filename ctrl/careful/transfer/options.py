@@ -1,0 +1,87 @@
+"""How files are to be moved, who watches, and what became of one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from careful.transfer.pace import RateLimit
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files move.
+
+    Attributes:
+        block_bytes: payload of one operation; at most 1 GiB.
+        blocks_in_flight: of one file.
+        files_in_flight: of a tree.
+        replace: whether existing files may be replaced.
+        digest: whether each block carries its XXH3, checked where it was written.
+        sync: whether a file is synced before it gets its name.
+        limit: of the bytes per second of all files together; None: none.
+        restart: whether what an earlier transfer left is thrown away, not continued.
+    """
+
+    block_bytes: int = 4 << 20
+    blocks_in_flight: int = 8
+    files_in_flight: int = 16
+    replace: bool = False
+    digest: bool = True
+    sync: bool = True
+    limit: RateLimit | None = None
+    restart: bool = False
+
+
+class Progress(Protocol):
+    """What a transfer tells whoever watches it."""
+
+    def expect(self, files: int, nbytes: int) -> None:
+        """So many files and bytes are to come, in addition."""
+
+    def moved(self, nbytes: int) -> None:
+        """So many bytes came across and are in place."""
+
+    def present(self, nbytes: int) -> None:
+        """So many bytes need not come: they were in place already."""
+
+    def retried(self) -> None:
+        """A piece was lost or damaged and is asked for again."""
+
+    def finished(self, name: str) -> None:
+        """A file is complete, or failed."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+
+
+class Silent:
+    """A Progress that nobody watches."""
+
+    def expect(self, files: int, nbytes: int) -> None: ...
+    def moved(self, nbytes: int) -> None: ...
+    def present(self, nbytes: int) -> None: ...
+    def retried(self) -> None: ...
+    def finished(self, name: str) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """A file that was transferred.
+
+    Attributes:
+        source: where from.
+        destination: where to.
+        bytes: its size.
+        digest: XXH3 over its blocks' digests; None where they were switched off.
+        retries: pieces that were asked for again.
+        resumed_bytes: of its bytes, those that an earlier transfer had brought.
+    """
+
+    source: str
+    destination: str
+    bytes: int
+    digest: int | None
+    retries: int
+    resumed_bytes: int = 0

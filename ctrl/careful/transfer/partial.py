@@ -1,0 +1,284 @@
+"""Partial files: what an interrupted transfer leaves, and what the next one goes on from.
+
+Owns the journal that stands behind the file's own bytes: which blocks are in place,
+with their digests, and what the source was. Both ends use the same one; whoever runs
+the transfer writes it. The file under its final name never has one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import struct
+import time
+from dataclasses import asdict, dataclass
+
+from careful.errors import CarefulError, from_os
+from careful.transfer.local import Partial, allocate, digest_of, shown, temporary_name
+
+#: Names of partial and temporary files, of ours and of a peer.
+NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part$", re.DOTALL)
+_MAGIC = b"careful1"
+#: Magic, bytes of the tail, bytes of the identity, bytes of a block.
+_FOOTER = struct.Struct(">8sQII")
+#: 1 where the block is in place, then its XXH3 (0: none was taken).
+_ENTRY = struct.Struct(">QQ")
+_IDENTITY_STEP = 512
+FOOTER_BYTES = _FOOTER.size
+#: How long another transfer of the same file is waited for: one that was killed may
+#: still be let go of by a daemon, seconds.
+LOCK_S = 3.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a source was when its transfer began.
+
+    Attributes:
+        source: its name, for people.
+        bytes: its size.
+        mtime_ns: modified, ns since 1970.
+        ctime_ns: changed in any way, ns since 1970.
+        inode: its number.
+    """
+
+    source: str
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    def changed(self, now: Identity) -> bool:
+        """Whether the contents are others, as far as attributes tell."""
+        return (self.bytes, self.mtime_ns) != (now.bytes, now.mtime_ns)
+
+    def is_doubtful(self, now: Identity) -> bool:
+        """Whether the contents may be others although size and time are the same."""
+        return (self.ctime_ns, self.inode) != (now.ctime_ns, now.inode)
+
+
+class Journal:
+    """Which blocks of a partial file are in place.
+
+    Args:
+        identity: of the source.
+        block_bytes: size of a block; the last may be shorter.
+        entries: as read back; by default no block is in place.
+    """
+
+    def __init__(self, identity: Identity, block_bytes: int, entries: bytes = b"") -> None:
+        self.identity = identity
+        self.block_bytes = block_bytes
+        self.count = -(-identity.bytes // block_bytes)
+        self._entries = bytearray(entries or bytes(self.count * _ENTRY.size))
+        assert len(self._entries) == self.count * _ENTRY.size
+
+    @property
+    def tail(self) -> bytes:
+        """All of it, as it stands behind the file's bytes."""
+        text = json.dumps(asdict(self.identity)).encode()
+        text += b" " * (-len(text) % _IDENTITY_STEP)
+        nbytes = len(self._entries) + len(text) + _FOOTER.size
+        footer = _FOOTER.pack(_MAGIC, nbytes, len(text), self.block_bytes)
+        return bytes(self._entries) + text + footer
+
+    @property
+    def tail_bytes(self) -> int:
+        """Its size."""
+        return len(self.tail)
+
+    @staticmethod
+    def bytes_of_tail(footer: bytes) -> int:
+        """How long the tail is that ends in `footer`; 0: that is none."""
+        magic, nbytes, _, _ = _FOOTER.unpack(footer)
+        return int(nbytes) if magic == _MAGIC else 0
+
+    @classmethod
+    def parse(cls, tail: bytes) -> Journal | None:
+        """A journal from its tail, or None where that is damaged."""
+        if len(tail) < _FOOTER.size:
+            return None
+        magic, nbytes, text_bytes, block_bytes = _FOOTER.unpack(tail[-_FOOTER.size :])
+        if magic != _MAGIC or nbytes != len(tail) or not block_bytes:
+            return None
+        text_at = len(tail) - _FOOTER.size - text_bytes
+        try:
+            identity = Identity(**json.loads(tail[text_at : -_FOOTER.size]))
+            count = -(-identity.bytes // block_bytes)
+            if text_at != count * _ENTRY.size:
+                return None
+        except (TypeError, ValueError):
+            return None
+        return cls(identity, block_bytes, tail[:text_at])
+
+    def range_of(self, index: int) -> tuple[int, int]:
+        """Offset and bytes of a block."""
+        offset = index * self.block_bytes
+        return offset, min(self.block_bytes, self.identity.bytes - offset)
+
+    def digest(self, index: int) -> int | None:
+        """XXH3 of a block that is in place, 0 where none was taken; None: it is not."""
+        state, digest = _ENTRY.unpack_from(self._entries, index * _ENTRY.size)
+        return digest if state == 1 else None
+
+    def mark(self, index: int, digest: int) -> tuple[int, bytes]:
+        """A block is in place; where in the tail that stands, and what."""
+        return self._set(index, 1, digest)
+
+    def unmark(self, index: int) -> tuple[int, bytes]:
+        """A block is not in place after all."""
+        return self._set(index, 0, 0)
+
+    def _set(self, index: int, state: int, digest: int) -> tuple[int, bytes]:
+        entry, at = _ENTRY.pack(state, digest), index * _ENTRY.size
+        self._entries[at : at + _ENTRY.size] = entry
+        return at, entry
+
+    @property
+    def in_place(self) -> list[int]:
+        """The blocks that are in place."""
+        return [index for index in range(self.count) if self.digest(index) is not None]
+
+    @property
+    def bytes_in_place(self) -> int:
+        """How many bytes these have."""
+        return sum(self.range_of(index)[1] for index in self.in_place)
+
+
+def tag_of(*words: str) -> int:
+    """What names the partial file of a command: the same words, the same file."""
+    joined = b"\0".join(os.fsencode(word) for word in words)
+    return digest_of(joined) or 1
+
+
+def read_journal(fd: int) -> Journal | None:
+    """The journal at the end of an open file, or None where there is none."""
+    size = os.fstat(fd).st_size
+    if size < FOOTER_BYTES:
+        return None
+    nbytes = Journal.bytes_of_tail(os.pread(fd, FOOTER_BYTES, size - FOOTER_BYTES))
+    journal = Journal.parse(os.pread(fd, nbytes, size - nbytes)) if 0 < nbytes <= size else None
+    if journal is not None and journal.identity.bytes + nbytes != size:
+        return None
+    return journal
+
+
+def lock(fd: int, name: str) -> None:
+    """Keep other transfers off a partial file, as long as it is open anywhere.
+
+    Raises:
+        CarefulError: another one has it, also after LOCK_S.
+    """
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise busy(name) from None
+        time.sleep(0.05)
+
+
+def busy(name: str) -> CarefulError:
+    """Another transfer has the partial file."""
+    return CarefulError(errno.EBUSY, "another transfer of it is under way", name)
+
+
+def check_source(was: Identity, now: Identity, name: str) -> None:
+    """Whether a partial file of `was` can be continued from `now`.
+
+    Raises:
+        CarefulError: the source changed.
+    """
+    if was.changed(now):
+        raise CarefulError(
+            errno.ESTALE,
+            f"changed since its transfer began ({was.bytes} bytes then, {now.bytes} now): "
+            "--restart begins again",
+            name,
+        )
+
+
+class KeptPartial(Partial):
+    """A partial file with a journal: it stays if the transfer ends early.
+
+    Args:
+        path: the name it gets in the end.
+        mode: permission bits; the umask is applied.
+        replace: whether an existing file may be replaced.
+        journal: of a transfer that begins now; replaced by the one that is there.
+        tag: of the command, see tag_of().
+        restart: whether one that is there is thrown away.
+
+    Attributes:
+        journal: which blocks are in place.
+        resumed: whether it was there.
+
+    Raises:
+        CarefulError: as of Partial; the source changed; another transfer has it.
+    """
+
+    def __init__(
+        self, path: str, mode: int, replace: bool, journal: Journal, tag: int, restart: bool
+    ) -> None:
+        self._prepare(path, mode, replace)
+        self.journal = journal
+        self.resumed = False
+        try:
+            self.fd = self._open_locked(temporary_name(path, tag))
+            found = None if restart else read_journal(self.fd)
+            if found is not None:
+                check_source(found.identity, journal.identity, journal.identity.source)
+                self.journal = found
+                self.resumed = True
+            else:
+                self._begin()
+        except CarefulError:
+            if self.fd >= 0:
+                self.close()
+            raise
+        except OSError as error:
+            self.discard()
+            raise from_os(error, shown(path)) from None
+
+    def _open_locked(self, temporary: str) -> int:
+        """Open it and keep others off; what they may have renamed meanwhile is another."""
+        while True:
+            fd = self._open(temporary, 0)
+            try:
+                lock(fd, shown(self.path))
+                mine, named = os.fstat(fd), os.lstat(temporary)
+                if not stat.S_ISREG(mine.st_mode) or mine.st_nlink > 1:
+                    raise CarefulError(errno.EPERM, "is no partial file", shown(temporary))
+                if (mine.st_ino, mine.st_dev) == (named.st_ino, named.st_dev):
+                    return fd
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+
+    def _begin(self) -> None:
+        size = self.journal.identity.bytes
+        tail = self.journal.tail
+        os.ftruncate(self.fd, 0)
+        allocate(self.fd, size + len(tail))
+        os.pwrite(self.fd, tail, size)
+
+    def note(self, change: tuple[int, bytes]) -> None:
+        """Write down what the journal's mark() or unmark() said."""
+        os.pwrite(self.fd, change[1], self.journal.identity.bytes + change[0])
+
+    def commit(self, sync: bool) -> None:
+        """As Partial's; the journal goes."""
+        try:
+            os.ftruncate(self.fd, self.journal.identity.bytes)
+        except OSError as error:
+            raise from_os(error, shown(self.path)) from None
+        super().commit(sync)

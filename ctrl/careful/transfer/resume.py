@@ -1,0 +1,297 @@
+"""Going on with a partial file: what of it can be trusted, here and at a peer.
+
+Owns the checks that come before a block is taken for finished, and the journal of a
+partial file that lies at the peer, which this end writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer.block import BlockClient, Created
+from careful.transfer.local import digest_of_range, shown
+from careful.transfer.mover import in_thread, quietly
+from careful.transfer.options import Options
+from careful.transfer.partial import (
+    FOOTER_BYTES,
+    LOCK_S,
+    Identity,
+    Journal,
+    KeptPartial,
+    busy,
+    check_source,
+    tag_of,
+)
+
+_NO_IDENTITY = Identity("", 0, 0, 0, 0)
+Note = Callable[[tuple[int, bytes]], None]
+
+
+def verify_local(part: KeptPartial) -> None:
+    """Take blocks that are not what the journal says for not finished.
+
+    After a crash of the machine its pages may have reached the disk without the data's.
+    """
+    journal = part.journal
+    for index in journal.in_place:
+        expected = journal.digest(index)
+        if expected and digest_of_range(part.fd, *journal.range_of(index)) != expected:
+            part.note(journal.unmark(index))
+
+
+def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """First and count of each run of neighbours in an ascending series."""
+    first, count = -1, 0
+    for index in indices:
+        if count and index == first + count:
+            count += 1
+            continue
+        if count:
+            yield first, count
+        first, count = index, 1
+    if count:
+        yield first, count
+
+
+async def verify_source(
+    remote: BlockClient, handle: int, journal: Journal, note: Note, path: str
+) -> None:
+    """Take blocks for not finished whose digest at the peer is not the journal's.
+
+    Args:
+        remote: the peer's tree.
+        handle: of the file there, source or partial.
+        journal: with its digests.
+        note: told of each change of it.
+        path: what errors are about.
+    """
+    for first, count in tuple(runs(journal.in_place)):
+        offset, _ = journal.range_of(first)
+        last_offset, last_bytes = journal.range_of(first + count - 1)
+        nbytes = last_offset + last_bytes - offset
+        found = await remote.digests(handle, offset, nbytes, journal.block_bytes, path)
+        for index, digest in enumerate(found, first):
+            if journal.digest(index) != digest:
+                note(journal.unmark(index))
+
+
+def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
+    return {index: digest_of_range(fd, *journal.range_of(index)) for index in indices}
+
+
+class RemotePartial:
+    """A file being created at a peer; with a journal there if it has several blocks.
+
+    Args:
+        remote: the peer's tree.
+        target: the path that it gets.
+        options: how.
+
+    Attributes:
+        handle: of it; 0 before open() and after commit().
+        journal: which blocks are in place.
+    """
+
+    def __init__(self, remote: BlockClient, target: str, options: Options) -> None:
+        self.remote = remote
+        self.target = target
+        self.options = options
+        self.handle = 0
+        self.journal = Journal(_NO_IDENTITY, options.block_bytes)
+        self._kept = False
+        self._file = -1
+        self._fd = -1
+        self._dirty: list[tuple[int, bytes]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def open(self, identity: Identity, source: str, fd: int, mode: int) -> dict[int, int]:
+        """Create it, or open what an earlier transfer left.
+
+        Args:
+            identity: of the source.
+            source: its absolute path.
+            fd: of the source.
+            mode: permission bits.
+
+        Returns:
+            The blocks that need not be sent, with their digests.
+
+        Raises:
+            CarefulError: it cannot be made; the source changed; another transfer has it.
+        """
+        options = self.options
+        self.journal = Journal(identity, options.block_bytes)
+        if identity.bytes <= options.block_bytes:
+            size = identity.bytes
+            made = await self.remote.create(self.target, size, mode, options.replace)
+            self.handle = made.handle
+            return {}
+        tag = tag_of("put", os.uname().nodename, source, self.target)
+        self._kept = True
+        if not await self._open_kept(tag, mode):
+            await self._begin()
+            return {}
+        self._open_tail()
+        journal = self.journal
+        if journal.identity.is_doubtful(identity):
+            own = await in_thread(partial(_digests_of_own, fd, journal, journal.in_place))
+            for index in [one for one in own if own[one] != journal.digest(one)]:
+                self._note(journal.unmark(index))
+        if options.digest:
+            await verify_source(self.remote, self.handle, journal, self._note, self.target)
+            await self._find_unmarked(fd)
+        return {index: journal.digest(index) or 0 for index in journal.in_place}
+
+    async def _find_unmarked(self, fd: int) -> None:
+        """Look for blocks that came into place before the journal could say so."""
+        journal = self.journal
+        marked = set(journal.in_place)
+        missing = [index for index in range(journal.count) if index not in marked]
+        missing = missing[: 2 * self.options.blocks_in_flight + 1]
+        own = await in_thread(partial(_digests_of_own, fd, journal, missing))
+        for first, count in runs(missing):
+            offset, _ = journal.range_of(first)
+            last_offset, last_bytes = journal.range_of(first + count - 1)
+            found = await self.remote.digests(
+                self.handle, offset, last_offset + last_bytes - offset, journal.block_bytes, ""
+            )
+            for index, digest in enumerate(found, first):
+                if own[index] == digest:
+                    self.mark(index, digest)
+
+    async def _open_kept(self, tag: int, mode: int) -> bool:
+        """Open the partial file of a tag; whether it is to be continued."""
+        while True:
+            journal = self.journal
+            made = await self._create(tag, mode, journal.tail_bytes)
+            self.handle = made.handle
+            if not made.continued:
+                return False
+            found = None if self.options.restart else await self._read_journal(made)
+            if found is not None:
+                try:
+                    check_source(found.identity, journal.identity, journal.identity.source)
+                except CarefulError:
+                    await quietly(self.remote.close(made.handle, self.target))
+                    self.handle = 0
+                    raise
+                if found.tail_bytes == journal.tail_bytes:
+                    self.journal = found
+                    return True
+            # Of another block size it is opened again as it is; else it goes.
+            other = found is not None and found.block_bytes != journal.block_bytes
+            await self.remote.close(made.handle, self.target, discard=not other)
+            self.handle = 0
+            if found is not None and other:
+                self.journal = Journal(journal.identity, found.block_bytes)
+
+    async def _create(self, tag: int, mode: int, tail_bytes: int) -> Created:
+        nbytes, replace = self.journal.identity.bytes, self.options.replace
+        until = time.monotonic() + LOCK_S
+        while True:
+            try:
+                return await self.remote.create(self.target, nbytes, mode, replace, tag, tail_bytes)
+            except CarefulError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                if time.monotonic() >= until:
+                    raise busy(self.remote.name(shown(self.target))) from None
+            await asyncio.sleep(0.05)
+
+    async def _read_journal(self, made: Created) -> Journal | None:
+        size, what = made.attr.bytes, self.remote.name(shown(self.target))
+        if size < FOOTER_BYTES:
+            return None
+        footer = await self.remote.read(made.handle, size - FOOTER_BYTES, FOOTER_BYTES, what)
+        nbytes = Journal.bytes_of_tail(footer)
+        if not 0 < nbytes <= size:
+            return None
+        found = Journal.parse(await self.remote.read(made.handle, size - nbytes, nbytes, what))
+        if found is None or found.identity.bytes + nbytes != size:
+            return None
+        return found
+
+    def _open_tail(self) -> None:
+        self._fd = os.memfd_create("careful-journal", os.MFD_CLOEXEC)
+        os.pwrite(self._fd, self.journal.tail, 0)
+
+    async def _begin(self) -> None:
+        """Write a journal that says that nothing is there yet."""
+        self._open_tail()
+        await self._store(0, self.journal.tail_bytes)
+
+    def mark(self, index: int, digest: int) -> None:
+        """A block is in place."""
+        if self._kept:
+            self._note(self.journal.mark(index, digest))
+
+    def _note(self, change: tuple[int, bytes]) -> None:
+        os.pwrite(self._fd, change[1], change[0])
+        self._dirty.append(change)
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        """Bring the journal there up to date; failures show in the blocks themselves."""
+        while self._dirty:
+            changes, self._dirty = self._dirty, []
+            first = min(at for at, _ in changes)
+            end = max(at + len(entry) for at, entry in changes)
+            await self._store(first, end - first)
+
+    async def _store(self, at: int, nbytes: int) -> None:
+        if self._file < 0:
+            self._file = await self.remote.add_file(self._fd)
+        offset = self.journal.identity.bytes + at
+        for _ in range(20):
+            answer = await self.remote.move(
+                lib.CAREFUL_IPC_STORE, self.handle, offset, nbytes, self._file, True, at
+            )
+            if answer.status not in (-errno.ECONNRESET, -errno.EBADMSG):
+                break
+
+    async def _end_journal(self, write: bool) -> None:
+        if self._writer is not None:
+            if not write:
+                self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+            self._writer = None
+        if self._file >= 0:
+            await self.remote.remove_file(self._file)
+            self._file = -1
+
+    def _close_tail(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    async def commit(self, mode: int) -> None:
+        """Sync it and give it its name."""
+        options = self.options
+        await self._end_journal(write=False)
+        await self.remote.commit(self.handle, self.target, mode, options.replace, options.sync)
+        self.handle = 0
+        self._close_tail()
+
+    async def give_up(self, keep: bool) -> bool:
+        """End it early.
+
+        Args:
+            keep: whether what is there serves a later transfer.
+
+        Returns:
+            Whether something was kept.
+        """
+        keep = keep and self._kept
+        await quietly(self._end_journal(write=keep))
+        self._close_tail()
+        if self.handle:
+            await quietly(self.remote.close(self.handle, self.target, discard=not keep))
+        return keep and bool(self.handle)

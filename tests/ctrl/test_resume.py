@@ -1,0 +1,271 @@
+"""Transfers that are interrupted, and the same command again: what moves, what is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import partial, session
+from careful.transfer.files import Options, Silent
+from careful.transfer.partial import Identity, Journal, read_journal
+from careful.transfer.session import Route
+from fake_daemon import DiedError, FakeDaemon
+
+BLOCK = 4096
+BLOCKS = 10
+DATA = os.urandom(BLOCK * BLOCKS - 100)
+MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
+
+
+class Ends:
+    """The two ends of one direction: what is sent, where it arrives, and how often."""
+
+    def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+        self.way, self.route, self.daemon = way, route, daemon
+        here, there = tmp_path / "b", daemon.root / "a"
+        self.source, self.target = (there, here) if way == "get" else (here, there)
+        self.source.write_bytes(DATA)
+        self.notes: list[str] = []
+        self.present = 0
+
+    def run(self, **more: Any) -> Any:
+        ends = self
+
+        class Watch(Silent):
+            def note(self, text: str) -> None:
+                ends.notes.append(text)
+
+            def present(self, nbytes: int) -> None:
+                ends.present += nbytes
+
+        options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1} | more))
+        if self.way == "get":
+            target = str(self.target)
+            return session.get(self.route, ["a"], target, False, options, Watch())
+        return session.put(self.route, [str(self.source)], "a", False, options, Watch())
+
+    def die_after(self, blocks: int) -> Callable[[], int]:
+        """carefuld ends when so many blocks have moved; returns what counts all moves of blocks."""
+        moved = 0
+
+        def fault(question: Any) -> int:
+            nonlocal moved
+            if question.op in MOVES and question.bytes >= 1000 and question.bytes % 2:
+                return 0  # a journal's tail
+            if question.op in MOVES and question.region_off < len(DATA):
+                moved += 1
+                if moved == blocks + 1:
+                    raise DiedError
+            return 0
+
+        self.daemon.fault = fault
+        return lambda: moved
+
+    def partials(self) -> list[Path]:
+        return [one for one in self.target.parent.iterdir() if partial.NAME.match(one.name)]
+
+    def break_off(self, blocks: int = 4) -> None:
+        """A transfer that ends when so many blocks are in place."""
+        self.die_after(blocks)
+        with pytest.raises(CarefulError, match=r"carefuld ended.*; the same command goes on"):
+            self.run()
+        assert not self.target.exists()
+        assert len(self.partials()) == 1
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    return Ends(request.param, route, daemon, tmp_path)
+
+
+def test_resume__only_what_is_missing(ends: Ends) -> None:
+    ends.break_off(4)
+    moves = ends.die_after(1000)
+    report = ends.run()
+    assert moves() == BLOCKS - 4
+    assert report.resumed_bytes == (BLOCKS - moves()) * BLOCK == ends.present
+    assert ends.target.read_bytes() == DATA
+    assert ends.partials() == []
+    # The digest is that of an uninterrupted transfer.
+    whole = ends.run(replace=True)
+    assert report.files[0].digest == whole.files[0].digest
+    assert whole.resumed_bytes == 0
+
+
+def test_resume__nothing_in_place_leaves_nothing(ends: Ends) -> None:
+    ends.die_after(0)
+    with pytest.raises(CarefulError, match="carefuld ended"):
+        ends.run()
+    if ends.way == "get":  # at the peer carefuld's end leaves even an empty one
+        assert ends.partials() == []
+    ends.die_after(1000)
+    assert ends.run().resumed_bytes == 0
+    assert ends.target.read_bytes() == DATA
+
+
+def test_resume__source_changed(ends: Ends) -> None:
+    ends.break_off()
+    ends.source.write_bytes(DATA + b"more")
+    moves = ends.die_after(1000)
+    report = ends.run()
+    assert "changed since its transfer began" in report.failures[0][1]
+    assert "--restart begins again" in report.failures[0][1]
+    assert moves() == 0
+    assert not ends.target.exists()
+    assert len(ends.partials()) == 1
+    assert ends.run(restart=True).failures == []
+    assert ends.target.read_bytes() == DATA + b"more"
+    assert ends.partials() == []
+
+
+def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
+    """What attributes hide the digests show."""
+    ends.break_off(4)
+    before = ends.source.stat()
+    other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
+    ends.source.write_bytes(other)
+    os.utime(ends.source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    moves = ends.die_after(1000)
+    report = ends.run()
+    assert report.failures == []
+    assert ends.target.read_bytes() == other
+    assert moves() == BLOCKS - 2
+    assert report.resumed_bytes == 2 * BLOCK
+
+
+def test_resume__damaged_partial(ends: Ends) -> None:
+    """Blocks that are not what their journal says are sent again: a crash may do that."""
+    ends.break_off(4)
+    with ends.partials()[0].open("r+b") as file:
+        file.seek(BLOCK)
+        file.write(b"damaged")
+    assert ends.run().resumed_bytes == 3 * BLOCK
+    assert ends.target.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("cut", [1, 24, 600, 100_000])
+def test_resume__damaged_journal(ends: Ends, cut: int) -> None:
+    ends.break_off(4)
+    one = ends.partials()[0]
+    os.truncate(one, max(0, one.stat().st_size - cut))
+    report = ends.run()
+    assert (report.failures, report.resumed_bytes) == ([], 0)
+    assert ends.target.read_bytes() == DATA
+
+
+def test_resume__another_block_size(ends: Ends) -> None:
+    ends.break_off(4)
+    report = ends.run(block_bytes=2 * BLOCK)
+    assert report.resumed_bytes == 4 * BLOCK
+    assert ends.target.read_bytes() == DATA
+
+
+def test_resume__restart(ends: Ends) -> None:
+    ends.break_off(4)
+    report = ends.run(restart=True)
+    assert report.resumed_bytes == 0
+    assert ends.target.read_bytes() == DATA
+    assert ends.partials() == []
+
+
+def test_resume__another_target_is_another_transfer(ends: Ends) -> None:
+    ends.break_off(4)
+    ends.target = ends.target.with_name("c")
+    if ends.way == "get":
+        assert ends.run().resumed_bytes == 0
+        assert ends.target.read_bytes() == DATA
+    else:
+        report = session.put(
+            ends.route, [str(ends.source)], "c", False, Options(block_bytes=BLOCK), Silent()
+        )
+        assert report.resumed_bytes == 0
+
+
+def test_resume__target_appeared(ends: Ends) -> None:
+    ends.break_off(4)
+    ends.target.write_bytes(b"old")
+    assert "exists" in ends.run().failures[0][1]
+    assert len(ends.partials()) == 1
+    assert ends.run(replace=True).resumed_bytes == 4 * BLOCK
+    assert ends.target.read_bytes() == DATA
+
+
+def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    import careful.transfer.resume as resume
+
+    monkeypatch.setattr(partial, "LOCK_S", 0.2)
+    monkeypatch.setattr(resume, "LOCK_S", 0.2)
+    other: list[Any] = []
+
+    def fault(question: Any) -> int:
+        if question.op in MOVES and not other and ends.way == "get":
+            other.append(None)
+            fd = os.open(ends.partials()[0], os.O_RDWR)
+            with pytest.raises(CarefulError, match="another transfer of it is under way"):
+                partial.lock(fd, "b")
+            os.close(fd)
+        return 0
+
+    ends.daemon.fault = fault
+    if ends.way == "put":
+        ends.daemon.fault = lambda q: (
+            -errno.EBUSY
+            if q.op == lib.CAREFUL_IPC_REQUEST and q.handler == lib.CAREFUL_BLOCK_OPEN
+            else 0
+        )
+        assert "another transfer of it" in ends.run().failures[0][1]
+        return
+    assert ends.run().failures == []
+    assert other
+
+
+def test_get__partial_is_a_link(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    """A link that somebody else put where the partial file would be is not written through."""
+    ends = Ends("get", route, daemon, tmp_path)
+    ends.break_off(4)
+    one = ends.partials()[0]
+    victim = tmp_path / "victim"
+    one.rename(victim)
+    os.link(victim, one)
+    assert "is no partial file" in ends.run().failures[0][1]
+    one.unlink()
+    one.symlink_to(victim)
+    before = victim.read_bytes()
+    assert ends.run().failures != []
+    assert victim.read_bytes() == before
+
+
+def test_journal__round_trip() -> None:
+    journal = Journal(Identity("h2:\udcff\n", 10_000, 1, 2, 3), 4096)
+    assert journal.count == 3
+    journal.mark(0, 7)
+    journal.mark(2, 0)
+    again = Journal.parse(journal.tail)
+    assert again is not None
+    assert again.identity == journal.identity
+    assert (again.in_place, again.digest(0), again.digest(1)) == ([0, 2], 7, None)
+    assert again.bytes_in_place == 4096 + 10_000 - 8192
+    assert len(journal.tail) == journal.tail_bytes
+
+
+def test_journal__damaged(tmp_path: Path) -> None:
+    tail = Journal(Identity("x", 10_000, 1, 2, 3), 4096).tail
+    assert Journal.parse(tail[1:]) is None
+    assert Journal.parse(tail[:-1] + b"\xff") is not None  # the block size: caught by the count
+    assert Journal.parse(b"\0" * len(tail)) is None
+    for at in range(len(tail)):
+        broken = bytearray(tail)
+        broken[at] ^= 0xFF
+        Journal.parse(bytes(broken))  # raises nothing
+    (tmp_path / "x").write_bytes(b"x" * 9_999 + tail)
+    fd = os.open(tmp_path / "x", os.O_RDONLY)
+    assert read_journal(fd) is None
+    os.close(fd)

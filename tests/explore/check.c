@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What must hold in every state: credits conserved, every buffer in one place. */
+#include <string.h>
+
+#include "state.h"
+#include "steps.h"
+
+/* Marks a buffer as seen; it must be one of the node's, and not seen before. */
+static void see(struct world *world, const struct careful_device *dev, uint64_t addr, bool rx,
+		uint64_t *seen)
+{
+	uint64_t chunk = addr / CHUNK_BYTES;
+	uint64_t first = rx ? 0 : dev->rx_chunks;
+	uint64_t count = rx ? dev->rx_chunks : dev->tx_chunks;
+
+	if (chunk < first || chunk >= first + count || *seen & 1ull << chunk)
+		violation(world, "a buffer is in two places, or is none of the node's");
+	*seen |= 1ull << chunk;
+}
+
+static void check_rx_buffers(struct world *world, const struct node *node)
+{
+	const struct careful_device *dev = &node->dev;
+	uint32_t arriving = 0;
+	uint64_t seen = 0;
+
+	for (uint32_t i = 0; i < node->fill_count; i++)
+		see(world, dev, node->fill_ring[i], true, &seen);
+	for (uint32_t i = 0; i < node->link.fill_count; i++)
+		see(world, dev, node->link.fill[i], true, &seen);
+	for (uint32_t k = 0; k < node->kept_count; k++)
+		for (uint32_t i = 0; node->kept[k]->cost && i < node->kept[k]->segments; i++)
+			see(world, dev, node->kept[k]->addr[i], true, &seen);
+	if (seen != (1ull << dev->rx_chunks) - 1)
+		violation(world, "a receive buffer is lost");
+	for (int j = 0; j < world->setting.nodes; j++)
+		for (uint32_t i = 0; i < world->wire[j][node->index].count; i++)
+			arriving += world->wire[j][node->index].flight[i].cost;
+	if (arriving > node->fill_count)
+		violation(world, "more is under way than there are buffers for");
+}
+
+static void check_tx_buffers(struct world *world, const struct node *node)
+{
+	const struct careful_device *dev = &node->dev;
+	uint64_t seen = 0;
+
+	for (uint32_t i = 0; i < node->link.tx_free_count; i++)
+		see(world, dev, node->link.tx_free[i], false, &seen);
+	for (uint32_t i = 0; i < node->sent_count; i++)
+		see(world, dev, node->sent[i], false, &seen);
+	for (int j = 0; j < world->setting.nodes; j++)
+		for (uint32_t i = 0; i < world->wire[node->index][j].count; i++) {
+			const struct flight *flight = &world->wire[node->index][j].flight[i];
+
+			for (uint32_t k = 0; k < flight->segments; k++)
+				see(world, dev, flight->chunk[k], false, &seen);
+		}
+	if (seen >> dev->rx_chunks != (1ull << dev->tx_chunks) - 1)
+		violation(world, "a send buffer is lost");
+}
+
+/* The link's own tables, and that nothing was dropped or counted as lost. */
+static void check_link(struct world *world, const struct node *node)
+{
+	static const enum careful_counter none[] = {
+		CAREFUL_C_DROP_MALFORMED, CAREFUL_C_DROP_CHECK,	 CAREFUL_C_DROP_COOKIE,
+		CAREFUL_C_DROP_SEQ,	  CAREFUL_C_LOST_FRAMES, CAREFUL_C_BAD_CREDITS,
+		CAREFUL_C_EPOCHS_BROKEN,
+	};
+	const struct link *link = &node->link;
+	uint32_t copied = 0;
+
+	for (uint32_t i = 0; i < node->kept_count; i++)
+		copied += node->kept[i]->pool >= 0;
+	if (link->kept_free_count + node->kept_count != node->dev.rx_chunks + link->pool_count ||
+	    link->pool_free_count + copied != link->pool_count)
+		violation(world, "an entry of a kept frame, or a copy-out buffer, is lost");
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (link->counters[none[i]])
+			violation(world, "a frame was refused, or a loss seen where none was");
+}
+
+/* Credits: each of the W is with the sender, under way, in use, owed or under way back. */
+static void check_flow(struct world *world, int from, int to)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct wire *wire = &world->wire[from][to], *back = &world->wire[to][from];
+	uint32_t flying = 0, told = out->tx.credits;
+
+	for (uint32_t i = 0; i < wire->count; i++)
+		flying += wire->flight[i].cost;
+	for (uint32_t i = 0; i < back->count; i++) {
+		if (back->flight[i].credits - told > out->tx.size)
+			violation(world, "credits run backwards");
+		told = back->flight[i].credits;
+	}
+	if (out->seq_out - in->seq_in != wire->count)
+		violation(world, "frames are not numbered one by one");
+	if (told != in->rx.announced)
+		violation(world, "credits were announced and are on no frame");
+	if (window_tx_outstanding(&out->tx) > out->tx.size ||
+	    out->tx.sent - in->rx.received != flying ||
+	    in->rx.received - in->rx.returned != in->kept + in->freeing ||
+	    in->rx.returned - in->rx.announced > out->tx.size)
+		violation(world, "credits are not conserved");
+	if (out->phase != LINK_OPEN || in->phase != LINK_OPEN)
+		violation(world, "a session broke");
+}
+
+void steps_check(struct world *world)
+{
+	for (int i = 0; i < world->setting.nodes; i++) {
+		const struct node *node = &world->node[i];
+
+		check_rx_buffers(world, node);
+		check_tx_buffers(world, node);
+		check_link(world, node);
+		for (int j = 0; j < world->setting.nodes; j++)
+			if (world_linked(world, i, j))
+				check_flow(world, i, j);
+	}
+}
+
+/*
+ * What a buffer still has to go through, by where it is: a frame under way 15, kept 14,
+ * released 11, published and owed 10, announced 0, a copy 1. An update turns two owed
+ * buffers or more into one under way, and so goes down; one owed buffer would go up.
+ * Marks that a step may only clear count a quarter.
+ */
+uint32_t steps_rank(struct world *world)
+{
+	uint32_t rank = 0;
+
+	for (int i = 0; i < world->setting.nodes; i++) {
+		const struct node *node = &world->node[i];
+
+		for (uint32_t k = 0; k < node->kept_count; k++)
+			rank += node->kept[k]->pool >= 0 ? 4 : 0;
+		for (int j = 0; j < world->setting.nodes; j++) {
+			const struct link_peer *in;
+			bool withhold;
+
+			if (!world_linked(world, i, j))
+				continue;
+			in = world_peer(world, i, j);
+			withhold = in->kept >= in->rx.threshold;
+			for (uint32_t f = 0; f < world->wire[j][i].count; f++)
+				rank += 60u * world->wire[j][i].flight[f].cost;
+			rank += 56 * in->kept + 44 * in->freeing + 40 * window_rx_owed(&in->rx);
+			rank += in->dirty + (withhold != in->withholding);
+		}
+	}
+	return rank;
+}

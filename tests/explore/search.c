@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The search. A state is kept as a 128-bit hash and as the step that led to it first,
+ * which gives the shortest way to whatever is wrong; whole states are kept for the
+ * frontier alone.
+ */
+#include "search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "state.h"
+
+enum {
+	STATES_LIMIT = 1 << 26, /* beyond: the setting is too large to be explored */
+};
+
+struct seen {
+	XXH128_hash_t hash;
+	uint32_t from; /* index of the state it was reached from */
+	struct step step;
+};
+
+struct frontier {
+	uint8_t *states;
+	uint32_t *index;
+	uint32_t count, room;
+};
+
+struct search {
+	struct world *world;
+	struct found *found;
+	size_t state_bytes;
+	struct seen *seen; /* by index, in the order found */
+	uint32_t seen_count, seen_room;
+	uint32_t *table; /* index + 1; 0: empty */
+	uint32_t table_mask;
+	struct frontier now, next;
+	uint32_t bad; /* index of the state where something is wrong */
+};
+
+static void *grow(void *old, size_t bytes)
+{
+	void *p = realloc(old, bytes);
+
+	if (!p) {
+		fprintf(stderr, "out of memory\n");
+		exit(1);
+	}
+	return p;
+}
+
+static void table_grow(struct search *s)
+{
+	uint32_t size = (s->table_mask + 1) * 2;
+
+	s->table = grow(s->table, size * sizeof(*s->table));
+	memset(s->table, 0, size * sizeof(*s->table));
+	s->table_mask = size - 1;
+	for (uint32_t i = 0; i < s->seen_count; i++) {
+		uint32_t at = (uint32_t)s->seen[i].hash.low64 & s->table_mask;
+
+		while (s->table[at])
+			at = (at + 1) & s->table_mask;
+		s->table[at] = i + 1;
+	}
+}
+
+static void frontier_add(struct search *s, const struct state *state, uint32_t index)
+{
+	struct frontier *f = &s->next;
+
+	if (f->count == f->room) {
+		f->room = f->room ? f->room * 2 : 1024;
+		f->states = grow(f->states, f->room * s->state_bytes);
+		f->index = grow(f->index, f->room * sizeof(*f->index));
+	}
+	memcpy(f->states + f->count * s->state_bytes, state, s->state_bytes);
+	f->index[f->count++] = index;
+}
+
+/* Notes a state unless it is known. */
+static void note(struct search *s, const struct state *state, uint32_t from, struct step step)
+{
+	XXH128_hash_t hash = XXH3_128bits(state, s->state_bytes);
+	uint32_t at = (uint32_t)hash.low64 & s->table_mask;
+
+	for (; s->table[at]; at = (at + 1) & s->table_mask)
+		if (XXH128_isEqual(s->seen[s->table[at] - 1].hash, hash))
+			return;
+	if (s->seen_count == s->seen_room) {
+		s->seen_room *= 2;
+		s->seen = grow(s->seen, s->seen_room * sizeof(*s->seen));
+	}
+	s->table[at] = s->seen_count + 1;
+	s->seen[s->seen_count] = (struct seen){ hash, from, step };
+	frontier_add(s, state, s->seen_count++);
+	if (s->seen_count > s->table_mask / 2)
+		table_grow(s);
+}
+
+/* At rest everything that may be sent can be sent: no node waits for ever for credits
+ * that another owes it, whatever the others have to say. Where each has its largest frame
+ * at the head of its queue and none can be sent, nothing will ever happen again. */
+static void check_rest(struct search *s, const struct state *state)
+{
+	struct world *world = s->world;
+	struct step steps[STEPS_MAX];
+	bool largest_can = false, all_can = true;
+	uint32_t n = steps_list(world, steps);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (steps[i].act != ACT_SEND)
+			continue;
+		state_put(world, state);
+		if (!steps_do(world, &steps[i]))
+			all_can = false;
+		else if (steps[i].arg == world->setting.cost_max)
+			largest_can = true;
+	}
+	s->found->rests++;
+	if (!largest_can)
+		violation(world, FOUND_DEADLOCK);
+	else if (!all_can && !world->setting.standstill)
+		violation(world, FOUND_STUCK);
+}
+
+/* Tries every step from a state. */
+static void expand(struct search *s, const struct state *state, uint32_t index)
+{
+	struct world *world = s->world;
+	struct step steps[STEPS_MAX];
+	struct state after;
+	bool rest = true;
+	uint32_t n, rank;
+
+	state_put(world, state);
+	rank = steps_rank(world);
+	n = steps_list(world, steps);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i)
+			state_put(world, state);
+		if (!steps_do(world, &steps[i]) && !world->violated)
+			continue;
+		state_get(world, &after);
+		if (!world->violated && !memcmp(&after, state, s->state_bytes))
+			continue;
+		s->found->steps++;
+		if (!world->violated)
+			steps_check(world);
+		if (!world->violated && steps[i].act != ACT_SEND) {
+			rest = false;
+			if (steps_rank(world) >= rank)
+				violation(world, FOUND_ENDLESS);
+		}
+		note(s, &after, index, steps[i]);
+		if (world->violated) {
+			s->bad = s->seen_count - 1;
+			return;
+		}
+	}
+	if (rest)
+		check_rest(s, state);
+	s->bad = index;
+}
+
+/* The steps to where it is wrong: their number, and what they are. */
+static void way_there(const struct search *s, bool show)
+{
+	uint32_t length = 0;
+	uint32_t *way;
+
+	for (uint32_t i = s->bad; i; i = s->seen[i].from)
+		length++;
+	s->found->way = length;
+	way = grow(NULL, (length + 1) * sizeof(*way));
+	for (uint32_t i = s->bad, k = length; i; i = s->seen[i].from)
+		way[--k] = i;
+	for (uint32_t k = 0; show && k < length; k++) {
+		printf("    %2u. ", k + 1);
+		steps_print(&s->seen[way[k]].step);
+	}
+	free(way);
+	if (show)
+		printf("    %s\n", s->world->violated);
+}
+
+static void run(struct search *s)
+{
+	struct state state;
+
+	memset(&state, 0, sizeof(state));
+	note(s, &state, 0, (struct step){ 0 });
+	while (s->next.count && !s->world->violated) {
+		struct frontier empty = s->now;
+
+		s->now = s->next;
+		s->next = empty;
+		s->next.count = 0;
+		s->found->depth++;
+		for (uint32_t i = 0; i < s->now.count && !s->world->violated; i++) {
+			memcpy(&state, s->now.states + i * s->state_bytes, s->state_bytes);
+			expand(s, &state, s->now.index[i]);
+			if (s->seen_count > STATES_LIMIT)
+				violation(s->world, "too many states to explore");
+		}
+	}
+}
+
+void search(const struct setting *setting, bool show, struct found *found)
+{
+	struct world *world = grow(NULL, sizeof(*world));
+	uint8_t ends[FLOWS_MAX][2];
+	struct search s = {
+		.world = world,
+		.found = found,
+		.seen_room = 1 << 16,
+		.table_mask = (1 << 16) - 1,
+	};
+
+	*found = (struct found){ 0 };
+	world_init(world, setting);
+	found->cost_max = world->setting.cost_max;
+	s.state_bytes = state_flows(world, ends) * sizeof(struct flow);
+	s.seen = grow(NULL, s.seen_room * sizeof(*s.seen));
+	s.table = calloc(s.table_mask + 1, sizeof(*s.table));
+	run(&s);
+	found->states = s.seen_count;
+	found->violated = world->violated;
+	if (world->violated)
+		way_there(&s, show);
+	free(s.seen);
+	free(s.table);
+	free(s.now.states);
+	free(s.now.index);
+	free(s.next.states);
+	free(s.next.index);
+	world_deinit(world);
+	free(world);
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* From the world to a state and back, field by field. */
+#include "state.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Where counters start in every state: just before they wrap. */
+static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
+
+uint32_t state_flows(const struct world *world, uint8_t (*ends)[2])
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < world->setting.nodes; i++)
+		for (int j = 0; j < world->setting.nodes; j++)
+			if (world_linked(world, i, j)) {
+				ends[n][0] = (uint8_t)i;
+				ends[n++][1] = (uint8_t)j;
+			}
+	return n;
+}
+
+/* A counter beyond its base, which no window lets grow past W. */
+static uint8_t beyond(struct world *world, uint32_t counter, uint32_t base)
+{
+	if (counter - base > world->setting.window)
+		violation(world, "a counter is further on than the window allows");
+	return (uint8_t)(counter - base);
+}
+
+static void get_kept(struct node *node, const struct link_peer *peer, struct flow *flow)
+{
+	for (uint32_t i = 0; i < node->kept_count; i++) {
+		const struct careful_kept *kept = node->kept[i];
+
+		if (kept->peer != peer)
+			continue;
+		if (kept->pool >= 0)
+			flow->copied++;
+		else if (kept->next)
+			flow->held++;
+		else
+			flow->fixed[kept->cost - 1]++;
+	}
+}
+
+static void get_flow(struct world *world, int from, int to, struct flow *flow)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct wire *wire = &world->wire[from][to];
+	struct node *receiver = &world->node[to];
+
+	flow->sent = beyond(world, out->tx.sent, out->tx.credits);
+	flow->received = beyond(world, in->rx.received, out->tx.credits);
+	flow->returned = beyond(world, in->rx.returned, out->tx.credits);
+	flow->announced = beyond(world, in->rx.announced, out->tx.credits);
+	flow->freeing = (uint8_t)in->freeing;
+	flow->withholding = in->withholding;
+	for (uint32_t i = 0; i < receiver->link.dirty_count; i++)
+		if (receiver->link.dirty[i] == in)
+			flow->dirty = (uint8_t)(i + 1);
+	if (in->dirty != (flow->dirty != 0))
+		violation(world, "a peer's dirty mark and the dirty list disagree");
+	flow->frames = (uint8_t)wire->count;
+	for (uint32_t i = 0; i < wire->count; i++) {
+		const struct flight *flight = &wire->flight[i];
+
+		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
+		flow->credits[i] = beyond(world, flight->credits, in->tx.credits);
+	}
+	get_kept(receiver, in, flow);
+}
+
+void state_get(struct world *world, struct state *state)
+{
+	uint8_t ends[FLOWS_MAX][2];
+	uint32_t n = state_flows(world, ends);
+
+	memset(state, 0, sizeof(*state));
+	for (uint32_t i = 0; i < n; i++)
+		get_flow(world, ends[i][0], ends[i][1], &state->flow[i]);
+}
+
+/* Takes receive buffers out of the fill ring. */
+static void take_buffers(struct node *node, uint32_t n, uint64_t *addrs)
+{
+	assert(n <= node->fill_count);
+	node->fill_count -= n;
+	memcpy(addrs, node->fill_ring + node->fill_count, n * sizeof(*addrs));
+}
+
+/* One frame that the application keeps: in receive buffers, or in a copy. */
+static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, bool may_copy)
+{
+	struct link *link = &node->link;
+	struct careful_kept *kept = link->kept_free[--link->kept_free_count];
+	const uint8_t tag = (uint8_t)node->kept_count;
+
+	*kept = (struct careful_kept){
+		.peer = peer,
+		.epoch = peer->epoch,
+		.body_bytes = body_of(1),
+		.cost = cost,
+		.pool = -1,
+		.segments = (uint16_t)cost,
+	};
+	if (cost) {
+		take_buffers(node, cost, kept->addr);
+		kept->body = node->umem + kept->addr[0] + LL_BYTES + LINK_HDR_BYTES;
+		peer->kept += cost;
+	} else {
+		kept->pool = link->pool_free[--link->pool_free_count];
+		kept->body = link->pool + (size_t)kept->pool * link->pool_buffer_bytes;
+	}
+	memset((uint8_t *)kept->body, tag, kept->body_bytes);
+	if (cost && may_copy) {
+		kept->prev = link->kept_list.prev;
+		kept->next = &link->kept_list;
+		link->kept_list.prev->next = kept;
+		link->kept_list.prev = kept;
+	}
+	node->kept[node->kept_count++] = kept;
+}
+
+/* Everything at rest: all receive buffers in the fill ring, all send buffers sent and
+ * not yet taken back (so that the code must ask for them). */
+static void put_rest(struct world *world, struct node *node)
+{
+	struct link *link = &node->link;
+
+	node->fill_count = node->dev.rx_chunks;
+	for (uint32_t i = 0; i < node->fill_count; i++)
+		node->fill_ring[i] = (uint64_t)i * CHUNK_BYTES;
+	node->sent_count = node->dev.tx_chunks;
+	for (uint32_t i = 0; i < node->sent_count; i++)
+		node->sent[i] = (uint64_t)(node->dev.rx_chunks + i) * CHUNK_BYTES;
+	node->arrived_count = 0;
+	node->kept_count = 0;
+	link->tx_free_count = link->tx_queued = link->tx_pulse_bytes = 0;
+	link->fill_count = 0;
+	link->dirty_count = 0;
+	link->kept_list.next = link->kept_list.prev = &link->kept_list;
+	link->kept_free_count = node->dev.rx_chunks + link->pool_count;
+	for (uint32_t i = 0; i < link->kept_free_count; i++)
+		link->kept_free[i] = &link->kept[i];
+	link->pool_free_count = link->pool_count;
+	for (uint32_t i = 0; i < link->pool_count; i++)
+		link->pool_free[i] = (int32_t)i;
+	for (int j = 0; j < world->setting.nodes; j++)
+		world->wire[node->index][j].count = 0;
+}
+
+static void put_wire(struct world *world, int from, int to, const struct flow *flow)
+{
+	struct wire *wire = &world->wire[from][to];
+	struct node *sender = &world->node[from];
+
+	wire->count = flow->frames;
+	for (uint32_t i = 0; i < wire->count; i++) {
+		struct flight *flight = &wire->flight[i];
+
+		flight->update = flow->frame[i] & FLIGHT_UPDATE;
+		flight->cost = flow->frame[i] & (uint8_t)~FLIGHT_UPDATE;
+		flight->credits = SENT_BASE + flow->credits[i];
+		flight->segments = flight->update ? 1 : world->segments_of[flight->cost];
+		sender->sent_count -= flight->segments;
+		memcpy(flight->chunk, sender->sent + sender->sent_count,
+		       flight->segments * sizeof(flight->chunk[0]));
+	}
+}
+
+static void put_flow(struct world *world, int from, int to, const struct flow *flow)
+{
+	struct link_peer *out = world_peer(world, from, to);
+	struct link_peer *in = world_peer(world, to, from);
+	struct node *receiver = &world->node[to];
+
+	out->tx.credits = SENT_BASE;
+	out->tx.sent = SENT_BASE + flow->sent;
+	out->seq_out = SEQ_BASE + flow->frames;
+	in->seq_in = SEQ_BASE;
+	in->rx.received = SENT_BASE + flow->received;
+	in->rx.returned = SENT_BASE + flow->returned;
+	in->rx.announced = SENT_BASE + flow->announced;
+	in->freeing = flow->freeing;
+	in->withholding = flow->withholding;
+	in->kept = 0;
+	in->dirty = flow->dirty;
+	if (flow->dirty) {
+		receiver->link.dirty[flow->dirty - 1] = in;
+		receiver->link.dirty_count++;
+	}
+	put_wire(world, from, to, flow);
+	take_buffers(receiver, flow->freeing, receiver->link.fill + receiver->link.fill_count);
+	receiver->link.fill_count += flow->freeing;
+	for (uint32_t i = 0; i < flow->held; i++)
+		put_kept(receiver, in, 1, true);
+	for (uint32_t cost = 1; cost <= WINDOW_MAX; cost++)
+		for (uint32_t i = 0; i < flow->fixed[cost - 1]; i++)
+			put_kept(receiver, in, cost, false);
+	for (uint32_t i = 0; i < flow->copied; i++)
+		put_kept(receiver, in, 0, true);
+}
+
+void state_put(struct world *world, const struct state *state)
+{
+	uint8_t ends[FLOWS_MAX][2];
+	uint32_t n = state_flows(world, ends);
+
+	for (int i = 0; i < world->setting.nodes; i++)
+		put_rest(world, &world->node[i]);
+	for (uint32_t i = 0; i < n; i++)
+		put_flow(world, ends[i][0], ends[i][1], &state->flow[i]);
+}

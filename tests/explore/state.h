@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A state of the world in few bytes: all that the rule, the wires and the applications
+ * can tell apart, with counters taken from the sender's credits on, for the code only
+ * ever looks at their differences. Which buffer is which doesn't matter, how many are
+ * where does.
+ */
+#ifndef EXPLORE_STATE_H
+#define EXPLORE_STATE_H
+
+#include "world.h"
+
+enum {
+	FLOWS_MAX = NODES_MAX * (NODES_MAX - 1),
+	FLIGHT_UPDATE = 0x80, /* in flow.frame */
+};
+
+/*
+ * What one node sends to another, and what became of it.
+ *
+ * @sent:      buffers sent; as all counters: beyond those known to be given back
+ * @received, @returned, @announced: as in struct window_rx, at the receiver
+ * @freeing:   released there, not yet published
+ * @dirty:     place in the receiver's dirty list + 1; 0: not in it
+ * @frames, @frame, @credits: under way, oldest first: cost, and the credits they carry
+ *             for the flow that runs the other way
+ * @held:      frames of one buffer that the application keeps and that may be copied out
+ * @copied:    of those that were
+ * @fixed:     kept frames that may not, by cost - 1
+ */
+struct flow {
+	uint8_t sent, received, returned, announced;
+	uint8_t freeing, dirty, withholding, frames;
+	uint8_t frame[FRAMES_MAX];
+	uint8_t credits[FRAMES_MAX];
+	uint8_t held, copied;
+	uint8_t fixed[WINDOW_MAX];
+};
+
+struct state {
+	struct flow flow[FLOWS_MAX];
+};
+
+/* How many flows the setting has, and the ends of each. */
+uint32_t state_flows(const struct world *world, uint8_t (*ends)[2]);
+/* Reads a state off the world, or puts the world into it. */
+void state_get(struct world *world, struct state *state);
+void state_put(struct world *world, const struct state *state);
+
+#endif /* EXPLORE_STATE_H */

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The steps, each by the calls that message/ and service/ make to do the same. */
+#include "steps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "state.h"
+
+static struct step *add(struct step *at, enum act act, int node, int other, uint32_t arg)
+{
+	*at = (struct step){ (uint8_t)act, (uint8_t)node, (uint8_t)other, (uint8_t)arg };
+	return at + 1;
+}
+
+/* What a frame that arrives can meet. */
+static struct step *add_arrivals(const struct world *world, struct step *at, int from, int to)
+{
+	const struct flight *first = world->wire[from][to].flight;
+
+	if (!world->wire[from][to].count)
+		return at;
+	at = add(at, ACT_ARRIVE, to, from, FATE_CONSUME);
+	if (first->update || world->node[to].kept_count >= world->setting.keeps)
+		return at;
+	if (first->cost == 1)
+		at = add(at, ACT_ARRIVE, to, from, FATE_KEEP);
+	return add(at, ACT_ARRIVE, to, from, FATE_HOLD);
+}
+
+uint32_t steps_list(const struct world *world, struct step *steps)
+{
+	const struct setting *setting = &world->setting;
+	struct step *at = steps;
+
+	for (int i = 0; i < setting->nodes; i++) {
+		for (int j = 0; j < setting->nodes; j++) {
+			if (!world_linked(world, i, j))
+				continue;
+			at = add_arrivals(world, at, j, i);
+			for (uint32_t c = setting->cost_min;
+			     world_sends(world, i, j) && c <= setting->cost_max; c++)
+				at = add(at, ACT_SEND, i, j, c);
+			if (!setting->rounds && setting->keeps)
+				at = add(at, ACT_COPY_OUT, i, j, 0);
+		}
+		for (uint32_t k = 0; k < world->node[i].kept_count; k++)
+			at = add(at, ACT_RELEASE, i, i, k);
+		if (setting->rounds) {
+			at = add(at, ACT_ROUND, i, i, 0);
+		} else {
+			at = add(at, ACT_PUBLISH, i, i, 0);
+			at = add(at, ACT_UPDATE, i, i, 0);
+		}
+	}
+	return (uint32_t)(at - steps);
+}
+
+static bool send_data(struct world *world, int node, int other, uint32_t cost)
+{
+	struct link_peer *peer = world_peer(world, node, other);
+	const uint32_t body = body_of(cost);
+	const struct link_send_args args = {
+		.type = CAREFUL_DATA,
+		.msg_bytes = body,
+		.frag_bytes = (uint16_t)body,
+	};
+	struct link_txframe frame;
+	bool may = world->setting.spend_last ? window_tx_free(&peer->tx) >= cost :
+					       link_may_send(peer, body);
+
+	if (!may || !link_tx_get(peer, body, &frame))
+		return false;
+	if (link_cost(peer, body) != cost)
+		violation(world, "a frame does not cost what it fills");
+	link_send(peer, &frame, &args);
+	link_kick(peer->link);
+	return true;
+}
+
+static bool copy_out_due(const struct link_peer *peer)
+{
+	return peer->kept >= peer->rx.threshold || peer->withholding;
+}
+
+/* The bytes of a kept frame stay what they were, wherever they are now. */
+static void copy_out(struct world *world, struct node *node, struct link_peer *peer)
+{
+	link_copy_out(&node->link, peer);
+	for (uint32_t i = 0; i < node->kept_count; i++) {
+		const struct careful_kept *kept = node->kept[i];
+
+		if (kept->body[0] != i || kept->body[kept->body_bytes - 1] != i)
+			violation(world, "a kept frame is not what it was before the copy-out");
+	}
+}
+
+static bool arrive(struct world *world, int node, int other, enum fate fate)
+{
+	struct link *link = &world->node[node].link;
+	struct node *here = &world->node[node];
+	struct link_rxframe frames[LINK_BATCH];
+	bool update = world->wire[other][node].flight[0].update;
+	uint32_t cost = world_deliver(world, other, node);
+	uint32_t n;
+	bool more;
+
+	if (world->violated)
+		return false;
+	n = link_rx(link, frames, LINK_BATCH, &more);
+	if (n != !update || (n && (frames[0].cost != cost || frames[0].segments != cost ||
+				   frames[0].peer != world_peer(world, node, other)))) {
+		violation(world, "a frame was not taken as it was sent");
+		return false;
+	}
+	if (update)
+		return true;
+	if (fate == FATE_CONSUME) {
+		link_release(link, &frames[0]);
+		return true;
+	}
+	here->kept[here->kept_count] = link_hold(link, &frames[0], fate == FATE_KEEP);
+	memset((uint8_t *)here->kept[here->kept_count]->body, (int)here->kept_count, body_of(1));
+	here->kept_count++;
+	return true;
+}
+
+static void release(struct node *node, uint32_t index)
+{
+	link_let_go(&node->link, node->kept[index]);
+	node->kept[index] = node->kept[--node->kept_count];
+}
+
+static void update(struct link *link)
+{
+	link_updates(link);
+	link_kick(link);
+}
+
+/* careful_poll() from the frames on, without data to send. */
+static void round_of(struct link *link)
+{
+	link_publish(link);
+	update(link);
+	link_publish(link);
+}
+
+bool steps_do(struct world *world, const struct step *step)
+{
+	struct node *node = &world->node[step->node];
+	struct link_peer *peer = world_peer(world, step->node, step->other);
+
+	switch ((enum act)step->act) {
+	case ACT_SEND:
+		return send_data(world, step->node, step->other, step->arg);
+	case ACT_ARRIVE:
+		if (!arrive(world, step->node, step->other, (enum fate)step->arg))
+			return false;
+		if (world->setting.rounds && copy_out_due(peer))
+			copy_out(world, node, peer);
+		break;
+	case ACT_RELEASE:
+		release(node, step->arg);
+		break;
+	case ACT_COPY_OUT:
+		if (!copy_out_due(peer))
+			return false;
+		copy_out(world, node, peer);
+		break;
+	case ACT_PUBLISH:
+		link_publish(&node->link);
+		break;
+	case ACT_UPDATE:
+		update(&node->link);
+		break;
+	case ACT_ROUND:
+		break;
+	}
+	if (world->setting.rounds)
+		round_of(&node->link);
+	return true;
+}
+
+void steps_print(const struct step *step)
+{
+	static const char *const fates[FATES] = { "consumed", "kept", "held for a file" };
+
+	switch ((enum act)step->act) {
+	case ACT_SEND:
+		printf("node %d sends %d to node %d\n", step->node, step->arg, step->other);
+		break;
+	case ACT_ARRIVE:
+		printf("node %d takes a frame of node %d; data is %s\n", step->node, step->other,
+		       fates[step->arg]);
+		break;
+	case ACT_RELEASE:
+		printf("node %d releases a kept frame\n", step->node);
+		break;
+	case ACT_COPY_OUT:
+		printf("node %d copies out what it keeps of node %d\n", step->node, step->other);
+		break;
+	case ACT_PUBLISH:
+		printf("node %d publishes its fill batch\n", step->node);
+		break;
+	case ACT_UPDATE:
+		printf("node %d sends the updates that are due\n", step->node);
+		break;
+	case ACT_ROUND:
+		printf("node %d does a round\n", step->node);
+		break;
+	}
+}

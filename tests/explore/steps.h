@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What can happen next, what must hold in every state, and how far a state is from rest. */
+#ifndef EXPLORE_STEPS_H
+#define EXPLORE_STEPS_H
+
+#include "world.h"
+
+enum {
+	STEPS_MAX = 128, /* that one state can offer */
+};
+
+enum act {
+	ACT_SEND, /* arg: cost */
+	ACT_ARRIVE, /* arg: enum fate */
+	ACT_RELEASE, /* arg: index among the node's kept frames */
+	ACT_COPY_OUT,
+	ACT_PUBLISH,
+	ACT_UPDATE,
+	ACT_ROUND, /* all of the node's own steps, in careful_poll()'s order */
+};
+
+/* What the application does with a data frame. */
+enum fate {
+	FATE_CONSUME,
+	FATE_KEEP, /* its buffer may be copied out */
+	FATE_HOLD, /* its buffers may not: a file is written from them */
+	FATES,
+};
+
+/* @node acts; @other is the peer concerned (ACT_ARRIVE: the frame's sender). */
+struct step {
+	uint8_t act, node, other, arg;
+};
+
+/* What may be tried in this state. Not all of it changes the state. */
+uint32_t steps_list(const struct world *world, struct step *steps);
+/* Does it; false: it cannot be done now. */
+bool steps_do(struct world *world, const struct step *step);
+/* Counts that must agree in every state. */
+void steps_check(struct world *world);
+/* Falls with every step but a send: without new data the world comes to rest. */
+uint32_t steps_rank(struct world *world);
+/* Says a step in words. */
+void steps_print(const struct step *step);
+
+#endif /* EXPLORE_STEPS_H */

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two or three nodes around the compiled code of link/, with wires that keep frames
+ * until they are told to deliver one: the world that the explorer puts into every state
+ * it can reach. A frame on a wire is what the code wrote, checked and reduced to what
+ * the window rule sees: its kind, its buffers and its credits.
+ */
+#ifndef EXPLORE_WORLD_H
+#define EXPLORE_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/link.h"
+
+enum {
+	NODES_MAX = 3,
+	WINDOW_MAX = 6,
+	POOL_MAX = 2, /* copy-out buffers */
+	CHUNK_BYTES = 512,
+	BUFFER_BYTES = 256,
+	RX_MAX = (NODES_MAX - 1) * WINDOW_MAX,
+	TX_MAX = 16, /* send buffers; more than all windows can use */
+	LL_BYTES = 42,
+	TX_SEGMENTS_MAX = 4, /* send buffers of the largest frame */
+	CTRL_MAX = 16,
+	FRAMES_MAX = WINDOW_MAX, /* on one wire: each costs a credit */
+	KEPT_MAX = RX_MAX + POOL_MAX,
+};
+
+/* Who talks to whom. */
+enum pattern {
+	PATTERN_ALL, /* everybody sends data to everybody */
+	PATTERN_RING, /* each sends data to the next; what comes back is updates */
+	PATTERN_STAR, /* node 0 with each of the others, both ways */
+};
+
+/*
+ * What is explored.
+ *
+ * @cost_min, @cost_max: receive buffers of a data frame; cost_max 0: what the code allows
+ * @pool:      copy-out buffers of a node
+ * @tx_chunks: send buffers of a node
+ * @keeps:     frames that a node's application keeps at a time; 0: it consumes all
+ * @rounds:    after each arrival and release the node does what careful_poll() does, in
+ *             its order; else each of those steps happens at any time
+ * @spend_last: data may take the last credit (the rule broken on purpose)
+ * @threshold: T; 0: what the code makes it
+ * @standstill: search on until nobody can send its largest frame; else it is wrong
+ *             already when, all else being done, some frame cannot be sent
+ */
+struct setting {
+	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold;
+	enum pattern pattern;
+	bool rounds, spend_last, standstill;
+};
+
+/* A frame under way. */
+struct flight {
+	bool update;
+	uint8_t cost;
+	uint8_t segments; /* send buffers */
+	uint32_t credits;
+	uint64_t chunk[TX_SEGMENTS_MAX];
+};
+
+struct node {
+	struct careful_device dev; /* first: the device ops find the node by it */
+	struct link link;
+	struct world *world;
+	uint8_t index;
+	uint8_t slot_of[NODES_MAX]; /* of another node in link.peers */
+	uint8_t node_of[NODES_MAX]; /* the other way round */
+	_Alignas(16) uint8_t umem[(RX_MAX + TX_MAX) * CHUNK_BYTES];
+
+	uint64_t fill_ring[RX_MAX]; /* empty receive buffers, in the order of their use */
+	uint32_t fill_count;
+	uint64_t sent[TX_MAX]; /* send buffers whose frames have left */
+	uint32_t sent_count;
+	struct careful_desc arrived[WINDOW_MAX];
+	uint32_t arrived_count;
+
+	struct {
+		union careful_addr from;
+		struct careful_ctrl ctrl;
+	} ctrl[CTRL_MAX]; /* of the handshake, not read yet */
+	uint32_t ctrl_count;
+	uint64_t cookie[NODES_MAX]; /* admitted, by slot */
+
+	struct careful_kept *kept[KEPT_MAX]; /* what the application keeps */
+	uint32_t kept_count;
+};
+
+struct world {
+	struct setting setting;
+	struct node node[NODES_MAX];
+	struct wire {
+		uint32_t count;
+		struct flight flight[FRAMES_MAX];
+	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
+	uint8_t segments_of[WINDOW_MAX + 1]; /* send buffers of a data frame, by its cost */
+	uint64_t now_ns;
+	uint64_t random;
+	const char *violated; /* what was found wrong; NULL: nothing */
+};
+
+/* Says what is wrong, once; the search stops there. */
+static inline void violation(struct world *world, const char *what)
+{
+	if (!world->violated)
+		world->violated = what;
+}
+
+void world_init(struct world *world, const struct setting *setting);
+void world_deinit(struct world *world);
+
+/* Whether `from` has a session with `to`, and whether it sends data there. */
+bool world_linked(const struct world *world, int from, int to);
+bool world_sends(const struct world *world, int from, int to);
+
+static inline struct link_peer *world_peer(struct world *world, int node, int other)
+{
+	struct node *n = &world->node[node];
+
+	return &n->link.peers[n->slot_of[other]];
+}
+
+/* Bytes after the careful header that make a frame fill `cost` buffers to the brim. */
+static inline uint32_t body_of(uint32_t cost)
+{
+	return cost * BUFFER_BYTES - LL_BYTES - LINK_HDR_BYTES;
+}
+
+/* Moves the oldest frame of a wire into the receiver's ring. Returns its cost. */
+uint32_t world_deliver(struct world *world, int from, int to);
+
+#endif /* EXPLORE_WORLD_H */

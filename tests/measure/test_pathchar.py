@@ -1,0 +1,280 @@
+"""The plan of pathchar against a path in virtual time: figures, stopping, bad luck."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from careful.measure.pathchar import Options, Path, Pathchar
+from careful.measure.probe import Answer, Reply
+
+REPLY_BYTES = 576
+#: 10, 5, 2 and 8 Mbit/s.
+RATES = (819.2, 1638.4, 4096.0, 1024.0)
+
+
+@dataclass
+class FakePath:
+    """Hops with an overhead, a G and a delay each; the last one is the host."""
+
+    G_us_per_KiB: tuple[float, ...] = RATES
+    g_us: float = 50.0
+    delay_us: float = 300.0
+    jitter_us: float = 10.0
+    silent: set[int] = field(default_factory=set)
+    limited: set[int] = field(default_factory=set)
+    two_faced: set[int] = field(default_factory=set)
+    deaf: set[int] = field(default_factory=set)  # answer every third probe
+    loss: float = 0.0
+    mtu: dict[int, int] = field(default_factory=dict)  # of the link towards a hop
+    speaks_of_mtu: bool = True
+    refuses: int = 0
+    change_at_s: float = 1e9
+    now_s: float = 0.0
+    tokens: dict[int, float] = field(default_factory=dict)
+    random: random.Random = field(default_factory=lambda: random.Random(5))
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    busy_s: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def _pays(self, ttl: int) -> bool:
+        """Linux's limit: six answers at once, then one a second."""
+        tokens, at = self.tokens.get(ttl, 6.0), self.tokens.get(-ttl, self.now_s)
+        tokens = min(6.0, tokens + self.now_s - at)
+        self.tokens[-ttl] = self.now_s
+        self.tokens[ttl] = tokens - 1 if tokens >= 1 else tokens
+        return tokens >= 1
+
+    def round_trip_us(self, ttl: int, size: int) -> float:
+        factor = 2 if self.now_s > self.change_at_s else 1
+        total = 0.0
+        for G in self.G_us_per_KiB[:ttl]:
+            total += 2 * (self.g_us + self.delay_us) + (size + REPLY_BYTES) * G * factor / 1024
+        return total
+
+    def probe(self, ttl: int, size: int, timeout_s: float) -> Reply:
+        self.sent.append((ttl, size))
+        hop = min(ttl, len(self.G_us_per_KiB))
+        for link, mtu in sorted(self.mtu.items()):
+            if link <= hop and size > mtu:
+                if self.speaks_of_mtu:
+                    return Reply(Answer.TOO_BIG, mtu_bytes=mtu)
+                self.now_s += timeout_s
+                return Reply(Answer.SILENT)
+        rtt_us = self.round_trip_us(hop, size)
+        self.busy_s += rtt_us / 1e6
+        rtt_us += self.random.expovariate(1 / self.jitter_us)
+        lost = self.random.random() < self.loss or hop in self.silent
+        lost |= hop in self.deaf and len(self.sent) % 3 != 0
+        lost |= rtt_us > timeout_s * 1e6
+        if lost or (hop in self.limited and not self._pays(hop)):
+            self.now_s += timeout_s
+            return Reply(Answer.SILENT)
+        self.now_s += rtt_us / 1e6
+        address = f"10.0.{hop}.1"
+        if hop in self.two_faced and self.random.random() < 0.5:
+            address = f"10.0.{hop}.2"
+        answer = Answer.REACHED if hop == len(self.G_us_per_KiB) else Answer.EXPIRED
+        if hop == self.refuses:
+            answer = Answer.REFUSED
+        return Reply(answer, address, rtt_us, REPLY_BYTES, code=13)
+
+    def measure(self, mtu: int = 3826, **options: object) -> Path:
+        return Pathchar(
+            self.probe,
+            mtu,
+            Options(**options),  # type: ignore[arg-type]
+            clock=lambda: self.now_s,
+            sleep=self.sleep,
+        ).run()
+
+
+def test_pathchar__finds_every_hop() -> None:
+    path = FakePath().measure()
+    assert path.reached
+    assert path.settled
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
+    assert [segment.address for segment in path.segments][-1] == "10.0.4.1"
+    for segment, G in zip(path.segments, RATES, strict=True):
+        assert segment.G_us_per_KiB is not None
+        assert segment.latency_us is not None
+        assert segment.G_us_per_KiB.value == pytest.approx(G, rel=0.03)
+        assert segment.latency_us.value == pytest.approx(350, abs=40)
+    assert path.notes == []
+
+
+def test_pathchar__intervals_hold_the_truth() -> None:
+    """Of 40 paths, at each hop, G and latency are in their intervals in at least 36."""
+    hits: dict[tuple[str, int], int] = {}
+    for seed in range(40):
+        path = FakePath(random=random.Random(seed)).measure(seed=seed)
+        for k, (segment, G) in enumerate(zip(path.segments, RATES, strict=True)):
+            assert segment.G_us_per_KiB is not None
+            assert segment.latency_us is not None
+            hits["G", k] = hits.get(("G", k), 0) + segment.G_us_per_KiB.contains(G)
+            hits["latency", k] = hits.get(("latency", k), 0) + segment.latency_us.contains(350)
+    assert min(hits.values()) >= 36, hits
+
+
+def test_pathchar__stops_early_where_it_is_quiet() -> None:
+    quiet = FakePath(jitter_us=1).measure()
+    noisy = FakePath(jitter_us=150).measure(seconds=1000)
+    assert quiet.rounds_count == 3
+    assert quiet.saving_share > 0.85
+    assert quiet.fixed_plan_count == 32 * 12 * 4
+    assert noisy.rounds_count > quiet.rounds_count
+    assert noisy.probes_count < noisy.fixed_plan_count
+
+
+def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:
+    """A fast hop behind a slow one needs more rounds; the first two do not take part in them."""
+    fake = FakePath(G_us_per_KiB=(4096.0, 4096.0, 2048.0, 50.0), jitter_us=8)
+    path = fake.measure(seconds=1000)
+    counts = [sum(ttl == hop for ttl, _ in fake.sent) for hop in (1, 2, 3, 4)]
+    assert path.rounds_count > 4
+    assert max(counts[0], counts[1]) + 12 <= counts[3]
+    last = path.segments[-1].G_us_per_KiB
+    assert last is not None
+    assert last.contains(50.0)
+
+
+def test_pathchar__precision_is_what_is_asked_for() -> None:
+    path = FakePath(jitter_us=60).measure(precision=0.005, seconds=1000, rounds_max=200)
+    assert path.settled
+    for segment in path.segments:
+        assert segment.G_us_per_KiB is not None
+        assert segment.G_us_per_KiB.relative <= 0.005
+
+
+def test_pathchar__a_loaded_machine_gets_no_number() -> None:
+    """Rather than a slope that the data cannot support: that the interval is wide."""
+    path = FakePath(G_us_per_KiB=(2.0,), jitter_us=5000).measure(rounds_max=3, timeout_s=60)
+    assert not path.settled
+    assert path.segments[0].G_us_per_KiB is None
+    assert "wide" in path.segments[0].reason
+    assert any("stopped before" in note for note in path.notes)
+
+
+def test_pathchar__time_is_bounded() -> None:
+    fake = FakePath(jitter_us=3000)
+    path = fake.measure(seconds=10)
+    assert not path.settled
+    assert fake.now_s < 10 + 3
+
+
+# --- hops that do not answer
+
+
+def test_pathchar__silent_hop_is_merged_and_said() -> None:
+    path = FakePath(silent={2}).measure()
+    assert [segment.ttls for segment in path.segments] == [(1,), (2, 3), (4,)]
+    merged = path.segments[1].G_us_per_KiB
+    assert merged is not None
+    assert merged.value == pytest.approx(RATES[1] + RATES[2], rel=0.03)
+    assert [(hop.ttl, hop.note) for hop in path.hops if not hop.usable] == [(2, "no answer")]
+
+
+def test_pathchar__silent_host_is_said() -> None:
+    path = FakePath(silent={4}).measure()
+    assert not path.reached
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,)]
+    assert "nobody does beyond hop 3" in path.notes[0]
+
+
+def test_pathchar__nobody_answers() -> None:
+    path = FakePath(silent={1, 2, 3, 4}).measure()
+    assert path.segments == []
+    assert path.hops == []
+
+
+@pytest.mark.parametrize("hop", [2, 4])
+def test_pathchar__rate_limit_is_named(hop: int) -> None:
+    path = FakePath(limited={hop}).measure()
+    noted = next(one for one in path.hops if one.ttl == hop)
+    assert "icmp_ratelimit" in noted.note
+    assert not noted.usable
+    merged = [segment.ttls for segment in path.segments]
+    assert merged == ([(1,), (2, 3), (4,)] if hop == 2 else [(1,), (2,), (3,)])
+
+
+def test_pathchar__losses_are_no_rate_limit() -> None:
+    path = FakePath(loss=0.1).measure(seconds=100)
+    assert all(hop.usable for hop in path.hops)
+    assert len(path.segments) == 4
+    assert 0.8 < path.hops[1].answered_share < 0.98
+
+
+def test_pathchar__hop_that_hardly_answers_is_not_called_limited() -> None:
+    path = FakePath(deaf={2}).measure()
+    (noted,) = (hop for hop in path.hops if not hop.usable)
+    assert noted.ttl == 2
+    assert noted.note.endswith("of the probes answered")
+
+
+def test_pathchar__a_difference_of_noise_is_no_figure() -> None:
+    """Both lines are good, and yet they do not tell a hop that is a thousand times as fast."""
+    path = FakePath(G_us_per_KiB=(4096.0, 4.0), jitter_us=40).measure(rounds_max=4)
+    slow, fast = path.segments
+    assert slow.G_us_per_KiB is not None
+    assert fast.line.supported
+    assert fast.G_us_per_KiB is None
+    assert "wide" in fast.reason
+
+
+def test_pathchar__a_hop_of_two_addresses_is_not_measured() -> None:
+    path = FakePath(two_faced={2}).measure()
+    assert any("several paths" in note for note in path.notes)
+    assert (2, 3) in [segment.ttls for segment in path.segments]
+
+
+def test_pathchar__refusal_ends_the_path() -> None:
+    path = FakePath(refuses=3).measure()
+    assert len(path.hops) == 3
+    assert not path.reached
+    assert "says unreachable (ICMP code 13)" in path.notes[0]
+
+
+# --- what changes, and what does not fit
+
+
+def test_pathchar__path_that_changes_is_measured_anew() -> None:
+    path = FakePath(change_at_s=1.5).measure(seconds=100)
+    assert any("moved by" in note for note in path.notes)
+    for segment, G in zip(path.segments, RATES, strict=True):
+        assert segment.G_us_per_KiB is not None
+        assert segment.G_us_per_KiB.value == pytest.approx(2 * G, rel=0.03)
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_pathchar__probes_fit_the_path(speaks: bool) -> None:
+    fake = FakePath(mtu={3: 1500}, speaks_of_mtu=speaks)
+    path = fake.measure(mtu=9000)
+    assert path.mtu_bytes == 1500
+    assert max(size for _, size in fake.sent[-40:]) == 1500
+    assert len(path.segments) == 4
+    assert any("vanish" in note for note in path.notes) is not speaks
+
+
+def test_pathchar__background_takes_a_hundredth() -> None:
+    fake = FakePath(jitter_us=1)
+    fake.measure(background=True, seconds=1000)
+    assert fake.busy_s < 0.0101 * fake.now_s
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sizes_count": 2}, "sizes"),
+        ({"min_bytes": 10}, "at least 32"),
+        ({"min_bytes": 1500, "max_bytes": 600}, "must ascend"),
+        ({"max_hops": 0}, "hops"),
+        ({"precision": 0.0}, "precision"),
+        ({"min_bytes": 1480, "max_bytes": 1500}, "too much alike"),
+    ],
+)
+def test_pathchar__bad_options(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        FakePath().measure(**options)

@@ -1,0 +1,53 @@
+"""What the cases of node_traffic.py and node_life.py look at, and how."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from careful.errors import CarefulError
+from careful.node import Peer
+from node_handlers import Handlers
+from node_server import NBYTES
+
+WANTED = np.arange(NBYTES, dtype=np.uint8)
+HOST = sys.argv[2] if len(sys.argv) > 2 else "h2"
+
+
+@contextmanager
+def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
+    """What stands in it raises this, and says that; the list gets it."""
+    caught: list[Any] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+    assert caught, f"no {kind.__name__}"
+    assert all(one in str(caught[0]) for one in said), repr(caught[0])
+
+
+@contextmanager
+def fails(number: int, *said: str) -> Iterator[None]:
+    """What stands in it raises CarefulError with this errno, and says that."""
+    with raises(CarefulError, *said) as caught:
+        yield
+    assert isinstance(caught[0], OSError)
+    assert caught[0].errno == number, repr(caught[0])
+
+
+def keys(peer: Peer) -> tuple[int, ...]:
+    return peer.request(Handlers.KEYS).wait(5).args[:3]
+
+
+def report(peer: Peer) -> list[Any]:
+    found: list[Any] = json.loads(peer.request(Handlers.REPORT).wait(5).payload)
+    return found
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,263 @@
+"""Cases of test_node.py: peers, ends of all kinds, and use from where it is not allowed."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import careful
+from careful.errors import CarefulError
+from careful.node import Node, Operation
+from node_checks import HOST, descriptors, fails, keys, raises, report
+from node_handlers import Handlers
+from node_server import BLANK_BYTES, NBYTES
+
+
+def peers(node: Node) -> None:
+    """Names, and hosts that are not there."""
+    with fails(errno.EHOSTUNREACH, "nowhere"):
+        node.connect("nowhere")
+    with fails(errno.ECONNREFUSED, "10.77.0.2:9"):
+        node.connect("10.77.0.2:9")
+    began = time.monotonic()
+    with raises(CarefulError):
+        node.connect("10.77.0.77", timeout_s=0.5)
+    assert time.monotonic() - began < 10
+    peer = node.connect(HOST)
+    assert node.connect(HOST) is peer
+    assert peer in node.peers
+    assert str(peer.address) == "10.77.0.2:51966"
+    operation = peer.request(Handlers.LATE, args=(0,))
+    peer.close()
+    with fails(errno.ECONNRESET, HOST):
+        operation.wait(5)
+    assert peer.state == "none"
+    assert peer not in node.peers
+    with fails(errno.ENOTCONN, HOST):
+        peer.request(Handlers.ECHO)
+    with fails(errno.ENOTCONN, HOST):
+        node.register(bytearray(1), peer=peer)
+    again = node.connect(HOST)
+    assert again is not peer
+    again.request(Handlers.RELEASE).wait(5)
+
+
+def close(node: Node) -> None:
+    """What is on its way ends; nothing works afterwards; everything is given back."""
+    peer = node.connect(HOST)
+    ended: list[Operation] = []
+    waiting = peer.request(Handlers.LATE, args=(0,), then=ended.append)
+    data = bytearray(10)
+    node.register(data)
+    pins = Path("/sys/fs/bpf/careful") / node.instance
+    with fails(errno.EBUSY):
+        careful.open("eth1")
+    node.close()
+    assert ended == [waiting]
+    with fails(errno.ECANCELED, HOST):
+        waiting.wait()
+    data.clear()
+    assert peer.state == "none"
+    for use in (node.poll, node.wait, node.counters, node.info, lambda: node.connect(HOST)):
+        with fails(errno.EBADF, "eth1", "closed"):
+            use()
+    node.close()
+    assert not pins.exists()
+    with careful.open("eth1") as second:
+        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+    with fails(errno.ENODEV, "eth9"):
+        careful.open("eth9")
+    with raises(TypeError):
+        careful.open("eth1", no_such=1)
+    with raises(TypeError, "carefuld"):
+        careful.open("eth1", export=("/",))
+    with fails(errno.EINVAL, "eth1", "fast"):
+        careful.open("eth1", wait="fast")
+
+
+def close_errors(node: Node) -> None:
+    """All that callbacks raise comes out, also of close()."""
+    peer = node.connect(HOST)
+
+    def then(operation: Operation) -> None:
+        raise KeyError("in the callback")
+
+    for _ in range(2):
+        peer.request(Handlers.LATE, args=(0,), then=then)
+    with raises(BaseExceptionGroup, "callbacks failed") as caught:
+        node.close()
+    assert [type(one) for one in caught[0].exceptions] == [KeyError, KeyError]
+    with careful.open("eth1") as second:
+        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+
+
+def misuse(node: Node) -> None:
+    """Another thread, another process, and a handler that waits."""
+    caught: list[BaseException] = []
+
+    def elsewhere() -> None:
+        for use in (node.poll, node.close):
+            try:
+                use()
+            except RuntimeError as error:
+                caught.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert len(caught) == 2
+
+    peer = node.connect(HOST)
+    node.handle(Handlers.CALLED, lambda message: node.poll())
+    peer.send(Handlers.CALL_BACK)
+    with raises(RuntimeError, "a handler cannot wait"):
+        while True:
+            node.wait(5)
+    with raises(ValueError, "0 to 127"):
+        node.handle(128, lambda message: None)
+
+
+def kept_from_children_bytes() -> int:
+    """Of mappings that fork() leaves out."""
+    nbytes = size = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Size:"):
+            size = int(line.split()[1]) * 1024
+        elif line.startswith("VmFlags:") and "dc" in line.split():
+            nbytes += size
+    return nbytes
+
+
+def forked(node: Node) -> None:
+    """A child has nothing of it, and is in nobody's way while it lives on."""
+    peer = node.connect(HOST)
+    assert kept_from_children_bytes() >= (512 + 512) * 4096
+    before = descriptors()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writer)
+        for use in (node.poll, peer.close, lambda: peer.state):
+            with raises(RuntimeError, "belongs to the process"):
+                use()
+        node.close()
+        assert descriptors() < before - 10
+        os.read(reader, 1)
+        sys.exit(0)  # and atexit runs
+    assert peer.request(Handlers.ECHO, b"still here").wait(5).payload == b"ereh llits"
+    node.close()
+    with careful.open("eth1") as again:
+        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(5)
+        assert result.payload == b"niaga"
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        os.write(writer, b"x")
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def interrupt(node: Node) -> None:
+    """Ctrl-C ends a wait at once, also one without an end; a descriptor too."""
+    for wait_mode in ("adaptive", "spin"):
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        began = time.monotonic()
+        with raises(KeyboardInterrupt):
+            while True:
+                node.wait()
+        assert time.monotonic() - began < 5
+        node.close()
+        node = careful.open("eth1", wait=wait_mode)
+    reader, writer = os.pipe()
+    os.write(writer, b"x")
+    assert node.wait(60, reader) == 0
+    began = time.monotonic()
+    assert node.wait(0.2) == 0
+    assert time.monotonic() - began >= 0.2
+    node.close()
+
+
+def dropped(node: Node) -> None:
+    """A node that nobody holds is closed; what is left keeps it, and its callbacks, alive."""
+    peer = node.connect(HOST)
+    node.handle(Handlers.CALLED, lambda message: b"called")
+    pins = Path("/sys/fs/bpf/careful") / node.instance
+    gone, node = weakref.ref(node), None  # type: ignore[assignment]
+    gc.collect()
+    peer.send(Handlers.CALL_BACK)
+    while "called" not in report(peer):
+        pass
+    assert pins.exists()
+    del peer
+    gc.collect()
+    assert gone() is None
+    assert not pins.exists()
+
+
+def left_open(node: Node) -> None:
+    """The program ends without close(); test_node.py looks at what it left."""
+    node.connect(HOST)
+    print(node.instance, flush=True)
+    globals()["kept"] = node
+
+
+def killed(node: Node) -> None:
+    """Ended by SIGKILL in the middle; a child lives on."""
+    node.connect(HOST)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(0, 1)  # test_node.py waits for the ends of these
+        os.dup2(0, 2)
+        os.write(writer, b"x")
+        signal.pause()
+    os.read(reader, 1)
+    print(node.instance, child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def peer_gone(node: Node, number: int, stopped: bool) -> None:
+    """What is on its way ends with the reason, and so does what comes after."""
+    peer, pid = node.connect(HOST), int(sys.argv[3])
+    memory, blank, _ = keys(peer)
+    os.kill(pid, signal.SIGSTOP)
+    into = bytearray(NBYTES)
+    flying = [
+        peer.request(Handlers.ECHO),
+        peer.get(memory, into),
+        peer.store(blank, bytes(BLANK_BYTES)),
+    ]
+    node.poll()
+    if not stopped:
+        os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    for operation in flying:
+        with fails(number, HOST):
+            operation.wait()
+    assert time.monotonic() - began < 20
+    into.clear()
+    assert (peer.state, peer.error) == ("failed", number)
+    with fails(number, HOST):
+        peer.request(Handlers.ECHO)
+    with fails(number, HOST):
+        node.connect(HOST, timeout_s=0.5 if stopped else 5)
+    os.kill(pid, signal.SIGCONT)
+
+
+def peer_killed(node: Node) -> None:
+    peer_gone(node, errno.ECONNREFUSED, stopped=False)
+
+
+def peer_silent(node: Node) -> None:
+    peer_gone(node, errno.ETIMEDOUT, stopped=True)
+    peer = node.connect(HOST)
+    assert peer.request(Handlers.ECHO, b"again").wait(5).payload == b"niaga"
+
+
+def quit_server(node: Node) -> None:
+    node.connect(HOST).request(Handlers.QUIT).wait(5)

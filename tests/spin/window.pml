@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The window rule (P2 section 5.3) between two nodes, for what needs fairness: that
+ * nobody who wants to send waits for ever, and that updates don't answer each other for
+ * ever. The compiled code is explored in tests/explore; this is the rule alone.
+ *
+ * W: window. T: buffers owed that make an update due. COST: most buffers of a frame.
+ * SPARE: credits that data leaves. KEEP: applications may keep a frame for a while.
+ * DEADLOCK: check that there is none. CLAIM: check that who has data sends it.
+ */
+#ifndef W
+#define W 4
+#endif
+#ifndef T
+#define T (W / 2 > 2 -> W / 2 : 2)
+#endif
+#ifndef COST
+#define COST (W - T)
+#endif
+#ifndef SPARE
+#define SPARE 1
+#endif
+
+byte free[2] = W;	/* credits */
+byte owed[2];		/* buffers in the fill ring that the other was not told of */
+byte kept[2];		/* buffers of a frame that the application still uses */
+byte want[2];		/* cost of the next data frame; 0: there is none, nor will there be */
+bool sent[2];		/* data, in this round */
+chan wire[2] = [W] of { byte, byte };	/* to each node: cost, credits */
+
+#define may_send	(want[me] && free[me] >= want[me] + SPARE)
+#define due		(owed[me] >= T && free[me] >= 1)
+#define choose		if :: want[me] = 0 :: want[me] = 1 :: want[me] = COST fi
+#define send(cost)	wire[1 - me]!cost, owed[me]; free[me] = free[me] - cost; owed[me] = 0
+
+/*
+ * Rounds of careful_poll(): take what came, send data, then updates. A round is one step:
+ * what it does to the wires commutes with what the other does meanwhile.
+ */
+proctype node(byte me)
+{
+	byte cost, credits;
+
+	choose;
+end:	do
+	:: atomic {
+		if
+		:: wire[me]?cost, credits ->
+			free[me] = free[me] + credits;
+			assert(free[me] <= W);
+			if
+			:: owed[me] = owed[me] + cost
+#ifdef KEEP
+			:: kept[me] == 0 -> kept[me] = cost
+#endif
+			fi;
+			cost = 0;
+			credits = 0
+		:: may_send || due /* nothing has come, or it is still under way */
+		fi;
+		if
+		:: may_send ->
+			send(want[me]);
+			choose;
+			sent[me] = true
+		:: !may_send
+		fi;
+		if
+		:: due -> send(1)
+		:: !due
+		fi
+	   }
+	   if
+	   :: sent[me] ->
+progress:	sent[me] = false
+	   :: !sent[me]
+	   fi
+	od
+}
+
+/* An application releases what it keeps, some time. */
+proctype application(byte me)
+{
+end:	do
+	:: atomic { kept[me] > 0 -> owed[me] = owed[me] + kept[me]; kept[me] = 0 }
+	od
+}
+
+init {
+	atomic { run node(0); run node(1); run application(0); run application(1) }
+}
+
+#ifdef DEADLOCK
+/* When nobody can do anything, nobody has anything left to send. */
+active proctype watch()
+{
+end:	timeout -> assert(want[0] == 0 && want[1] == 0)
+}
+#endif
+
+#ifdef CLAIM
+ltl heard { [] <> (want[0] == 0 || sent[0]) }
+#endif

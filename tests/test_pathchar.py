@@ -1,0 +1,167 @@
+"""carefulctl measure pathchar over emulated links: against what the links really applied."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.lab
+
+#: 10, 5, 2 and 8 Mbit/s.
+FOUR = (819.2, 1638.4, 4096.0, 1024.0)
+
+
+def hops_file(folder: Path, G_us_per_KiB: tuple[float, ...]) -> Path:
+    stages = [
+        f'[[stage]]\nname = "link {k}"\ng_us = 50\nG_us_per_KiB = {G}\ndelay_us = 300\n'
+        for k, G in enumerate(G_us_per_KiB, 1)
+    ]
+    path = folder / "hops.toml"
+    path.write_text("\n".join(stages))
+    return path
+
+
+@pytest.fixture(scope="module")
+def chain(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    one = Lab(hops=hops_file(tmp_path_factory.mktemp("chain"), FOUR))
+    yield one
+    one.down()
+
+
+def measure(lab: Lab, *options: str, host: str = "h2") -> dict[str, Any]:
+    shown = lab.run("h1", "carefulctl", "measure", "pathchar", host, "--json", *options)
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
+    chain.links("--reset")
+    found = measure(chain)
+    truth = [link["ways"][0]["punctual"]["G_us_per_KiB"] for link in chain.links()]
+    assert [hop["hops"] for hop in found["hops"]] == [[1], [2], [3], [4]]
+    assert [hop["address"] for hop in found["hops"]] == [
+        "10.77.101.2",
+        "10.77.102.2",
+        "10.77.103.2",
+        "10.77.0.2",
+    ]
+    for hop, G, asked in zip(found["hops"], truth, FOUR, strict=True):
+        assert pytest.approx(asked, rel=0.02) == G
+        assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
+        assert hop["G_low_us_per_KiB"] < hop["G_us_per_KiB"] < hop["G_high_us_per_KiB"]
+        assert hop["latency_us"] == pytest.approx(350 + 14 * asked / 1024, abs=150)
+        assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
+    assert found["elapsed_s"] < 30
+    assert found["probes_count"] < found["probes_fixed_plan_count"]
+    assert (found["kind"], found["schema"], found["inputs"]["host"]) == ("pathchar", 1, "h2")
+
+
+def test_pathchar__needs_no_privilege(chain: Lab) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "carefulctl"]
+    if chain.run("h1", *nobody, "--version", check=False).returncode:
+        pytest.skip("this checkout is not readable for others")
+    chain.run("h1", *nobody, "measure", "pathchar", "10.77.0.2", "--max-hops", "2")
+
+
+def test_pathchar__table_is_for_people(chain: Lab) -> None:
+    shown = chain.run("h1", "carefulctl", "measure", "pathchar", "h2", "--sizes", "6").stdout
+    assert "G_us_per_KiB" in shown
+    assert "a fixed plan takes 768" in shown
+    assert shown.count("10.77.10") == 3
+
+
+def test_pathchar__smaller_mtu_on_the_way(chain: Lab) -> None:
+    device = ["ip", "link", "set", "right", "mtu"]
+    chain.run("r2", *device, "1500")
+    try:
+        found = measure(chain, "--sizes", "6")
+    finally:
+        chain.run("r2", *device, "3826")
+    assert found["mtu_bytes"] == 1500
+    assert len(found["hops"]) == 4
+
+
+def test_pathchar__rate_limited_router_is_named(chain: Lab) -> None:
+    limit = ["sh", "-c", "echo $0 >/proc/sys/net/ipv4/icmp_ratelimit; "]
+    mask = "echo {} >/proc/sys/net/ipv4/icmp_ratemask"
+    chain.run("r2", "sh", "-c", mask.format(6168))
+    chain.run("r2", *limit, "1000")
+    try:
+        found = measure(chain, "--sizes", "10")
+    finally:
+        chain.run("r2", *limit, "0")
+        chain.run("r2", "sh", "-c", mask.format(0))
+    assert [hop["hops"] for hop in found["hops"]] == [[1], [2, 3], [4]]
+    (noted,) = found["not_measured"]
+    assert noted["hop"] == 2
+    assert "sysctl net.ipv4.icmp_ratelimit" in noted["reason"]
+    assert found["hops"][1]["G_us_per_KiB"] == pytest.approx(FOUR[1] + FOUR[2], rel=0.05)
+
+
+def test_pathchar__silent_router_is_merged(chain: Lab) -> None:
+    rule = ["ip", "rule", "{}", "iif", "lo", "to", "10.77.0.1", "prio", "10", "blackhole"]
+    chain.run("r1", *[word.format("add") for word in rule])  # what r1 itself would send
+    try:
+        found = measure(chain, "--sizes", "6", "--timeout-s", "0.3")
+    finally:
+        chain.run("r1", *[word.format("del") for word in rule])
+    assert [hop["hops"] for hop in found["hops"]] == [[1, 2], [3], [4]]
+    assert found["not_measured"] == [{"hop": 1, "address": "", "reason": "no answer"}]
+
+
+def test_pathchar__loss_and_duplicates_on_the_way(make_lab: MakeLab, tmp_path: Path) -> None:
+    path = hops_file(tmp_path, (819.2, 1024.0))
+    path.write_text(path.read_text() + "[stage.link]\nloss = 0.05\nduplicate = 0.1\n")
+    found = measure(make_lab(hops=path))
+    assert [hop["hops"] for hop in found["hops"]] == [[1], [2]]
+    assert found["hops"][1]["G_us_per_KiB"] == pytest.approx(1024.0, rel=0.05)
+    assert found["hops"][1]["answered_share"] < 1
+
+
+def failed(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("route", "says"),
+    [("unreachable", "cannot be reached"), ("prohibit", "not permitted"), ("blackhole", "")],
+)
+def test_pathchar__probes_that_cannot_be_sent(chain: Lab, route: str, says: str) -> None:
+    chain.run("h1", "ip", "route", "add", route, "10.99.0.0/24")
+    try:
+        argv = ["carefulctl", "measure", "pathchar", "10.99.0.1"]
+        assert says in failed(chain.run("h1", *argv, check=False))
+    finally:
+        chain.run("h1", "ip", "route", "del", route, "10.99.0.0/24")
+
+
+def test_pathchar__a_host_behind_silence(chain: Lab) -> None:
+    """h1's neighbour does not exist, so that nobody answers: said within the tries."""
+    neighbour = ["dev", "eth1", "lladdr", "02:77:00:01:99:99", "nud", "permanent"]
+    chain.run("h1", "ip", "neigh", "add", "10.77.200.1", *neighbour)
+    chain.run(
+        "h1", "ip", "route", "add", "10.99.1.1/32", "via", "10.77.200.1", "dev", "eth1", "onlink"
+    )
+    argv = ["carefulctl", "measure", "pathchar", "10.99.1.1", "--timeout-s", "0.05"]
+    assert "answers probes" in failed(chain.run("h1", *argv, check=False))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["::1"], "IPv4 alone"),
+        (["nobody.invalid"], "unknown host"),
+        (["h2", "--sizes", "2"], "4 to 100"),
+        (["h2", "--min-bytes", "3820"], "too much alike"),
+    ],
+)
+def test_pathchar__bad_usage(chain: Lab, options: list[str], says: str) -> None:
+    done = chain.run("h1", "carefulctl", "measure", "pathchar", *options, check=False)
+    assert says in failed(done)

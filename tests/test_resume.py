@@ -1,0 +1,163 @@
+"""Transfers in the lab that end early, however that happens, and the same command again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful.transfer import partial
+from hosts import MIB, Host, alive, finish, make_file, wait_for
+from lab import Lab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+SIZE = 24 * MIB + 4321
+BLOCK = 128 << 10
+#: How the first transfer goes, so slowly that it is always interrupted (half a minute).
+SLOW = ("--block-bytes", "128KiB", "--rate-limit", "1MiB")
+
+
+class Pair:
+    """A file on its way from one host to the other."""
+
+    def __init__(self, a: Host, b: Host, way: str) -> None:
+        self.a, self.b, self.way = a, b, way
+        if way == "get":
+            self.source, self.target = b.export / "file", a.own / "file"
+            self.command: tuple[str | Path, ...] = ("get", "h2:file", self.target)
+        else:
+            self.source, self.target = a.own / "file", b.export / "file"
+            self.command = ("put", self.source, "h2:file")
+        self.data = make_file(self.source, SIZE)
+
+    def partials(self) -> list[Path]:
+        """What an interrupted transfer left."""
+        return [one for one in self.target.parent.iterdir() if partial.NAME.match(one.name)]
+
+    def blocks_in_place(self) -> int:
+        """How many blocks the partial file's journal names."""
+        for one in self.partials():
+            fd = os.open(one, os.O_RDONLY)
+            try:
+                journal = partial.read_journal(fd)
+            finally:
+                os.close(fd)
+            if journal is not None:
+                return len(journal.in_place)
+        return 0
+
+    def begin(self) -> subprocess.Popen[str]:
+        """Start it, and return when a few blocks are in place."""
+        job = self.a.start(*self.command, *SLOW)
+        wait_for(lambda: self.blocks_in_place() >= 3 or job.poll() is not None, "first blocks")
+        assert job.poll() is None, finish(job)
+        return job
+
+    def again(self, least: int) -> None:
+        """The same command: it goes on where the other ended, and says so."""
+        assert not self.target.exists()
+        in_place = self.blocks_in_place()
+        assert in_place >= least
+        before = self.receiver.status()["counters"]["rx_bytes"]
+        done = self.a.ctl(*self.command, "--block-bytes", "128KiB", "--json")
+        moved = self.receiver.status()["counters"]["rx_bytes"] - before
+        found = json.loads(done.stdout)
+        assert found["resumed_bytes"] >= in_place * BLOCK
+        assert SIZE - found["resumed_bytes"] <= moved < SIZE - found["resumed_bytes"] + 256 * 1024
+        assert self.target.read_bytes() == self.data
+        assert self.partials() == []
+
+    @property
+    def receiver(self) -> Host:
+        """Where the bytes arrive."""
+        return self.a if self.way == "get" else self.b
+
+
+@pytest.fixture
+def pair(
+    lab: Lab, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[str], Pair]]:
+    made = [Host(lab, name, tmp_path) for name in lab.hosts]
+    for host in made:
+        host.up()
+    yield lambda way: Pair(made[0], made[1], way)
+    for host in made:
+        lab.run(host.name, "ip", "link", "set", "eth1", "up")
+        host.ctl("down", "eth1", check=False)
+
+
+both = pytest.mark.parametrize("way", ["get", "put"])
+
+
+@both
+def test_resume__interrupted(pair: Callable[[str], Pair], way: str) -> None:
+    one = pair(way)
+    job = one.begin()
+    job.send_signal(signal.SIGINT)
+    status, _, errors = finish(job)
+    assert status == 130
+    assert "bytes are kept; the same command goes on" in errors
+    one.again(3)
+
+
+@both
+def test_resume__command_killed(pair: Callable[[str], Pair], way: str) -> None:
+    one = pair(way)
+    job = one.begin()
+    job.kill()
+    finish(job)
+    one.again(3)
+
+
+@both
+@pytest.mark.parametrize("whose", ["own", "peer"])
+def test_resume__daemon_killed(pair: Callable[[str], Pair], way: str, whose: str) -> None:
+    one = pair(way)
+    job = one.begin()
+    host = one.a if whose == "own" else one.b
+    pid = host.pid
+    os.kill(pid, signal.SIGKILL)
+    status, _, errors = finish(job)
+    assert status == 1, errors
+    wait_for(lambda: not alive(pid), "the end of carefuld")
+    host.up()
+    one.again(3)
+
+
+@both
+def test_resume__link_down(pair: Callable[[str], Pair], way: str) -> None:
+    """While the link is down nothing moves; a person gives up, and goes on when it is back."""
+    one = pair(way)
+    job = one.begin()
+    one.a.lab.run("h2", "ip", "link", "set", "eth1", "down")
+    job.send_signal(signal.SIGINT)
+    status, _, _ = finish(job)
+    assert status == 130
+    one.a.lab.run("h2", "ip", "link", "set", "eth1", "up")
+    one.again(3)
+
+
+@both
+def test_resume__source_changed(pair: Callable[[str], Pair], way: str) -> None:
+    one = pair(way)
+    job = one.begin()
+    job.kill()
+    finish(job)
+    make_file(one.source, SIZE, seed=2)
+    done = one.a.ctl(*one.command, check=False)
+    assert done.returncode == 1
+    assert "changed since its transfer began" in done.stderr
+    assert "--restart begins again" in done.stderr
+    assert not one.target.exists()
+    one.a.ctl(*one.command, "--restart")
+    assert one.target.read_bytes() == one.source.read_bytes()
+    assert one.partials() == []

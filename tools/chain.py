@@ -1,0 +1,181 @@
+"""A lab's chain of emulated links: what the hops file says, and what the links report.
+
+Owns the file's format (a pipeline file of `carefulctl plan`, with an optional table
+`link` in each stage), the emulator's command line and build, and the table of reports.
+The namespaces and interfaces are tools/lab's. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "lab"
+HOPS_MAX = 16
+#: How `[stage.link]` names what the link does to frames, and the least and most of it.
+LINK_KEYS = {
+    "queue_frames": (1, 1_000_000),
+    "loss": (0, 1),
+    "duplicate": (0, 1),
+    "reorder": (0, 1),
+    "reorder_us": (0, 1e9),
+    "corrupt": (0, 1),
+    "seed": (0, 1e15),
+}
+CHARGES = {"frame": "every byte of the Ethernet frame", "payload": "payload bytes"}
+
+
+@dataclass
+class Hop:
+    """One store-and-forward link, both directions alike.
+
+    g_us, G_us_per_KiB: to serve a frame and each KiB that is charged; delay_us:
+    propagation; changes: [at_s, g_us, G_us_per_KiB] in order of time, counted from when the
+    link was made or reset; link: LINK_KEYS that were given.
+    """
+
+    name: str
+    g_us: float
+    G_us_per_KiB: float
+    delay_us: float = 0
+    changes: list[list[float]] = field(default_factory=list)
+    link: dict[str, float] = field(default_factory=dict)
+
+    def argv(self, charge: str) -> list[str]:
+        """The emulator's options for this link."""
+        rates = [[0, self.g_us, self.G_us_per_KiB], *self.changes]
+        found = ["--charge", charge, "--delay-ns", f"{self.delay_us * 1e3:.0f}"]
+        for at_s, g_us, G_us_per_KiB in rates:
+            found += ["--rate", f"{at_s * 1e9:.0f},{g_us * 1e3:.3f},{G_us_per_KiB * 1e3 / 1024!r}"]
+        for key, value in self.link.items():
+            if key == "reorder_us":
+                found += ["--reorder-ns", f"{value * 1e3:.0f}"]
+            else:
+                found += ["--" + key.replace("_", "-"), repr(value)]
+        return found
+
+
+def _number(table: dict[str, Any], key: str, least: float, most: float) -> float:
+    value = table.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"'{key}' is {value!r}, must be a number")
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ValueError(f"'{key}' is {value}, must be from {least:g} to {most:g}")
+    return value
+
+
+def _rate(table: dict[str, Any], scale: float) -> tuple[float, float]:
+    for key in ("g_us", "G_us_per_KiB"):
+        if key not in table:
+            raise ValueError(f"'{key}' is missing")
+    return (
+        _number(table, "g_us", 0, 1e9) * scale,
+        _number(table, "G_us_per_KiB", 0, 1e9) * scale,
+    )
+
+
+def _no_others(table: dict[str, Any], known: Sequence[str]) -> None:
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise ValueError(f"unknown key '{unknown[0]}'")
+
+
+def _hop(table: dict[str, Any], number: int, scale: float) -> Hop:
+    known = ["name", "g_us", "G_us_per_KiB", "delay_us", "group", "resource", "link"]
+    _no_others(table, known)
+    if table.get("resource"):
+        raise ValueError("stages that share a resource cannot be emulated: each link is its own")
+    link = dict(table.get("link", {}))
+    changes = []
+    for change in link.pop("changes", []):
+        _no_others(change, ["at_s", "g_us", "G_us_per_KiB"])
+        changes.append([_number(change, "at_s", 0, 1e6), *_rate(change, scale)])
+    if changes != sorted(changes, key=lambda one: one[0]):
+        raise ValueError("changes must be in the order of their times")
+    if len(changes) > 15:
+        raise ValueError("at most 15 changes")
+    _no_others(link, list(LINK_KEYS))
+    values = {key: _number(link, key, *LINK_KEYS[key]) for key in link}
+    if "reorder_us" in values:
+        values["reorder_us"] *= scale
+    delay_us = _number(table, "delay_us", 0, 1e9) * scale
+    name = str(table.get("name", f"link {number}"))
+    return Hop(name, *_rate(table, scale), delay_us, changes, values)
+
+
+def read(path: Path, scale: float) -> list[Hop]:
+    """The links of a hops file, every time multiplied by `scale`; ValueError, OSError."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid TOML: {error}") from None
+    stages = data.get("stage")
+    if not isinstance(stages, list) or not 1 <= len(stages) <= HOPS_MAX:
+        raise ValueError(f"{path}: needs 1 to {HOPS_MAX} [[stage]] tables")
+    hops = []
+    for number, table in enumerate(stages, 1):
+        try:
+            hops.append(_hop(table, number, scale))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: stage {number}: {error}") from None
+    return hops
+
+
+def emulator() -> Path:
+    """The emulator, built if it is not or if its source changed; ValueError if that fails."""
+    steps = [["cmake", "--build", str(BUILD), "--target", "careful-hop"]]
+    if not (BUILD / "build.ninja").exists():
+        steps.insert(0, ["cmake", "-S", str(ROOT / "datapath"), "-B", str(BUILD), "-G", "Ninja"])
+    for step in steps:
+        try:
+            done = subprocess.run(step, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise ValueError("building careful-hop: cmake is missing: run tools/setup") from None
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
+            raise ValueError(f"building careful-hop (tools/setup first?): {said[-1]}")
+    return BUILD / "careful-hop"
+
+
+def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
+    """What was asked of each link and what it did, as one JSON object."""
+    links = [
+        {"asked": asdict(hop), "ways": report["ways"]}
+        for hop, report in zip(hops, reports, strict=True)
+    ]
+    return json.dumps({"schema": 1, "charge": charge, "links": links}, indent=1)
+
+
+def _fit(fit: dict[str, float] | None) -> str:
+    """A report's (g, G), where the frames tell."""
+    return f"{fit['g_us']:10.2f} {fit['G_us_per_KiB']:9.3f}" if fit else f"{'-':>10} {'-':>9}"
+
+
+def table(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
+    """The same for people."""
+    lines = [
+        f"G is charged for {CHARGES[charge]}",
+        "applied: least squares over all frames, as they left; "
+        "punctual: over those less than 50 µs late",
+        f"{'link':20} {'way':8} {'asked g_us':>10} {'G_us/KiB':>9} {'applied g':>10} {'G':>9} "
+        f"{'punctual g':>10} {'G':>9} "
+        f"{'frames':>8} {'late p50':>8} {'p99 us':>7}  dropped, mishaps",
+    ]
+    for hop, report in zip(hops, reports, strict=True):
+        for way in report["ways"]:
+            fits = " ".join(_fit(way[name]) for name in ("applied", "punctual"))
+            names = ("queue_dropped", "lost", "duplicated", "reordered", "corrupted")
+            fate = ", ".join(f"{name} {way[name]}" for name in names if way[name])
+            lines.append(
+                f"{hop.name[:20]:20} {way['way']:8} {hop.g_us:10.2f} {hop.G_us_per_KiB:9.3f} "
+                f"{fits} {way['frames']:8} {way['lateness_p50_us']:8} "
+                f"{way['lateness_p99_us']:7}  {fate or 'none'}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What G is charged for: every byte of the Ethernet frame (no preamble, no FCS), or the
+ * payload alone, as the papers count: behind the careful header where there is one, else
+ * behind the UDP, TCP or ICMP header. */
+#include "way.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+enum {
+	ETHERNET_BYTES = 14,
+	ETHERTYPE_AT = 12,
+	ETHERTYPE_IPV4 = 0x0800,
+	IPV4_BYTES_MIN = 20,
+	UDP_BYTES = 8,
+	ICMP_BYTES = 8,
+	TCP_BYTES_MIN = 20,
+};
+
+static uint16_t be16_at(const uint8_t *data)
+{
+	return (uint16_t)(data[0] << 8 | data[1]);
+}
+
+static uint32_t udp_payload(const struct hop_config *config, const uint8_t *udp, uint32_t bytes)
+{
+	struct careful_hdr hdr;
+	bool ours = be16_at(udp) == config->careful_port ||
+		    be16_at(udp + 2) == config->careful_port;
+
+	if (!ours)
+		return bytes - UDP_BYTES;
+	if (bytes < UDP_BYTES + sizeof(hdr))
+		return 0;
+	memcpy(&hdr, udp + UDP_BYTES, sizeof(hdr));
+	return hdr.type & CAREFUL_CTRL_BIT ? 0 : ntohs(hdr.frag_bytes);
+}
+
+/* Payload of an IPv4 packet; 0 where it has none that is known. */
+static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
+{
+	uint32_t header = (ip[0] & 15u) * 4, total = be16_at(ip + 2), inner;
+	const uint8_t *at = ip + header;
+
+	if (header < IPV4_BYTES_MIN || total > bytes || total < header)
+		return 0;
+	inner = total - header;
+	switch (ip[9]) {
+	case IPPROTO_UDP:
+		return inner < UDP_BYTES ? 0 : udp_payload(config, at, inner);
+	case IPPROTO_ICMP:
+		return inner < ICMP_BYTES ? 0 : inner - ICMP_BYTES;
+	case IPPROTO_TCP:
+		if (inner < TCP_BYTES_MIN || inner < (at[12] >> 4) * 4u)
+			return 0;
+		return inner - (at[12] >> 4) * 4u;
+	default:
+		return inner;
+	}
+}
+
+uint32_t hop_charged(const struct hop_config *config, const uint8_t *data, uint32_t bytes)
+{
+	if (!config->payload_only)
+		return bytes;
+	if (bytes < ETHERNET_BYTES + IPV4_BYTES_MIN ||
+	    be16_at(data + ETHERTYPE_AT) != ETHERTYPE_IPV4)
+		return 0;
+	return ipv4_payload(config, data + ETHERNET_BYTES, bytes - ETHERNET_BYTES);
+}
