@@ -39,7 +39,7 @@ def attr_bytes(found: os.stat_result) -> bytes:
         uid=found.st_uid,
         gid=found.st_gid,
         bytes=found.st_size,
-        mtime_ns=found.st_mtime_ns,
+        mtime_ns=found.st_mtime_ns % (1 << 64),
         ctime_ns=found.st_ctime_ns,
         inode=found.st_ino,
         device=found.st_dev,
@@ -54,6 +54,7 @@ class Handle:
     temporary: Path | None = None
     nbytes: int = 0  # what COMMIT leaves of it
     keep: bool = False  # a partial file
+    base: int = -1  # of a scratch: its directory
 
 
 @dataclass
@@ -224,7 +225,11 @@ class FakeDaemon:
         return self._next
 
     def _request(self, handler: int, args: list[int], payload: bytes) -> Answer:
-        if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST):
+        if handler in (
+            lib.CAREFUL_BLOCK_OPEN,
+            lib.CAREFUL_BLOCK_LIST,
+            lib.CAREFUL_BLOCK_BATCH,
+        ):
             assert args[2] or args[3]
             name = (args[2], args[3])
             if name not in self.attempts:
@@ -245,6 +250,8 @@ class FakeDaemon:
             return self._close(args[0], bool(args[1] & lib.CAREFUL_BLOCK_DISCARD))
         if handler == lib.CAREFUL_BLOCK_DIGEST:
             return self._digest(self.handles[args[0]].fd, unpack("careful_block_range", payload))
+        if handler == lib.CAREFUL_BLOCK_BATCH:
+            return self._batch(args, unpack("careful_block_batch", payload))
         fields = unpack("careful_block_open", payload)
         raw = payload[sizeof("careful_block_open") :]
         assert len(raw) == fields["path_bytes"]
@@ -256,6 +263,11 @@ class FakeDaemon:
             path.mkdir(mode=fields["mode"], exist_ok=True)
             return Answer()
         assert handler == lib.CAREFUL_BLOCK_OPEN
+        if fields["flags"] & lib.CAREFUL_BLOCK_SCRATCH:
+            base = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            fd = os.memfd_create("scratch")
+            os.ftruncate(fd, fields["bytes"])
+            return Answer(args=[self._add(Handle(fd, base=base)), 0, 0, 0])
         if fields["flags"] & lib.CAREFUL_BLOCK_CREATE:
             return self._create(path, fields)
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -280,8 +292,26 @@ class FakeDaemon:
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
         if not continued:
             os.ftruncate(fd, nbytes + fields["tail_bytes"])
+            if fields["flags"] & lib.CAREFUL_BLOCK_SEED and path.is_file():
+                os.pwrite(fd, path.read_bytes()[:nbytes], 0)
         handle = self._add(Handle(fd, path, temporary, nbytes, bool(tag)))
         return Answer(args=[handle, continued, 0, 0], payload=attr_bytes(os.fstat(fd)))
+
+    def _batch(self, args: list[int], fields: dict[str, Any]) -> Answer:
+        scratch = self.handles[args[0]]
+        items = os.pread(scratch.fd, fields["bytes"], 0)
+        how = ffi.new("struct careful_batch_how *")
+        how.flags, how.umask, how.writable = args[1], fields["umask"], self.writable
+        how.file_bytes_max, how.answer_bytes_max = fields["file_bytes_max"], 8 << 20
+        found = ffi.new("struct careful_batch_answer *")
+        rc = lib.careful_batch(scratch.base, ffi.from_buffer(items), len(items), how, found)
+        if rc:
+            return Answer(rc)
+        fd = os.memfd_create("answer")
+        os.write(fd, ffi.buffer(found.items, found.bytes))
+        answer = Answer(args=[self._add(Handle(fd)), 0, found.bytes, found.failed])
+        lib.careful_batch_release(found)
+        return answer
 
     def _digest(self, fd: int, fields: dict[str, Any]) -> Answer:
         assert fields["algorithm"] == lib.CAREFUL_BLOCK_XXH3
@@ -315,6 +345,8 @@ class FakeDaemon:
             return Answer(-errno.EBADF)
         found = os.fstat(handle.fd)
         os.close(handle.fd)
+        if handle.base >= 0:
+            os.close(handle.base)
         if handle.temporary is not None and (discard or not handle.keep):
             handle.temporary.unlink()
         return Answer(payload=attr_bytes(found))

@@ -132,6 +132,7 @@ static void track_handles(struct ipc_op *op, const struct careful_result *result
 	switch (op->handler) {
 	case CAREFUL_BLOCK_OPEN:
 	case CAREFUL_BLOCK_LIST:
+	case CAREFUL_BLOCK_BATCH:
 		if (!result->status)
 			remember_handle(op->client, op->peer, result->args[0]);
 		break;

@@ -16,6 +16,7 @@
 #include <careful/files.h>
 
 #include "service/block_private.h"
+#include "storage/attr.h"
 
 /* Whether a new file may come to stand at name, as far as can be seen now. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)
@@ -225,17 +226,6 @@ static int give_name(struct block_handle *handle, bool replace)
 	return 0;
 }
 
-static int set_mtime(int fd, int64_t ns)
-{
-	const int64_t second = 1000000000;
-	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
-
-	/* The time may lie before 1970; tv_nsec counts upwards all the same. */
-	times[1].tv_sec = ns / second - (ns % second < 0);
-	times[1].tv_nsec = ns - times[1].tv_sec * second;
-	return futimens(fd, times) ? -errno : 0;
-}
-
 /* Cuts off what is not the file's. */
 static int cut(struct block_handle *handle, const struct block_job *job)
 {
@@ -268,7 +258,7 @@ int block_commit(struct block_job *job)
 	if (!rc && fchmod(handle->fd, job->mode & 0777))
 		rc = -errno;
 	if (!rc && job->mtime_ns)
-		rc = set_mtime(handle->fd, (int64_t)job->mtime_ns);
+		rc = attr_set_time(handle->fd, (int64_t)job->mtime_ns);
 	if (!rc && sync && fsync(handle->fd))
 		rc = -errno;
 	if (!rc)

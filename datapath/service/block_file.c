@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "service/block_private.h"
+#include "storage/attr.h"
 
 /* What has blocks: opening anything else may wait, or do something. */
 static int check_type(mode_t mode)
@@ -33,7 +34,7 @@ int block_attr_of(int fd, struct block_job *job)
 		st.st_size = lseek(fd, 0, SEEK_END);
 	if (st.st_size < 0)
 		return -errno;
-	block_attr_set(&job->attr, &st);
+	attr_set(&job->attr, &st);
 	job->has_attr = true;
 	return 0;
 }
@@ -114,6 +115,8 @@ static int do_open_as(struct careful_block_server *server, struct block_job *job
 {
 	if (job->flags & CAREFUL_BLOCK_NULL)
 		return do_open_null(job);
+	if (job->flags & CAREFUL_BLOCK_SCRATCH)
+		return block_open_scratch(server, job);
 	if (job->flags & CAREFUL_BLOCK_INPLACE)
 		return do_open_inplace(server, job);
 	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(server, job);
@@ -209,6 +212,9 @@ void block_run(struct careful_block_server *server, struct block_job *job)
 	case CAREFUL_BLOCK_EXTENTS:
 		job->status = block_extents(job);
 		break;
+	case CAREFUL_BLOCK_BATCH:
+		job->status = block_batch(job);
+		break;
 	case CAREFUL_BLOCK_COMMIT:
 		job->status = block_commit(job);
 		close_handle(server, job->handle, false);
@@ -226,6 +232,10 @@ void block_run(struct careful_block_server *server, struct block_job *job)
 	if (job->fd >= 0) {
 		close(job->fd);
 		job->fd = -1;
+	}
+	if (job->dir_fd >= 0) {
+		close(job->dir_fd);
+		job->dir_fd = -1;
 	}
 	/* What could not be opened holds nothing. */
 	if (job->status && job->handle && job->path)

@@ -15,7 +15,7 @@ int block_handle_create(struct careful_block_server *server, struct block_job *j
 			struct block_handle **handle)
 {
 	struct block_peer *peer = &server->peers[job->peer];
-	bool listing = job->op == CAREFUL_BLOCK_LIST;
+	bool listing = job->op != CAREFUL_BLOCK_OPEN || job->flags & CAREFUL_BLOCK_SCRATCH;
 	struct block_handle *h;
 
 	if (peer->handles_count >= CAREFUL_BLOCK_HANDLES ||
@@ -32,6 +32,7 @@ int block_handle_create(struct careful_block_server *server, struct block_job *j
 	h->fd = -1;
 	h->dir_fd = -1;
 	h->end.fd = -1;
+	h->end.dir_fd = -1;
 	h->next = peer->handles;
 	peer->handles = h;
 	peer->handles_count++;

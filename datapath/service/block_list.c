@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "service/block_private.h"
+#include "storage/attr.h"
+#include "storage/beneath.h"
 
 enum { BUFFER_BYTES = 64 << 10 };
 
@@ -167,7 +169,7 @@ static int list_entry(struct listing *l, int dir_fd, const char *prefix, const c
 		l->unreadable++;
 		return append(l, name_bytes, 0);
 	}
-	block_attr_set(&e->attr, &st);
+	attr_set(&e->attr, &st);
 	if (S_ISLNK(st.st_mode)) {
 		ssize_t n = readlinkat(dir_fd, name, l->record.text + name_bytes, PATH_MAX);
 
@@ -217,7 +219,7 @@ static int list_top(struct listing *l)
 		memcpy(l->record.text, export->name, n);
 		if (fstat(export->fd, &st))
 			return -errno;
-		block_attr_set(&l->record.entry.attr, &st);
+		attr_set(&l->record.entry.attr, &st);
 		rc = append(l, n, 0);
 	}
 	return rc;
@@ -267,7 +269,7 @@ static int open_listed(struct listing *l, const char *name)
 	int flags = O_RDONLY | O_DIRECTORY;
 
 	if (l->root >= 0)
-		return block_openat2(l->root, name, flags, RESOLVE_NO_SYMLINKS);
+		return beneath_open(l->root, name, flags, RESOLVE_NO_SYMLINKS);
 	return block_path_open(l->server, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
@@ -311,7 +313,7 @@ static int list_all(struct listing *l, const struct block_job *job)
 	if (l->root < 0) {
 		rc = list_top(l);
 	} else {
-		fd = block_openat2(l->root, ".", O_RDONLY | O_DIRECTORY, 0);
+		fd = beneath_open(l->root, ".", O_RDONLY | O_DIRECTORY, 0);
 		rc = fd < 0 ? fd : list_dir(l, fd, "");
 	}
 	if (!rc && (job->flags & CAREFUL_BLOCK_RECURSIVE))

@@ -1,41 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From a peer's path to a descriptor, beneath an export. The kernel decides what
- * is beneath (openat2, RESOLVE_BENEATH); nothing here compares path strings.
+ * From a peer's path to a descriptor, beneath an export (storage/beneath.h).
  */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "service/block_private.h"
-
-enum { RACES_MAX = 64 };
-
-/* openat2() beneath dir_fd: a descriptor, or -errno; -EXDEV for what leaves it. */
-int block_openat2(int dir_fd, const char *path, int flags, uint64_t resolve)
-{
-	struct open_how how = {
-		.flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC | O_NOCTTY),
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
-	};
-	long fd;
-
-	if (flags & O_PATH) /* openat2 takes nothing beside O_PATH that means nothing */
-		how.flags &= ~(uint64_t)O_NOCTTY;
-	/* The kernel gives up with EAGAIN if a rename crosses the walk. */
-	for (int i = 0; i < RACES_MAX; i++) {
-		fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
-		if (fd >= 0)
-			return (int)fd;
-		if (errno != EAGAIN && errno != EINTR)
-			return -errno;
-	}
-	return -EAGAIN;
-}
+#include "storage/beneath.h"
 
 /* Whether path is the directory above several exports, which exists nowhere. */
 bool block_path_is_top(const struct careful_block_server *server, const char *path)
@@ -82,7 +55,7 @@ int block_path_open(const struct careful_block_server *server, const char *path,
 		return -ENOENT;
 	if (from)
 		*from = export;
-	return block_openat2(export->fd, rest, flags, resolve);
+	return beneath_open(export->fd, rest, flags, resolve);
 }
 
 /*
@@ -108,24 +81,6 @@ int block_path_parent(const struct careful_block_server *server, char *path, con
 	if (slash)
 		*slash = 0;
 	return block_path_open(server, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
-}
-
-void block_attr_set(struct careful_block_attr *attr, const struct stat *st)
-{
-	const uint64_t second = 1000000000;
-
-	attr->mode = htobe32(st->st_mode);
-	attr->nlink = htobe32((uint32_t)st->st_nlink);
-	attr->uid = htobe32(st->st_uid);
-	attr->gid = htobe32(st->st_gid);
-	attr->bytes = htobe64((uint64_t)st->st_size);
-	attr->mtime_ns =
-		htobe64((uint64_t)st->st_mtim.tv_sec * second + (uint64_t)st->st_mtim.tv_nsec);
-	attr->ctime_ns =
-		htobe64((uint64_t)st->st_ctim.tv_sec * second + (uint64_t)st->st_ctim.tv_nsec);
-	attr->inode = htobe64(st->st_ino);
-	attr->device = htobe64(st->st_dev);
-	attr->allocated = htobe64((uint64_t)st->st_blocks * 512);
 }
 
 void block_attr_top(struct careful_block_attr *attr)

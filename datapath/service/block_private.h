@@ -32,7 +32,8 @@ enum {
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
-	BLOCK_LISTINGS = 16, /* of a peer at a time */
+	BLOCK_LISTINGS = 16, /* of a peer at a time; batches and their answers count, too */
+	BLOCK_BATCH_BYTES = 4 << 20, /* of a batch, and of the contents in its answer */
 	BLOCK_DISCARD = 0, /* as a job's op: CLOSE without an answer */
 };
 
@@ -43,10 +44,13 @@ struct block_handle;
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
  * @life:     of the peer when it asked; if it has changed, nobody waits for an answer
- * @attempt:  OPEN, LIST: the client's name for it; 0: none
+ * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
  * @tag, @tail_bytes: OPEN: of a partial file
- * @key:      COMMIT, CLOSE, DIGEST, EXTENTS: the handle as the client knows it
- * @fd:       DIGEST, EXTENTS: the handle's file, a descriptor of the job's own; else -1
+ * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, BATCH: the handle as the client knows it
+ * @fd:       DIGEST, EXTENTS, BATCH: the handle's file, a descriptor of the job's own; else -1
+ * @dir_fd:   BATCH: likewise, the handle's directory; else -1
+ * @may_write: BATCH: the directory lies in an export that may be written
+ * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range
  * @path:     NUL-terminated; NULL in the end of a handle
  * @status:   0 or -errno
@@ -70,6 +74,10 @@ struct block_job {
 	uint32_t tail_bytes;
 	uint32_t key;
 	int fd;
+	int dir_fd;
+	bool may_write;
+	uint32_t umask;
+	uint32_t file_bytes_max;
 	uint64_t offset;
 	uint32_t block_bytes;
 	uint32_t algorithm;
@@ -100,7 +108,9 @@ enum block_handle_state {
  * @attempt:   of its OPEN or LIST
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
+ * @listing:   it lies in memory: LIST, BATCH, or OPEN with SCRATCH
  * @writable:  peers may store
+ * @may_write: SCRATCH: its batches may change something
  * @partial:   the temporary file stays when the handle ends
  * @stream:    COMMIT says the size
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
@@ -113,6 +123,7 @@ struct block_handle {
 	uint8_t state;
 	bool listing;
 	bool writable;
+	bool may_write;
 	bool partial;
 	bool stream;
 	uint32_t peer;
@@ -255,16 +266,14 @@ const struct block_ended *block_handle_ended(struct careful_block_server *server
 					     uint32_t key, uint16_t op);
 
 /* block_path.c: worker threads. */
-int block_openat2(int dir_fd, const char *path, int flags, uint64_t resolve);
 int block_path_open(const struct careful_block_server *server, const char *path, int flags,
 		    uint64_t resolve, const struct block_export **from);
 int block_path_parent(const struct careful_block_server *server, char *path, const char **name,
 		      const struct block_export **from);
 bool block_path_is_top(const struct careful_block_server *server, const char *path);
-void block_attr_set(struct careful_block_attr *attr, const struct stat *st);
 void block_attr_top(struct careful_block_attr *attr);
 
-/* block_file.c, block_create.c, block_range.c, block_list.c: worker threads. */
+/* block_file.c, block_create.c, block_range.c, block_list.c, block_batch.c: worker threads. */
 void block_run(struct careful_block_server *server, struct block_job *job);
 int block_attr_of(int fd, struct block_job *job);
 int block_create(struct careful_block_server *server, struct block_job *job);
@@ -272,5 +281,7 @@ int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);
 int block_list(struct careful_block_server *server, struct block_job *job);
+int block_open_scratch(struct careful_block_server *server, struct block_job *job);
+int block_batch(struct block_job *job);
 
 #endif /* SERVICE_BLOCK_PRIVATE_H */

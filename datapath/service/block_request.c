@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "service/block_private.h"
 
@@ -36,6 +37,23 @@ static int take_range(struct block_job *job, const void *payload, uint32_t bytes
 	return job->offset > INT64_MAX || job->bytes > INT64_MAX - job->offset ? -EINVAL : 0;
 }
 
+static int take_batch(struct block_job *job, const uint32_t *args, const void *payload,
+		      uint32_t bytes)
+{
+	struct careful_block_batch batch;
+
+	if (bytes < sizeof(batch))
+		return -EINVAL;
+	memcpy(&batch, payload, sizeof(batch));
+	job->key = args[0];
+	job->flags = args[1];
+	job->attempt = (uint64_t)args[2] << 32 | args[3];
+	job->bytes = be64toh(batch.bytes);
+	job->file_bytes_max = be32toh(batch.file_bytes_max);
+	job->umask = be32toh(batch.umask);
+	return 0;
+}
+
 /* Reads a request; its payload may be anything. */
 static int parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes)
 {
@@ -57,6 +75,8 @@ static int parse(struct block_job *job, const uint32_t *args, const void *payloa
 	case CAREFUL_BLOCK_EXTENTS:
 		job->key = args[0];
 		return take_range(job, payload, bytes);
+	case CAREFUL_BLOCK_BATCH:
+		return take_batch(job, args, payload, bytes);
 	default:
 		break;
 	}
@@ -92,6 +112,11 @@ static void release(struct careful_block_server *server, struct block_job *job)
 	}
 	free(job->reply);
 	job->reply = NULL;
+	/* Of a job that no worker saw. */
+	if (job->fd >= 0)
+		close(job->fd);
+	if (job->dir_fd >= 0)
+		close(job->dir_fd);
 	job->next = server->jobs_free;
 	server->jobs_free = job;
 	server->peers[job->peer].jobs--;
@@ -132,7 +157,7 @@ void block_finish(struct careful_block_server *server, struct block_job *job)
 	struct block_handle *handle = job->handle;
 	bool gone = job->life != server->peers[job->peer].life;
 
-	if (handle && job->path) { /* OPEN, LIST */
+	if (handle && job->path) { /* OPEN, LIST, BATCH */
 		if (job->status) {
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
@@ -149,14 +174,32 @@ void block_finish(struct careful_block_server *server, struct block_job *job)
 	block_answer(server, job);
 }
 
-/* OPEN, LIST: a new handle, unless the client asks for the second time. */
+/* BATCH: its scratch may end meanwhile, so the job has descriptors of its own. */
+static int take_scratch(struct careful_block_server *server, struct block_job *job)
+{
+	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
+
+	if (!scratch || scratch->state != BLOCK_OPEN || !scratch->listing || scratch->dir_fd < 0)
+		return -EBADF;
+	if (job->bytes > scratch->bytes)
+		return -EINVAL;
+	job->may_write = scratch->may_write;
+	job->fd = fcntl(scratch->fd, F_DUPFD_CLOEXEC, 3);
+	job->dir_fd = fcntl(scratch->dir_fd, F_DUPFD_CLOEXEC, 3);
+	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
+}
+
+/* OPEN, LIST, BATCH: a new handle, unless the client asks for the second time. */
 static int start_open(struct careful_block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
-	int rc;
+	int rc = 0;
 
 	if (!handle) {
-		rc = block_handle_create(server, job, &job->handle);
+		if (job->op == CAREFUL_BLOCK_BATCH)
+			rc = take_scratch(server, job);
+		if (!rc)
+			rc = block_handle_create(server, job, &job->handle);
 		if (!rc)
 			block_work_put(server, job);
 		return rc ? rc : -EINPROGRESS;
@@ -228,6 +271,7 @@ static void start(struct careful_block_server *server, struct block_job *job, in
 		switch (job->op) {
 		case CAREFUL_BLOCK_OPEN:
 		case CAREFUL_BLOCK_LIST:
+		case CAREFUL_BLOCK_BATCH:
 			status = start_open(server, job);
 			break;
 		case CAREFUL_BLOCK_COMMIT:
@@ -267,6 +311,7 @@ static struct block_job *take_job(struct careful_block_server *server, uint32_t 
 		.life = server->peers[peer].life,
 		.to = *to,
 		.fd = -1,
+		.dir_fd = -1,
 		.path = path,
 	};
 	return job;

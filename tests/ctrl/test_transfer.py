@@ -137,13 +137,20 @@ def test_retry__gives_up(route: Route, daemon: FakeDaemon, export: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "handler", [lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_MKDIR]
+    "handler",
+    [
+        lib.CAREFUL_BLOCK_OPEN,
+        lib.CAREFUL_BLOCK_COMMIT,
+        lib.CAREFUL_BLOCK_MKDIR,
+        lib.CAREFUL_BLOCK_BATCH,
+    ],
 )
 def test_request__reset_after_it_ran(
     route: Route, daemon: FakeDaemon, tmp_path: Path, export: Path, handler: int
 ) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t/b").write_bytes(b"x")
+    (tmp_path / "t/large").write_bytes(bytes(100_000))
     first = True
 
     def fault(question: Any) -> int:
@@ -157,7 +164,7 @@ def test_request__reset_after_it_ran(
     assert not put(route, [tmp_path / "t"], "a", recursive=True).failures
     assert not first
     assert (export / "a/b").read_bytes() == b"x"
-    assert names(export) == ["a", "a/b"]
+    assert names(export) == ["a", "a/b", "a/large"]
     assert not daemon.handles
 
 
@@ -357,6 +364,7 @@ def test_get_tree__one_fails_others_go_on(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     make_tree(export / "t", 20)
+    (export / "t/d0/e0/f0").write_bytes(bytes(100_000))
     bad = (export / "t/d0/e0/f0").stat().st_ino
 
     def fault(question: Any) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from careful.control.doctor import Finding
     from careful.control.tuner import Row
     from careful.transfer.block import Attr, Entry
-    from careful.transfer.trees import Report
+    from careful.transfer.report import Report
 
 
 def size(nbytes: float) -> str:
@@ -180,27 +180,32 @@ def transfer_figures(report: Report) -> dict[str, Any]:
                 "digest": None if one.digest is None else f"{one.digest:016x}",
                 "retries": one.retries,
                 "resumed_bytes": one.resumed_bytes,
+                "matched_bytes": one.matched_bytes,
             }
             for one in report.files
         ],
         "failures": [{"name": name, "error": text} for name, text in report.failures],
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
+        "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
+        "deleted": report.deleted,
         "files_count": len(report.files),
+        "links_count": report.links,
         "directories_count": report.directories,
         "total_bytes": report.bytes,
         "elapsed_s": report.seconds,
-        "rate_gbit_per_s": (report.bytes - report.resumed_bytes) * 8 / report.seconds / 1e9
+        "moved_bytes": report.moved_bytes,
+        "rate_gbit_per_s": report.moved_bytes * 8 / report.seconds / 1e9
         if report.seconds
         else None,
         "retries_count": report.retries,
         "resumed_bytes": report.resumed_bytes,
+        "matched_bytes": report.matched_bytes,
     }
 
 
 def summary(report: Report) -> str:
     """What a transfer did, in a line."""
-    moved = report.bytes - report.resumed_bytes
-    rate = moved * 8 / report.seconds / 1e9 if report.seconds else 0.0
+    rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     noun = "file" if len(report.files) == 1 else "files"
     parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
@@ -208,6 +213,14 @@ def summary(report: Report) -> str:
         parts.append(f"XXH3 of blocks {report.files[0].digest:016x}")
     if report.resumed_bytes:
         parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
+    if report.matched_bytes:
+        parts.append(f"{size(report.matched_bytes)} were equal")
+    if report.equal:
+        parts.append(f"{len(report.equal)} files equal and left alone")
+    if report.links:
+        parts.append(f"{report.links} links")
+    if report.deleted:
+        parts.append(f"{len(report.deleted)} deleted")
     if report.retries:
         parts.append(f"{report.retries} blocks asked for again")
     if report.skipped:

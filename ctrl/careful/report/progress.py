@@ -1,40 +1,110 @@
-"""How a transfer is watched: a bar on a terminal, lines for what a person should know."""
+"""How a transfer is watched: a bar on a terminal, lines for people, JSON lines for programs."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import time
 from typing import Any
 
 from careful.errors import shown
 
+#: How often at most a program is told of bytes that moved, seconds.
+_EVERY_S = 0.1
+
 
 class Lines:
-    """No bar: notes go to standard error, one line each."""
+    """No bar: notes go to standard error, one line each.
+
+    Args:
+        verbose: whether each file is named when it is done.
+        fd: where JSON lines go; None: nowhere.
+    """
+
+    def __init__(self, verbose: bool = False, fd: int | None = None) -> None:
+        self._verbose = verbose
+        self._fd = fd
+        self._told_at = 0.0
+        self._began = time.monotonic()
+        self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
 
     def __enter__(self) -> Lines:
         return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self._tell("end", always=True)
 
-    def expect(self, files: int, nbytes: int) -> None: ...
+    def _tell(self, event: str, always: bool = False, **more: Any) -> None:
+        """Write a JSON line; a reader that has gone is not written to again."""
+        now = time.monotonic()
+        if self._fd is None or (not always and now < self._told_at + _EVERY_S):
+            return
+        self._told_at = now
+        line = {
+            "event": event,
+            "elapsed_s": round(now - self._began, 6),
+            "moved_bytes": self._moved,
+            "present_bytes": self._present,
+            "total_bytes": self._bytes,
+            "files_done": self._done,
+            "files_count": self._files,
+            "retries_count": self._retries,
+            **more,
+        }
+        try:
+            os.write(self._fd, json.dumps(line).encode() + b"\n")
+        except OSError:
+            self._fd = None
 
-    def moved(self, nbytes: int) -> None: ...
+    def update(self) -> None:
+        """Show the counts."""
 
-    def present(self, nbytes: int) -> None: ...
+    def expect(self, files: int, nbytes: int) -> None:
+        """So many files and bytes are to come, in addition."""
+        self._files += files
+        self._bytes += nbytes
+        self.update()
 
-    def retried(self) -> None: ...
+    def moved(self, nbytes: int) -> None:
+        """So many bytes came across."""
+        self._moved += nbytes
+        self.update()
+        self._tell("moved")
 
-    def finished(self, name: str) -> None: ...
+    def present(self, nbytes: int) -> None:
+        """So many bytes need not come."""
+        self._present += nbytes
+        self.update()
+
+    def retried(self) -> None:
+        """A piece is asked for again."""
+        self._retries += 1
+        self.update()
+
+    def finished(self, name: str) -> None:
+        """A file is complete, or failed."""
+        self._done += 1
+        self.update()
+        self._tell("file", always=True, name=name)
+        if self._verbose:
+            self.say(name)
+
+    def say(self, text: str) -> None:
+        """Print a line, whatever a name in it holds."""
+        print(shown(text), file=sys.stderr)
 
     def note(self, text: str) -> None:
         """Print a note."""
-        print(f"carefulctl: {shown(text)}", file=sys.stderr)
+        self.say(f"carefulctl: {text}")
+        self._tell("note", always=True, text=text)
 
 
 class Bar(Lines):
-    """Bytes, rate, time left and files, on the terminal at standard error."""
+    """Bytes, rate, time left, files and retries, on the terminal at standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: bool = False, fd: int | None = None) -> None:
+        super().__init__(verbose, fd)
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -56,7 +126,6 @@ class Bar(Lines):
             refresh_per_second=8,
         )
         self._task = self._bar.add_task("", total=0, files="")
-        self._done = self._files = self._bytes = self._retries = 0
 
     def __enter__(self) -> Bar:
         self._bar.start()
@@ -64,39 +133,27 @@ class Bar(Lines):
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+        super().__exit__()
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Show the counts."""
         files = f"{self._done}/{self._files} files"
         if self._retries:
             files += f", {self._retries} retries"
-        self._bar.update(self._task, total=self._bytes, files=files)
+        total = self._bytes - self._present
+        self._bar.update(self._task, total=total, completed=self._moved, files=files)
 
-    def expect(self, files: int, nbytes: int) -> None:
-        self._files += files
-        self._bytes += nbytes
-        self._update()
-
-    def moved(self, nbytes: int) -> None:
-        self._bar.advance(self._task, nbytes)
-
-    def present(self, nbytes: int) -> None:
-        self._bytes -= nbytes
-        self._update()
-
-    def retried(self) -> None:
-        self._retries += 1
-        self._update()
-
-    def finished(self, name: str) -> None:
-        self._done += 1
-        self._update()
-
-    def note(self, text: str) -> None:
-        """Print a note above the bar."""
-        line = f"carefulctl: {shown(text)}"
-        self._bar.console.print(line, markup=False, highlight=False)
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def watch(bar: bool) -> Lines:
-    """A bar if it is wanted and standard error is a terminal, else lines."""
-    return Bar() if bar and sys.stderr.isatty() else Lines()
+def watch(bar: bool, verbose: bool = False, fd: int | None = None) -> Lines:
+    """A bar if it is wanted and standard error is a terminal, else lines.
+
+    Args:
+        bar: whether a bar is wanted.
+        verbose: whether each file is named.
+        fd: where JSON lines go.
+    """
+    return (Bar if bar and sys.stderr.isatty() else Lines)(verbose, fd)

@@ -21,7 +21,7 @@ from careful.transfer.ipc import Answer, AsyncClient
 #: How often a request that may have run is sent again.
 _ATTEMPTS = 20
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
-_NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST)
+_NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How much of a listing or a journal one operation moves, bytes.
 _STEP = 1 << 20
 #: A listing larger than this is refused, bytes.
@@ -88,8 +88,16 @@ class Created:
     attr: Attr
 
 
+def attr_of(fields: dict[str, int]) -> Attr:
+    """Attributes from the fields of careful_block_attr: times may lie before 1970."""
+    for name in ("mtime_ns", "ctime_ns"):
+        if fields[name] >= 1 << 63:
+            fields[name] -= 1 << 64
+    return Attr(**fields)
+
+
 def _attr(payload: bytes, offset: int = 0) -> Attr:
-    return Attr(**unpack("careful_block_attr", payload, offset))
+    return attr_of(unpack("careful_block_attr", payload, offset))
 
 
 def _open_payload(path: str, **fields: int) -> bytes:
@@ -127,7 +135,7 @@ def parse_listing(data: bytes) -> list[Entry]:
         name = os.fsdecode(data[at + size : name_end])
         if end > len(data) or not is_safe(name):
             raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
-        attr = Attr(**{k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
+        attr = attr_of({k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
         entries.append(Entry(name, attr, os.fsdecode(data[name_end:end]), fields["error"]))
         at = (end + 7) & ~7
     return entries
@@ -232,6 +240,18 @@ class BlockClient:
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         answer.check(self.name(path))
         return Created(answer.args[0], bool(answer.args[1]), _attr(answer.payload))
+
+    async def scratch(self, path: str, nbytes: int) -> int:
+        """Memory for a batch in a directory; its handle.
+
+        Args:
+            path: of the directory.
+            nbytes: of the batch.
+        """
+        flags = lib.CAREFUL_BLOCK_SCRATCH
+        payload = _open_payload(path, flags=flags, bytes=nbytes)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        return answer.check(self.name(path)).args[0]
 
     async def commit(
         self, handle: int, path: str, mode: int, replace: bool, sync: bool, mtime_ns: int = 0

@@ -16,6 +16,7 @@ from functools import partial
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import Attr, BlockClient
+from careful.transfer.compare import block_sizes, copy_into, equal_blocks, open_old
 from careful.transfer.local import Partial, shown
 from careful.transfer.mover import Mover, all_of, in_thread, quietly
 from careful.transfer.options import FileResult, Options, Progress, Silent
@@ -43,9 +44,10 @@ class _Fetch:
     target: str
     options: Options
     progress: Progress
+    _old_bytes: int = -1
 
-    async def run(self, handle: int, attr: Attr) -> FileResult:
-        """Fetch what is open; its partial file is kept or gone if that fails."""
+    async def run(self, handle: int, attr: Attr) -> FileResult | None:
+        """Fetch what is open; its partial file is kept or gone if that fails. None: it is here."""
         name = self.remote.name(shown(self.source))
         identity = Identity(name, attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
         part = await in_thread(partial(self._part, identity, stat.S_IMODE(attr.mode)))
@@ -53,7 +55,16 @@ class _Fetch:
         try:
             known = await self._known(kept, handle, identity) if kept is not None else {}
             resumed = kept.journal.bytes_in_place if kept is not None and known else 0
-            self.progress.present(resumed)
+            matched = 0
+            if self.options.checksum and not known:
+                known = await self._matched(part, handle, attr)
+                sizes = block_sizes(attr.bytes, self.options.block_bytes)
+                matched = sum(sizes[index] for index in known)
+                if matched == attr.bytes == self._old_bytes:
+                    part.discard()
+                    await self.remote.close(handle, self.source)
+                    return None
+            self.progress.present(resumed + matched)
             block_bytes = kept.journal.block_bytes if kept else self.options.block_bytes
             file = await self.remote.add_file(part.fd)
             mover = Mover(
@@ -83,7 +94,28 @@ class _Fetch:
         except BaseException as error:
             self._give_up(part, error)
             raise
-        return FileResult(name, self.target, attr.bytes, digest, mover.pace.retries, resumed)
+        retries = mover.pace.retries
+        return FileResult(name, self.target, attr.bytes, digest, retries, resumed, matched)
+
+    async def _matched(self, part: Partial, handle: int, attr: Attr) -> dict[int, int]:
+        """The blocks that the file which is replaced has already; they are copied."""
+        old = open_old(self.target)
+        if old < 0:
+            return {}
+        try:
+            block_bytes, name = self.options.block_bytes, shown(self.target)
+            self._old_bytes = os.fstat(old).st_size
+            sizes = attr.bytes, self._old_bytes
+            same = await equal_blocks(self.remote, handle, sizes, old, block_bytes, self.source)
+            if same:
+                nbytes = min(sizes)
+                await in_thread(partial(copy_into, old, part.fd, nbytes, name))
+        finally:
+            os.close(old)
+        if isinstance(part, KeptPartial):
+            for index, digest in same.items():
+                part.note(part.journal.mark(index, digest))
+        return same
 
     def _part(self, identity: Identity, mode: int) -> Partial:
         """Where the file is written; one with a journal if it has more than one block."""
@@ -141,8 +173,8 @@ def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> No
 
 async def get_file(
     remote: BlockClient, source: str, target: str, options: Options, progress: Progress
-) -> FileResult:
-    """Fetch one file.
+) -> FileResult | None:
+    """Fetch one file; None: with options.checksum, what is here is equal.
 
     Args:
         remote: the peer's tree.
@@ -178,8 +210,8 @@ def _open_source(path: str) -> tuple[int, os.stat_result]:
 
 async def put_file(
     remote: BlockClient, source: str, target: str, options: Options, progress: Progress
-) -> FileResult:
-    """Send one file.
+) -> FileResult | None:
+    """Send one file; None: with options.checksum, what is there is equal.
 
     Args:
         remote: the peer's tree.
@@ -194,14 +226,21 @@ async def put_file(
     name = remote.name(shown(target))
     fd, attr = _open_source(source)
     part = RemotePartial(remote, target, options)
+    matched: dict[int, int] = {}
     try:
+        if options.checksum:
+            matched, equal = await _matched_there(remote, target, fd, attr.st_size, options)
+            if equal:
+                return None
+        part.seeded = matched
         mode = stat.S_IMODE(attr.st_mode) & 0o777
         identity = Identity(
             shown(source), attr.st_size, attr.st_mtime_ns, attr.st_ctime_ns, attr.st_ino
         )
         known = await part.open(identity, os.path.abspath(source), fd, mode)
-        resumed = part.journal.bytes_in_place if known else 0
-        progress.present(resumed)
+        there = part.journal.bytes_in_place if known else 0
+        resumed, seeded = (0, there) if part.seeded else (there, 0)
+        progress.present(there)
         file = await remote.add_file(fd)
         mover = Mover(
             remote,
@@ -230,4 +269,24 @@ async def put_file(
         raise
     finally:
         os.close(fd)
-    return FileResult(shown(source), name, attr.st_size, digest, mover.pace.retries, resumed)
+    retries = mover.pace.retries
+    return FileResult(shown(source), name, attr.st_size, digest, retries, resumed, seeded)
+
+
+async def _matched_there(
+    remote: BlockClient, target: str, fd: int, nbytes: int, options: Options
+) -> tuple[dict[int, int], bool]:
+    """The blocks that the peer's file has already, and whether those are all of both."""
+    try:
+        handle, attr = await remote.open(target)
+    except CarefulError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTSUP, errno.EISDIR):
+            return {}, False
+        raise
+    try:
+        sizes = attr.bytes, nbytes
+        same = await equal_blocks(remote, handle, sizes, fd, options.block_bytes, target)
+    finally:
+        await quietly(remote.close(handle, target))
+    equal = attr.bytes == nbytes and len(same) == len(block_sizes(nbytes, options.block_bytes))
+    return same, equal

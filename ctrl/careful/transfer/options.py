@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from careful._abi import lib
+from careful.transfer.filters import Filters
 from careful.transfer.pace import RateLimit
 
 
@@ -20,6 +22,15 @@ class Options:
         digest: whether each block carries its XXH3, checked where it was written.
         sync: whether a file is synced before it gets its name.
         limit: of the bytes per second of all files together; None: none.
+        preserve: whether modes, times and, as far as one may, owners are the source's.
+        links: whether symlinks are made; else they are skipped.
+        hard_links: whether names of one file become names of one file.
+        xattrs: whether extended attributes and ACLs are the source's.
+        update: whether files of the same size and time are left alone.
+        checksum: whether blocks that are equal are found by their digests first.
+        delete: whether what the source does not have is removed from a tree.
+        dry_run: whether nothing is changed.
+        filters: what of a tree is meant.
         restart: whether what an earlier transfer left is thrown away, not continued.
     """
 
@@ -30,7 +41,31 @@ class Options:
     digest: bool = True
     sync: bool = True
     limit: RateLimit | None = None
+    preserve: bool = False
+    links: bool = False
+    hard_links: bool = False
+    xattrs: bool = False
+    update: bool = False
+    checksum: bool = False
+    delete: bool = False
+    dry_run: bool = False
+    filters: Filters = field(default_factory=Filters)
     restart: bool = False
+
+    @property
+    def looks(self) -> bool:
+        """Whether what is at the target matters."""
+        return self.update or self.checksum or self.delete or self.dry_run
+
+    @property
+    def batch_flags(self) -> int:
+        """What of a file's attributes is set: CAREFUL_BATCH_*."""
+        flags = 0
+        if self.preserve:
+            flags |= lib.CAREFUL_BATCH_MODE | lib.CAREFUL_BATCH_OWNER | lib.CAREFUL_BATCH_TIME
+        elif self.update:
+            flags |= lib.CAREFUL_BATCH_TIME
+        return flags | (lib.CAREFUL_BATCH_XATTRS if self.xattrs else 0)
 
 
 class Progress(Protocol):
@@ -77,6 +112,7 @@ class FileResult:
         digest: XXH3 over its blocks' digests; None where they were switched off.
         retries: pieces that were asked for again.
         resumed_bytes: of its bytes, those that an earlier transfer had brought.
+        matched_bytes: of its bytes, those that the file it replaced had.
     """
 
     source: str
@@ -85,3 +121,4 @@ class FileResult:
     digest: int | None
     retries: int
     resumed_bytes: int = 0
+    matched_bytes: int = 0

@@ -105,6 +105,9 @@ class RemotePartial:
         self.options = options
         self.handle = 0
         self.journal = Journal(_NO_IDENTITY, options.block_bytes)
+        #: Blocks that the file which is replaced has, with their digests: asked for by the
+        #: caller before open(); emptied where a partial file is continued instead.
+        self.seeded: dict[int, int] = {}
         self._kept = False
         self._file = -1
         self._fd = -1
@@ -132,12 +135,16 @@ class RemotePartial:
             size = identity.bytes
             made = await self.remote.create(self.target, size, mode, options.replace)
             self.handle = made.handle
+            self.seeded = {}  # one block: it would be equal, or is to be sent
             return {}
         tag = tag_of("put", os.uname().nodename, source, self.target)
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
-            return {}
+            for index, digest in self.seeded.items():
+                self.mark(index, digest)
+            return dict(self.seeded)
+        self.seeded = {}
         self._open_tail()
         journal = self.journal
         if journal.identity.is_doubtful(identity):
@@ -197,7 +204,10 @@ class RemotePartial:
         until = time.monotonic() + LOCK_S
         while True:
             try:
-                return await self.remote.create(self.target, nbytes, mode, replace, tag, tail_bytes)
+                flags = lib.CAREFUL_BLOCK_SEED if self.seeded else 0
+                return await self.remote.create(
+                    self.target, nbytes, mode, replace, tag, tail_bytes, flags
+                )
             except CarefulError as error:
                 if error.errno != errno.EBUSY:
                     raise

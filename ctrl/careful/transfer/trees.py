@@ -1,8 +1,7 @@
-"""What `get` and `put` are asked for: several sources, trees, and what became of them.
+"""What `get` and `put` are asked for: several sources, files and trees.
 
-Owns names (where a source goes), the order (directories before what is in them),
-several files in flight, and that one file's failure does not end the others.
-Symlinks and special files are skipped by name (rsync's habit without -l).
+Owns names: where a source goes. How a tree gets there is tree.py's; without
+options.links symlinks are skipped by name (rsync's habit without -l), special files always.
 """
 
 from __future__ import annotations
@@ -10,196 +9,181 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import stat
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
 
-from careful.errors import CarefulError, from_os, meaning
-from careful.transfer.block import Attr, BlockClient, relative
-from careful.transfer.files import (
-    FileResult,
-    Options,
-    Progress,
-    all_of,
-    get_file,
-    in_thread,
-    put_file,
-)
+from careful.errors import CarefulError, from_os
+from careful.transfer.batch import LocalTree, RemoteTree, Tree
+from careful.transfer.block import Attr, BlockClient, Entry, relative
+from careful.transfer.files import get_file, put_file
 from careful.transfer.local import current_umask, shown, sync_directory
+from careful.transfer.mover import all_of, in_thread
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.report import Report
+from careful.transfer.scan import local_attr, not_there, scan_local, scan_remote, selected
+from careful.transfer.tree import Sink, TreeTransfer, apply_attributes, is_equal, kind_of
 
-#: Failures that are the connection's or the peer's: no other file would fare better.
-_FATAL = {
-    errno.ENOTCONN,
-    errno.ETIMEDOUT,
-    errno.ECONNREFUSED,
-    errno.ECONNABORTED,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
-    errno.ENETDOWN,
-}
+__all__ = ["Report", "get", "put"]
 
-_Item = TypeVar("_Item")
+_Move = Callable[[], Awaitable[FileResult | None]]
 
 
-@dataclass
-class Report:
-    """What a transfer did.
+class _Singles:
+    """Files that were named one by one."""
 
-    Attributes:
-        files: what was transferred.
-        failures: (name, reason) of what was not.
-        skipped: (name, kind) of symlinks and special files.
-        directories: how many were made.
-        seconds: from the first request to the last sync.
-    """
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.jobs: list[Callable[[], Awaitable[None]]] = []
 
-    files: list[FileResult] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    directories: int = 0
-    seconds: float = 0.0
+    def add(self, name: str, nbytes: int, move: _Move) -> None:
+        """Plan one file; move() returns None where it was equal."""
+        sink = self.sink
+        sink.progress.expect(1, nbytes)
 
-    @property
-    def bytes(self) -> int:
-        """Of all files that were transferred."""
-        return sum(result.bytes for result in self.files)
-
-    @property
-    def resumed_bytes(self) -> int:
-        """Of these, what earlier transfers had brought."""
-        return sum(result.resumed_bytes for result in self.files)
-
-    @property
-    def retries(self) -> int:
-        """Pieces that were asked for again."""
-        return sum(result.retries for result in self.files)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A file to transfer; name is what a failure is reported under."""
-
-    source: str
-    target: str
-    name: str
-    nbytes: int
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISLNK(mode):
-        return "symlink"
-    return "special file"
-
-
-class _Transfer:
-    """What get and put share."""
-
-    def __init__(self, remote: BlockClient, options: Options, progress: Progress) -> None:
-        self.remote = remote
-        self.options = options
-        self.progress = progress
-        self.report = Report()
-        self.jobs: list[_Job] = []
-
-    def fail(self, name: str, error: CarefulError) -> None:
-        """Note a failure, or raise it if it is everybody's."""
-        if error.errno in _FATAL:
-            raise error
-        self.report.failures.append((name, str(error)))
-        self.progress.note(str(error))
-
-    def skip(self, name: str, mode: int) -> None:
-        """Note what is neither a file nor a directory."""
-        self.report.skipped.append((name, _kind(mode)))
-        self.progress.note(f"{name}: skipped, it is a {_kind(mode)}")
-
-    async def run_jobs(self) -> None:
-        """Transfer the files that were found, several at a time."""
-        await _in_turns(self.jobs, self._one, self.options.files_in_flight)
-
-    async def _one(self, job: _Job) -> None:
-        try:
-            self.report.files.append(await self.transfer(job))
-        except CarefulError as error:
-            self.fail(job.name, error)
-        finally:
-            self.progress.finished(job.name)
-
-    async def transfer(self, job: _Job) -> FileResult:
-        """Move one file."""
-        raise NotImplementedError
-
-
-class _Get(_Transfer):
-    def __init__(self, remote: BlockClient, options: Options, progress: Progress) -> None:
-        super().__init__(remote, options, progress)
-        self.folders: set[str] = set()
-        self.made: list[tuple[str, int]] = []
-
-    async def transfer(self, job: _Job) -> FileResult:
-        return await get_file(self.remote, job.source, job.target, self.options, self.progress)
-
-    def add(self, source: str, target: str, attr: Attr) -> None:
-        """Plan one file."""
-        name = self.remote.name(shown(source))
-        self.jobs.append(_Job(source, target, name, attr.bytes))
-        self.folders.add(os.path.dirname(target))
-        self.progress.expect(1, attr.bytes)
-
-    def make_directory(self, target: str, mode: int) -> None:
-        """Make a directory that can be written until the end."""
-        try:
-            os.mkdir(target, 0o777 & ~current_umask() | 0o700)
-        except FileExistsError:
-            if not os.path.isdir(target):
-                text = "exists already, and is no directory"
-                raise CarefulError(errno.ENOTDIR, text, shown(target)) from None
-            return
-        except OSError as error:
-            raise from_os(error, shown(target)) from None
-        self.report.directories += 1
-        self.made.append((target, mode & 0o777 & ~current_umask()))
-        self.folders.add(os.path.dirname(target))
-
-    async def add_tree(self, source: str, target: str, mode: int) -> None:
-        """Plan all that is below a directory."""
-        entries = await self.remote.listing(source, recursive=True)
-        self.make_directory(target, mode)
-        barred: set[str] = set()  # directories that could not be made
-        for entry in entries:
-            path = entry.name if source == "." else posixpath.join(source, entry.name)
-            name = self.remote.name(shown(path))
-            local = os.path.join(target, entry.name)
-            if os.path.dirname(entry.name) in barred:
-                if entry.attr.is_dir:
-                    barred.add(entry.name)
-                continue
-            if entry.error:
-                self.fail(name, CarefulError(entry.error, meaning(entry.error), name))
-            elif entry.attr.is_dir:
-                try:
-                    self.make_directory(local, entry.attr.mode)
-                except CarefulError as error:
-                    barred.add(entry.name)
-                    self.fail(name, error)
-            elif entry.attr.is_file:
-                self.add(path, local, entry.attr)
+        async def job() -> None:
+            try:
+                result = await move()
+            except CarefulError as error:
+                sink.fail(name, error)
             else:
-                self.skip(name, entry.attr.mode)
+                if result is None:
+                    sink.report.equal.append((name, nbytes))
+                else:
+                    sink.done(result)
+            finally:
+                sink.progress.finished(name)
 
-    def finish(self) -> None:
-        """Give directories their modes, and make all names durable."""
-        for path, mode in reversed(self.made):
-            with suppress(OSError):
-                if stat.S_IMODE(os.stat(path).st_mode) != mode:
-                    os.chmod(path, mode)
-        if self.options.sync:
+        self.jobs.append(job)
+
+    async def run(self) -> None:
+        """Transfer them, several at a time."""
+        todo = iter(self.jobs)
+
+        async def worker() -> None:
+            for job in todo:
+                await job()
+
+        width = min(self.sink.options.files_in_flight, len(self.jobs))
+        await all_of(*(worker() for _ in range(width)))
+
+    async def one(
+        self,
+        ends: tuple[Tree, Tree],
+        names: tuple[str, str],
+        entries: tuple[Entry, Entry | None],
+        move: _Move,
+    ) -> FileResult | None:
+        """Transfer a file, unless it is equal, and give it its attributes.
+
+        Args:
+            ends: the directories that it stands in, and is to.
+            names: in these.
+            entries: the source, and what stands at the target.
+            move: moves the contents.
+        """
+        options, source = self.sink.options, entries[0]
+        result: FileResult | None = None
+        if not (options.update and not options.checksum and is_equal(*entries)):
+            if options.dry_run:
+                name = ends[0].name(names[0]), ends[1].name(names[1])
+                return FileResult(*name, source.attr.bytes, None, 0)
+            result = await move()
+        if options.batch_flags and not options.dry_run:
+            wanted = [(*names, source.attr)]
+            await apply_attributes(*ends, wanted, options.batch_flags, self.sink)
+        return result
+
+
+class _Get:
+    def __init__(self, remote: BlockClient, sink: Sink) -> None:
+        self.remote, self.sink, self.options = remote, sink, sink.options
+        self.singles = _Singles(sink)
+        self.folders: set[str] = set()
+
+    async def add(self, source: str, target: str, into: bool, recursive: bool) -> None:
+        """Fetch a tree, or plan a file."""
+        name = self.remote.name(shown(source))
+        attr = await self.remote.stat(source)
+        base = "" if source == "." else posixpath.basename(source)
+        local = os.path.join(target, base) if into and base else target
+        if attr.is_dir and recursive and not attr.inode:  # the top of several exports
+            await in_thread(partial(_make_directory, local, attr.mode))
+            for entry in await self.remote.listing(source):
+                await self.tree(entry.name, os.path.join(local, entry.name), entry.attr)
+        elif attr.is_dir and recursive:
+            await self.tree(source, local, attr)
+        elif attr.is_dir:
+            raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
+        elif attr.is_file or (attr.is_link and not self.options.links):
+            self.folders.add(os.path.dirname(local))
+            self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
+        else:  # asked for by name: not merely skipped
+            text = f"is a {kind_of(attr.mode)}, no file"
+            raise CarefulError(errno.EINVAL, text, name)
+
+    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+        there = RemoteTree(self.remote, posixpath.dirname(source) or ".")
+        here = LocalTree(os.path.dirname(target))
+        names = posixpath.basename(source), os.path.basename(target)
+        try:
+            old = Entry(names[1], local_attr(os.stat(target)), "", 0)
+        except OSError:
+            old = None
+        move = partial(get_file, self.remote, source, target, self.options, self.sink.progress)
+        try:
+            entries = Entry(names[0], attr, "", 0), old
+            return await self.singles.one((there, here), names, entries, move)
+        finally:
+            here.close()
+
+    async def tree(self, source: str, target: str, attr: Attr) -> None:
+        """Fetch all that is below a directory."""
+        entries = selected(await scan_remote(self.remote, source), self.options.filters)
+        made, existing = False, list[Entry]()
+        if not self.options.dry_run:
+            made = await in_thread(partial(_make_directory, target, attr.mode))
+            self.sink.report.directories += made
+        if self.options.looks and os.path.isdir(target):
+            existing = await in_thread(partial(scan_local, target))
+
+        async def one(name: str, _: Attr) -> FileResult | None:
+            path = name if source == "." else posixpath.join(source, name)
+            local = os.path.join(target, name)
+            self.folders.add(os.path.dirname(local))
+            return await get_file(self.remote, path, local, self.options, self.sink.progress)
+
+        there, here = RemoteTree(self.remote, source), LocalTree(target)
+        top = attr, made
+        work = TreeTransfer(there, here, top, True, entries, existing, self.sink, one)
+        try:
+            await work.run()
+        finally:
+            here.close()
+        self.folders |= {os.path.dirname(os.path.join(target, one)) for one in work.made}
+        self.folders |= {os.path.join(target, os.path.dirname(one.name)) for one in work.small}
+
+    def sync(self) -> None:
+        """Make all names durable."""
+        if self.options.sync and not self.options.dry_run:
             for path in self.folders:
                 with suppress(FileNotFoundError):
                     sync_directory(path)
+
+
+def _make_directory(target: str, mode: int) -> bool:
+    """Make a directory that can be written until the end; whether it was not there."""
+    try:
+        os.mkdir(target, mode & 0o777 & ~current_umask() | 0o700)
+    except FileExistsError:
+        if not os.path.isdir(target):
+            text = "exists already, and is no directory"
+            raise CarefulError(errno.ENOTDIR, text, shown(target)) from None
+        return False
+    except OSError as error:
+        raise from_os(error, shown(target)) from None
+    return True
 
 
 async def get(
@@ -227,98 +211,82 @@ async def get(
     into = os.path.isdir(target)
     if len(sources) > 1 and not into:
         raise CarefulError(errno.ENOTDIR, "is no directory to put several files in", shown(target))
-    work = _Get(remote, options, progress)
+    sink = Sink(options, progress, Report())
+    work = _Get(remote, sink)
     for source in map(relative, sources):
-        name = remote.name(shown(source))
         try:
-            attr = await remote.stat(source)
-            base = "" if source == "." else posixpath.basename(source)
-            local = os.path.join(target, base) if into and base else target
-            if attr.is_dir and recursive:
-                await work.add_tree(source, local, attr.mode)
-            elif attr.is_dir:
-                raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
-            elif attr.is_file or attr.is_link:
-                work.add(source, local, attr)
-            else:  # asked for by name: not merely skipped
-                raise CarefulError(errno.EINVAL, f"is a {_kind(attr.mode)}, no file", name)
+            await work.add(source, target, into, recursive)
         except CarefulError as error:
-            work.fail(name, error)
-    await work.run_jobs()
-    await in_thread(work.finish)
-    work.report.seconds = time.monotonic() - started
-    return work.report
+            sink.fail(remote.name(shown(source)), error)
+    await work.singles.run()
+    await in_thread(work.sync)
+    sink.report.seconds = time.monotonic() - started
+    return sink.report
 
 
-class _Put(_Transfer):
-    async def transfer(self, job: _Job) -> FileResult:
-        return await put_file(self.remote, job.source, job.target, self.options, self.progress)
+class _Put:
+    def __init__(self, remote: BlockClient, sink: Sink) -> None:
+        self.remote, self.sink, self.options = remote, sink, sink.options
+        self.singles = _Singles(sink)
 
-    def add(self, source: str, target: str, nbytes: int) -> None:
-        """Plan one file."""
-        self.jobs.append(_Job(source, target, shown(source), nbytes))
-        self.progress.expect(1, nbytes)
-
-    async def add_tree(self, source: str, target: str) -> None:
-        """Make the directories of a tree, level by level, and plan its files."""
-        level = [(source, target)]
-        while level:
-            below: list[tuple[str, str]] = []
-
-            async def one(pair: tuple[str, str], found: list[tuple[str, str]] = below) -> None:
-                try:
-                    found += await self._directory(*pair)
-                except CarefulError as error:
-                    self.fail(shown(pair[0]), error)
-
-            await _in_turns(level, one, self.options.files_in_flight)
-            level = below
-
-    async def _directory(self, source: str, target: str) -> list[tuple[str, str]]:
-        """Make one directory and plan its files; the directories in it."""
+    async def add(self, source: str, target: str, recursive: bool) -> None:
+        """Send a tree, or plan a file."""
         try:
-            mode = stat.S_IMODE(os.stat(source).st_mode)
-            with os.scandir(source) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
+            attr = local_attr(os.stat(source))
         except OSError as error:
             raise from_os(error, shown(source)) from None
-        await self.remote.mkdir(target, mode & 0o777 | 0o700)
-        self.report.directories += 1
-        below = []
-        for entry in entries:
-            path = posixpath.join(target, entry.name)
-            try:
-                attr = entry.stat(follow_symlinks=False)
-            except OSError as error:
-                self.fail(shown(entry.path), from_os(error, shown(entry.path)))
-                continue
-            if stat.S_ISDIR(attr.st_mode):
-                below.append((entry.path, path))
-            elif stat.S_ISREG(attr.st_mode):
-                self.add(entry.path, path, attr.st_size)
-            else:
-                self.skip(shown(entry.path), attr.st_mode)
-        return below
+        if attr.is_dir and recursive:
+            await self.tree(source, target, attr)
+        elif attr.is_dir:
+            raise CarefulError(errno.EISDIR, "is a directory; -r sends it", shown(source))
+        else:
+            self.singles.add(shown(source), attr.bytes, partial(self._file, source, target, attr))
 
+    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+        here = LocalTree(os.path.dirname(source))
+        there = RemoteTree(self.remote, posixpath.dirname(target) or ".")
+        names = os.path.basename(source), posixpath.basename(target)
+        old = None
+        if self.options.update and (found := await _stat_or_none(self.remote, target)):
+            old = Entry(names[1], found, "", 0)
+        move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
+        try:
+            entries = Entry(names[0], attr, "", 0), old
+            return await self.singles.one((here, there), names, entries, move)
+        finally:
+            here.close()
 
-async def _in_turns(
-    items: Sequence[_Item], one: Callable[[_Item], Coroutine[Any, Any, None]], width: int
-) -> None:
-    """Do one(item) for each, `width` at a time."""
-    todo = iter(items)
+    async def tree(self, source: str, target: str, attr: Attr) -> None:
+        """Send all that is below a directory."""
+        entries = await in_thread(partial(scan_local, source))
+        entries = selected(entries, self.options.filters)
+        found = await _stat_or_none(self.remote, target)
+        if not self.options.dry_run:
+            await self.remote.mkdir(target, attr.mode & 0o777 | 0o700)
+            self.sink.report.directories += found is None
+        existing: list[Entry] = []
+        if self.options.looks and found is not None and found.is_dir:
+            existing = await scan_remote(self.remote, target)
 
-    async def worker() -> None:
-        for item in todo:
-            await one(item)
+        async def one(name: str, _: Attr) -> FileResult | None:
+            path = posixpath.normpath(posixpath.join(target, name))
+            local = os.path.join(source, name)
+            return await put_file(self.remote, local, path, self.options, self.sink.progress)
 
-    await all_of(*(worker() for _ in range(min(width, len(items)))))
+        here, there = LocalTree(source), RemoteTree(self.remote, target)
+        top = attr, found is None
+        work = TreeTransfer(here, there, top, False, entries, existing, self.sink, one)
+        try:
+            await work.run()
+        finally:
+            here.close()
 
 
 async def _stat_or_none(remote: BlockClient, path: str) -> Attr | None:
     try:
         return await remote.stat(path)
     except CarefulError as error:
-        if error.errno == errno.ENOENT:
+        if not_there(error):
             return None
         raise
 
@@ -352,20 +320,15 @@ async def put(
     into = there is not None and there.is_dir
     if not into and (len(sources) > 1 or (slash and not recursive)):
         raise CarefulError(errno.ENOTDIR, "is no directory", remote.name(shown(target)))
-    work = _Put(remote, options, progress)
+    sink = Sink(options, progress, Report())
+    work = _Put(remote, sink)
     for source in sources:
+        base = os.path.basename(os.path.abspath(source))
+        path = posixpath.normpath(posixpath.join(target, base)) if into else target
         try:
-            attr = os.stat(source)
-            base = os.path.basename(os.path.abspath(source))
-            path = posixpath.normpath(posixpath.join(target, base)) if into else target
-            if stat.S_ISDIR(attr.st_mode) and recursive:
-                await work.add_tree(source, path)
-            elif stat.S_ISDIR(attr.st_mode):
-                raise CarefulError(errno.EISDIR, "is a directory; -r sends it", shown(source))
-            else:
-                work.add(source, path, attr.st_size)
-        except OSError as error:
-            work.fail(shown(source), from_os(error, shown(source)))
-    await work.run_jobs()
-    work.report.seconds = time.monotonic() - started
-    return work.report
+            await work.add(source, path, recursive)
+        except CarefulError as error:
+            sink.fail(shown(source), error)
+    await work.singles.run()
+    sink.report.seconds = time.monotonic() - started
+    return sink.report

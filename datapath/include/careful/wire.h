@@ -215,8 +215,13 @@ struct careful_ctrl {
  *         careful_block_extent: where the range holds data, in order; args[1] and
  *         args[2] where the answer ends (high, low), which is the range's end if all
  *         of it fitted.
+ * BATCH   args[0] handle of an OPEN with SCRATCH, args[1] CAREFUL_BATCH_*, payload
+ *         careful_block_batch: runs the careful_block_item records that were stored
+ *         there, one after the other; names are relative to what was opened. Reply:
+ *         args[0] handle of the answer, which has as many records in the same order,
+ *         args[1] and args[2] its bytes (high, low), args[3] items that failed.
  *
- * Asking again after ECONNRESET does no harm: args[2] and args[3] of OPEN and LIST name
+ * Asking again after ECONNRESET does no harm: args[2] and args[3] of OPEN, LIST and BATCH name
  * the attempt (random; 0: no name), the same name is answered with the same handle; a
  * COMMIT or CLOSE that did end its handle is answered as it was then.
  */
@@ -229,6 +234,7 @@ enum careful_block_handler {
 	CAREFUL_BLOCK_MKDIR = 133,
 	CAREFUL_BLOCK_DIGEST = 134,
 	CAREFUL_BLOCK_EXTENTS = 135,
+	CAREFUL_BLOCK_BATCH = 136,
 };
 
 enum careful_block_flag {
@@ -245,6 +251,8 @@ enum careful_block_flag {
 	/* OPEN: no file; `bytes` zeros to get, and room for what is not kept. */
 	CAREFUL_BLOCK_NULL = 0x100,
 	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: the partial file goes */
+	/* OPEN: path is a directory; `bytes` of memory, for the items of a BATCH there. */
+	CAREFUL_BLOCK_SCRATCH = 0x400,
 };
 
 /*
@@ -303,6 +311,71 @@ struct careful_block_extent {
 	__be64 bytes;
 };
 
+enum careful_block_item_op {
+	/* Answered with the item that makes the same elsewhere: FILE, with the contents, where
+	 * attr.bytes is not 0 and the file is not too large, DIRECTORY, SYMLINK, or META. */
+	CAREFUL_ITEM_READ = 1,
+	CAREFUL_ITEM_FILE = 2, /* a regular file with these contents */
+	/* A directory is there; of one that was the answer says META. */
+	CAREFUL_ITEM_DIRECTORY = 3,
+	CAREFUL_ITEM_SYMLINK = 4, /* text: its target */
+	CAREFUL_ITEM_LINK = 5, /* another name of the file `text` */
+	CAREFUL_ITEM_META = 6, /* attributes of what is there */
+	CAREFUL_ITEM_REMOVE = 7, /* a file, a link or an empty directory; none is no error */
+	CAREFUL_ITEM_SYNC = 8, /* the file system that name's directory lies in */
+};
+
+/* Of a BATCH: what of attr is set, and how. */
+enum careful_batch_flag {
+	CAREFUL_BATCH_MODE = 0x01, /* all of it; else permissions of what is new */
+	CAREFUL_BATCH_OWNER = 0x02, /* as far as the receiver may */
+	CAREFUL_BATCH_TIME = 0x04,
+	CAREFUL_BATCH_XATTRS = 0x08, /* READ: answered with them */
+	CAREFUL_BATCH_REPLACE = 0x10, /* an existing file may be replaced */
+	CAREFUL_BATCH_SYNC = 0x20, /* files are synced before they get their names */
+	CAREFUL_BATCH_NODIGEST = 0x40,
+};
+
+/*
+ * @bytes:           of the items in the handle's memory
+ * @file_bytes_max:  READ: of a file whose contents are sent
+ * @umask:           taken from new modes where CAREFUL_BATCH_MODE is not set
+ */
+struct careful_block_batch {
+	__be64 bytes;
+	__be32 file_bytes_max;
+	__be32 umask;
+};
+
+/*
+ * One item of a batch; name, text, extended attributes and data follow, then 0s to 8
+ * bytes. In an answer, what was given is left out, but READ's name.
+ *
+ * @attr:          what is to be set; in READ's answer, what was found
+ * @op:            enum careful_block_item_op
+ * @status:        answer: 0 or a positive errno; an item that has one is not done
+ * @xattrs_bytes:  careful_block_xattr records, without padding
+ * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST
+ */
+struct careful_block_item {
+	struct careful_block_attr attr;
+	__be16 op;
+	__be16 pad;
+	__be32 status;
+	__be32 name_bytes;
+	__be32 text_bytes;
+	__be32 xattrs_bytes;
+	__be32 pad2;
+	__be64 data_bytes;
+	__be64 digest;
+};
+
+/* An extended attribute; its name and value follow. */
+struct careful_block_xattr {
+	__be32 name_bytes;
+	__be32 value_bytes;
+};
+
 /* One record of a listing; the name, relative to the listed path, follows (name_bytes
  * of it, no NUL), for a symlink then its target (target_bytes), then 0s to 8 bytes.
  * @error: a positive errno where the entry could not be read; then attr is 0, unless it is
@@ -318,6 +391,7 @@ struct careful_block_entry {
 
 _Static_assert(sizeof(struct careful_block_open) == 40, "careful_block_open is 40 bytes");
 _Static_assert(sizeof(struct careful_block_attr) == 64, "careful_block_attr is 64 bytes");
+_Static_assert(sizeof(struct careful_block_item) == 104, "careful_block_item is 104 bytes");
 _Static_assert(sizeof(struct careful_block_entry) == 72, "careful_block_entry is 72 bytes");
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");

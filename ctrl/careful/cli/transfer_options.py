@@ -1,0 +1,192 @@
+"""The options of `get` and `put`, and what they become."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from careful.cli.common import shared
+from careful.cli.params import BYTES
+from careful.transfer.filters import Filters
+from careful.transfer.options import Options
+from careful.transfer.pace import RateLimit
+
+_PATTERNS = "careful.patterns"
+
+timeout = click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0.001),
+    default=5.0,
+    show_default=True,
+    help="How long to wait for the host to answer.",
+)
+
+
+class _Pattern(click.Option):
+    """--include and --exclude: their order on the command line counts."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Note each use as it is met."""
+        super().add_to_parser(parser, ctx)
+        own = getattr(parser, "_long_opt")[self.opts[0]]  # noqa: B009
+        process = own.process
+
+        def noted(value: str, state: Any) -> None:
+            ctx.meta.setdefault(_PATTERNS, []).append((self.opts[0] == "--include", value))
+            process(value, state)
+
+        own.process = noted
+
+
+_WHAT = [
+    click.option("-r", "--recursive", is_flag=True, help="Directories, too."),
+    click.option("-f", "--force", is_flag=True, help="Replace files that exist."),
+    click.option("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
+    click.option(
+        "-a",
+        "--archive",
+        is_flag=True,
+        help="-r -p, and symlinks, hard links, extended attributes and ACLs.",
+    ),
+    click.option(
+        "-u",
+        "--update",
+        is_flag=True,
+        help="Leave files alone that have the source's size and time, and replace others; "
+        "sets times.",
+    ),
+    click.option(
+        "-c",
+        "--checksum",
+        is_flag=True,
+        help="Compare digests of blocks first; only blocks that differ move. Replaces files.",
+    ),
+    click.option("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
+    click.option("--delete", is_flag=True, help="With -r, remove what the source does not have."),
+    click.option(
+        "--include",
+        multiple=True,
+        cls=_Pattern,
+        metavar="PATTERN",
+        help="Of a tree, what --exclude after it would leave out.",
+    ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        cls=_Pattern,
+        metavar="PATTERN",
+        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b'.",
+    ),
+    click.option(
+        "--files-from",
+        metavar="FILE",
+        help="With -r, only these names, relative to the source, a line each; '-': standard input.",
+    ),
+    click.option("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
+]
+_HOW = [
+    click.option(
+        "--block-bytes",
+        type=BYTES,
+        default=4 << 20,
+        metavar="N",
+        help="Payload of one operation, 4KiB to 1GiB  [default: 4MiB].",
+    ),
+    click.option(
+        "--blocks",
+        type=click.IntRange(1, 64),
+        default=8,
+        show_default=True,
+        help="Blocks of a file in flight.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 30),
+        default=16,
+        show_default=True,
+        help="Files in flight.",
+    ),
+    click.option(
+        "--rate-limit",
+        type=BYTES,
+        metavar="N",
+        help="Most bytes a second, all files together.",
+    ),
+    click.option("--no-digest", is_flag=True, help="No XXH3 over each block."),
+    click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+    click.option(
+        "--restart",
+        is_flag=True,
+        help="Begin again, rather than go on where an interrupted transfer ended.",
+    ),
+    click.option(
+        "--progress",
+        "progress_fd",
+        type=click.IntRange(0),
+        metavar="FD",
+        help="Write JSON lines on the progress to a file descriptor.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Name each file when it is done."),
+    click.option("-q", "--quiet", is_flag=True, help="No bar and no summary."),
+]
+
+
+def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them, with those that every command has."""
+    for option in reversed([*_WHAT, *_HOW, timeout, shared]):
+        command = option(command)
+    return command
+
+
+def _names(given: dict[str, Any]) -> frozenset[str] | None:
+    """What --files-from lists."""
+    source = given["files_from"]
+    if source is None:
+        return None
+    raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    names = raw.split(b"\0" if given["nul"] else b"\n")
+    decoded = (name.decode("utf-8", "surrogateescape") for name in names)
+    cleaned = (name.removeprefix("./").strip("/") for name in decoded)
+    return frozenset(name for name in cleaned if name not in ("", "."))
+
+
+def options_of(given: dict[str, Any], recursive: bool) -> Options:
+    """What the options say.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    if not 4096 <= given["block_bytes"] <= 1 << 30:
+        raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
+    if given["rate_limit"] is not None and given["rate_limit"] < 1:
+        raise click.UsageError("--rate-limit: at least 1")
+    archive = given["archive"]
+    patterns = tuple(click.get_current_context().meta.get(_PATTERNS, ()))
+    for name in ("delete", "files_from"):
+        if given[name] and not recursive:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs -r")
+    if given["delete"] and given["files_from"]:
+        raise click.UsageError("--delete and --files-from: what is not listed is not gone")
+    return Options(
+        block_bytes=given["block_bytes"],
+        blocks_in_flight=given["blocks"],
+        files_in_flight=given["jobs"],
+        replace=given["force"] or given["update"] or given["checksum"],
+        digest=not given["no_digest"],
+        sync=not given["no_sync"],
+        limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
+        preserve=given["preserve"] or archive,
+        links=archive,
+        hard_links=archive,
+        xattrs=archive,
+        update=given["update"],
+        checksum=given["checksum"],
+        delete=given["delete"],
+        dry_run=given["dry_run"],
+        filters=Filters(patterns, _names(given)),
+        restart=given["restart"],
+    )

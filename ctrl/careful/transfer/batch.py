@@ -1,0 +1,224 @@
+"""Batches of items (wire.h): many small files, or what stands beside contents, at once.
+
+Owns the records and where a batch is run: in a directory of this machine, or in one
+of a peer's. Both do the same with the same records: what READ of one end is answered
+with makes the files at the other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from careful._abi import ffi, lib, pack, sizeof, unpack
+from careful.errors import CarefulError, check, from_os
+from careful.transfer.block import Attr, BlockClient, attr_of
+from careful.transfer.local import current_umask, shown
+from careful.transfer.mover import in_thread
+
+#: Contents that one batch carries, and the files it may be of, bytes and count.
+BYTES = 1 << 20
+COUNT = 512
+#: A file up to this is small: it costs more to name it than to move it, bytes.
+SMALL_BYTES = 64 << 10
+#: Answers are never larger, bytes.
+_ANSWER_MAX = 16 << 20
+_HEAD = sizeof("careful_block_item")
+_ATTR = sizeof("careful_block_attr")
+_TAIL = struct.Struct(">HHIIIIIQQ")
+assert _ATTR + _TAIL.size == _HEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record of a batch.
+
+    Attributes:
+        op: CAREFUL_ITEM_*.
+        name: relative to the batch's directory.
+        attr: what is to be set, or was found, packed; b"": zeros.
+        text: target of a symlink, or first name of a link.
+        xattrs: careful_block_xattr records.
+        data: contents of a file.
+        digest: XXH3 of data.
+        status: in an answer, 0 or a positive errno.
+    """
+
+    op: int
+    name: bytes
+    attr: bytes = b""
+    text: bytes = b""
+    xattrs: bytes = b""
+    data: bytes | memoryview = b""
+    digest: int = 0
+    status: int = 0
+
+    def packed(self) -> bytes:
+        """The record."""
+        counts = len(self.name), len(self.text), len(self.xattrs)
+        tail = _TAIL.pack(self.op, 0, self.status, *counts, 0, len(self.data), self.digest)
+        head = self.attr or bytes(_ATTR)
+        whole = b"".join((head, tail, self.name, self.text, self.xattrs, self.data))
+        return whole + bytes(-len(whole) % 8)
+
+    @property
+    def found(self) -> Attr:
+        """The attributes that a READ found."""
+        return attr_of(unpack("careful_block_attr", self.attr))
+
+    def renamed(self, name: bytes) -> Item:
+        """The same of another name."""
+        return replace(self, name=name)
+
+
+def packed_attr(attr: Attr) -> bytes:
+    """Attributes as items carry them."""
+    fields = {name: value & (1 << 64) - 1 for name, value in asdict(attr).items()}
+    return pack("careful_block_attr", **fields)
+
+
+def parse(answer: bytes | memoryview) -> Iterator[Item]:
+    """The items of an answer.
+
+    Raises:
+        CarefulError: it is none.
+    """
+    view, at, end = memoryview(answer), 0, len(answer)
+    while at < end:
+        if end - at < _HEAD:
+            raise CarefulError(errno.EPROTO, "the answer ends in the middle of an item")
+        op, _, status, names, texts, xattrs, _, data, digest = _TAIL.unpack_from(view, at + _ATTR)
+        attr = bytes(view[at : at + _ATTR])
+        name_at = at + _HEAD
+        text_at = name_at + names
+        xattrs_at = text_at + texts
+        data_at = xattrs_at + xattrs
+        last = data_at + data
+        if last > end:
+            raise CarefulError(errno.EPROTO, "the answer ends in the middle of an item")
+        yield Item(
+            op,
+            bytes(view[name_at:text_at]),
+            attr,
+            bytes(view[text_at:xattrs_at]),
+            bytes(view[xattrs_at:data_at]),
+            view[data_at:last],
+            digest,
+            status,
+        )
+        at = (last + 7) & ~7
+
+
+class Tree(Protocol):
+    """A directory in which batches are run."""
+
+    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
+        """Run items; what they are answered, or b"" if all went well and nobody wants it."""
+
+    def name(self, path: str) -> str:
+        """What people are told of a path in it."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class LocalTree:
+    """A directory of this machine.
+
+    Args:
+        base: its path.
+    """
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self._fd = -1
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def name(self, path: str) -> str:
+        """The path as it can be printed."""
+        return shown(os.path.normpath(os.path.join(self.base, path)))
+
+    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
+        """Run items, in a thread.
+
+        Raises:
+            CarefulError: there is no such directory, or no memory.
+        """
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.base or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise from_os(error, shown(self.base)) from None
+        return await in_thread(partial(self._run, items, flags))
+
+    def _run(self, items: bytes, flags: int) -> bytes:
+        how = ffi.new("struct careful_batch_how *")
+        how.flags, how.umask, how.writable = flags, current_umask(), 1
+        how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
+        found = ffi.new("struct careful_batch_answer *")
+        rc = lib.careful_batch(self._fd, ffi.from_buffer(items), len(items), how, found)
+        check(rc, shown(self.base))
+        try:
+            return bytes(ffi.buffer(found.items, found.bytes))
+        finally:
+            lib.careful_batch_release(found)
+
+
+class RemoteTree:
+    """A directory of a peer's.
+
+    Args:
+        remote: the peer's tree.
+        base: path in it.
+    """
+
+    def __init__(self, remote: BlockClient, base: str) -> None:
+        self.remote = remote
+        self.base = base
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def name(self, path: str) -> str:
+        """Host and path as they can be printed."""
+        return self.remote.name(shown(os.path.normpath(os.path.join(self.base, path))))
+
+    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
+        """Run items at the peer.
+
+        Raises:
+            CarefulError: there is no such directory, or the peer is gone.
+        """
+        remote, what = self.remote, self.name(".")
+        scratch = await remote.scratch(self.base, len(items))
+        try:
+            await remote.write(scratch, 0, items, what)
+            payload = pack("careful_block_batch", bytes=len(items), file_bytes_max=SMALL_BYTES)
+            told = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
+            key, high, low, failed = told.check(what).args
+        finally:
+            await remote.request(lib.CAREFUL_BLOCK_CLOSE, (scratch,))
+        try:
+            if not failed and not answer:
+                return b""
+            size = high << 32 | low
+            if size > _ANSWER_MAX:
+                raise CarefulError(errno.E2BIG, "the answer is too large", what)
+            return await remote.read(key, 0, size, what)
+        finally:
+            await remote.request(lib.CAREFUL_BLOCK_CLOSE, (key,))
+
+
+def joined(items: Sequence[Item]) -> bytes:
+    """A batch of these."""
+    return b"".join(item.packed() for item in items)

@@ -1,0 +1,109 @@
+"""Files compared by their blocks' digests, without moving them."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from careful._abi import lib
+from careful.errors import check, from_os
+from careful.transfer.block import BlockClient
+from careful.transfer.local import digest_of_range, shown
+from careful.transfer.mover import in_thread, quietly
+
+
+def block_sizes(nbytes: int, block_bytes: int) -> list[int]:
+    """The sizes of a file's blocks."""
+    return [min(block_bytes, nbytes - at) for at in range(0, nbytes, block_bytes)]
+
+
+def _own(fd: int, sizes: list[int], block_bytes: int) -> list[int]:
+    return [digest_of_range(fd, index * block_bytes, size) for index, size in enumerate(sizes)]
+
+
+async def equal_blocks(
+    remote: BlockClient, handle: int, sizes: tuple[int, int], fd: int, block_bytes: int, path: str
+) -> dict[int, int]:
+    """Which blocks two files have in common, at the same places.
+
+    Args:
+        remote: the peer's tree.
+        handle: of the file there.
+        sizes: its bytes, and those of the file here.
+        fd: of the file here.
+        block_bytes: size of a block.
+        path: what errors are about.
+
+    Returns:
+        Their indices and digests (XXH3).
+    """
+    theirs, mine = (block_sizes(size, block_bytes) for size in sizes)
+    common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
+    found = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
+    own = await in_thread(partial(_own, fd, common, block_bytes))
+    return {index: a for index, (a, b) in enumerate(zip(own, found, strict=True)) if a == b}
+
+
+def open_old(path: str) -> int:
+    """What stands at a path now, to be read; -1: no regular file does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return -1
+    if not os.path.isfile(f"/proc/self/fd/{fd}"):
+        os.close(fd)
+        return -1
+    return fd
+
+
+def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
+    """Begin a new file with what an old one has, as far as `nbytes`.
+
+    Raises:
+        CarefulError: it cannot be read, or there is no room.
+    """
+    check(lib.careful_copy(old, new, nbytes), name)
+
+
+async def is_same(
+    remote: BlockClient, source: str, target: str, block_bytes: int, digest: bool = True
+) -> str:
+    """How a peer's file and one of this machine differ, in words; "" if they do not.
+
+    Args:
+        remote: the peer's tree.
+        source: path in it.
+        target: path here.
+        block_bytes: size of a block.
+        digest: whether the contents are looked at.
+
+    Raises:
+        CarefulError: one of them cannot be read.
+    """
+    try:
+        fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise from_os(error, shown(target)) from None
+    handle = 0
+    try:
+        handle, attr = await remote.open(source)
+        size = os.fstat(fd).st_size
+        if size != attr.bytes:
+            return f"{attr.bytes} bytes there, {size} here"
+        if not digest:
+            return ""
+        sizes = attr.bytes, size
+        same = await equal_blocks(
+            remote, handle, sizes, fd, block_bytes, remote.name(shown(source))
+        )
+        count = len(block_sizes(size, block_bytes))
+        first = next((index for index in range(count) if index not in same), None)
+        if first is None:
+            return ""
+        return (
+            f"{count - len(same)} of {count} blocks differ, the first at byte {first * block_bytes}"
+        )
+    finally:
+        os.close(fd)
+        if handle:
+            await quietly(remote.close(handle, source))

@@ -1,0 +1,96 @@
+"""What of a tree is meant: patterns, and lists of names.
+
+Patterns are rsync's: the first that fits decides, what none fits is in; what is below an
+excluded directory is out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    """A pattern of a name without a trailing slash."""
+    anchored = pattern.startswith("/")
+    rest = pattern.removeprefix("/")
+    text, at = "" if anchored else "(?:.*/)?", 0
+    while at < len(rest):
+        char = rest[at]
+        if rest.startswith("**", at):
+            text, at = text + ".*", at + 1
+        elif char == "*":
+            text += "[^/]*"
+        elif char == "?":
+            text += "[^/]"
+        elif char == "[" and (end := rest.find("]", at + 2)) > 0:
+            inside = rest[at + 1 : end].replace("\\", "\\\\")
+            text += "[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]"
+            at = end
+        elif char == "\\" and at + 1 < len(rest):
+            at += 1
+            text += re.escape(rest[at])
+        else:
+            text += re.escape(char)
+        at += 1
+    return re.compile(text, re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which names of a tree are meant.
+
+    Attributes:
+        patterns: in order, (whether it includes, pattern). A pattern that begins with "/"
+            is of the tree's top, one that ends with "/" of directories alone; "*" and "?"
+            stop at "/", "**" does not.
+        only: names, relative to the tree, that alone are meant, with what is below them;
+            None: all.
+    """
+
+    patterns: tuple[tuple[bool, str], ...] = ()
+    only: frozenset[str] | None = None
+
+    def fits(self, name: str, is_dir: bool) -> bool:
+        """Whether the patterns let a name in, if its directory is."""
+        for include, pattern in self.patterns:
+            if pattern.endswith("/") and not is_dir:
+                continue
+            if _regex(pattern.rstrip("/")).fullmatch(name):
+                return include
+        return True
+
+    def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
+        """The names that are meant.
+
+        Args:
+            entries: names with whether they are directories, parents first.
+        """
+        chosen: set[str] = set()
+        barred: set[str] = set()
+        parents = self._parents()
+        for name, is_dir in entries:
+            if name.rpartition("/")[0] in barred or not self.fits(name, is_dir):
+                if is_dir:
+                    barred.add(name)
+            elif self.only is None or self._listed(name) or (is_dir and name in parents):
+                chosen.add(name)
+        return chosen
+
+    def _parents(self) -> set[str]:
+        found = set()
+        for name in self.only or ():
+            while name := name.rpartition("/")[0]:
+                found.add(name)
+        return found
+
+    def _listed(self, name: str) -> bool:
+        assert self.only is not None
+        while name:
+            if name in self.only:
+                return True
+            name = name.rpartition("/")[0]
+        return False

@@ -1,0 +1,477 @@
+"""One tree from one end to the other, whichever way.
+
+Owns the order: directories before what is in them, small files in batches beside large
+ones, then links, then what is to go, and attributes last, children before their
+directories. One item's failure does not end the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import batch
+from careful.transfer.batch import Item, Tree
+from careful.transfer.block import Attr, Entry
+from careful.transfer.local import current_umask, digest_of
+from careful.transfer.mover import all_of
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.report import Report
+
+#: Failures that are the connection's or the peer's: no other file would fare better.
+_FATAL = {
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+}
+#: Batches under way at a time.
+_BATCHES = 4
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a transfer tells what becomes of its files."""
+
+    options: Options
+    progress: Progress
+    report: Report
+
+    def fail(self, name: str, error: CarefulError) -> None:
+        """Note a failure, or raise it if it is everybody's."""
+        if error.errno in _FATAL:
+            raise error
+        self.report.failures.append((name, str(error)))
+        self.progress.note(str(error))
+
+    def fail_errno(self, name: str, code: int, what: str = "") -> None:
+        """Note a failure that an errno says.
+
+        Args:
+            name: of the source.
+            code: a positive errno.
+            what: what it is about, if not the source.
+        """
+        self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
+
+    def skip(self, name: str, mode: int) -> None:
+        """Note what is neither a file nor a directory."""
+        self.report.skipped.append((name, kind_of(mode)))
+        self.progress.note(f"{name}: skipped, it is a {kind_of(mode)}")
+
+    def done(self, result: FileResult) -> None:
+        """A file is there."""
+        self.report.files.append(result)
+
+
+_TEXTS = {
+    errno.EEXIST: "exists already; -f replaces it",
+    errno.ENOTSUP: "is a special file",
+    errno.ESTALE: "changed while it was being transferred",
+}
+_T = TypeVar("_T")
+_ONE = Callable[[str, Attr], Awaitable[FileResult | None]]
+
+
+def kind_of(mode: int) -> str:
+    """What people call what is no regular file."""
+    return "symlink" if stat.S_ISLNK(mode) else "special file"
+
+
+class TreeTransfer:
+    """A tree on its way.
+
+    Args:
+        source, target: the two directories; both are there, unless options.dry_run.
+        top: attributes of the source, and whether the target was made just now.
+        is_get: whether the target is ours: the umask holds for it.
+        entries: of the source.
+        existing: of the target, where somebody will ask; else empty.
+        sink: told of everything.
+        one: transfers the file of a name by itself; None: it was equal.
+    """
+
+    def __init__(
+        self,
+        source: Tree,
+        target: Tree,
+        top: tuple[Attr, bool],
+        is_get: bool,
+        entries: Sequence[Entry],
+        existing: Iterable[Entry],
+        sink: Sink,
+        one: _ONE,
+    ) -> None:
+        self.source, self.target, self.is_get = source, target, is_get
+        self.sink, self.options, self.one = sink, sink.options, one
+        self.existing = {entry.name: entry for entry in existing}
+        self.entries = entries
+        self.top = Entry(".", top[0], "", 0)
+        self.directories: list[Entry] = []
+        self.symlinks: list[Entry] = []
+        self.hard_links: list[tuple[Entry, str]] = []
+        self.small: list[Entry] = []
+        self.large: list[Entry] = []
+        self.alone: list[Entry] = []
+        self.made: set[str] = {"."} if top[1] else set()
+        self.in_place: dict[str, Attr] = {}
+        self.batch_flags = self.options.batch_flags
+        if self.options.replace:
+            self.batch_flags |= lib.CAREFUL_BATCH_REPLACE
+        if self.options.sync:
+            self.batch_flags |= lib.CAREFUL_BATCH_SYNC
+        if not self.options.digest:
+            self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
+
+    def plan(self) -> None:
+        """Sort the entries by what is to be done with them."""
+        seen: dict[tuple[int, int], str] = {}
+        for entry in self.entries:
+            attr = entry.attr
+            name = self.source.name(entry.name)
+            if entry.error and not attr.is_dir:
+                self.sink.fail_errno(name, entry.error)
+            elif attr.is_dir:
+                if entry.error:
+                    self.sink.fail_errno(name, entry.error)
+                self.directories.append(entry)
+            elif attr.is_link and self.options.links:
+                if not self._link_is_equal(entry):
+                    self.symlinks.append(entry)
+            elif not attr.is_file:
+                self.sink.skip(name, attr.mode)
+            elif self.options.hard_links and attr.nlink > 1:
+                first = seen.setdefault((attr.device, attr.inode), entry.name)
+                if first == entry.name:
+                    self._plan_file(entry)
+                else:
+                    self.hard_links.append((entry, first))
+            else:
+                self._plan_file(entry)
+
+    def _link_is_equal(self, entry: Entry) -> bool:
+        there = self.existing.get(entry.name)
+        return (
+            (self.options.update or self.options.checksum)
+            and there is not None
+            and there.attr.is_link
+            and there.target == entry.target
+        )
+
+    def _plan_file(self, entry: Entry) -> None:
+        there = self.existing.get(entry.name)
+        if self.options.update and not self.options.checksum and is_equal(entry, there):
+            self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
+            self.in_place[entry.name] = entry.attr
+            return
+        self.sink.progress.expect(1, entry.attr.bytes)
+        by_itself = self.options.checksum and there is not None and there.attr.is_file
+        small = entry.attr.bytes <= batch.SMALL_BYTES and not by_itself
+        (self.small if small else self.large).append(entry)
+
+    async def run(self) -> None:
+        """Do all of it."""
+        self.plan()
+        if self.options.dry_run:
+            self._rehearse()
+            return
+        barred = await self._make_directories()
+
+        def left(entries: list[Entry]) -> list[Entry]:
+            return [one for one in entries if parent(one.name) not in barred]
+
+        self.small, self.large = left(self.small), left(self.large)
+        await all_of(self._small_files(), self._large_files(self.large))
+        await self._large_files(self.alone)
+        await self._make_links(left(self.symlinks), barred)
+        if self.options.delete:
+            await self._delete()
+        await self._attributes()
+
+    def _rehearse(self) -> None:
+        """Say what would be done."""
+        for entry in self.small + self.large:
+            names = self.source.name(entry.name), self.target.name(entry.name)
+            self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
+        self.sink.report.directories += sum(
+            one.name not in self.existing for one in self.directories
+        )
+        self.sink.report.links += len(self.symlinks) + len(self.hard_links)
+        if self.options.delete:
+            self.sink.report.deleted += [self.target.name(one.name) for one in self._extra()]
+
+    async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
+        """Run items at the target in batches of a size; what each was answered."""
+        answers: list[Item] = []
+        for part in parts(items):
+            answers += batch.parse(await self.target.run(batch.joined(part), flags))
+        return answers
+
+    def _failed_there(self, name: str, code: int) -> None:
+        self.sink.fail_errno(self.source.name(name), code, self.target.name(name))
+
+    async def _make_directories(self) -> set[str]:
+        """Make them; the names of those that could not be, and of all below them."""
+        barred: set[str] = set()
+        by_depth: dict[int, list[Entry]] = {}
+        for entry in self.directories:
+            by_depth.setdefault(entry.name.count("/"), []).append(entry)
+        for _, level in sorted(by_depth.items()):
+            wanted = []
+            for one in level:
+                if parent(one.name) in barred:
+                    barred.add(one.name)
+                else:
+                    wanted.append(one)
+            items = [
+                Item(lib.CAREFUL_ITEM_DIRECTORY, os.fsencode(one.name), new_mode(one.attr))
+                for one in wanted
+            ]
+            for one, answer in zip(wanted, await self._run(items), strict=True):
+                if answer.status:
+                    barred.add(one.name)
+                    self._failed_there(one.name, answer.status)
+                elif answer.op == lib.CAREFUL_ITEM_DIRECTORY:
+                    self.made.add(one.name)
+        self.sink.report.directories += len(self.made)
+        self.directories = [one for one in self.directories if one.name not in barred]
+        return barred
+
+    async def _small_files(self) -> None:
+        """Move small files, many at a time."""
+        todo = iter(list(parts(self.small, lambda one: one.attr.bytes)))
+
+        async def worker() -> None:
+            for part in todo:
+                await self._small_batch(part)
+
+        await all_of(*(worker() for _ in range(min(_BATCHES, len(self.small)))))
+
+    async def _small_batch(self, part: list[Entry]) -> None:
+        flags = self.batch_flags
+        limit = self.options.limit
+        if limit is not None:
+            await limit.take(sum(one.attr.bytes for one in part))
+        wanted = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in part]
+        found = await self.source.run(batch.joined(wanted), flags)
+        items = list(batch.parse(found))
+        if len(items) != len(part):
+            raise CarefulError(errno.EPROTO, "bad answer to a batch", self.source.name("."))
+        # What is no small file any longer is dealt with by itself.
+        files = [is_file(item) for item in items]
+        if not all(files):
+            found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
+        answers = iter(batch.parse(await self.target.run(found, flags)) if any(files) else ())
+        for entry, item, ok in zip(part, items, files, strict=True):
+            if not ok:
+                self._not_small(entry, item.status)
+                continue
+            self._settle(entry, item, next(answers))
+
+    def _not_small(self, entry: Entry, status: int) -> None:
+        if status in (0, errno.EOVERFLOW, errno.ESTALE):
+            self.alone.append(entry)
+            return
+        name = self.source.name(entry.name)
+        self.sink.fail_errno(name, status)
+        self.sink.progress.finished(name)
+
+    def _settle(self, entry: Entry, item: Item, answer: Item) -> None:
+        name, target = self.source.name(entry.name), self.target.name(entry.name)
+        if answer.status:
+            self._failed_there(entry.name, answer.status)
+        else:
+            nbytes = len(item.data)
+            digest = None
+            if self.options.digest:  # of a file of one block
+                digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
+            self.sink.progress.moved(nbytes)
+            self.sink.done(FileResult(name, target, nbytes, digest, 0))
+        self.sink.progress.finished(name)
+
+    async def _large_files(self, entries: list[Entry]) -> None:
+        todo = iter(entries)
+
+        async def worker() -> None:
+            for entry in todo:
+                name = self.source.name(entry.name)
+                try:
+                    result = await self.one(entry.name, entry.attr)
+                except CarefulError as error:
+                    self.sink.fail(name, error)
+                else:
+                    self.in_place[entry.name] = entry.attr
+                    if result is None:
+                        self.sink.report.equal.append((name, entry.attr.bytes))
+                    else:
+                        self.sink.done(result)
+                finally:
+                    self.sink.progress.finished(name)
+
+        width = min(self.options.files_in_flight, len(entries))
+        await all_of(*(worker() for _ in range(width)))
+
+    async def _make_links(self, symlinks: list[Entry], barred: set[str]) -> None:
+        made: list[tuple[str, Item]] = [
+            (
+                one.name,
+                Item(
+                    lib.CAREFUL_ITEM_SYMLINK,
+                    os.fsencode(one.name),
+                    batch.packed_attr(one.attr),
+                    os.fsencode(one.target),
+                ),
+            )
+            for one in symlinks
+        ]
+        made += [
+            (one.name, Item(lib.CAREFUL_ITEM_LINK, os.fsencode(one.name), text=os.fsencode(first)))
+            for one, first in self.hard_links
+            if parent(one.name) not in barred
+        ]
+        flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
+        answers = await self._run([item for _, item in made], flags)
+        for (name, _), answer in zip(made, answers, strict=True):
+            if answer.status:
+                self._failed_there(name, answer.status)
+            else:
+                self.sink.report.links += 1
+
+    def _extra(self) -> list[Entry]:
+        """What the target has and the source has not, children first."""
+        there = {entry.name for entry in self.entries}
+        # Where a directory of the source could not be read, nothing is known to be gone.
+        unread = {one.name for one in self.entries if one.error}
+        gone = [
+            one
+            for one in self.existing.values()
+            if one.name not in there
+            and self.options.filters.fits(one.name, one.attr.is_dir)
+            and not any(above in unread for above in ancestors(one.name))
+        ]
+        return sorted(gone, key=lambda one: one.name.count("/"), reverse=True)
+
+    async def _delete(self) -> None:
+        if any(entry.error for entry in self.entries if not entry.attr.is_dir):
+            self.sink.progress.note("nothing is deleted: the source could not be read as a whole")
+            return
+        extra = self._extra()
+        by_depth = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.name)) for one in extra]
+        for one, answer in zip(extra, await self._run(by_depth), strict=True):
+            name = self.target.name(one.name)
+            if not answer.status:
+                self.sink.report.deleted.append(name)
+            elif answer.status != errno.ENOTEMPTY or not self.options.filters.patterns:
+                self.sink.fail_errno(name, answer.status)
+
+    async def _attributes(self) -> None:
+        """Give large files and directories what small files came with; the deepest first."""
+        plain = self.options.batch_flags
+        ordered = [*reversed(self.directories), self.top]
+        if plain:
+            wanted = [(name, name, attr) for name, attr in self.in_place.items()]
+            wanted += [(one.name, one.name, one.attr) for one in ordered]
+            await apply_attributes(self.source, self.target, wanted, plain, self.sink)
+        if not plain & lib.CAREFUL_BATCH_MODE:
+            fresh = [
+                Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), self._usual_mode(one.attr))
+                for one in ordered
+                if one.name in self.made
+            ]
+            await self._run(fresh, lib.CAREFUL_BATCH_MODE)
+        if self.options.sync:
+            await self._run([Item(lib.CAREFUL_ITEM_SYNC, b".")])
+
+    def _usual_mode(self, attr: Attr) -> bytes:
+        mask = current_umask() if self.is_get else 0
+        return batch.packed_attr(replace(attr, mode=attr.mode & ~0o7000 & ~mask))
+
+
+_WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
+
+
+def new_mode(attr: Attr) -> bytes:
+    """Attributes of a directory that is made: writable to the end."""
+    return batch.packed_attr(replace(attr, mode=attr.mode | 0o700))
+
+
+def is_file(item: Item) -> bool:
+    """Whether READ was answered with a file and its contents."""
+    return not item.status and item.op == lib.CAREFUL_ITEM_FILE
+
+
+def is_equal(entry: Entry, there: Entry | None) -> bool:
+    """Whether size and time say that a file need not be sent."""
+    if there is None or not there.attr.is_file:
+        return False
+    mine, other = entry.attr, there.attr
+    return (mine.bytes, mine.mtime_ns) == (other.bytes, other.mtime_ns)
+
+
+def parent(name: str) -> str:
+    """The directory that a name stands in; "" of the top."""
+    return posixpath.dirname(name)
+
+
+def ancestors(name: str) -> list[str]:
+    """All directories that a name stands below, without the top."""
+    found = []
+    while name := parent(name):
+        found.append(name)
+    return found
+
+
+def parts(items: Sequence[_T], size: Callable[[_T], int] | None = None) -> Iterable[list[_T]]:
+    """Runs of items that make one batch each."""
+    part: list[_T] = []
+    total = 0
+    for item in items:
+        nbytes = size(item) if size is not None else 0
+        if part and (len(part) >= batch.COUNT or total + nbytes > batch.BYTES):
+            yield part
+            part, total = [], 0
+        part.append(item)
+        total += nbytes
+    if part:
+        yield part
+
+
+async def apply_attributes(
+    source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Sink
+) -> None:
+    """Give names of the target what names of the source have.
+
+    Args:
+        source: the one directory.
+        target: the other.
+        wanted: name in the source, name in the target, and the attributes as they were
+            when the contents were moved.
+        flags: CAREFUL_BATCH_* of what is given.
+        sink: told of failures.
+    """
+    for part in parts(wanted):
+        items = [
+            Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
+            for _, name, attr in part
+        ]
+        if flags & lib.CAREFUL_BATCH_XATTRS:
+            reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name, _, _ in part]
+            found = batch.parse(await source.run(batch.joined(reads), flags))
+            items = [
+                replace(item, xattrs=answer.xattrs)
+                for item, answer in zip(items, found, strict=True)
+            ]
+        answers = batch.parse(await target.run(batch.joined(items), flags))
+        for (_, name, _), answer in zip(part, answers, strict=True):
+            if answer.status:
+                sink.fail_errno(target.name(name), answer.status)

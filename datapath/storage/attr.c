@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Owner, mode and time. The order is the kernel's: a new owner takes set-user-ID bits
+ * and capabilities away, and a mode changes the mask of an ACL, so each comes before
+ * what it would undo; and all of them before the time.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "storage/attr.h"
+#include "storage/xattrs.h"
+
+void attr_set(struct careful_block_attr *attr, const struct stat *st)
+{
+	const uint64_t second = 1000000000;
+
+	attr->mode = htobe32(st->st_mode);
+	attr->nlink = htobe32((uint32_t)st->st_nlink);
+	attr->uid = htobe32(st->st_uid);
+	attr->gid = htobe32(st->st_gid);
+	attr->bytes = htobe64((uint64_t)st->st_size);
+	attr->mtime_ns =
+		htobe64((uint64_t)st->st_mtim.tv_sec * second + (uint64_t)st->st_mtim.tv_nsec);
+	attr->ctime_ns =
+		htobe64((uint64_t)st->st_ctim.tv_sec * second + (uint64_t)st->st_ctim.tv_nsec);
+	attr->inode = htobe64(st->st_ino);
+	attr->device = htobe64(st->st_dev);
+	attr->allocated = htobe64((uint64_t)st->st_blocks * 512);
+}
+
+static void times_of(int64_t ns, struct timespec times[2])
+{
+	const int64_t second = 1000000000;
+
+	times[0] = (struct timespec){ .tv_nsec = UTIME_OMIT };
+	/* The time may lie before 1970; tv_nsec counts upwards all the same. */
+	times[1].tv_sec = ns / second - (ns % second < 0);
+	times[1].tv_nsec = ns - times[1].tv_sec * second;
+}
+
+int attr_set_time(int fd, int64_t ns)
+{
+	struct timespec times[2];
+
+	times_of(ns, times);
+	return futimens(fd, times) ? -errno : 0;
+}
+
+/* Owners are root's to give away; another may still give a file to its own groups. */
+static int set_owner(int fd, const struct careful_block_attr *attr)
+{
+	uid_t uid = geteuid() ? (uid_t)-1 : be32toh(attr->uid);
+
+	if (!fchownat(fd, "", uid, be32toh(attr->gid), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+		return 0;
+	return geteuid() && errno == EPERM ? 0 : -errno;
+}
+
+static int set_mode(int fd, mode_t mode, const struct attr_how *how)
+{
+	char path[XATTRS_PROC_BYTES];
+	int rc;
+
+	mode &= how->flags & CAREFUL_BATCH_MODE ? 07777U : 0777U & ~how->umask;
+	if (!how->is_path)
+		return fchmod(fd, mode) ? -errno : 0;
+	snprintf(path, sizeof(path), XATTRS_PROC, fd);
+	rc = chmod(path, mode);
+	return rc ? -errno : 0;
+}
+
+static int set_time(int fd, int64_t ns, bool is_path)
+{
+	struct timespec times[2];
+
+	if (!is_path)
+		return attr_set_time(fd, ns);
+	times_of(ns, times);
+	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+}
+
+int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
+	       size_t xattrs_bytes, const struct attr_how *how)
+{
+	bool is_link = S_ISLNK(be32toh(attr->mode));
+	int rc = 0;
+
+	if (how->flags & CAREFUL_BATCH_OWNER)
+		rc = set_owner(fd, attr);
+	if (!rc && !is_link && (how->is_new || how->flags & CAREFUL_BATCH_MODE))
+		rc = set_mode(fd, be32toh(attr->mode), how);
+	if (!rc && !is_link && how->flags & CAREFUL_BATCH_XATTRS)
+		rc = xattrs_set(fd, xattrs, xattrs_bytes);
+	if (!rc && how->flags & CAREFUL_BATCH_TIME)
+		rc = set_time(fd, (int64_t)be64toh(attr->mtime_ns), how->is_path);
+	return rc;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Owner, mode and time of files, between wire.h's form and the file system's.
+ */
+#ifndef STORAGE_ATTR_H
+#define STORAGE_ATTR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <careful/wire.h>
+
+void attr_set(struct careful_block_attr *attr, const struct stat *st);
+
+/*
+ * Gives an open file what `flags` (CAREFUL_BATCH_*) name, the time last.
+ *
+ * @fd:      opened with O_PATH, if is_path
+ * @umask:   taken from the mode of a new file where flags leave the mode out
+ * @is_new:  made just now: its mode is set in any case
+ */
+struct attr_how {
+	uint32_t flags;
+	uint32_t umask;
+	bool is_path;
+	bool is_new;
+};
+int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
+	       size_t xattrs_bytes, const struct attr_how *how);
+/* The modification time, ns since 1970. */
+int attr_set_time(int fd, int64_t ns);
+
+#endif /* STORAGE_ATTR_H */

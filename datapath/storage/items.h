@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Batches (careful_block_item records, wire.h): what the files of items*.c share. All
+ * names lie beneath one directory; an item's failure is its own.
+ */
+#ifndef STORAGE_ITEMS_H
+#define STORAGE_ITEMS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <careful/files.h>
+#include <careful/wire.h>
+
+enum {
+	ITEMS_PENDING = 512, /* files that wait for one sync together */
+	ITEMS_DIRS = 64, /* directories they stand in */
+	ITEMS_TEMPORARY_BYTES = 40,
+};
+
+/* One record, its integers in host order; xattrs and data point into the batch. */
+struct item {
+	struct careful_block_attr attr;
+	uint16_t op;
+	const char *xattrs, *data;
+	size_t xattrs_bytes, data_bytes;
+	uint64_t digest;
+	char name[PATH_MAX], text[PATH_MAX];
+};
+
+/* A file that is written, and gets its name once it is synced.
+ * @answer: where its answer stands */
+struct pending {
+	uint32_t dir;
+	size_t answer;
+	char temporary[ITEMS_TEMPORARY_BYTES];
+	char name[NAME_MAX + 1];
+};
+
+/*
+ * A batch under way.
+ *
+ * @base:      the directory
+ * @parent:    the directory of the last item, or -1; its name beneath base
+ * @dirs:      directories that pending files stand in
+ * @out:       the answer so far, used of room bytes, room at most room_max
+ * @counter:   makes names of temporary files
+ */
+struct items {
+	int base;
+	uint32_t flags, umask;
+	uint64_t file_max;
+	bool writable;
+	int parent;
+	char parent_name[PATH_MAX];
+	struct pending *pending;
+	uint32_t pending_count;
+	int dirs[ITEMS_DIRS];
+	uint32_t dirs_count;
+	char *out;
+	size_t used, room, room_max;
+	uint32_t failed;
+	uint64_t counter;
+	struct item item;
+};
+
+/* items.c. Room for bytes behind the answer: 0, -EOVERFLOW if it is too long, -ENOMEM. */
+int items_reserve(struct items *s, size_t bytes);
+/* Writes the answer's record at s->used, what follows it being there already. */
+void items_answer(struct items *s, struct careful_block_item *record, int status);
+/* The directory that name stands in: a descriptor that stays the batch's, or -errno.
+ * *last is the name's last component. */
+int items_parent(struct items *s, char *name, const char **last);
+
+/* items_read.c: READ; answers itself. */
+void items_read(struct items *s);
+
+/* items_write.c: what makes or changes something: status, or 1 if it is answered later. */
+int items_write(struct items *s);
+/* Syncs what is pending, and gives it its names. */
+void items_flush(struct items *s);
+
+#endif /* STORAGE_ITEMS_H */

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* READ: what a name stands for, as the item that makes the same elsewhere. */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "storage/attr.h"
+#include "storage/items.h"
+#include "storage/xattrs.h"
+
+/* Where in the answer the next part of the record goes. */
+static char *place(struct items *s, const struct careful_block_item *record)
+{
+	return s->out + s->used + sizeof(*record) + be32toh(record->name_bytes) +
+	       be32toh(record->text_bytes) + be32toh(record->xattrs_bytes) +
+	       be64toh(record->data_bytes);
+}
+
+static size_t length(const struct careful_block_item *record)
+{
+	return sizeof(*record) + be32toh(record->name_bytes) + be32toh(record->text_bytes) +
+	       be32toh(record->xattrs_bytes) + be64toh(record->data_bytes);
+}
+
+static int read_target(struct items *s, struct careful_block_item *record, int dir,
+		       const char *last)
+{
+	int rc = items_reserve(s, length(record) + PATH_MAX + 8);
+	ssize_t n;
+
+	if (rc)
+		return rc;
+	n = readlinkat(dir, last, place(s, record), PATH_MAX);
+	if (n < 0)
+		return -errno;
+	record->text_bytes = htobe32((uint32_t)n);
+	record->op = htobe16(CAREFUL_ITEM_SYMLINK);
+	return 0;
+}
+
+static int read_xattrs(struct items *s, struct careful_block_item *record, int fd)
+{
+	int rc = items_reserve(s, length(record) + XATTRS_MAX + 8);
+	ssize_t n;
+
+	if (rc)
+		return rc;
+	n = xattrs_get(fd, place(s, record), XATTRS_MAX);
+	if (n < 0)
+		return (int)n;
+	record->xattrs_bytes = htobe32((uint32_t)n);
+	return 0;
+}
+
+static int read_all(int fd, char *buf, size_t bytes)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, buf + done, bytes - done, (off_t)done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ESTALE;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* A file's contents, if they are the same before and after. */
+static int read_data(struct items *s, struct careful_block_item *record, int fd,
+		     const struct stat *st)
+{
+	size_t bytes = (size_t)st->st_size;
+	int rc = items_reserve(s, length(record) + bytes + 8);
+	char *data = rc ? NULL : place(s, record);
+	struct stat after;
+
+	if (!rc)
+		rc = read_all(fd, data, bytes);
+	if (!rc && fstat(fd, &after))
+		rc = -errno;
+	if (!rc && (after.st_size != st->st_size || after.st_mtim.tv_sec != st->st_mtim.tv_sec ||
+		    after.st_mtim.tv_nsec != st->st_mtim.tv_nsec))
+		rc = -ESTALE;
+	if (rc)
+		return rc;
+	if (!(s->flags & CAREFUL_BATCH_NODIGEST))
+		record->digest = htobe64(XXH3_64bits(data, bytes));
+	record->data_bytes = htobe64(bytes);
+	record->op = htobe16(CAREFUL_ITEM_FILE);
+	return 0;
+}
+
+/* A regular file or a directory. Nothing else is opened: that may do something. */
+static int read_open(struct items *s, struct careful_block_item *record, int dir, const char *last,
+		     struct stat *st)
+{
+	bool data = S_ISREG(st->st_mode) && s->item.attr.bytes &&
+		    (uint64_t)st->st_size <= s->file_max;
+	int flags = O_NOFOLLOW | O_CLOEXEC | (data ? O_RDONLY | O_NONBLOCK : O_PATH);
+	mode_t type = st->st_mode & S_IFMT;
+	int rc = 0, fd;
+
+	record->op = htobe16(S_ISDIR(st->st_mode) ? CAREFUL_ITEM_DIRECTORY : CAREFUL_ITEM_META);
+	if (!data && !(s->flags & CAREFUL_BATCH_XATTRS))
+		return 0;
+	fd = openat(dir, last, flags);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, st))
+		rc = -errno;
+	else if ((st->st_mode & S_IFMT) != type || (data && (uint64_t)st->st_size > s->file_max))
+		rc = -ESTALE;
+	attr_set(&record->attr, st);
+	if (!rc && s->flags & CAREFUL_BATCH_XATTRS)
+		rc = read_xattrs(s, record, fd);
+	if (!rc && data)
+		rc = read_data(s, record, fd, st);
+	close(fd);
+	return rc;
+}
+
+void items_read(struct items *s)
+{
+	struct careful_block_item record = { .op = htobe16(CAREFUL_ITEM_READ) };
+	size_t name_bytes = strlen(s->item.name);
+	const char *last;
+	struct stat st;
+	int rc, dir;
+
+	rc = items_reserve(s, sizeof(record) + name_bytes + 8);
+	if (!rc) {
+		memcpy(s->out + s->used + sizeof(record), s->item.name, name_bytes);
+		record.name_bytes = htobe32((uint32_t)name_bytes);
+	} else {
+		items_answer(s, &record, rc);
+		return;
+	}
+	dir = items_parent(s, s->item.name, &last);
+	rc = dir < 0 ? dir : fstatat(dir, last, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+	if (!rc) {
+		attr_set(&record.attr, &st);
+		if (S_ISLNK(st.st_mode))
+			rc = read_target(s, &record, dir, last);
+		else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+			rc = read_open(s, &record, dir, last, &st);
+		else
+			rc = -ENOTSUP;
+	}
+	if (rc) { /* a part may have been there: it does not count */
+		record.op = htobe16(CAREFUL_ITEM_READ);
+		record.text_bytes = 0;
+		record.xattrs_bytes = 0;
+		record.data_bytes = 0;
+	}
+	items_answer(s, &record, rc);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. */
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <careful/wire.h>
+
+#include "storage/xattrs.h"
+
+enum { NAMES_MAX = 64 << 10 };
+
+static bool begins(const char *name, const char *prefix)
+{
+	return !strncmp(name, prefix, strlen(prefix));
+}
+
+/* What is a file's own, and not its file system's or its security module's. */
+static bool is_carried(const char *name)
+{
+	return begins(name, "user.") || begins(name, "system.posix_acl_") ||
+	       !strcmp(name, "security.capability") ||
+	       (begins(name, "trusted.") && !begins(name, "trusted.overlay.") && !geteuid());
+}
+
+static bool is_none(int error)
+{
+	return error == ENOTSUP || error == ENODATA || error == ENOSYS;
+}
+
+/* The names, a malloc'ed list; their bytes, or -errno. */
+static ssize_t list(const char *path, char **names)
+{
+	ssize_t n;
+
+	*names = malloc(NAMES_MAX);
+	if (!*names)
+		return -ENOMEM;
+	n = listxattr(path, *names, NAMES_MAX);
+	return n >= 0 ? n : is_none(errno) ? 0 : -errno;
+}
+
+/* Appends one record; its bytes, 0 if the attribute has gone, or -errno. */
+static ssize_t get_one(const char *path, const char *name, char *buf, size_t room)
+{
+	struct careful_block_xattr head;
+	size_t name_bytes = strlen(name);
+	ssize_t n;
+
+	if (room < sizeof(head) + name_bytes + 1)
+		return -E2BIG;
+	n = getxattr(path, name, buf + sizeof(head) + name_bytes, room - sizeof(head) - name_bytes);
+	if (n < 0)
+		return is_none(errno) ? 0 : errno == ERANGE ? -E2BIG : -errno;
+	head = (struct careful_block_xattr){
+		.name_bytes = htobe32((uint32_t)name_bytes),
+		.value_bytes = htobe32((uint32_t)n),
+	};
+	memcpy(buf, &head, sizeof(head));
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a counted string */
+	memcpy(buf + sizeof(head), name, name_bytes);
+	return (ssize_t)(sizeof(head) + name_bytes) + n;
+}
+
+ssize_t xattrs_get(int fd, char *buf, size_t room)
+{
+	char path[XATTRS_PROC_BYTES];
+	char *names = NULL;
+	ssize_t n, bytes, used = 0;
+
+	snprintf(path, sizeof(path), XATTRS_PROC, fd);
+	n = list(path, &names);
+	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1) {
+		if (!is_carried(names + at))
+			continue;
+		bytes = get_one(path, names + at, buf + used, room - (size_t)used);
+		if (bytes < 0) {
+			used = bytes;
+			break;
+		}
+		used += bytes;
+	}
+	free(names);
+	return n < 0 ? n : used;
+}
+
+/* One record at *at: the name with a NUL, and where its value is. */
+static int next(const char *records, size_t bytes, size_t *at, char name[XATTR_NAME_MAX + 1],
+		const char **value, size_t *value_bytes)
+{
+	struct careful_block_xattr head;
+	size_t name_bytes;
+
+	if (bytes - *at < sizeof(head))
+		return -EPROTO;
+	memcpy(&head, records + *at, sizeof(head));
+	*at += sizeof(head);
+	name_bytes = be32toh(head.name_bytes);
+	*value_bytes = be32toh(head.value_bytes);
+	if (name_bytes > XATTR_NAME_MAX || name_bytes > bytes - *at ||
+	    *value_bytes > bytes - *at - name_bytes)
+		return -EPROTO;
+	memcpy(name, records + *at, name_bytes);
+	name[name_bytes] = 0;
+	*value = records + *at + name_bytes;
+	*at += name_bytes + *value_bytes;
+	return 0;
+}
+
+static bool is_named(const char *records, size_t bytes, const char *wanted)
+{
+	char name[XATTR_NAME_MAX + 1];
+	const char *value;
+	size_t at = 0, value_bytes;
+
+	while (at < bytes && !next(records, bytes, &at, name, &value, &value_bytes)) {
+		if (!strcmp(name, wanted))
+			return true;
+	}
+	return false;
+}
+
+/* What a directory handed down, or an earlier file had. */
+static int remove_others(const char *path, const char *records, size_t bytes)
+{
+	char *names = NULL;
+	ssize_t n = list(path, &names);
+	int rc = n < 0 ? (int)n : 0;
+
+	for (ssize_t at = 0; !rc && at < n; at += (ssize_t)strlen(names + at) + 1) {
+		const char *name = names + at;
+
+		if (is_carried(name) && !is_named(records, bytes, name) &&
+		    removexattr(path, name) && !is_none(errno))
+			rc = -errno;
+	}
+	free(names);
+	return rc;
+}
+
+int xattrs_set(int fd, const char *records, size_t bytes)
+{
+	char name[XATTR_NAME_MAX + 1];
+	char path[XATTRS_PROC_BYTES];
+	const char *value;
+	size_t at = 0, value_bytes;
+	int rc;
+
+	snprintf(path, sizeof(path), XATTRS_PROC, fd);
+	rc = remove_others(path, records, bytes);
+	while (!rc && at < bytes) {
+		rc = next(records, bytes, &at, name, &value, &value_bytes);
+		if (rc || !is_carried(name))
+			continue;
+		if (setxattr(path, name, value, value_bytes, 0) && !is_none(errno) &&
+		    !(errno == EPERM && geteuid()))
+			rc = -errno;
+	}
+	return rc;
+}

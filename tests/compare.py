@@ -1,0 +1,39 @@
+"""Two trees compared by what the file system says of them; nothing of careful is used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+
+def describe(top: Path) -> dict[str, dict[str, Any]]:
+    """Name -> all that is to be equal, of a directory and everything below it."""
+    inodes: dict[tuple[int, int], str] = {}
+    found = {}
+    for path in sorted([top, *top.rglob("*")]):
+        name = str(path.relative_to(top))
+        st = path.lstat()
+        one: dict[str, Any] = {
+            "mode": stat.filemode(st.st_mode),
+            "owner": (st.st_uid, st.st_gid),
+            "mtime_ns": st.st_mtime_ns,
+        }
+        if stat.S_ISLNK(st.st_mode):
+            one["target"] = str(path.readlink())
+        else:
+            one["xattrs"] = {key: os.getxattr(path, key) for key in os.listxattr(path)}
+        if stat.S_ISREG(st.st_mode):
+            one["data"] = path.read_bytes()
+            one["same_as"] = inodes.setdefault((st.st_dev, st.st_ino), name)
+        found[name] = one
+    return found
+
+
+def assert_equal(one: Path, other: Path) -> None:
+    """Fail where two trees differ, and say where."""
+    mine, theirs = describe(one), describe(other)
+    assert sorted(mine) == sorted(theirs)
+    for name, found in mine.items():
+        assert found == theirs[name], name

@@ -1,0 +1,344 @@
+"""Whole trees against a directory: attributes, links, what is left alone, what goes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.address import resolve
+from careful.transfer import session
+from careful.transfer.filters import Filters
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from compare import assert_equal, describe
+from fake_daemon import FakeDaemon
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+ARCHIVE = Options(
+    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, sync=False
+)
+
+
+class Notes(Silent):
+    """Keeps what a person would be told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Ends:
+    """A tree on one side, and where it goes."""
+
+    def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
+        self.way, self.route = way, route
+        self.source, self.target = (there, here) if way == "get" else (here, there)
+        self.source, self.target = self.source / "tree", self.target / "tree"
+        self.source.mkdir()
+        self.watch = Notes()
+
+    def run(self, options: Options = ARCHIVE) -> Any:
+        if self.way == "get":
+            target = str(self.target.parent)
+            return session.get(self.route, ["tree"], target, True, options, self.watch)
+        return session.put(self.route, [str(self.source)], "", True, options, self.watch)
+
+    def write(self, name: str, data: bytes = b"x", mtime: int = 1_000_000_007) -> Path:
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, ns=(0, mtime))
+        return path
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    here = tmp_path / "here"
+    here.mkdir()
+    return Ends(request.param, route, here, daemon.root)
+
+
+def test_archive__everything(ends: Ends) -> None:
+    ends.write("a/small", b"small").chmod(0o4755)
+    ends.write("a/large", os.urandom(200_000)).chmod(0o400)
+    ends.write("empty", b"", mtime=-5)
+    ends.write("future", mtime=4_000_000_000_123_456_789)
+    os.link(ends.source / "a/large", ends.source / "a/again")
+    os.link(ends.source / "a/small", ends.source / "b")
+    (ends.source / "link").symlink_to("no/where")
+    os.utime(ends.source / "link", ns=(0, 77), follow_symlinks=False)
+    os.setxattr(ends.source / "a/large", "user.one", b"\0\1")
+    os.setxattr(ends.source / "a/small", "user.two", b"")
+    os.setxattr(ends.source / "a", "user.three", b"3")
+    (ends.source / "a").chmod(0o2750)
+    if os.geteuid() == 0:
+        os.chown(ends.source / "a/small", 1234, 5678)
+        (ends.source / "a/small").chmod(0o4755)
+        os.chown(ends.source / "link", 1, 2, follow_symlinks=False)
+    os.utime(ends.source / "a", ns=(0, 123_456_789))
+    os.utime(ends.source, ns=(0, 987_654_321))
+    report = ends.run()
+    assert report.failures == []
+    assert_equal(ends.source, ends.target)
+    assert report.links == 3
+
+
+def test_plain__usual_modes_and_no_links(ends: Ends) -> None:
+    ends.write("d/a").chmod(0o4755)
+    (ends.source / "d").chmod(0o555)
+    (ends.source / "link").symlink_to("d")
+    os.mkfifo(ends.source / "pipe")
+    report = ends.run(Options(sync=False))
+    assert sorted(kind for _, kind in report.skipped) == ["special file", "symlink"]
+    assert (ends.target / "d/a").stat().st_mode & 0o7777 == 0o755
+    assert (ends.target / "d").stat().st_mode & 0o7777 == 0o555
+    assert sorted(p.name for p in ends.target.iterdir()) == ["d"]
+    assert (ends.target / "d/a").stat().st_mtime_ns != 1_000_000_007
+
+
+def test_update__equal_files_stay(ends: Ends) -> None:
+    ends.write("same")
+    ends.write("large", bytes(100_000))
+    ends.write("changed", b"before")
+    update = replace(ARCHIVE, update=True, replace=True)
+    assert len(ends.run(update).files) == 3
+    inode = (ends.target / "same").stat().st_ino
+    ends.write("changed", b"after", mtime=1_000_000_008)
+    ends.write("new")
+    report = ends.run(update)
+    assert sorted(Path(one.source).name for one in report.files) == ["changed", "new"]
+    assert len(report.equal) == 2
+    assert (ends.target / "same").stat().st_ino == inode
+    assert_equal(ends.source, ends.target)
+    assert ends.run(update).files == []
+
+
+def test_update__attributes_follow(ends: Ends) -> None:
+    ends.write("same").chmod(0o600)
+    update = replace(ARCHIVE, update=True, replace=True)
+    ends.run(update)
+    (ends.source / "same").chmod(0o640)
+    assert ends.run(update).files == []
+    assert_equal(ends.source, ends.target)
+
+
+def test_checksum__only_blocks_that_differ(ends: Ends) -> None:
+    data = os.urandom(4096 * 25 + 17)
+    ends.write("f", data)
+    options = replace(ARCHIVE, checksum=True, replace=True)
+    assert ends.run(options).moved_bytes == len(data)
+    # Same size and time, other contents: only digests tell.
+    changed = data[:4096] + b"other" + data[4101:]
+    ends.write("f", changed)
+    report = ends.run(options)
+    assert (report.moved_bytes, report.matched_bytes) == (4096, len(data) - 4096)
+    assert_equal(ends.source, ends.target)
+    ends.write("f", changed + b"longer", mtime=5)
+    report = ends.run(options)
+    assert report.moved_bytes == 17 + 6
+    assert_equal(ends.source, ends.target)
+    ends.write("f", changed[: 4096 * 3], mtime=6)
+    assert ends.run(options).moved_bytes == 0
+    assert_equal(ends.source, ends.target)
+    report = ends.run(options)
+    assert (report.files, len(report.equal)) == ([], 1)
+
+
+def test_dry_run__changes_nothing(ends: Ends) -> None:
+    ends.write("d/new")
+    dry = replace(ARCHIVE, dry_run=True, replace=True, delete=True, update=True)
+    report = ends.run(dry)
+    assert len(report.files) == 1
+    assert not ends.target.exists()
+    ends.run()
+    (ends.target / "extra").write_bytes(b"")
+    before = describe(ends.target)
+    report = ends.run(dry)
+    assert (report.files, len(report.equal)) == ([], 1)
+    assert [Path(name).name for name in report.deleted] == ["extra"]
+    assert describe(ends.target) == before
+
+
+def test_delete__what_the_source_has_not(ends: Ends) -> None:
+    ends.write("kept/a")
+    ends.run()
+    (ends.target / "gone/deep").mkdir(parents=True)
+    (ends.target / "gone/deep/file").write_bytes(b"")
+    (ends.target / "kept/b").write_bytes(b"")
+    (ends.target / "kept/b.o").write_bytes(b"")
+    (ends.target / "link").symlink_to("/etc")
+    options = replace(
+        ARCHIVE, delete=True, update=True, replace=True, filters=Filters(((False, "*.o"),))
+    )
+    report = ends.run(options)
+    assert report.failures == []
+    assert len(report.deleted) == 5
+    left = sorted(os.path.relpath(p, ends.target) for p in ends.target.rglob("*"))
+    assert left == ["kept", "kept/a", "kept/b.o"]
+    ends.run(replace(options, filters=Filters()))
+    assert_equal(ends.source, ends.target)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
+    ends.write("locked/a")
+    ends.run()
+    (ends.source / "locked").chmod(0)
+    report = ends.run(replace(ARCHIVE, delete=True, replace=True))
+    assert report.failures
+    assert (ends.target / "locked/a").exists()
+
+
+def test_filters__patterns_and_names(ends: Ends) -> None:
+    for name in ("a.c", "a.o", "keep.o", "cache/x", "src/cache/y", "src/b.c", "src/cache2/z"):
+        ends.write(name)
+    patterns = ((True, "keep.o"), (False, "*.o"), (False, "/cache/"), (False, "src/**/z"))
+    ends.run(replace(ARCHIVE, filters=Filters(patterns)))
+    found = {os.path.relpath(p, ends.target) for p in ends.target.rglob("*") if p.is_file()}
+    assert found == {"a.c", "keep.o", "src/cache/y", "src/b.c"}
+    shutil.rmtree(ends.target)
+    only = Filters(only=frozenset(["a.o", "src/cache", "none"]))
+    report = ends.run(replace(ARCHIVE, filters=only))
+    found = {os.path.relpath(p, ends.target) for p in ends.target.rglob("*") if p.is_file()}
+    assert found == {"a.o", "src/cache/y"}
+    assert len(report.failures) == 1
+    assert "No such file" in report.failures[0][1]
+
+
+def test_small__one_cannot_be_made(ends: Ends) -> None:
+    for index in range(5):
+        ends.write(str(index))
+    (ends.target / "2/in the way").mkdir(parents=True)
+    report = ends.run(replace(ARCHIVE, replace=True))
+    assert len(report.files) == 4
+    assert [Path(name).name for name, _ in report.failures] == ["2"]
+
+
+def test_small__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
+    """What was small in the listing is read as what it is."""
+    path = ends.write("f")
+    grown = False
+
+    def fault(question: Any) -> int:
+        nonlocal grown
+        if question.op == lib.CAREFUL_IPC_REQUEST and not grown:
+            grown = question.handler != lib.CAREFUL_BLOCK_STAT
+            grown = grown and question.handler == lib.CAREFUL_BLOCK_MKDIR
+            grown = grown or daemon.asked.count(lib.CAREFUL_IPC_REQUEST) > 3
+            if grown:
+                path.write_bytes(b"y" * 100_000)
+        return 0
+
+    daemon.fault = fault
+    report = ends.run()
+    assert grown
+    assert report.failures == []
+    assert (ends.target / "f").read_bytes() == b"y" * 100_000
+
+
+def test_links__a_name_that_leads_out(ends: Ends, tmp_path: Path) -> None:
+    """A symlink that was there is not written through."""
+    ends.write("d/f")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    ends.target.mkdir()
+    (ends.target / "d").symlink_to(outside)
+    report = ends.run()
+    assert len(report.failures) == 1
+    assert list(outside.iterdir()) == []
+
+
+def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    daemon.writable = False
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/f").write_bytes(b"x")
+    (daemon.root / "t").mkdir()
+    report = session.put(route, [str(tmp_path / "t")], "t", True, Options(), Silent())
+    assert [name for name, _ in report.failures] == [str(tmp_path / "t")]
+    assert os.strerror(errno.EROFS) not in report.failures[0][1]  # ours says more
+
+
+# --- any tree
+
+NAMES = st.binary(min_size=1, max_size=12).filter(
+    lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name
+)
+LONG = st.just(b"n" * 255)
+FILES = st.tuples(
+    st.just("file"),
+    st.one_of(st.binary(max_size=40), st.integers(0, 150_000).map(lambda n: b"z" * n)),
+    st.integers(0, 0o7777),
+    st.integers(-(2**40), 2**62),
+    st.dictionaries(st.sampled_from(["user.a", "user.b"]), st.binary(max_size=20)),
+)
+LINKS = st.tuples(st.just("link"), st.binary(min_size=1, max_size=30).filter(lambda t: 0 not in t))
+AGAIN = st.tuples(st.just("again"))
+TREES = st.recursive(
+    st.dictionaries(st.one_of(NAMES, LONG), st.one_of(FILES, LINKS, AGAIN), max_size=5),
+    lambda inner: st.dictionaries(st.one_of(NAMES, LONG), st.one_of(inner, FILES), max_size=4),
+    max_leaves=12,
+)
+
+
+def build(path: Path, tree: dict[bytes, Any], files: list[Path]) -> None:
+    """Make a tree; a name that comes again is a hard link to an earlier file."""
+    for name, what in tree.items():
+        own = path / os.fsdecode(name)
+        if isinstance(what, dict):
+            own.mkdir()
+            build(own, what, files)
+            os.utime(own, ns=(0, len(what) * 1_000_000_001))
+        elif what[0] == "link":
+            own.symlink_to(os.fsdecode(what[1]))
+        elif what[0] == "again":
+            if files:
+                own.hardlink_to(files[-1])
+        else:
+            own.write_bytes(what[1])
+            for key, value in what[4].items():
+                os.setxattr(own, key, value)
+            own.chmod(what[2])
+            os.utime(own, ns=(0, what[3]))
+            files.append(own)
+
+
+@contextmanager
+def ends_of(way: str) -> Iterator[Ends]:
+    """Ends in a folder of their own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "export").mkdir()
+        (folder / "here").mkdir()
+        daemon = FakeDaemon(folder, folder / "export")
+        try:
+            route = Route(daemon.path, "test", resolve("10.0.0.2"), "h2")
+            yield Ends(way, route, folder / "here", daemon.root)
+            assert not daemon.handles
+        finally:
+            daemon.stop()
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tree=TREES)
+def test_archive__any_tree(way: str, tree: dict[bytes, Any]) -> None:
+    with ends_of(way) as ends:
+        build(ends.source, tree, [])
+        report = ends.run()
+        assert report.failures == []
+        assert_equal(ends.source, ends.target)
+        again = ends.run(replace(ARCHIVE, update=True, replace=True, delete=True))
+        assert (again.files, again.deleted, again.failures) == ([], [], [])
+        assert_equal(ends.source, ends.target)
