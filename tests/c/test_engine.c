@@ -377,7 +377,7 @@ static void test_get__answered_twice(void)
 		poll_both(&ends);
 	/* The request of that handler is never answered: its operation becomes a get. */
 	op = NULL;
-	for (uint32_t i = 0; i < ENGINE_OPERATIONS; i++)
+	for (uint32_t i = 0; i < ends.c[0]->limits.operations; i++)
 		if (ends.c[0]->operations[i].token)
 			op = &ends.c[0]->operations[i];
 	CHECK(op);
