@@ -146,6 +146,7 @@ static void let_go(struct message_in *in, uint32_t n)
 	while (n--) {
 		struct message_part *part = in->parts;
 
+		assert(part);
 		in->parts = part->next;
 		if (!in->parts)
 			in->parts_tail = &in->parts;
