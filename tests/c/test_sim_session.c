@@ -127,6 +127,21 @@ static void test_sync__a_full_tx_ring_is_no_loss(void)
 	}
 }
 
+/* What was clogged comes at last, and then the answer that was given before. */
+static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.ctrl_delay_ns = 300000;
+		sim_op(OP_STORE, 1, 12000, 0);
+		sim_op(OP_GET, 0, 12000, 5);
+		sim_op(OP_REQUEST, 0, 100, 5);
+		sim_fault(SIM_CLOG, 1, 0, 4.5, 226.15 + (double)seed * 0.005)->what = SIM_FRAMES;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+	}
+}
+
 /* A third host at a peer that has one place: the reason is told, also to a store. */
 static void test_refuse__a_store_that_waits_is_told_why(void)
 {
@@ -154,6 +169,7 @@ int main(void)
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
+	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	cluster_destroy(cluster);
 	return 0;
