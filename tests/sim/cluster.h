@@ -160,6 +160,11 @@ void cluster_start(struct node *node);
 void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut);
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut);
 
+/* trace.c */
+void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
+		uint32_t bytes, const char *what);
+void trace_nodes(const struct cluster *cluster);
+
 /* work.c */
 void work_init(void);
 void work_begin(struct cluster *cluster);

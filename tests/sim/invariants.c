@@ -6,6 +6,8 @@
  */
 #include "cluster.h"
 
+enum { FRAMES_MAX = 100000 }; /* of one run; fewer by far */
+
 #define EXPECT(node, a, b)                                                                  \
 	do {                                                                                \
 		unsigned long long expect_a = (a), expect_b = (b);                          \
@@ -93,6 +95,8 @@ void check_node(struct node *node)
 	struct link *link = &node->c->link;
 
 	check_buffers(node);
+	/* No more frames can be missing than there are. */
+	EXPECT(node, link->counters[CAREFUL_C_LOST_FRAMES] < FRAMES_MAX, 1);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
