@@ -105,15 +105,17 @@ static void stop(struct node *node)
 	node->c = NULL;
 }
 
-/* SIGKILL and restart, as the schedule says. */
+/* An end, SIGKILL or of its own, and a new beginning, as the schedule says. */
 static void live_or_die(struct node *node)
 {
 	struct sim_fault *fault = NULL;
 
-	cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault);
+	if (!cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault))
+		cluster_fault_on(node->cluster, FAULT_RESTART, node->port, &fault);
 	if (fault && node->c) {
 		fault->hits++;
-		sim_kill(node->c->dev);
+		if (fault->kind == FAULT_KILL)
+			sim_kill(node->c->dev);
 		stop(node);
 	} else if (!fault && !node->c) {
 		cluster_start(node);
@@ -179,6 +181,11 @@ static void poll_node(struct node *node)
 		node->wake_ns = fault->until_ns;
 		return;
 	}
+	if (cluster_fault_on(cluster, FAULT_CLOSE, node->port, &fault) && !fault->hits) {
+		fault->hits++;
+		for (uint32_t i = 0; i < s->options.peers; i++)
+			careful_peer_close(node->c, i);
+	}
 	if (cluster_fault_on(cluster, FAULT_TUNE, node->port, &fault)) {
 		fault->hits++;
 		rewrite_tune(node);
@@ -234,8 +241,8 @@ static void step(struct cluster *cluster)
 	for (uint32_t i = 0; i < s->config.faults_count; i++) {
 		struct sim_fault *fault = &s->config.faults[i];
 
-		if (fault->kind == FAULT_KILL && fault->at_ns > sim_now_ns(cluster->world) &&
-		    fault->at_ns < next_ns)
+		if ((fault->kind == FAULT_KILL || fault->kind == FAULT_RESTART) &&
+		    fault->at_ns > sim_now_ns(cluster->world) && fault->at_ns < next_ns)
 			next_ns = fault->at_ns;
 	}
 	if (next_ns < sim_now_ns(cluster->world))

@@ -142,8 +142,20 @@ static void check_promise(struct node *node)
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
+/* What no answer was wanted to was done all the same, where nothing kept it. */
+static void check_silent(struct cluster *cluster)
+{
+	const struct scenario *s = &cluster->scenario;
+
+	for (uint32_t i = 0; i < s->ops_count; i++)
+		if (s->ops[i].silent && !(s->ops_left_out >> i & 1) && !s->excused &&
+		    s->ops[i].ran[s->ops[i].attempt % ATTEMPTS] != 1)
+			sim_fail(cluster->world, "operation %u never ran", i);
+}
+
 void check_end(struct cluster *cluster)
 {
+	check_silent(cluster);
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
 		struct node *node = &cluster->nodes[i];
 
