@@ -115,8 +115,10 @@ def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
     wait_for(lambda: not alive(pid), "end of carefuld")
     port = f"p{number}"
     host = f"careful-{lab.name}-{victim.name}"
+    # As when a driver is loaded again: the card keeps its MAC.
+    mac = f"02:77:00:00:00:{int(number):02x}"
     for line in (
-        f"link add eth1 netns {host} mtu 3826 numtxqueues 1 numrxqueues 1 type veth "
+        f"link add eth1 netns {host} address {mac} mtu 3826 numtxqueues 1 numrxqueues 1 type veth "
         f"peer name {port} netns {switch} mtu 3826 numtxqueues 1 numrxqueues 1",
         f"-n {switch} link set {port} master br0",
         f"-n {switch} link set {port} up",
