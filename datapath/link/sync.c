@@ -56,10 +56,11 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Whether frames that count as sent may not even have left: TX rings are full. */
-static bool undecided(const struct link *link, const struct careful_ctrl *ctrl)
+/* Whether the answer says nothing of loss: frames that count as sent may not even have
+ * left, where TX rings are full; or frames came since, and it is older than they are. */
+static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	return link->kick_again || ctrl->status;
+	return peer->link->kick_again || ctrl->status || peer->heard;
 }
 
 /* Whether the answer agrees with what we know; frames under way make it differ. */
@@ -78,6 +79,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
 	peer->sync_nonce = 0;
+	peer->doubted = false;
 	peer->heard_ns = link->now_ns;
 	peer->refused_rounds = 0;
 	peer->refused = false;
@@ -90,7 +92,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		}
 		return true;
 	}
-	if (undecided(link, ctrl)) {
+	if (undecided(peer, ctrl)) {
 		peer->sync_disagreed = 0;
 		return true;
 	}
@@ -151,10 +153,10 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Whether something is awaited of the peer: credits for more than may stay owed
- * for ever, or a reply. */
+ * for ever, a reply, or a sign of life. */
 static bool awaited(const struct link_peer *peer)
 {
-	return window_tx_outstanding(&peer->tx) || peer->operations;
+	return window_tx_outstanding(&peer->tx) || peer->operations || peer->doubted;
 }
 
 static void sync_tick(struct link_peer *peer)
@@ -191,6 +193,7 @@ void link_tick(struct link *link)
 			continue;
 		if (peer->heard) {
 			peer->heard = false;
+			peer->doubted = false;
 			peer->heard_ns = link->now_ns;
 			peer->refused_rounds = 0;
 			peer->refused = false;
