@@ -120,6 +120,7 @@ struct link_peer {
 	uint64_t heard_ns;
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
+	uint64_t opened_ns; /* this epoch's beginning */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
 	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
 	uint64_t disagreed_ns; /* when the last of them came that counts */
@@ -131,6 +132,7 @@ struct link_peer {
 	int last_errno;
 	uint32_t epochs; /* that were opened */
 	bool want; /* somebody here wants the session: ask for it */
+	bool doubted; /* its slot is wanted: is it still there? */
 	char name[CAREFUL_NAME_BYTES];
 
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
