@@ -22,8 +22,8 @@ from careful.transfer.local import current_umask, shown
 from careful.transfer.mover import in_thread
 
 #: Contents that one batch carries, and the files it may be of, bytes and count.
-BYTES = 1 << 20
-COUNT = 512
+BYTES = 2 << 20
+COUNT = 1024
 #: A file up to this is small: it costs more to name it than to move it, bytes.
 SMALL_BYTES = 64 << 10
 #: Answers are never larger, bytes.
@@ -136,6 +136,7 @@ class LocalTree:
 
     def __init__(self, base: str) -> None:
         self.base = base
+        self._prefix = shown(os.path.join(os.path.normpath(base or "."), ""))
         self._fd = -1
 
     def close(self) -> None:
@@ -146,7 +147,7 @@ class LocalTree:
 
     def name(self, path: str) -> str:
         """The path as it can be printed."""
-        return shown(os.path.normpath(os.path.join(self.base, path)))
+        return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
         """Run items, in a thread.
@@ -185,13 +186,14 @@ class RemoteTree:
     def __init__(self, remote: BlockClient, base: str) -> None:
         self.remote = remote
         self.base = base
+        self._prefix = shown(os.path.join(os.path.normpath(base or "."), "")).removeprefix("./")
 
     def close(self) -> None:
         """Nothing is held."""
 
     def name(self, path: str) -> str:
         """Host and path as they can be printed."""
-        return self.remote.name(shown(os.path.normpath(os.path.join(self.base, path))))
+        return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
         """Run items at the peer.

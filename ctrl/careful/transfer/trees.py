@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from careful.errors import CarefulError, from_os
+from careful.transfer.attributes import apply_attributes
 from careful.transfer.batch import LocalTree, RemoteTree, Tree
 from careful.transfer.block import Attr, BlockClient, Entry, relative
 from careful.transfer.files import get_file, put_file
@@ -23,7 +24,8 @@ from careful.transfer.mover import all_of, in_thread
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Report
 from careful.transfer.scan import local_attr, not_there, scan_local, scan_remote, selected
-from careful.transfer.tree import Sink, TreeTransfer, apply_attributes, is_equal, kind_of
+from careful.transfer.sink import Sink, kind_of
+from careful.transfer.tree import TreeTransfer, is_equal
 
 __all__ = ["Report", "get", "put"]
 

@@ -1,0 +1,106 @@
+"""What a peer says of its files (wire.h): attributes, entries of a listing, paths."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+from dataclasses import dataclass
+
+from careful._abi import sizeof, unpack
+from careful.errors import CarefulError
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """What stat says of a remote file; times in ns since 1970, mode with type bits."""
+
+    mode: int
+    nlink: int
+    uid: int
+    gid: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+    allocated: int
+
+    @property
+    def is_dir(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def is_device(self) -> bool:
+        """Whether it is a block device."""
+        return stat.S_ISBLK(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a listing.
+
+    Attributes:
+        name: relative to what was listed, "/" between components.
+        attr: its attributes; all 0 where error is set.
+        target: of a symlink.
+        error: why it could not be read, a positive errno, or 0.
+    """
+
+    name: str
+    attr: Attr
+    target: str
+    error: int
+
+
+def attr_of(fields: dict[str, int]) -> Attr:
+    """Attributes from the fields of careful_block_attr: times may lie before 1970."""
+    for name in ("mtime_ns", "ctime_ns"):
+        if fields[name] >= 1 << 63:
+            fields[name] -= 1 << 64
+    return Attr(**fields)
+
+
+def relative(path: str) -> str:
+    """A path as the service wants it: relative to the export."""
+    return os.path.normpath(path.lstrip("/") or ".")
+
+
+def is_safe(name: str) -> bool:
+    """Whether a name that the peer sent stays below where it is put."""
+    parts = name.split("/")
+    return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
+
+
+def parse_listing(data: bytes) -> list[Entry]:
+    """The entries of a listing.
+
+    Raises:
+        CarefulError: the peer sent what is no listing, or a name that leads out.
+    """
+    size = sizeof("careful_block_entry")
+    entries: list[Entry] = []
+    at = 0
+    while at < len(data):
+        try:
+            fields = unpack("careful_block_entry", data, at)
+        except struct.error:
+            raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
+        name_end = at + size + fields["name_bytes"]
+        end = name_end + fields["target_bytes"]
+        name = os.fsdecode(data[at + size : name_end])
+        if end > len(data) or not is_safe(name):
+            raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
+        attr = attr_of({k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
+        entries.append(Entry(name, attr, os.fsdecode(data[name_end:end]), fields["error"]))
+        at = (end + 7) & ~7
+    return entries
