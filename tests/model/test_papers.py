@@ -10,15 +10,22 @@ from careful.model import Pipeline, Stage, fit_alphastation, load_shipped, plan,
 from careful.model.surfaces import against_static, over_bandwidth, over_sizes, with_stage
 from careful.model.trapeze import pulse_latency_us
 from careful.report.paper import markdown, ramp_gains, rows
+from careful.report.paper_shapes import shapes
 
 TABLE = Path(__file__).with_name("paper-table.md")
 ROWS = rows()
+SHAPES = shapes()
 DISK = load_shipped("network-disk")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.case for row in ROWS])
 def test_paper__number(row):
     assert row.holds, f"{row.case}: paper {row.paper}, ours {row.ours:.3f} {row.unit}"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape.case for shape in SHAPES])
+def test_paper__shape(shape):
+    assert shape.holds, f"{shape.case}: the paper says {shape.says}; ours: {shape.ours}"
 
 
 def test_paper__tolerances_are_a_percentage_point_or_p3_s_five_percent():

@@ -6,6 +6,7 @@ are `whole.py`'s, which this module calls last.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -47,7 +48,8 @@ class Segment:
     high_bytes: float
 
 
-def segments(pipeline: Pipeline) -> list[Segment]:
+@functools.lru_cache(maxsize=256)
+def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
     """Bottleneck of every fragment size, smallest sizes first (P1 section 3.2).
 
     The upper envelope of the lines g_j + G_j x for x >= 0; where two segments meet is a
@@ -62,7 +64,7 @@ def segments(pipeline: Pipeline) -> list[Segment]:
         steeper = np.flatnonzero(G[stage] < G)
         if len(steeper) == 0:
             found.append(Segment(stage, low, math.inf))
-            return found
+            return tuple(found)
         crossing = np.maximum((g[stage] - g[steeper]) / (G[steeper] - G[stage]), low)
         # Of several lines through one point the steepest goes on.
         order = np.lexsort((-G[steeper], crossing))
@@ -94,6 +96,16 @@ def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[C
     are the false minima of Figure 2(b). The ends of the range are candidates as well.
     """
     pipeline = pipeline.sequential()
+    places = _places(pipeline, message_bytes, k_max)
+    latency = fixed_latency_us(pipeline, message_bytes, [place[0] for place in places])
+    return [
+        Candidate(k, kind, stage, float(T))
+        for (k, kind, stage), T in zip(places, latency, strict=True)
+    ]
+
+
+def _places(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[tuple[float, str, int]]:
+    """k, kind and stage of each candidate."""
     total_G = float(pipeline.G_us_per_byte.sum())
     places: list[tuple[float, str, int]] = []
     for segment in segments(pipeline):
@@ -111,11 +123,7 @@ def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[C
     for k in (1.0, k_max):
         if all(k != place[0] for place in places):
             places.append((k, "end", pipeline.bottleneck(message_bytes / k)))
-    latency = fixed_latency_us(pipeline, message_bytes, [place[0] for place in places])
-    return [
-        Candidate(k, kind, stage, float(T))
-        for (k, kind, stage), T in zip(places, latency, strict=True)
-    ]
+    return places
 
 
 def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
@@ -126,7 +134,7 @@ def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Arr
     """
     check_message_bytes(message_bytes)
     least, most = limits.counts(message_bytes)
-    real = [candidate.k for candidate in candidates(pipeline, message_bytes, float(most))]
+    real = [place[0] for place in _places(pipeline.sequential(), message_bytes, float(most))]
     whole = {min(max(f(k), least), most) for k in real for f in (math.floor, math.ceil)}
     return np.array(sorted(whole), dtype=np.float64)
 

@@ -16,6 +16,7 @@ from careful.model.latency import fixed_latency_us, fragments_bound, latency_us
 from careful.model.ramp import (
     Recurrence,
     count_grid,
+    distinct,
     least,
     no_stall,
     ramps,
@@ -56,6 +57,10 @@ def fixed_sizes(
         return np.full(k, message_bytes / k)
     # Rounding to bytes moves T by two bytes' cost at most: closer calls are decided exactly.
     close = real_us <= real_us.min() + 2 * float(pipeline.G_us_per_byte.sum())
+    if close.sum() == 1:
+        k = int(counts[close][0])
+        if int(message_bytes) % k == 0:
+            return np.full(k, float(message_bytes // k))
     plans = [equal_sizes(int(message_bytes), int(k)).astype(np.float64) for k in counts[close]]
     return best_of(pipeline, [p for plan in plans for p in (plan, plan[::-1])])
 
@@ -168,7 +173,7 @@ def _thinned(counts: Array, points: int) -> Array:
     """At most `points` of the ascending `counts`, in even ratios, ends included."""
     if len(counts) <= points:
         return counts
-    places = np.unique(np.round(np.geomspace(1, len(counts), points))).astype(np.intp) - 1
+    places = distinct(np.round(np.geomspace(1, len(counts), points))).astype(np.intp) - 1
     thinned: Array = counts[places]
     return thinned
 

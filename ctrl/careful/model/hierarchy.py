@@ -30,7 +30,11 @@ AUTOMATIC_DEPTH_MAX = 2
 #: section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
 SPLIT_RATIO = 1.5
 #: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
-NARROWING_PASSES = 5
+NARROWING_PASSES = 3
+#: Narrowing ends when the approximated costs move by less than this part.
+ALIKE = 5e-3
+#: Blocks of a level have at most so many sizes; longer ramps gain less than a percent.
+BLOCK_SIZES_MAX = 24
 
 BASES: dict[str, Callable[[Pipeline, float, Limits, bool], Array]] = {
     "fixed": fixed_sizes,
@@ -85,6 +89,11 @@ class Hierarchy:
     levels: list[Level] = field(default_factory=list)
 
 
+#: Plans of compound stages by base strategy, element, size and whether in whole bytes. One
+#: may serve several calls of `hierarchical` that differ in `message_bytes` and `top` only.
+Cache = dict[tuple[str, Element, float, bool], Hierarchy]
+
+
 @dataclass(frozen=True)
 class _Context:
     """What does not change while one message is planned."""
@@ -96,7 +105,8 @@ class _Context:
     whole: bool
     grouped: bool
     as_modelled: bool
-    cache: dict[tuple[str, float, bool], Hierarchy]
+    cache: Cache
+    owns: dict[tuple[int, int], Pipeline]
 
 
 def hierarchical(
@@ -107,6 +117,7 @@ def hierarchical(
     limits: Limits | None = None,
     whole: bool = True,
     as_modelled: bool = False,
+    cache: Cache | None = None,
 ) -> Hierarchy:
     """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the one of 4.4).
 
@@ -116,7 +127,7 @@ def hierarchical(
     limits: bound the fragments inside compound stages; a stage outside every group takes
     reassembled blocks of any size. Without groups they bound all fragments.
     as_modelled: choose the plan of least `compound_us`, as the paper's figures do, instead
-    of the least `latency_us`.
+    of the least `latency_us`. cache: of earlier calls with the same other arguments.
     Raises ValueError for a group whose stages are not neighbours or that has the name of a
     stage beside it, for shared resources, a bad size or an unknown base.
     """
@@ -131,7 +142,9 @@ def hierarchical(
     else:
         size = fixed_sizes(pipeline, message_bytes, limits or Limits(), False)[0]
         root = _split(pipeline, 0, len(pipeline), float(size), 0, "")
-    context = _Context(pipeline, top, inner, limits or Limits(), whole, grouped, as_modelled, {})
+    cache = {} if cache is None else cache
+    bounds = limits or Limits()
+    context = _Context(pipeline, top, inner, bounds, whole, grouped, as_modelled, cache, {})
     return _solve(context, root, message_bytes)
 
 
@@ -188,16 +201,18 @@ def _span_name(pipeline: Pipeline, first: int, last: int) -> str:
 
 def _solve(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
     """Best plan of one element for `message_bytes`, remembered."""
-    place = f"{element.first}:{element.last}:{element.name}"
-    known = (place, round(message_bytes, 6), context.whole)
+    base = context.top if element.name == "" else context.inner
+    known = (base, element, round(message_bytes, 6), context.whole)
     if known not in context.cache:
         context.cache[known] = _solve_new(context, element, message_bytes)
     return context.cache[known]
 
 
 def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
-    stages = context.pipeline.stages[element.first : element.last]
-    own = Pipeline(stages)
+    place = (element.first, element.last)
+    if place not in context.owns:
+        context.owns[place] = Pipeline(context.pipeline.stages[element.first : element.last])
+    own = context.owns[place]
     if not element.inner:
         time_us = float(own.stages[0].time_us(message_bytes) + own.delay_us)
         return Hierarchy(time_us, time_us, [np.array([message_bytes])])
@@ -224,13 +239,13 @@ def _proposals(
     found: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
     for strategy in dict.fromkeys((base, "fixed")):
         low, high = message_bytes / 16, float(message_bytes)
-        previous: list[float] = []
-        for _ in range(NARROWING_PASSES):
-            level = _approximated(context, element, low, high)
+        level, sizes = _approximated(context, element, low, high), np.zeros(0)
+        for narrowed in range(NARROWING_PASSES):
+            if narrowed:
+                before, level = level, _approximated(context, element, low, high)
+                if _alike(before, level):
+                    break
             sizes = BASES[strategy](level, message_bytes, limits, context.whole)
-            if len(sizes) == len(previous) and np.allclose(sizes, previous, rtol=1e-3):
-                break
-            previous = list(sizes)
             # A single size needs some width for a slope.
             low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
         found[tuple(sizes)] = (sizes, level)
@@ -240,7 +255,15 @@ def _proposals(
     for near in {max(k - 1, least), min(k + 1, most)} - {k}:
         near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
         found.setdefault(tuple(near_sizes), (near_sizes, level))
-    return list(found.values())
+    # Each size of a level is a plan of its own below: long ramps are left to equal blocks.
+    return [each for each in found.values() if len(set(each[0])) <= BLOCK_SIZES_MAX]
+
+
+def _alike(one: Pipeline, other: Pipeline) -> bool:
+    """Whether plans for one line are plans for the other."""
+    return np.allclose(one.g_us, other.g_us, rtol=ALIKE) and np.allclose(
+        one.G_us_per_byte, other.G_us_per_byte, rtol=ALIKE
+    )
 
 
 def _approximated(context: _Context, element: Element, low: float, high: float) -> Pipeline:

@@ -6,7 +6,7 @@ maximum, so a thousand plans of sixty fragments cost a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +25,27 @@ def exit_times_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
     over i into C_i + max_{h<=i}(tau_h,j-1 - C_h-1), where C is the running sum of t_.j.
     """
     pipeline = pipeline.sequential()
+    return np.stack(list(_exits(pipeline, _checked(sizes_bytes))), axis=-1)
+
+
+def _checked(sizes_bytes: npt.ArrayLike) -> Array:
+    """Sizes as an array; raises ValueError for none, negative or infinite ones."""
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     if sizes.ndim == 0 or sizes.shape[-1] == 0:
         raise ValueError("a plan needs at least one fragment")
-    if not np.all(np.isfinite(sizes)) or np.any(sizes < 0):
+    if not (sizes.min() >= 0 and sizes.max() < np.inf):
         raise ValueError("fragment sizes must be finite and not negative")
-    out = np.empty((*sizes.shape, len(pipeline)))
+    return sizes
+
+
+def _exits(pipeline: Pipeline, sizes: Array) -> Iterator[Array]:
+    """Exit times from one stage after the other, shape of `sizes`, µs."""
+    used = None if sizes.min() > 0 else sizes > 0
     tau = np.zeros_like(sizes)
-    for j, delay_us in enumerate(stage.delay_us for stage in pipeline.stages):
-        tau = _through(pipeline.g_us[j], pipeline.G_us_per_byte[j], sizes, tau) + delay_us
-        out[..., j] = tau
-    return out
+    for j, stage in enumerate(pipeline.stages):
+        tau = _through(pipeline.g_us[j], pipeline.G_us_per_byte[j], sizes, tau, used)
+        tau += stage.delay_us
+        yield tau
 
 
 def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
@@ -43,7 +53,10 @@ def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
 
     Arguments, errors and source as there.
     """
-    last: Array = exit_times_us(pipeline, sizes_bytes)[..., -1, -1]
+    tau = np.zeros(1)
+    for exits in _exits(pipeline.sequential(), _checked(sizes_bytes)):
+        tau = exits
+    last: Array = tau[..., -1]
     return last
 
 
@@ -60,11 +73,24 @@ def latency_of_times_us(times_us: Array) -> float:
     return float(tau[-1])
 
 
-def _through(g_us: float, G_us_per_byte: float, sizes: Array, ready_us: Array) -> Array:
-    """Exit times of fragments that are ready at `ready_us` and pass one stage in order."""
-    time_us = np.where(sizes > 0, g_us + sizes * G_us_per_byte, 0.0)
-    done_us = np.cumsum(time_us, axis=-1)
-    exits: Array = done_us + np.maximum.accumulate(ready_us - (done_us - time_us), axis=-1)
+def _through(
+    g_us: float,
+    G_us_per_byte: float,
+    sizes: Array,
+    ready_us: Array,
+    used: npt.NDArray[np.bool_] | None = None,
+) -> Array:
+    """Exit times of fragments that are ready at `ready_us` and pass one stage in order.
+
+    used: which sizes are fragments and which padding; None when all are fragments.
+    """
+    time_us = sizes * G_us_per_byte
+    time_us += g_us
+    if used is not None:
+        time_us *= used
+    done_us = time_us.cumsum(axis=-1)
+    exits: Array = np.maximum.accumulate(ready_us - (done_us - time_us), axis=-1)
+    exits += done_us
     return exits
 
 

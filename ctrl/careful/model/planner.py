@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
-from careful.model.hierarchy import BASES, Hierarchy, Level, hierarchical
+from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
 from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_us
 from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
 from careful.model.simulation import Sizes, simulate_sizes
@@ -122,6 +122,7 @@ def plan(
     lp: bool = True,
     reassembly: bool = True,
     levels: tuple[str, str] = ("fixed", "fixed"),
+    cache: Cache | None = None,
 ) -> Plan:
     """Cut a message for least latency (P1 sections 2 to 4).
 
@@ -133,7 +134,7 @@ def plan(
     100 ms); reassembly: whether ramps may use compound stages (P1 section 4.4), which the
     tune map cannot express.
     levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp"
-    or "ramp-up-down".
+    or "ramp-up-down". cache: plans of compound stages that one "best" shares.
     Where stages share a resource as no closed form follows, "fixed" and "best" search equal
     sizes by simulation. Raises ValueError for bad input, or for another strategy there.
     """
@@ -157,6 +158,8 @@ def plan(
         # Of equally fast plans the simplest kind is named.
         order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
         names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
+        # Below the top all of them cut alike, unless told otherwise.
+        cache = {} if levels[1] == "fixed" else None
         plans = [
             plan(
                 pipeline,
@@ -166,17 +169,20 @@ def plan(
                 whole=whole,
                 reassembly=reassembly,
                 levels=levels,
+                cache=cache,
             )
             for name in names
         ]
         return min(plans, key=lambda each: each.latency_us)
     if strategy == "hierarchical":
-        found = hierarchical(sequential, message_bytes, *levels, limits, whole)
+        found = hierarchical(sequential, message_bytes, *levels, limits, whole, cache=cache)
         return _from_hierarchy(sequential, message_bytes, strategy, found)
     flat = _flat_sizes(sequential, message_bytes, strategy, fragments_count, limits, whole)
     made = _from_flat(sequential, message_bytes, strategy, flat)
     if reassembly and strategy in ("ramp", "ramp-up-down"):
-        compound = hierarchical(sequential, message_bytes, strategy, "fixed", limits, whole)
+        compound = hierarchical(
+            sequential, message_bytes, strategy, "fixed", limits, whole, cache=cache
+        )
         if compound.latency_us < made.latency_us:
             made = _from_hierarchy(sequential, message_bytes, strategy, compound)
     if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:

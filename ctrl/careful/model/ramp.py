@@ -156,7 +156,12 @@ def count_grid(most: int, points: int) -> Array:
     """Lengths 1 to `most`: all of them, or `points` in even ratios when there are more."""
     if most <= points:
         return np.arange(1, most + 1, dtype=np.float64)
-    return np.unique(np.round(np.geomspace(1, most, points)))
+    return distinct(np.round(np.geomspace(1, most, points)))
+
+
+def distinct(values: Array) -> Array:
+    """Ascending values without repetition; numpy's own would import its masked arrays."""
+    return np.array(sorted(set(values.tolist())))
 
 
 def least(pipeline: Pipeline, plans: Array) -> tuple[Array, float]:

@@ -162,6 +162,10 @@ class Pipeline:
         that are not neighbours, or have a delay between them, share a resource: no
         single stage behaves like them, only `simulate` follows them.
         """
+        return self._sequential
+
+    @cached_property
+    def _sequential(self) -> Pipeline:
         named = [stage.resource for stage in self.stages if stage.resource]
         if len(set(named)) == len(named):
             return self

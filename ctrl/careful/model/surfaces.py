@@ -107,7 +107,7 @@ def over_sizes(
     Arguments as in `over_bandwidth`.
     """
     cases = [[(with_stage(pipeline, stage, g), size) for size in sizes_bytes] for g in overheads_us]
-    axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)", "messages")
+    axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)", "by message size")
     return _surface(stage, old, new, tuple(overheads_us), axis, cases, as_modelled)
 
 

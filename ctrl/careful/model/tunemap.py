@@ -7,7 +7,7 @@ holds the two against each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,22 +89,39 @@ class TunePlan:
         not what is sent.
         """
         most = limits.max_bytes or U32_MAX
-        size, left = max(self.first_bytes, FRAGMENT_BYTES_MIN), message_bytes
+        size = max(self.first_bytes, FRAGMENT_BYTES_MIN)
         if self.is_fixed:
+            # Not one by one: messages of many frames are planned while somebody waits.
             if message_bytes > size:
                 size = -(-message_bytes // -(-message_bytes // size))
             whole, tail = divmod(message_bytes, min(size, most))
             return [min(size, most)] * whole + ([tail] if tail else [])
-        sizes: list[int] = []
+        return list(self._ramp(message_bytes, most))
+
+    def _ramp(self, message_bytes: int, most_bytes: int) -> Iterator[int]:
+        """`sizes` of a plan that is not fixed, one by one."""
+        size, left = max(self.first_bytes, FRAGMENT_BYTES_MIN), message_bytes
         falling = False
         while left > 0:
             if not falling and 0 < self.peak_bytes <= size:
                 size, falling = self.peak_bytes, True
-            sizes.append(min(size, most, left))
-            left -= sizes[-1]
+            yield min(size, most_bytes, left)
+            left -= min(size, most_bytes, left)
             ratio = self.down_ratio_q16 if falling else self.ratio_q16
             step = self.down_step_bytes if falling else self.step_bytes
             size = max(FRAGMENT_BYTES_MIN, min((size * ratio >> 16) + step, U32_MAX))
+
+    def sizes_inside(self, message_bytes: int, limits: Limits) -> list[int] | None:
+        """`sizes`, or None where one that is not the tail is below the lower limit."""
+        if self.is_fixed:
+            sizes = self.sizes(message_bytes, limits)
+            return sizes if min(sizes[:-1], default=U32_MAX) >= limits.min_bytes else None
+        sizes, left = [], message_bytes
+        for size in self._ramp(message_bytes, limits.max_bytes or U32_MAX):
+            sizes.append(size)
+            left -= size
+            if left > 0 and size < limits.min_bytes:
+                return None
         return sizes
 
 
@@ -226,7 +243,13 @@ def fixed_plan(
     most = limits.max_bytes or U32_MAX
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
     kept = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
-    return _best(pipeline, message_bytes, limits, [TunePlan.fixed(size) for size in kept])
+    plans = [TunePlan.fixed(size) for size in kept]
+    best = _best(pipeline, message_bytes, limits, plans)
+    if best is None:
+        # No number of fragments keeps to both limits: the upper one is the frame's.
+        best = _best(pipeline, message_bytes, Limits(1, limits.max_bytes), plans)
+    assert best is not None
+    return best
 
 
 def reassembling_plan(
@@ -283,8 +306,9 @@ def ramp_plan(
         sizes = search(pipeline, message_bytes, limits, False)
         if len(sizes) < 2 or np.ptp(sizes) <= 1:
             continue
-        start = from_sizes(sizes)
-        found.append(_best(pipeline, message_bytes, limits, _neighbours(start, limits)))
+        ramp = _best(pipeline, message_bytes, limits, _neighbours(from_sizes(sizes), limits))
+        if ramp is not None:
+            found.append(ramp)
     return min(found, key=lambda each: each[1])
 
 
@@ -348,18 +372,20 @@ def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
 
 def _best(
     pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[TunePlan]
-) -> tuple[TunePlan, float]:
+) -> tuple[TunePlan, float] | None:
     """The plan whose fragments take least, and their latency in µs.
 
-    Plans of which a fragment other than the tail is below the lower limit are taken only
-    when there are no others.
+    None when each has a fragment below the lower limit that is not the tail.
     """
-    sized = [(each, each.sizes(message_bytes, limits)) for each in plans]
-    inside = [
-        one for one in sized if min(one[1][:-1], default=limits.min_bytes) >= limits.min_bytes
-    ]
-    chosen = [each for each, _ in inside or sized]
-    cut = [np.array(sizes, dtype=np.float64) for _, sizes in inside or sized]
+    chosen: list[TunePlan] = []
+    cut: list[Array] = []
+    for each in plans:
+        sizes = each.sizes_inside(message_bytes, limits)
+        if sizes is not None:
+            chosen.append(each)
+            cut.append(np.array(sizes, dtype=np.float64))
+    if not chosen:
+        return None
     best = best_of(pipeline, cut)
     which = next(i for i, sizes in enumerate(cut) if sizes is best)
     return chosen[which], float(latency_us(pipeline, best))

@@ -23,6 +23,9 @@ from careful.model.trapeze import (
     pulse_latency_us,
 )
 from careful.model.tunemap import RAMP_GAIN_MIN, class_table
+from careful.report.paper_shapes import shapes
+
+BETWEEN = "between the figure's lines: the greatest on a grid twice as fine, over the bound"
 
 
 @dataclass(frozen=True)
@@ -117,10 +120,20 @@ def _surfaces() -> Iterator[Row]:
     yield _greatest("P1 Fig. 11, exact latency", 10, by_bandwidth)
     by_size = surfaces.over_sizes(line, "disk", "hierarchical", "ramp")
     yield _greatest("P1 Fig. 13, exact latency", 11, by_size)
+    # Greatest on grids twice as fine: half steps in overhead and in the other axis.
+    between = surfaces.over_bandwidth(
+        line, "disk", 64 * KIB, "hierarchical", "ramp", (500 * 2**1.5,), (3.0, 4.0, 5.0)
+    )
+    yield _greatest("P1 Fig. 11, exact, 1.41 ms and 4 MB/s", 10, between, BETWEEN, 1)
+    sizes = (1 << 20, int(2**20.5), 1 << 21)
+    between = surfaces.over_sizes(line, "disk", "hierarchical", "ramp", (32000.0,), sizes)
+    yield _greatest("P1 Fig. 13, exact, 32 ms and 1.41 MiB", 11, between, BETWEEN, 1)
 
 
-def _greatest(case: str, paper: float, found: surfaces.Surface, note: str = "") -> Row:
-    return Row(case, paper, 100 * float(found.improvement.max()), "%", 0, "<=", note)
+def _greatest(
+    case: str, paper: float, found: surfaces.Surface, note: str = "", tolerance: float = 0
+) -> Row:
+    return Row(case, paper, 100 * float(found.improvement.max()), "%", tolerance, "<=", note)
 
 
 def _trapeze() -> Iterator[Row]:
@@ -206,6 +219,17 @@ def markdown() -> str:
             f"| {row.case} | {mark}{row.paper:g} {row.unit} | {row.ours:.2f} {row.unit} "
             f"| {row.tolerance:.3g} | {'yes' if row.holds else 'NO'} | {row.note} |"
         )
+    lines += [
+        "",
+        "## What the figures show",
+        "",
+        "| case | the paper says | ours | holds |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each.case} | {each.says} | {each.ours} | {'yes' if each.holds else 'NO'} |"
+        for each in shapes()
+    ]
     lines += [
         "",
         f"## Where ramps gain {100 * RAMP_GAIN_MIN:g} % over fixed sizes",

@@ -9,7 +9,7 @@ import numpy as np
 
 from careful.model.fixed import candidates, segments
 from careful.model.latency import fixed_latency_us, signature_us
-from careful.model.simulation import Outcome
+from careful.model.simulation import Outcome, Transfer
 from careful.model.stages import KIB, Pipeline
 from careful.model.surfaces import StaticComparison, Surface
 from careful.report import figure as draw
@@ -59,7 +59,17 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
                 label=f"candidate: {kind}",
             )
     best = float(fixed_latency_us(pipeline, message_bytes, chosen))
-    pair.plot([chosen], [best], "*", color=draw.COLOURS[1], markersize=20)
+    # A ring: the candidates next to it stay visible.
+    pair.plot(
+        [chosen],
+        [best],
+        "o",
+        color="none",
+        markeredgecolor=draw.COLOURS[1],
+        markeredgewidth=3,
+        markersize=24,
+        linestyle="none",
+    )
     pair.annotate(
         f"k = {chosen}, {best:.1f} µs",
         (chosen, best),
@@ -85,14 +95,20 @@ def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Pat
     figure, pair = draw.axes(
         f"{title}\n{meaning}", "time (µs)", "stage", size=(10.0, 1.9 + 0.75 * n)
     )
-    turns = dict.fromkeys(range(n), 0)
+    turns = {
+        id(transfer): number
+        for stage in range(n)
+        for number, transfer in enumerate(outcome.of_stage(stage))
+    }
+
+    def shade(transfer: Transfer) -> int:
+        return (transfer.message if several else turns[id(transfer)]) % 6
+
     for transfer in outcome.transfers:
-        turn = transfer.message if several else turns[transfer.stage]
-        turns[transfer.stage] += 1
         pair.broken_barh(
             [(transfer.start_us, transfer.end_us - transfer.start_us)],
             (n - 1 - transfer.stage - 0.36, 0.72),
-            facecolor=draw.COLOURS[turn % 6],
+            facecolor=draw.COLOURS[shade(transfer)],
             alpha=0.9,
             edgecolor="black",
             linewidth=0.6,
@@ -108,7 +124,7 @@ def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Pat
                 ha="center",
                 va="center",
                 fontsize=10,
-                color="white",
+                color=draw.ink(draw.COLOURS[shade(transfer)]),
                 fontweight="bold",
             )
     pair.set_yticks(range(n), [stage.name for stage in reversed(pipeline.stages)])
