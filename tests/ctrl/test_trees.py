@@ -248,6 +248,26 @@ def test_small__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
     assert (ends.target / "f").read_bytes() == b"y" * 100_000
 
 
+def test_small__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
+    """Other transfers of this host may have all handles that the peer gives it."""
+    ends.write("f")
+    refused = 0
+
+    def fault(question: Any) -> int:
+        nonlocal refused
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        if asks and question.handler == lib.CAREFUL_BLOCK_BATCH and refused < 3:
+            refused += 1
+            return -errno.EMFILE
+        return 0
+
+    daemon.fault = fault
+    assert ends.run().failures == []
+    assert refused == 3
+    assert_equal(ends.source, ends.target)
+    assert not daemon.handles
+
+
 def test_links__a_name_that_leads_out(ends: Ends, tmp_path: Path) -> None:
     """A symlink that was there is not written through."""
     ends.write("d/f")

@@ -7,8 +7,10 @@ with makes the files at the other.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import random
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +30,8 @@ COUNT = 1024
 SMALL_BYTES = 64 << 10
 #: Answers are never larger, bytes.
 _ANSWER_MAX = 16 << 20
+#: How often a batch is tried while others have all handles: half a minute or so.
+_ATTEMPTS = 300
 _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
 _TAIL = struct.Struct(">HHIIIIIQQ")
@@ -196,11 +200,21 @@ class RemoteTree:
         return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Run items at the peer.
+        """Run items at the peer; wait if others of this machine have all it gives us.
 
         Raises:
             CarefulError: there is no such directory, or the peer is gone.
         """
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._run(items, flags, answer)
+            except CarefulError as error:
+                if error.errno != errno.EMFILE or attempt + 1 == _ATTEMPTS:
+                    raise
+            await asyncio.sleep(random.uniform(0.01, 0.2))
+        raise AssertionError
+
+    async def _run(self, items: bytes, flags: int, answer: bool) -> bytes:
         remote, what = self.remote, self.name(".")
         scratch = await remote.scratch(self.base, len(items))
         try:

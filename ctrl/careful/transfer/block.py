@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.transfer.entries import Attr, Entry, attr_of, is_safe, parse_listing, relative
+from careful.transfer.entries import NOTHING, Attr, Entry, attr_of, is_safe, parse_listing, relative
 from careful.transfer.ipc import Answer, AsyncClient
 
 __all__ = [
@@ -353,7 +353,7 @@ class BlockClient:
         """
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
-        handle, high, low, _ = answer.check(self.name(path)).args
+        handle, high, low, unreadable = answer.check(self.name(path)).args
         size = high << 32 | low
         try:
             if size > _LISTING_MAX:
@@ -361,4 +361,9 @@ class BlockClient:
             data = await self.read(handle, 0, size, self.name(path))
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-        return parse_listing(data)
+        entries = parse_listing(data)
+        unnamed = unreadable - sum(entry.error != 0 for entry in entries)
+        if unnamed > 0:
+            name = f"({unnamed} with paths that are too long)"
+            entries.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
+        return entries

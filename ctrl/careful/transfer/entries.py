@@ -45,6 +45,10 @@ class Attr:
         return stat.S_ISLNK(self.mode)
 
 
+#: Of what could not be read.
+NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a listing.

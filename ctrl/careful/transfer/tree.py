@@ -302,6 +302,7 @@ class TreeTransfer:
             one
             for one in self.existing.values()
             if one.name not in there
+            and one.attr.mode
             and self.options.filters.fits(one.name, one.attr.is_dir)
             and not any(above in unread for above in ancestors(one.name))
         ]
