@@ -77,15 +77,16 @@ def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     assert report.failures
     assert all(os.strerror(errno.ENAMETOOLONG) in text for _, text in report.failures)
     at, count = daemon.root / "tree", 0
-    while at.is_dir():
+    while len(str(at)) < 3800 and at.is_dir():
         count += (at / "f").exists()
         at = at / ("d" * 200)
     assert count >= 15
     subprocess.run(["rm", "-rf", tmp_path / "tree", daemon.root / "tree"], check=True)
 
 
-def test_one_block_cannot_be_read(ends: Ends, daemon: FakeDaemon) -> None:
-    """A failing device: that file fails by name, others go on."""
+@pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EACCES])
+def test_one_block_cannot_be_moved(ends: Ends, daemon: FakeDaemon, code: int) -> None:
+    """A failing device, a quota, permission lost: that file fails by name, others go on."""
     for index in range(6):
         (ends.source / str(index)).write_bytes(os.urandom(100_000))
     bad = (ends.source / "3").stat().st_ino
@@ -95,41 +96,15 @@ def test_one_block_cannot_be_read(ends: Ends, daemon: FakeDaemon) -> None:
             return 0
         handle = daemon.handles[question.region]
         mine = os.fstat(handle.fd).st_ino == bad or handle.path == ends.target / "3"
-        return -errno.EIO if mine and question.region_off == 40_960 else 0
+        return -code if mine and question.region_off == 40_960 else 0
 
     daemon.fault = fault
     report = ends.run()
-    assert [(Path(name).name, "Input/output" in text) for name, text in report.failures] == [
+    assert [(Path(name).name, os.strerror(code) in text) for name, text in report.failures] == [
         ("3", True)
     ]
     assert len(report.files) == 5
     assert not (ends.target / "3").exists()
-
-
-def test_no_room__for_one_of_many(ends: Ends, daemon: FakeDaemon) -> None:
-    """A quota, or a full disk: what fits is there."""
-    for index in range(3):
-        (ends.source / str(index)).write_bytes(os.urandom(100_000))
-
-    def fault(question: Any) -> int:
-        if ends.way == "get" or question.op != lib.CAREFUL_IPC_REQUEST:
-            return -errno.EDQUOT if question.op == lib.CAREFUL_IPC_GET and not daemon_ok() else 0
-        return (
-            -errno.EDQUOT if question.handler == lib.CAREFUL_BLOCK_OPEN and not daemon_ok() else 0
-        )
-
-    asked = 0
-
-    def daemon_ok() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked != 5
-
-    daemon.fault = fault
-    report = ends.run()
-    assert len(report.failures) == 1
-    assert os.strerror(errno.EDQUOT) in report.failures[0][1]
-    assert len(report.files) == 2
 
 
 def test_directory_becomes_a_file_and_back(ends: Ends, daemon: FakeDaemon) -> None:
