@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from careful._abi import lib
@@ -53,7 +52,7 @@ async def apply_attributes(
             reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name, _, _ in part]
             found = batch.parse(await source.run(batch.joined(reads), flags))
             items = [
-                replace(item, xattrs=answer.xattrs)
+                item._replace(xattrs=answer.xattrs)
                 for item, answer in zip(items, found, strict=True)
             ]
         answers = batch.parse(await target.run(batch.joined(items), flags))

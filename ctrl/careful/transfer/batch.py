@@ -13,11 +13,10 @@ import os
 import random
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from careful._abi import ffi, lib, pack, sizeof, unpack
+from careful._abi import ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os
 from careful.transfer.block import Attr, BlockClient, attr_of
 from careful.transfer.local import current_umask, shown
@@ -36,10 +35,20 @@ _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
 _TAIL = struct.Struct(">HHIIIIIQQ")
 assert _ATTR + _TAIL.size == _HEAD
+assert [field.name for field in layout("careful_block_item")][-9:] == [
+    "op",
+    "pad",
+    "status",
+    "name_bytes",
+    "text_bytes",
+    "xattrs_bytes",
+    "pad2",
+    "data_bytes",
+    "digest",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One record of a batch.
 
     Attributes:
@@ -77,12 +86,12 @@ class Item:
 
     def renamed(self, name: bytes) -> Item:
         """The same of another name."""
-        return replace(self, name=name)
+        return self._replace(name=name)
 
 
 def packed_attr(attr: Attr) -> bytes:
     """Attributes as items carry them."""
-    fields = {name: value & (1 << 64) - 1 for name, value in asdict(attr).items()}
+    fields = {name: value & (1 << 64) - 1 for name, value in attr._asdict().items()}
     return pack("careful_block_attr", **fields)
 
 

@@ -6,14 +6,17 @@ import errno
 import os
 import stat
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from careful._abi import sizeof, unpack
+from careful._abi import layout, sizeof
 from careful.errors import CarefulError
 
+#: careful_block_attr, times signed, then the rest of careful_block_entry.
+_ENTRY = struct.Struct(">4IQqq3QHHI")
+assert _ENTRY.size == sizeof("careful_block_entry")
 
-@dataclass(frozen=True, slots=True)
-class Attr:
+
+class Attr(NamedTuple):
     """What stat says of a remote file; times in ns since 1970, mode with type bits."""
 
     mode: int
@@ -45,12 +48,14 @@ class Attr:
         return stat.S_ISLNK(self.mode)
 
 
+assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"))
+
+
 #: Of what could not be read.
 NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a listing.
 
     Attributes:
@@ -91,20 +96,20 @@ def parse_listing(data: bytes) -> list[Entry]:
     Raises:
         CarefulError: the peer sent what is no listing, or a name that leads out.
     """
-    size = sizeof("careful_block_entry")
+    size = _ENTRY.size
     entries: list[Entry] = []
     at = 0
     while at < len(data):
         try:
-            fields = unpack("careful_block_entry", data, at)
+            *fields, name_bytes, target_bytes, code = _ENTRY.unpack_from(data, at)
         except struct.error:
             raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
-        name_end = at + size + fields["name_bytes"]
-        end = name_end + fields["target_bytes"]
+        name_end = at + size + name_bytes
+        end = name_end + target_bytes
         name = os.fsdecode(data[at + size : name_end])
         if end > len(data) or not is_safe(name):
             raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
-        attr = attr_of({k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
-        entries.append(Entry(name, attr, os.fsdecode(data[name_end:end]), fields["error"]))
+        target = os.fsdecode(data[name_end:end]) if target_bytes else ""
+        entries.append(Entry(name, Attr(*fields), target, code))
         at = (end + 7) & ~7
     return entries

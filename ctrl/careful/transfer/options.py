@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from careful._abi import lib
 from careful.transfer.filters import Filters
@@ -105,8 +105,7 @@ class Silent:
     def note(self, text: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class FileResult:
+class FileResult(NamedTuple):
     """A file that was transferred.
 
     Attributes:

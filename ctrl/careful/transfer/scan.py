@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import replace
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import Attr, BlockClient, Entry
@@ -57,7 +56,7 @@ def scan_local(top: str) -> list[Entry]:
             except OSError as error:
                 if index < 0:
                     raise from_os(error, shown(top)) from None
-                entries[index] = replace(entries[index], error=error.errno or errno.EIO)
+                entries[index] = entries[index]._replace(error=error.errno or errno.EIO)
                 continue
             for one in inside:
                 found = _entry(one, f"{name}/{one.name}" if name else one.name)

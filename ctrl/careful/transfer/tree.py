@@ -11,7 +11,6 @@ import errno
 import os
 import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 
 from careful._abi import lib
 from careful.errors import CarefulError
@@ -218,6 +217,7 @@ class TreeTransfer:
         if not all(files):
             found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
         answers = iter(batch.parse(await self.target.run(found, flags)) if any(files) else ())
+        self.sink.progress.moved(sum(len(item.data) for item in items))
         for entry, item, ok in zip(part, items, files, strict=True):
             if not ok:
                 self._not_small(entry, item.status)
@@ -241,7 +241,6 @@ class TreeTransfer:
             digest = None
             if self.options.digest:  # of a file of one block
                 digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
-            self.sink.progress.moved(nbytes)
             self.sink.done(FileResult(name, target, nbytes, digest, 0))
         self.sink.progress.finished(name)
 
@@ -341,7 +340,7 @@ class TreeTransfer:
 
     def _usual_mode(self, attr: Attr) -> bytes:
         mask = current_umask() if self.is_get else 0
-        return batch.packed_attr(replace(attr, mode=attr.mode & ~0o7000 & ~mask))
+        return batch.packed_attr(attr._replace(mode=attr.mode & ~0o7000 & ~mask))
 
 
 _WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
@@ -349,7 +348,7 @@ _WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
 
 def new_mode(attr: Attr) -> bytes:
     """Attributes of a directory that is made: writable to the end."""
-    return batch.packed_attr(replace(attr, mode=attr.mode | 0o700))
+    return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))
 
 
 def is_file(item: Item) -> bool:
