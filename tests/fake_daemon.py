@@ -82,6 +82,7 @@ class FakeDaemon:
         self.ended: dict[int, Answer] = {}
         self.asked: list[int] = []
         self.in_flight_max = 0
+        self.unlisted = 0  # so many names of each listing were too long
         self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
         self.info = ffi.new("struct careful_info *")
         self.peers: list[Any] = []
@@ -400,7 +401,7 @@ class FakeDaemon:
             records += record + bytes(-len(record) % 8)
         fd = os.memfd_create("listing")
         os.write(fd, records)
-        return Answer(args=[self._add(Handle(fd)), 0, len(records), 0])
+        return Answer(args=[self._add(Handle(fd)), 0, len(records), self.unlisted])
 
     def _entries(self, top: Path, path: Path, recursive: bool) -> list[Path]:
         found = []

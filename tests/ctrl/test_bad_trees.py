@@ -84,6 +84,20 @@ def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     subprocess.run(["rm", "-rf", tmp_path / "tree", daemon.root / "tree"], check=True)
 
 
+def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """What the peer could not list is not passed over in silence, and nothing is deleted."""
+    (daemon.root / "tree").mkdir()
+    (daemon.root / "tree/f").write_bytes(b"x")
+    (tmp_path / "to/tree").mkdir(parents=True)
+    (tmp_path / "to/tree/kept").write_bytes(b"x")
+    daemon.unlisted = 2
+    options = replace(ARCHIVE, delete=True, replace=True)
+    report = session.get(route, ["tree"], str(tmp_path / "to"), True, options, Silent())
+    assert len(report.failures) == 1
+    assert "2 with paths that are too long" in report.failures[0][0]
+    assert sorted(path.name for path in (tmp_path / "to/tree").iterdir()) == ["f", "kept"]
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EACCES])
 def test_one_block_cannot_be_moved(ends: Ends, daemon: FakeDaemon, code: int) -> None:
     """A failing device, a quota, permission lost: that file fails by name, others go on."""

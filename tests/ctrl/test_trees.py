@@ -19,7 +19,7 @@ from careful.transfer import session
 from careful.transfer.filters import Filters
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
-from compare import assert_equal, describe
+from compare import assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,9 +79,9 @@ def test_archive__everything(ends: Ends) -> None:
     os.link(ends.source / "a/small", ends.source / "b")
     (ends.source / "link").symlink_to("no/where")
     os.utime(ends.source / "link", ns=(0, 77), follow_symlinks=False)
-    os.setxattr(ends.source / "a/large", "user.one", b"\0\1")
-    os.setxattr(ends.source / "a/small", "user.two", b"")
-    os.setxattr(ends.source / "a", "user.three", b"3")
+    set_xattr(ends.source / "a/large", "user.one", b"\0\1")
+    set_xattr(ends.source / "a/small", "user.two", b"")
+    set_xattr(ends.source / "a", "user.three", b"3")
     (ends.source / "a").chmod(0o2750)
     if os.geteuid() == 0:
         os.chown(ends.source / "a/small", 1234, 5678)
@@ -328,7 +328,7 @@ def build(path: Path, tree: dict[bytes, Any], files: list[Path]) -> None:
         else:
             own.write_bytes(what[1])
             for key, value in what[4].items():
-                os.setxattr(own, key, value)
+                set_xattr(own, key, value)
             own.chmod(what[2])
             os.utime(own, ns=(0, what[3]))
             files.append(own)
