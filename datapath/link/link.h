@@ -121,12 +121,14 @@ struct link_peer {
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
+	uint64_t disagreed_ns; /* when the last of them came that counts */
 	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
 	bool refused; /* ICMP refused the last question */
 	uint32_t refused_rounds; /* questions in a row that were */
+	uint64_t refused_ns; /* asked_ns of the last one counted */
 	uint32_t operations; /* replies that service waits for: keeps the sync going */
 	int last_errno;
-	uint32_t epochs;
+	uint32_t epochs; /* that were opened */
 	bool want; /* somebody here wants the session: ask for it */
 	char name[CAREFUL_NAME_BYTES];
 
@@ -179,6 +181,7 @@ struct link {
 	int32_t *pool_free;
 	uint32_t pool_free_count, pool_count;
 
+	uint32_t closed; /* sessions given up, all peers */
 	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
 	bool changed;
 };

@@ -46,16 +46,21 @@ static uint64_t random_nonzero(struct link *link)
 }
 
 /* Proof that whoever returns it received what we sent to this address. It names the
- * attempt and our epoch, so that it is good for one epoch only. */
+ * attempt, our epoch and how many were opened before, so that it opens one at most. */
 static uint64_t challenge_token(struct link *link, const union careful_addr *address,
-				uint64_t nonce, uint64_t epoch)
+				uint64_t nonce, const struct link_peer *peer)
 {
 	struct {
 		uint64_t nonce, epoch;
 		uint8_t host[16];
 		uint16_t port;
-		uint8_t pad[6];
-	} in = { .nonce = nonce, .epoch = epoch };
+		uint8_t pad[2];
+		uint32_t epochs;
+	} in = {
+		.nonce = nonce,
+		.epoch = peer ? peer->epoch : 0,
+		.epochs = peer ? peer->epochs : link->closed,
+	};
 	uint64_t token;
 
 	if (address->sa.sa_family == AF_INET) {
@@ -123,6 +128,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 static void end_epoch(struct link_peer *peer)
 {
 	struct link *link = peer->link;
+	bool used = peer->phase == LINK_OPEN || peer->rx.received;
 
 	peer->phase = LINK_IDLE;
 	peer->bye_at = 0;
@@ -131,12 +137,19 @@ static void end_epoch(struct link_peer *peer)
 	peer->refused_rounds = 0;
 	peer->refused = false;
 	peer->withholding = false;
+	/* Frames may come before the WELCOME that says how we may send: the credits that
+	 * they carry are for the nothing that we sent. */
+	window_tx_init(&peer->tx, 0);
 	if (!peer->cookie_in)
 		return;
 	link->dev->ops->admit(link->dev, peer->slot, 0, 0);
 	peer->cookie_in = 0;
-	peer->epoch++;
-	link->changed = true;
+	/* Both asked at once: what waits to be sent in a window that was never used was
+	 * not sent, and goes with the next. */
+	if (used) {
+		peer->epoch++;
+		link->changed = true;
+	}
 	peer->kept_old += peer->kept;
 	peer->kept = 0;
 	/* What was freed and not yet published is owed to nobody now, but it is
@@ -159,7 +172,6 @@ static void begin_epoch(struct link_peer *peer)
 	peer->cookie_in = random_nonzero(link);
 	peer->seq_in = 0;
 	window_rx_init(&peer->rx, link->window);
-	peer->epochs++;
 	link->dev->ops->admit(link->dev, peer->slot, peer->cookie_in, link->window);
 }
 
@@ -168,6 +180,7 @@ static void opened(struct link_peer *peer)
 	struct link *link = peer->link;
 
 	peer->phase = LINK_OPEN;
+	peer->epochs++;
 	peer->heard_ns = link->now_ns;
 	peer->heard = true;
 	peer->last_errno = 0;
@@ -212,11 +225,13 @@ void link_connect(struct link_peer *peer)
 /* The promise is broken, or the peer forgot the session: a new epoch. */
 void link_break(struct link_peer *peer)
 {
-	if (peer->phase != LINK_OPEN)
+	/* In LINK_ASKED the peer may have answered already, and sent. */
+	if (peer->phase != LINK_OPEN && peer->phase != LINK_ASKED)
 		return;
 	link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
+	if (peer->phase == LINK_OPEN)
+		link_state(peer, CAREFUL_PEER_RENEWING);
 	end_epoch(peer);
-	link_state(peer, CAREFUL_PEER_RENEWING);
 	ask(peer);
 }
 
@@ -224,10 +239,12 @@ void link_break(struct link_peer *peer)
 void link_close(struct link_peer *peer, int error)
 {
 	struct careful_ctrl ctrl = { .cookie = htobe64(peer->cookie_out) };
+	struct link *link = peer->link;
 
 	if (peer->phase == LINK_OPEN && peer->cookie_out)
-		link_ctrl_send(peer->link, &peer->address, &ctrl, CAREFUL_BYE);
+		link_ctrl_send(link, &peer->address, &ctrl, CAREFUL_BYE);
 	end_epoch(peer);
+	link->closed++;
 	peer->nonce = 0;
 	peer->want = false;
 	peer->cookie_out = 0;
@@ -235,7 +252,7 @@ void link_close(struct link_peer *peer, int error)
 	/* Also what was queued before there was any session is over now. */
 	peer->epoch++;
 	link_state(peer, error ? CAREFUL_PEER_FAILED : CAREFUL_PEER_NONE);
-	peer->link->changed = true;
+	link->changed = true;
 }
 
 /* The peer said BYE, and what it sent before has been seen, or does not matter now. */
@@ -285,10 +302,12 @@ static void on_hello(struct link *link, const union careful_addr *from,
 
 	if (peer && peer->bye_at) /* it is back already */
 		bye(peer);
-	token = challenge_token(link, from, nonce, peer ? peer->epoch : 0);
+	token = challenge_token(link, from, nonce, peer);
 
-	if (peer && peer->phase == LINK_OPEN && peer->nonce_in == nonce && hello->token) {
-		welcome(peer); /* ours got lost */
+	if (peer && peer->phase == LINK_OPEN && peer->nonce_in == nonce) {
+		/* Ours got lost; or a HELLO from before its challenge comes late. */
+		if (hello->token)
+			welcome(peer);
 		return;
 	}
 	if (be64toh(hello->token) != token) {
@@ -342,10 +361,19 @@ static bool answers_us(const struct link_peer *peer, const struct careful_ctrl *
 /* These return whether the message meant anything. */
 static bool on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (peer->phase != LINK_ASKING || !answers_us(peer, ctrl))
+	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || !answers_us(peer, ctrl))
 		return false;
-	if (peer->token)
+	peer->refused = false;
+	peer->refused_rounds = 0;
+	if (peer->token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
+	/* Another than before: the peer ended an epoch since, maybe that of the window
+	 * which we opened. A new question, and nothing said to the old one counts. */
+	if (peer->phase == LINK_ASKED) {
+		end_epoch(peer);
+		ask(peer);
+		return true;
+	}
 	peer->token = be64toh(ctrl->token);
 	try_hello(peer);
 	return true;

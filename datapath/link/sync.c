@@ -11,7 +11,7 @@
 
 enum {
 	/* Control may overtake frames that are still in a queue: a difference counts
-	 * when it is the same in this many answers. */
+	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	REFUSED_TIMES = 3,
@@ -49,10 +49,17 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (peer->phase != LINK_OPEN)
 		return true; /* it will be asked again */
 	describe(peer, &ack);
+	ack.status = htobe32(peer->link->kick_again);
 	/* The answer tells what is owed, so it need not be told again. */
 	window_rx_announce(&peer->rx);
 	link_ctrl_send(peer->link, &peer->address, &ack, CAREFUL_SYNC_ACK);
 	return true;
+}
+
+/* Whether frames that count as sent may not even have left: TX rings are full. */
+static bool undecided(const struct link *link, const struct careful_ctrl *ctrl)
+{
+	return link->kick_again || ctrl->status;
 }
 
 /* Whether the answer agrees with what we know; frames under way make it differ. */
@@ -83,8 +90,17 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		}
 		return true;
 	}
+	if (undecided(link, ctrl)) {
+		peer->sync_disagreed = 0;
+		return true;
+	}
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
 		peer->sync_disagreed = 0;
+	/* ICMP, which anyone can send, makes questions follow each other at once. */
+	if (peer->sync_disagreed &&
+	    link->now_ns - peer->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
+		return true;
+	peer->disagreed_ns = link->now_ns;
 	peer->sync_seq_sent = sent;
 	peer->sync_seq_rcvd = rcvd;
 	if (++peer->sync_disagreed < DISAGREE_TIMES)
@@ -122,6 +138,9 @@ static bool refused_tick(struct link_peer *peer)
 	if (!peer->refused || waited_ms < REFUSED_RETRY_MS)
 		return false;
 	peer->refused = false;
+	if (peer->refused_ns == peer->asked_ns)
+		return false; /* one question counts once, however often it is refused */
+	peer->refused_ns = peer->asked_ns;
 	if (++peer->refused_rounds >= REFUSED_TIMES) {
 		link_close(peer, ECONNREFUSED);
 		return true;

@@ -332,6 +332,7 @@ void message_in_close(struct message_in *in)
 void message_forget(struct message_state *state, struct link_peer *peer)
 {
 	state->peers[peer->slot].slots_busy = 0;
+	state->peers[peer->slot].gets = 0;
 	for (uint32_t i = 0; i < state->ins_count; i++) {
 		struct message_in *in = &state->ins[i];
 

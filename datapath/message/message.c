@@ -41,13 +41,14 @@ static int init_ins(struct message_state *state)
 	return 0;
 }
 
-static int init_outs(struct message_state *state)
+static int init_outs(struct message_state *state, uint32_t n)
 {
-	state->outs = calloc(MESSAGE_OUTS, sizeof(*state->outs));
-	state->outs_free = calloc(MESSAGE_OUTS, sizeof(struct message_out *));
+	state->outs = calloc(n, sizeof(*state->outs));
+	state->outs_free = calloc(n, sizeof(struct message_out *));
 	if (!state->outs || !state->outs_free)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < MESSAGE_OUTS; i++) {
+	state->outs_count = n;
+	for (uint32_t i = 0; i < n; i++) {
 		state->outs[i].hash = XXH3_createState();
 		if (!state->outs[i].hash)
 			return -ENOMEM;
@@ -56,21 +57,23 @@ static int init_outs(struct message_state *state)
 	return 0;
 }
 
-int message_init(struct message_state *state, struct link *link, struct careful_storage *storage)
+int message_init(struct message_state *state, struct link *link, struct careful_storage *storage,
+		 const struct message_limits *limits)
 {
 	size_t bytes;
 
 	*state = (struct message_state){ .link = link, .storage = storage };
 	bytes = staged_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
-	state->staged = calloc(MESSAGE_STAGED, bytes);
-	state->staged_free = calloc(MESSAGE_STAGED, sizeof(struct message_small *));
+	state->staged = calloc(limits->staged, bytes);
+	state->staged_free = calloc(limits->staged, sizeof(struct message_small *));
 	if (!state->peers || !state->staged || !state->staged_free || init_ins(state) ||
-	    init_outs(state)) {
+	    init_outs(state, limits->outs)) {
 		message_deinit(state);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < MESSAGE_STAGED; i++)
+	state->staged_count = limits->staged;
+	for (uint32_t i = 0; i < limits->staged; i++)
 		state->staged_free[state->staged_free_count++] =
 			(struct message_small *)(state->staged + i * bytes);
 	return 0;
@@ -84,7 +87,7 @@ void message_deinit(struct message_state *state)
 		free(state->ins[i].kept);
 		free(state->ins[i].kept_iov);
 	}
-	for (uint32_t i = 0; state->outs && i < MESSAGE_OUTS; i++)
+	for (uint32_t i = 0; state->outs && i < state->outs_count; i++)
 		XXH3_freeState(state->outs[i].hash);
 	free(state->ins);
 	free(state->ins_free);

@@ -15,10 +15,8 @@
 #include "storage/storage.h"
 
 enum {
-	MESSAGE_OUTS = 256, /* bulk messages being sent or waiting, all peers */
 	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */
 	MESSAGE_SLOT_WAITING = 0xff,
-	MESSAGE_STAGED = 1024, /* small messages that wait for credits, all peers */
 	MESSAGE_BATCH = 16, /* frames that are read from a file at a time */
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
 };
@@ -53,6 +51,7 @@ struct message_out {
 	/* Frames that are filled, or being filled by io. */
 	struct link_txframe frames[MESSAGE_BATCH];
 	struct link_send_args args[MESSAGE_BATCH];
+	uint32_t costs[MESSAGE_BATCH];
 	uint32_t frame_first, frame_count;
 	bool reading;
 	struct careful_io io;
@@ -92,7 +91,7 @@ struct message_state {
 	struct careful_storage *storage;
 	struct message_out *outs;
 	struct message_out **outs_free;
-	uint32_t outs_free_count;
+	uint32_t outs_count, outs_free_count;
 	struct message_in *ins;
 	struct message_in **ins_free;
 	uint32_t ins_count, ins_free_count;
@@ -100,18 +99,35 @@ struct message_state {
 	struct message_in *finished;
 	uint8_t *staged;
 	struct message_small **staged_free;
-	uint32_t staged_free_count;
+	uint32_t staged_count, staged_free_count;
 	uint32_t reading; /* messages whose file is being read */
 	struct message_peer {
-		struct message_small *small_first, *small_last;
+		/* Small ones that wait. Answers do not wait behind questions. */
+		struct message_queue {
+			struct message_small *first, *last;
+		} answers, questions;
+		uint32_t gets; /* that left and have no data yet */
 		struct message_out *out_first, *out_last;
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages;
+		uint32_t built_cost; /* credits for the frames that are built and not sent */
 	} * peers;
 };
 
-int message_init(struct message_state *state, struct link *link, struct careful_storage *storage);
+/*
+ * How many messages may be on their way out, all peers together.
+ *
+ * @outs:    bulk messages being sent or waiting
+ * @staged:  small messages that wait for credits
+ */
+struct message_limits {
+	uint32_t outs;
+	uint32_t staged;
+};
+
+int message_init(struct message_state *state, struct link *link, struct careful_storage *storage,
+		 const struct message_limits *limits);
 void message_deinit(struct message_state *state);
 void message_forget(struct message_state *state, struct link_peer *peer);
 
@@ -119,6 +135,7 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
+void message_got(struct message_state *state, struct link_peer *peer);
 
 /* out.c. The message is done when message_pump() says so through `done`. */
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);

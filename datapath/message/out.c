@@ -77,9 +77,31 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 	return bytes < rest ? bytes : rest;
 }
 
-/* Takes send buffers for one more fragment and lays out everything but its payload.
- * `spent`: credits that frames built before it will use. */
-static bool build(struct message_state *state, struct message_out *out, uint32_t *spent)
+/* Whether one more frame may be built: with credits for each that is, so that none waits
+ * in its send buffers for those of a silent peer. */
+static bool may_build(const struct message_state *state, const struct link_peer *peer,
+		      uint32_t body_bytes)
+{
+	const struct message_peer *mp = &state->peers[peer->slot];
+
+	return link_may_send(peer, body_bytes) &&
+	       window_tx_free(&peer->tx) > mp->built_cost + link_cost(peer, body_bytes);
+}
+
+/* Frame i of the message is built; the other: it is sent, or will not be. */
+static void count_built(struct message_state *state, struct message_out *out, uint32_t i)
+{
+	out->costs[i] = link_cost(out->peer, out->frames[i].body_total);
+	state->peers[out->peer->slot].built_cost += out->costs[i];
+}
+
+static void uncount_built(struct message_state *state, const struct message_out *out, uint32_t i)
+{
+	state->peers[out->peer->slot].built_cost -= out->costs[i];
+}
+
+/* Takes send buffers for one more fragment and lays out everything but its payload. */
+static bool build(struct message_state *state, struct message_out *out)
 {
 	uint32_t i = out->frame_first + out->frame_count;
 	struct link_txframe *frame = &out->frames[i];
@@ -100,13 +122,11 @@ static bool build(struct message_state *state, struct message_out *out, uint32_t
 		if (out->digest_wanted)
 			body += CAREFUL_DIGEST_BYTES;
 	}
-	if (!link_may_send(out->peer, body) ||
-	    window_tx_free(&out->peer->tx) <= *spent + link_cost(out->peer, body) ||
-	    !link_tx_get(out->peer, body, frame)) {
+	if (!may_build(state, out->peer, body) || !link_tx_get(out->peer, body, frame)) {
 		out->plan = before;
 		return false;
 	}
-	*spent += link_cost(out->peer, body);
+	count_built(state, out, i);
 	if (flags & CAREFUL_F_FIRST)
 		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
 	out->args[i] = (struct link_send_args){
@@ -189,13 +209,12 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 {
 	uint32_t pulse = out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX];
 	uint32_t from = out->built;
-	uint32_t spent = 0;
 	uint32_t n = 0;
 
 	out->frame_first = out->frame_count = 0;
 	while (out->frame_count < MESSAGE_BATCH &&
 	       n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
-	       (out->built < out->bytes || !out->started) && build(state, out, &spent)) {
+	       (out->built < out->bytes || !out->started) && build(state, out)) {
 		uint32_t i = out->frame_count - 1;
 
 		n += link_tx_iov(&out->frames[i], payload_at(&out->args[i]),
@@ -229,37 +248,45 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 
 static void drop_frames(struct message_state *state, struct message_out *out)
 {
-	for (uint32_t i = 0; i < out->frame_count; i++)
+	for (uint32_t i = 0; i < out->frame_count; i++) {
+		uncount_built(state, out, out->frame_first + i);
 		link_tx_put(state->link, &out->frames[out->frame_first + i]);
+	}
 	out->frame_count = 0;
 }
 
-/* Tells the receiver that no more comes, and why. */
-static bool send_abort(struct message_state *state, struct message_out *out)
+/* The frames that were built are not sent: the message stands where they began. */
+static void unbuild(struct message_state *state, struct message_out *out)
 {
-	uint32_t sent = out->frame_count ? out->args[out->frame_first].frag_off : out->built;
-	bool first = sent == 0 && (!out->started || out->frame_count);
+	if (!out->frame_count)
+		return;
+	out->built = out->args[out->frame_first].frag_off;
+	out->started = !(out->args[out->frame_first].flags & CAREFUL_F_FIRST);
+	drop_frames(state, out);
+}
+
+/* Tells the receiver that no more comes, and why. */
+static bool send_abort(struct message_out *out)
+{
 	struct link_send_args args = {
 		.type = CAREFUL_DATA,
 		.msg_id = out->id,
 		.msg_bytes = out->bytes,
 		.flags = CAREFUL_F_BULK | CAREFUL_F_LAST | CAREFUL_F_ABORT,
-		.frag_off = sent,
+		.frag_off = out->built,
 		.frag_bytes = 4,
 	};
 	__be32 error = htobe32((uint32_t)out->error);
 	struct link_txframe frame;
 
-	if (first) {
+	if (!out->started) {
 		args.flags |= CAREFUL_F_FIRST;
 		args.crc_bytes = MESSAGE_AM_BYTES;
 	}
-	if (!link_may_send(out->peer, args.crc_bytes + 4))
+	if (!link_may_send(out->peer, args.crc_bytes + 4) ||
+	    !link_tx_get(out->peer, args.crc_bytes + 4, &frame))
 		return false;
-	drop_frames(state, out);
-	if (!link_tx_get(out->peer, args.crc_bytes + 4, &frame))
-		return false;
-	if (first)
+	if (!out->started)
 		link_tx_write(&frame, 0, &out->am, MESSAGE_AM_BYTES);
 	link_tx_write(&frame, args.crc_bytes, &error, 4);
 	link_send(out->peer, &frame, &args);
@@ -277,6 +304,7 @@ static void send_ready(struct message_state *state, struct message_out *out)
 			out->blocked = true;
 			return;
 		}
+		uncount_built(state, out, i);
 		link_send(out->peer, &out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
@@ -285,23 +313,27 @@ static void send_ready(struct message_state *state, struct message_out *out)
 	}
 }
 
-/* Sends as much of the message as can be; true: it is over. */
-static bool advance(struct message_state *state, struct message_out *out)
+/* Sends as much of the message as can be, or no more than what is built; true: it is
+ * over. */
+static bool advance(struct message_state *state, struct message_out *out, bool more)
 {
-	uint32_t spent;
-
 	while (!out->reading) {
-		if (out->error)
-			return send_abort(state, out);
+		if (out->error) {
+			unbuild(state, out);
+			return send_abort(out);
+		}
 		send_ready(state, out);
 		if (out->frame_count)
 			return false;
 		if (out->started && out->built == out->bytes)
 			return true;
+		if (!more) {
+			out->blocked = true;
+			return false;
+		}
 		if (out->source.base || !out->bytes) {
-			spent = 0;
 			out->frame_first = 0;
-			if (!build(state, out, &spent)) {
+			if (!build(state, out)) {
 				out->blocked = true;
 				return false;
 			}
@@ -315,16 +347,16 @@ static bool advance(struct message_state *state, struct message_out *out)
 }
 
 /* Moves all messages of a peer on, small ones first; the rest in their order, a
- * message whose file is being read not keeping the others. */
+ * message whose file is being read not keeping the others. While small ones wait, of
+ * the others only what is built leaves: it may be in the buffers that they wait for. */
 void message_pump(struct message_state *state, struct link_peer *peer,
 		  void (*done)(struct message_out *out, void *user), void *user)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	struct message_out **at = &mp->out_first;
 	struct message_out *last = NULL;
+	bool more = message_small_pump(state, peer);
 
-	if (!message_small_pump(state, peer))
-		return;
 	while (*at) {
 		struct message_out *out = *at;
 		bool stale = out->epoch != peer->epoch;
@@ -334,8 +366,8 @@ void message_pump(struct message_state *state, struct link_peer *peer,
 			over = !out->reading;
 			if (over)
 				drop_frames(state, out);
-		} else if (take_slot(mp, out)) {
-			over = advance(state, out);
+		} else if ((more || out->started) && take_slot(mp, out)) {
+			over = advance(state, out, more);
 		}
 		if (!over) {
 			last = out;

@@ -21,13 +21,49 @@ static void send_small(struct link_peer *peer, struct link_txframe *frame, uint3
 		  });
 }
 
+static bool is_question(const struct careful_am *am)
+{
+	return am->kind == CAREFUL_AM_REQUEST || am->kind == CAREFUL_AM_GET;
+}
+
+/*
+ * The other end keeps gets that it cannot serve yet, and has room for W of each peer
+ * beside its receive buffers: so many may be without their data. With more, the buffers
+ * of both ends could fill with gets, and no credit come through for the data.
+ */
+static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
+		    const struct careful_am *am)
+{
+	return am->kind != CAREFUL_AM_GET || mp->gets < peer->tx.size;
+}
+
+static void count_get(struct message_peer *mp, const struct careful_am *am)
+{
+	mp->gets += am->kind == CAREFUL_AM_GET;
+}
+
+void message_got(struct message_state *state, struct link_peer *peer)
+{
+	struct message_peer *mp = &state->peers[peer->slot];
+
+	if (mp->gets)
+		mp->gets--;
+}
+
+/* A quarter of the room: more than has to be free before a question is served. */
+static uint32_t kept_for_answers(const struct message_state *state)
+{
+	return state->staged_count < 4 ? 1 : state->staged_count / 4;
+}
+
 static int stage(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		 const void *payload, uint32_t bytes)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
+	struct message_queue *queue = is_question(am) ? &mp->questions : &mp->answers;
 	struct message_small *small;
 
-	if (!state->staged_free_count)
+	if (state->staged_free_count <= (is_question(am) ? kept_for_answers(state) : 0))
 		return -EAGAIN;
 	small = state->staged_free[--state->staged_free_count];
 	small->next = NULL;
@@ -36,55 +72,83 @@ static int stage(struct message_state *state, struct link_peer *peer, const stru
 	memcpy(small->body, am, MESSAGE_AM_BYTES);
 	if (bytes)
 		memcpy(small->body + MESSAGE_AM_BYTES, payload, bytes);
-	if (mp->small_last)
-		mp->small_last->next = small;
+	if (queue->last)
+		queue->last->next = small;
 	else
-		mp->small_first = small;
-	mp->small_last = small;
+		queue->first = small;
+	queue->last = small;
 	mp->messages++;
 	return 0;
 }
 
-/* Sends, or stages; the payload is copied either way. -EAGAIN: nothing is free. */
+/* Whether others wait that must leave before. */
+static bool must_wait(const struct message_peer *mp, const struct link_peer *peer,
+		      const struct careful_am *am)
+{
+	if (mp->answers.first)
+		return true;
+	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
+}
+
+/* Sends, or stages; the payload is copied either way. -EAGAIN: nothing is free.
+ */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
 {
+	struct message_peer *mp = &state->peers[peer->slot];
 	uint32_t body = MESSAGE_AM_BYTES + bytes;
 	struct link_txframe frame;
 
 	if (body > state->link->dev->buffer_bytes)
 		return -EMSGSIZE;
-	if (state->peers[peer->slot].small_first || !link_may_send(peer, body) ||
+	if (must_wait(mp, peer, am) || !link_may_send(peer, body) ||
 	    !link_tx_get(peer, body, &frame))
 		return stage(state, peer, am, payload, bytes);
 	memcpy(frame.body, am, MESSAGE_AM_BYTES);
 	if (bytes)
 		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
+	count_get(mp, am);
 	send_small(peer, &frame, bytes);
 	return 0;
 }
 
-/* Sends what was staged, as far as credits go; false: something still waits. */
-bool message_small_pump(struct message_state *state, struct link_peer *peer)
+/* Sends what waits in a queue, as far as credits go; false: something still
+ * waits. */
+static bool pump_queue(struct message_state *state, struct link_peer *peer,
+		       struct message_queue *queue)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	struct link_txframe frame;
 
-	while (mp->small_first) {
-		struct message_small *small = mp->small_first;
+	while (queue->first) {
+		struct message_small *small = queue->first;
 		uint32_t body = MESSAGE_AM_BYTES + small->bytes;
+		struct careful_am am;
 
 		if (small->epoch == peer->epoch) {
+			memcpy(&am, small->body, sizeof(am));
+			if (!may_ask(mp, peer, &am))
+				return true; /* it waits for data, not for credits */
 			if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
 				return false;
 			link_tx_write(&frame, 0, small->body, body);
+			count_get(mp, &am);
 			send_small(peer, &frame, small->bytes);
 		}
-		mp->small_first = small->next;
-		if (!mp->small_first)
-			mp->small_last = NULL;
+		queue->first = small->next;
+		if (!queue->first)
+			queue->last = NULL;
 		mp->messages--;
 		state->staged_free[state->staged_free_count++] = small;
 	}
 	return true;
+}
+
+/* Sends what was staged; false: some of it waits for credits or send buffers.
+ */
+bool message_small_pump(struct message_state *state, struct link_peer *peer)
+{
+	struct message_peer *mp = &state->peers[peer->slot];
+
+	return pump_queue(state, peer, &mp->answers) && pump_queue(state, peer, &mp->questions);
 }

@@ -20,8 +20,9 @@ static void reply_status(struct careful *c, struct link_peer *peer, __be32 token
 		.status = htobe32((uint32_t)status),
 	};
 
-	if (token)
-		message_small(&c->messages, peer, &am, NULL, 0);
+	/* Who waits for it must not wait for ever. */
+	if (token && message_small(&c->messages, peer, &am, NULL, 0))
+		link_break(peer);
 }
 
 static void args_from(const struct careful_am *am, uint32_t *args)
@@ -40,6 +41,8 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		return;
 	}
+	if (op->kind == CAREFUL_AM_GET)
+		message_got(&c->messages, peer);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
 	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
@@ -97,10 +100,15 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	return true;
 }
 
-/* Whether whatever the message asks for can be answered now. */
-static bool can_serve(const struct careful *c)
+/* Whether what the message asks for can be answered now. */
+static bool can_serve(const struct careful *c, const struct careful_am *am)
 {
-	return c->messages.staged_free_count > MESSAGE_STAGED / 4 && c->messages.outs_free_count;
+	const struct message_state *m = &c->messages;
+
+	if (!am->token) /* nobody waits for an answer */
+		return true;
+	return m->staged_free_count > m->staged_count / 8 &&
+	       (am->kind != CAREFUL_AM_GET || m->outs_free_count);
 }
 
 static void serve(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -135,12 +143,11 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 	memcpy(&am, frame->body, sizeof(am));
 	if (am.kind == CAREFUL_AM_REPLY) {
 		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
-	} else if (c->deferred_count || !can_serve(c)) {
-		struct careful_kept *kept = link_hold(&c->link, frame, true);
-		uint32_t at = (c->deferred_first + c->deferred_count++) % c->deferred_max;
-
-		assert(c->deferred_count <= c->deferred_max);
-		c->deferred[at] = kept;
+	} else if (!can_serve(c, &am)) {
+		if (!c->deferred_count)
+			c->deferred_ns = c->link.now_ns;
+		assert(c->deferred_count < c->deferred_max);
+		c->deferred[c->deferred_count++] = link_hold(&c->link, frame, true);
 		return;
 	} else {
 		c->handled_frame = frame;
@@ -153,21 +160,49 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 	link_release(&c->link, frame);
 }
 
-/* Serves what had to wait, oldest first. */
+enum deferred_fate { DEFERRED_SERVE, DEFERRED_DROP, DEFERRED_KEEP };
+
+static enum deferred_fate deferred_fate(const struct careful *c, const struct careful_kept *kept)
+{
+	struct careful_am am;
+
+	/* The next epoch begins when the buffers of this one are back: that must not wait
+	 * until something can be served. */
+	if (kept->epoch != kept->peer->epoch)
+		return DEFERRED_DROP;
+	memcpy(&am, kept->body, sizeof(am));
+	return can_serve(c, &am) ? DEFERRED_SERVE : DEFERRED_KEEP;
+}
+
+/* Serves what had to wait, oldest first, and drops what waited too long. */
 void am_deferred(struct careful *c)
 {
-	while (c->deferred_count && can_serve(c)) {
-		struct careful_kept *kept = c->deferred[c->deferred_first];
-		struct careful_am am;
+	uint32_t n = c->deferred_count;
 
-		c->deferred_first = (c->deferred_first + 1) % c->deferred_max;
-		c->deferred_count--;
-		if (kept->epoch == kept->peer->epoch) {
+	c->deferred_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct careful_kept *kept = c->deferred[i];
+		enum deferred_fate fate = deferred_fate(c, kept);
+
+		if (fate == DEFERRED_KEEP) {
+			c->deferred[c->deferred_count++] = kept;
+			continue;
+		}
+		if (fate == DEFERRED_SERVE) {
+			struct careful_am am;
+
 			memcpy(&am, kept->body, sizeof(am));
 			serve(c, kept->peer, &am, kept->body + sizeof(am),
 			      kept->body_bytes - (uint32_t)sizeof(am));
+			c->deferred_ns = c->link.now_ns;
 		}
 		link_let_go(&c->link, kept);
+	}
+	/* Each end may be waiting for what the other cannot do: that must end. */
+	if (c->deferred_count && c->link.now_ns - c->deferred_ns >= c->link.stall_ms * 1000000ull) {
+		c->deferred_ns = c->link.now_ns;
+		link_count(&c->link, CAREFUL_C_STALLS);
+		link_break(c->deferred[0]->peer);
 	}
 }
 
@@ -277,6 +312,8 @@ void am_finished(struct careful *c, struct message_in *in)
 	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
 	if (op && op->placing && in->error != EPROTO && in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
+	if (op && op->placing && in->epoch == in->peer->epoch)
+		message_got(&c->messages, in->peer);
 	message_in_close(in);
 	if (op && op->placing)
 		operation_end(c, op, &result);
@@ -298,7 +335,7 @@ void am_sent(struct message_out *out, void *user)
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
-			.status = out->error ? -out->error : -ECONNRESET,
+			.status = out->error ? -out->error : engine_over_status(out->peer),
 		};
 
 		operation_end(c, op, &result);

@@ -162,6 +162,9 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 
 	if (rc || !peer)
 		return rc;
+	/* The last quarter is for the data of gets. */
+	if (c->messages.outs_free_count <= c->messages.outs_count / 4)
+		return -EAGAIN;
 	out = message_out_get(&c->messages, peer);
 	if (!out)
 		return -EAGAIN;

@@ -14,9 +14,14 @@
 #include "message/message.h"
 
 enum {
-	ENGINE_OPERATIONS = 4096, /* a power of two */
-	ENGINE_REGIONS = 4096, /* a power of two */
 	ENGINE_TICK_NS = 500 * 1000,
+};
+
+/* The sizes of an instance's tables. @operations, @regions: powers of two. */
+struct engine_limits {
+	uint32_t operations;
+	uint32_t regions;
+	struct message_limits messages;
 };
 
 /* Something asked of a peer. @token: 0: free. */
@@ -52,6 +57,7 @@ struct careful {
 	struct link link;
 	struct message_state messages;
 	struct careful_options options;
+	struct engine_limits limits;
 	char names[3][64];
 
 	struct operation *operations;
@@ -75,7 +81,8 @@ struct careful {
 
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;
-	uint32_t deferred_first, deferred_count, deferred_max;
+	uint32_t deferred_count, deferred_max;
+	uint64_t deferred_ns; /* when one was served last, or the first began to wait */
 
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
@@ -84,6 +91,21 @@ struct careful {
 	uint32_t told; /* calls of the application's functions */
 	pid_t owner; /* a child of fork() has only a copy */
 };
+
+/*
+ * What an instance stands on, and owns from engine_open() on, also where that fails.
+ * careful_open() takes AF_XDP, io_uring and the limits of instance.c (NULL); a
+ * simulation brings its own, with tables so small that they run out.
+ */
+struct engine_base {
+	struct careful_device *dev;
+	struct careful_storage *storage;
+	struct engine_limits limits;
+};
+
+/* instance.c */
+int engine_open(const struct careful_options *options, const struct engine_base *base,
+		struct careful **instance, struct careful_error *error);
 
 /* am.c */
 void am_receive(struct careful *c, struct link_rxframe *frame);
@@ -108,5 +130,6 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);
 void engine_changes(struct careful *c);
+int engine_over_status(const struct link_peer *peer);
 
 #endif /* SERVICE_ENGINE_H */

@@ -17,6 +17,12 @@ enum {
 	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 
+static const struct engine_limits default_limits = {
+	.operations = 4096,
+	.regions = 4096,
+	.messages = { .outs = 256, .staged = 1024 },
+};
+
 static void set_defaults(struct careful *c, const struct careful_options *in)
 {
 	struct careful_options *o = &c->options;
@@ -62,15 +68,15 @@ static int check_options(const struct careful_options *o, struct careful_error *
 
 static int allocate(struct careful *c)
 {
-	c->operations = calloc(ENGINE_OPERATIONS, sizeof(*c->operations));
-	c->operations_free = calloc(ENGINE_OPERATIONS, sizeof(*c->operations_free));
-	c->regions = calloc(ENGINE_REGIONS, sizeof(*c->regions));
+	c->operations = calloc(c->limits.operations, sizeof(*c->operations));
+	c->operations_free = calloc(c->limits.operations, sizeof(*c->operations_free));
+	c->regions = calloc(c->limits.regions, sizeof(*c->regions));
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
 	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred)
 		return -ENOMEM;
-	for (uint32_t i = ENGINE_OPERATIONS; i-- > 0;)
+	for (uint32_t i = c->limits.operations; i-- > 0;)
 		c->operations_free[c->operations_free_count++] = i;
 	return 0;
 }
@@ -102,21 +108,14 @@ static void tune_defaults(struct careful *c)
 		plan_default(c->dev->ops->tune(c->dev, i), bytes);
 }
 
+/* The layers above a device and a storage that are open. */
 static int set_up(struct careful *c, struct careful_error *error)
 {
-	int rc = careful_xsk_open(&c->options, &c->dev, error);
+	int rc = link_init(&c->link, c->dev, &c->options, error);
 
 	if (rc)
 		return rc;
-	rc = link_init(&c->link, c->dev, &c->options, error);
-	if (rc)
-		return rc;
-	rc = careful_uring_open(URING_DEPTH, &c->storage);
-	if (rc) {
-		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
-		return rc;
-	}
-	rc = message_init(&c->messages, &c->link, c->storage);
+	rc = message_init(&c->messages, &c->link, c->storage, &c->limits.messages);
 	if (!rc)
 		rc = allocate(c);
 	if (rc) {
@@ -127,25 +126,38 @@ static int set_up(struct careful *c, struct careful_error *error)
 	return 0;
 }
 
-int careful_open(const struct careful_options *options, struct careful **instance,
-		 struct careful_error *error)
+static int open_base(struct careful *c, struct careful_error *error)
 {
-	struct careful_error unused;
-	struct careful *c;
+	int rc = careful_xsk_open(&c->options, &c->dev, error);
+
+	if (rc)
+		return rc;
+	rc = careful_uring_open(URING_DEPTH, &c->storage);
+	if (rc)
+		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
+	return rc;
+}
+
+int engine_open(const struct careful_options *options, const struct engine_base *base,
+		struct careful **instance, struct careful_error *error)
+{
+	struct careful *c = calloc(1, sizeof(*c));
 	int rc;
 
-	error = error ? error : &unused;
-	error->text[0] = 0;
-	if (!options->ifname) {
-		snprintf(error->text, sizeof(error->text), "no interface named");
-		return -EINVAL;
-	}
-	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	c->owner = getpid();
 	set_defaults(c, options);
 	rc = check_options(&c->options, error);
+	if (base) {
+		c->dev = base->dev;
+		c->storage = base->storage;
+		c->limits = base->limits;
+	} else {
+		c->limits = default_limits;
+		if (!rc)
+			rc = open_base(c, error);
+	}
 	if (!rc)
 		rc = set_up(c, error);
 	if (rc) {
@@ -154,6 +166,20 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	}
 	*instance = c;
 	return 0;
+}
+
+int careful_open(const struct careful_options *options, struct careful **instance,
+		 struct careful_error *error)
+{
+	struct careful_error unused;
+
+	error = error ? error : &unused;
+	error->text[0] = 0;
+	if (!options->ifname) {
+		snprintf(error->text, sizeof(error->text), "no interface named");
+		return -EINVAL;
+	}
+	return engine_open(options, NULL, instance, error);
 }
 
 static void send_all(struct careful *c)
@@ -209,7 +235,8 @@ static void finish_messages(struct careful *c)
 {
 	struct message_in *in;
 
-	while ((in = message_in_finished(&c->messages)))
+	/* A store is answered: not while there is no place for the answer. */
+	while (c->messages.staged_free_count && (in = message_in_finished(&c->messages)))
 		am_finished(c, in);
 }
 

@@ -13,9 +13,9 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	index = c->operations_free[--c->operations_free_count];
 	op = &c->operations[index];
 	op->generation++;
-	op->token = op->generation * ENGINE_OPERATIONS + index;
+	op->token = op->generation * c->limits.operations + index;
 	if (!op->token) /* 0 means that no answer is wanted */
-		op->token = ++op->generation * ENGINE_OPERATIONS + index;
+		op->token = ++op->generation * c->limits.operations + index;
 	op->peer = peer;
 	op->epoch = peer->epoch;
 	op->kind = kind;
@@ -30,7 +30,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
 				 uint64_t epoch)
 {
-	struct operation *op = &c->operations[token % ENGINE_OPERATIONS];
+	struct operation *op = &c->operations[token & (c->limits.operations - 1)];
 
 	if (!token || op->token != token || op->peer != peer || op->epoch != epoch)
 		return NULL;
@@ -63,7 +63,7 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status)
 
 	if (!peer->operations)
 		return;
-	for (uint32_t i = 0; i < ENGINE_OPERATIONS; i++) {
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
 		struct operation *op = &c->operations[i];
 
 		if (op->token && op->peer == peer && op->epoch != peer->epoch && !op->placing)

@@ -88,14 +88,18 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 	return 0;
 }
 
+/* What operations of an epoch that is over are told. */
+int engine_over_status(const struct link_peer *peer)
+{
+	return peer->state == CAREFUL_PEER_FAILED && peer->last_errno ? -peer->last_errno :
+									-ECONNRESET;
+}
+
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
-	int status = peer->state == CAREFUL_PEER_FAILED && peer->last_errno ? -peer->last_errno :
-									      -ECONNRESET;
-
 	message_forget(&c->messages, peer);
 	message_pump(&c->messages, peer, am_sent, c);
-	operations_reset(c, peer, status);
+	operations_reset(c, peer, engine_over_status(peer));
 }
 
 static void tell(struct careful *c, uint32_t peer, uint8_t state)

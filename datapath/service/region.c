@@ -9,7 +9,7 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 {
 	if (!region->access || (!region->span.base && region->span.fd < 0))
 		return -EINVAL;
-	for (uint32_t i = 0; i < ENGINE_REGIONS; i++) {
+	for (uint32_t i = 0; i < c->limits.regions; i++) {
 		struct region *slot = &c->regions[i];
 
 		if (slot->key || slot->uses)
@@ -19,9 +19,9 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 		/* Not guessed from an earlier one; never 0. */
 		slot->generation = slot->generation * 2654435761u + 1;
 		slot->region = *region;
-		slot->key = (slot->generation | 1) * ENGINE_REGIONS + i;
-		if (slot->key < ENGINE_REGIONS)
-			slot->key += ENGINE_REGIONS;
+		slot->key = (slot->generation | 1) * c->limits.regions + i;
+		if (slot->key < c->limits.regions)
+			slot->key += c->limits.regions;
 		*key = slot->key;
 		return 0;
 	}
@@ -30,7 +30,7 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 
 struct region *region_find(struct careful *c, uint32_t key)
 {
-	struct region *region = &c->regions[key % ENGINE_REGIONS];
+	struct region *region = &c->regions[key & (c->limits.regions - 1)];
 
 	return key && region->key == key ? region : NULL;
 }

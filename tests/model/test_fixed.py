@@ -105,6 +105,7 @@ def test_gms__bottleneck_moves_from_cpu_to_wire():
 
 def test_equal_sizes__differ_by_a_byte_and_sum():
     assert list(equal_sizes(10, 3)) == [4, 3, 3]
+    assert list(equal_sizes(11, 3)) == [4, 4, 3]
     assert list(static_sizes(10, 4)) == [4, 4, 2]
     assert list(static_sizes(8, 4)) == [4, 4]
 

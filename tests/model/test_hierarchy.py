@@ -123,6 +123,15 @@ def test_no_groups__stages_around_the_bottleneck_become_compounds():
     assert made.latency_us == pytest.approx(named, rel=1e-3)
 
 
+def test_no_groups__never_behind_the_undivided_plan():
+    # P1 4.4 leaves open when not to divide: here that is faster by 1.7 %.
+    costs = ((20, 53), (52, 18), (38, 10), (58, 24))
+    line = Pipeline(tuple(Stage(f"s{j}", g, G) for j, (g, G) in enumerate(costs)))
+    divided = plan(line, 65536, "hierarchical", whole=False)
+    assert divided.latency_us == plan(line, 65536, "fixed", whole=False).latency_us
+    assert len(divided.levels) == 1
+
+
 def test_inner_level__variable_sizes_gain_a_little():
     line = load_shipped("network-disk")
     fixed = hierarchical(line, 65536, "fixed", "fixed").latency_us

@@ -124,6 +124,17 @@ def test_lp__given_count_and_limits():
     assert made.latency_us < plan(gam, 4096, "fixed", fragments_count=4).latency_us
 
 
+@pytest.mark.parametrize(("low", "high"), [(200, 1100), (900, 1400), (700, 1050)])
+def test_lp__is_optimal_inside_its_limits(low, high):
+    gms = load_shipped("gms")
+    found = float(latency_us(gms, lp_sizes(gms, 3000, 3, Limits(low, high))))
+    first, second = (grid.ravel() for grid in np.meshgrid(*[np.arange(low, high + 1, 5.0)] * 2))
+    plans = np.stack([first, second, 3000 - first - second], axis=1)
+    inside = (plans[:, 2] >= low) & (plans[:, 2] <= high)
+    every = latency_us(gms, plans[inside])
+    assert every.min() * 0.999 <= found <= every.min() * (1 + 1e-9)
+
+
 def test_hierarchical__beats_the_lp_and_loses_to_fixed_both_in_5_5():
     slow = load_shipped("network-disk")
     hierarchical = plan(slow, 65536, "hierarchical").latency_us

@@ -59,6 +59,7 @@ def test_ramp__grows_towards_a_slow_stage_and_shrinks_towards_a_fast_one():
     up = plan(make((5, 5), (8, 12)), 1 << 18, "ramp").fragments_bytes
     down = plan(make((8, 12), (5, 5)), 1 << 18, "ramp").fragments_bytes
     assert len(up) > 3
+    assert up[0] < up[1] < up[-1]
     assert list(up) == sorted(up)
     assert sorted(down, reverse=True) == list(down)
     assert list(up) == pytest.approx(list(down[::-1]), abs=1)
@@ -78,6 +79,32 @@ def test_fast_slow_fast__up_and_down_is_what_the_linear_program_finds(first, mor
     start = np.array(found.fragments_bytes)
     optimal = float(latency_us(pipeline, best_lp_sizes(pipeline, B, start, Limits())))
     assert found.latency_us <= optimal * (1 + 1e-6)
+
+
+@given(busy, st.integers(2, 30000))
+def test_up_and_down__is_never_behind_the_ramp(pipeline, B):
+    # Theorem 5 subsumes theorem 4, also where the bottleneck is the first or last stage.
+    one_way = plan(pipeline, B, "ramp", whole=False, reassembly=False).latency_us
+    both = plan(pipeline, B, "ramp-up-down", whole=False, reassembly=False).latency_us
+    assert both <= one_way * (1 + 1e-12)
+
+
+def test_up_and_down__partners_need_not_be_neighbours():
+    pipeline = make((5, 20), (0.5, 1), (9, 34), (0.5, 1), (4, 15))
+    found = plan(pipeline, 32768, "ramp-up-down", whole=False)
+    start = np.array(found.fragments_bytes)
+    optimal = float(latency_us(pipeline, best_lp_sizes(pipeline, 32768, start, Limits())))
+    assert found.latency_us <= optimal * 1.002
+
+
+def test_up_and_down__search_closes_in_on_long_plans():
+    pipeline = make((1, 28), (8, 30), (2, 27))
+    B = 1 << 18
+    up, down = no_stall(pipeline, 0, 1), no_stall(pipeline.reversed(), 0, 1)
+    k1, k2 = (grid.ravel() * 1.0 for grid in np.meshgrid(np.arange(1, 60), np.arange(1, 60)))
+    every = latency_us(pipeline, ramps_up_and_down(up, down, B, k1, k2, 1.0))
+    found = plan(pipeline, B, "ramp-up-down", whole=False, reassembly=False)
+    assert found.latency_us <= every.min() * (1 + 1e-9)
 
 
 def test_up_and_down__keeps_the_neighbours_busy():

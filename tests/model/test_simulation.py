@@ -110,6 +110,9 @@ def test_whole_transfers__bytes_arrive_when_the_transfer_ends():
     assert late.of_stage(1)[0].start_us == pytest.approx(1.0)
     early = simulate(pipeline, [Message(1024)], [WholeMessage(), EagerPulse(512)], True)
     assert early.of_stage(1)[0].start_us == pytest.approx(0.5)
+    # Bytes flow after the overhead, not during it.
+    slow = simulate(make((3, 1), (0, 1)), [Message(1024)], [WholeMessage(), EagerPulse(512)], True)
+    assert slow.of_stage(1)[0].start_us == pytest.approx(3.5)
 
 
 @given(st.sampled_from([1024, 2048, 4096, 8192]), st.sampled_from([256, 384, 512, 1024]))

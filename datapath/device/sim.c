@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The virtual device's side of device.h. Buffers have owners, so that one given back
+ * twice, or sent while it is still on its way, is found at once.
+ */
+#include "device/sim_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t chunk_of(const struct sim_device *sim, uint64_t addr)
+{
+	return addr / sim->dev.chunk_bytes;
+}
+
+/* A chunk changes hands. */
+static void hand_over(struct sim_device *sim, uint64_t addr, enum sim_owner to)
+{
+	uint64_t chunk = chunk_of(sim, addr);
+	uint32_t *count = chunk < sim->dev.rx_chunks ? &sim->rx_engine : &sim->tx_engine;
+
+	assert(sim->owner[chunk] != to);
+	sim->owner[chunk] = (uint8_t)to;
+	*count += to == SIM_ENGINE ? 1 : UINT32_MAX;
+}
+
+/* The engine gives a chunk away, which must be its own and of the right kind. */
+static bool give(struct sim_device *sim, uint64_t addr, bool receives)
+{
+	uint64_t chunk = chunk_of(sim, addr);
+
+	if (chunk >= sim->dev.rx_chunks + sim->dev.tx_chunks ||
+	    receives != (chunk < sim->dev.rx_chunks) || sim->owner[chunk] != SIM_ENGINE) {
+		sim_fail(sim->world, "port %u: %s chunk %llu, which is not the engine's", sim->port,
+			 receives ? "gave back" : "sent", (unsigned long long)chunk);
+		return false;
+	}
+	hand_over(sim, addr, SIM_DEVICE);
+	return true;
+}
+
+static uint32_t sim_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint32_t have = sim_ring_count(&sim->rx);
+	uint32_t whole = 0;
+
+	/* Whole frames only. */
+	for (uint32_t i = 0; i < have && i < n; i++)
+		if (!(sim->rx.entries[(sim->rx.tail + i) & (sim->rx.size - 1)].options &
+		      CAREFUL_DESC_MORE))
+			whole = i + 1;
+	for (uint32_t i = 0; i < whole; i++) {
+		descs[i] = sim_ring_take(&sim->rx);
+		hand_over(sim, descs[i].addr, SIM_ENGINE);
+		if (!(descs[i].options & CAREFUL_DESC_MORE))
+			sim->busy_ns += sim->world->config.rx_g_ns;
+	}
+	return whole;
+}
+
+static void sim_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (give(sim, addrs[i], true))
+			sim_ring_put(&sim->fill, (struct careful_desc){ .addr = addrs[i] & mask });
+}
+
+static uint32_t sim_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+{
+	struct sim_device *sim = to_sim(dev);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (descs[i].addr % dev->chunk_bytes + descs[i].bytes > dev->chunk_bytes)
+			sim_fail(sim->world, "port %u: sent more than a chunk holds", sim->port);
+		if (give(sim, descs[i].addr, false))
+			sim_ring_put(&sim->tx, descs[i]);
+	}
+	return n;
+}
+
+static int sim_kick(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+	struct sim_world *world = sim->world;
+	uint32_t most = world->config.kick_frames ? world->config.kick_frames : UINT32_MAX;
+
+	sim->statistics.kicks++;
+	if (sim->dead || sim_fault_on(world, SIM_TX_FULL, sim->port, NULL) ||
+	    sim_fault_on(world, SIM_LINK_DOWN, sim->port, NULL)) {
+		sim->statistics.kicks_again++;
+		return -EAGAIN;
+	}
+	while (most-- && sim_ring_count(&sim->tx)) {
+		struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+		uint32_t n = 0;
+
+		do {
+			assert(n < CAREFUL_SEGMENTS_MAX && sim_ring_count(&sim->tx));
+			descs[n++] = sim_ring_take(&sim->tx);
+		} while (descs[n - 1].options & CAREFUL_DESC_MORE);
+		if (n > dev->segments_max)
+			sim_fail(world, "port %u: sent a frame of %u pieces", sim->port, n);
+		for (uint32_t i = 0; i < n; i++)
+			sim_ring_put(&sim->left, descs[i]);
+		sim->leaving[(sim->leaving_head + sim->leaving_count++) % dev->tx_chunks] =
+			(struct sim_leaving){ sim_wire_kick(sim, descs, n), n };
+		sim->busy_ns += world->config.tx_g_ns;
+	}
+	if (!sim_ring_count(&sim->tx))
+		return 0;
+	sim->statistics.kicks_again++;
+	return -EAGAIN;
+}
+
+static uint32_t sim_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint32_t count = 0;
+
+	while (sim->leaving_count) {
+		struct sim_leaving *first = &sim->leaving[sim->leaving_head];
+
+		if (first->at_ns > sim->world->now_ns || count == n)
+			break;
+		addrs[count] = sim_ring_take(&sim->left).addr;
+		hand_over(sim, addrs[count++], SIM_ENGINE);
+		if (--first->descs)
+			continue;
+		sim->leaving_head = (sim->leaving_head + 1) % dev->tx_chunks;
+		sim->leaving_count--;
+	}
+	return count;
+}
+
+static uint64_t sim_device_now_ns(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+
+	return sim->world->now_ns + sim->world->clock_ns[sim->port];
+}
+
+static void sim_random(struct careful_device *dev, void *buf, uint32_t bytes)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint8_t *to = buf;
+
+	for (uint32_t i = 0; i < bytes; i += 8) {
+		uint64_t word = sim_hash(sim->world->config.seed,
+					 0x1000 + sim->port + ((uint64_t)sim->life << 16),
+					 sim->random++);
+
+		memcpy(to + i, &word, bytes - i < 8 ? bytes - i : 8);
+	}
+}
+
+static void sim_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+{
+	struct sim_device *sim = to_sim(dev);
+	struct careful_peer_entry *peer = &sim->peers[slot];
+
+	if (peer->cookie)
+		sim->busy_ns += sim->world->config.admit_ns;
+	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
+}
+
+static struct careful_tune_entry *sim_tune(struct careful_device *dev, uint32_t slot)
+{
+	return &to_sim(dev)->tune[slot];
+}
+
+static uint32_t sim_events(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint32_t changed = sim->changed;
+
+	if (changed & CAREFUL_DEVICE_MTU) {
+		dev->frame_bytes = dev->info.frame_bytes = sim_wire_frame_bytes(sim);
+		dev->mtu = dev->info.mtu = dev->frame_bytes - 14;
+	}
+	sim->changed = 0;
+	return changed;
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): the interface's */
+static uint32_t sim_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
+{
+	(void)dev;
+	(void)fds;
+	(void)n;
+	return 0;
+}
+
+static void sim_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+{
+	*out = to_sim(dev)->statistics;
+}
+
+static void sim_close(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+
+	if (sim->world->devices[sim->port] == sim)
+		sim->world->devices[sim->port] = NULL;
+	free(dev->umem);
+	free(sim->owner);
+	free(sim->fill.entries);
+	free(sim->rx.entries);
+	free(sim->tx.entries);
+	free(sim->left.entries);
+	free(sim->leaving);
+	free(sim->ctrl);
+	free(sim->tune);
+	free(sim);
+}
+
+static const struct careful_device_ops sim_ops = {
+	.rx = sim_rx,
+	.fill = sim_fill,
+	.tx = sim_tx,
+	.kick = sim_kick,
+	.complete = sim_complete,
+	.ctrl_send = sim_ctrl_send,
+	.ctrl_recv = sim_ctrl_recv,
+	.admit = sim_admit,
+	.tune = sim_tune,
+	.resolve = sim_resolve,
+	.now_ns = sim_device_now_ns,
+	.random = sim_random,
+	.events = sim_events,
+	.wait_fds = sim_wait_fds,
+	.statistics = sim_statistics,
+	.close = sim_close,
+};
+
+static bool ring_init(struct sim_ring *ring, uint32_t least)
+{
+	ring->size = 1;
+	while (ring->size < least)
+		ring->size *= 2;
+	ring->entries = calloc(ring->size, sizeof(*ring->entries));
+	return ring->entries;
+}
+
+static bool allocate(struct sim_device *sim)
+{
+	struct careful_device *dev = &sim->dev;
+	uint32_t chunks = dev->rx_chunks + dev->tx_chunks;
+
+	dev->umem = calloc(chunks, dev->chunk_bytes);
+	sim->owner = calloc(chunks, 1);
+	sim->leaving = calloc(dev->tx_chunks, sizeof(*sim->leaving));
+	sim->ctrl = calloc(SIM_CTRL_QUEUE, sizeof(*sim->ctrl));
+	sim->tune = calloc(CAREFUL_PEERS_MAX + 1, sizeof(*sim->tune));
+	return dev->umem && sim->owner && sim->leaving && sim->ctrl && sim->tune &&
+	       ring_init(&sim->fill, dev->rx_chunks) && ring_init(&sim->rx, dev->rx_chunks) &&
+	       ring_init(&sim->tx, dev->tx_chunks) && ring_init(&sim->left, dev->tx_chunks);
+}
+
+static void describe(struct sim_device *sim)
+{
+	struct careful_device *dev = &sim->dev;
+	struct careful_device_info *info = &dev->info;
+
+	snprintf(info->ifname, sizeof(info->ifname), "sim%u", sim->port);
+	snprintf(info->driver, sizeof(info->driver), "sim");
+	info->mtu = dev->mtu;
+	info->zerocopy = sim->world->config.zerocopy;
+	info->multibuffer = dev->segments_max > 1;
+	info->buffer_bytes = dev->buffer_bytes;
+	info->frame_bytes = dev->frame_bytes;
+	info->bounds[CAREFUL_BOUND_UMEM] = dev->rx_chunks;
+	info->receive_buffers = dev->rx_chunks;
+	info->receive_bound = CAREFUL_BOUND_UMEM;
+	info->umem_bytes = (uint64_t)(dev->rx_chunks + dev->tx_chunks) * dev->chunk_bytes;
+}
+
+int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct sim_shape *shape,
+	     const struct careful_options *options, struct careful_device **dev,
+	     struct careful_error *error)
+{
+	struct sim_device *sim = calloc(1, sizeof(*sim));
+
+	assert(shape->frame_bytes <= SIM_FRAME_BYTES);
+	if (!sim)
+		return -ENOMEM;
+	sim->world = world;
+	sim->port = port;
+	sim->life = life;
+	sim->headroom = shape->chunk_bytes - shape->buffer_bytes;
+	sim->frame_bytes_max = shape->frame_bytes;
+	sim->peers_count = options->peers;
+	sim->dev = (struct careful_device){
+		.ops = &sim_ops,
+		.chunk_bytes = shape->chunk_bytes,
+		.rx_chunks = options->rx_buffers,
+		.tx_chunks = options->tx_buffers,
+		.buffer_bytes = shape->buffer_bytes,
+		.segments_max = shape->segments_max,
+		.frame_bytes = shape->frame_bytes,
+		.mtu = shape->frame_bytes - 14,
+	};
+	if (!allocate(sim)) {
+		sim_close(&sim->dev);
+		snprintf(error->text, sizeof(error->text), "out of memory");
+		return -ENOMEM;
+	}
+	sim->rx_engine = sim->dev.rx_chunks;
+	sim->tx_engine = sim->dev.tx_chunks;
+	for (uint32_t i = 0; i < sim->dev.rx_chunks; i++) {
+		uint64_t addr = (uint64_t)i * sim->dev.chunk_bytes;
+
+		sim_fill(&sim->dev, &addr, 1);
+	}
+	sim->dev.frame_bytes = sim_wire_frame_bytes(sim);
+	sim->dev.mtu = sim->dev.frame_bytes - 14;
+	describe(sim);
+	world->devices[port] = sim;
+	*dev = &sim->dev;
+	return 0;
+}
+
+void sim_kill(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+
+	sim->dead = true;
+	sim->world->devices[sim->port] = NULL;
+}
+
+uint64_t sim_take_busy_ns(struct careful_device *dev)
+{
+	struct sim_device *sim = to_sim(dev);
+	uint64_t busy = sim->busy_ns;
+
+	sim->busy_ns = 0;
+	return busy;
+}
+
+bool sim_readable(const struct careful_device *dev)
+{
+	const struct sim_device *sim = (const struct sim_device *)dev;
+
+	return sim->ctrl_count || sim->changed;
+}
+
+bool sim_frames_waiting(const struct careful_device *dev)
+{
+	return sim_ring_count(&((const struct sim_device *)dev)->rx);
+}
+
+void sim_buffers(const struct careful_device *dev, uint32_t *rx_engine, uint32_t *tx_engine)
+{
+	const struct sim_device *sim = (const struct sim_device *)dev;
+
+	*rx_engine = sim->rx_engine;
+	*tx_engine = sim->tx_engine;
+}
+
+uint64_t sim_xdp_count(const struct careful_device *dev, enum careful_xdp_counter counter)
+{
+	return ((const struct sim_device *)dev)->xdp[counter];
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What goes wrong, and when. Each opportunity of a fault draws its own random numbers,
+ * so that leaving one fault or one hit out changes nothing of the others.
+ */
+#include "device/sim_private.h"
+
+#include <endian.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+enum {
+	STREAM_FAULT = 0x2000, /* + the fault's id */
+	DRAWS = 64, /* random numbers of one opportunity */
+};
+
+static uint64_t draw(const struct sim_world *world, const struct sim_fault *fault,
+		     uint32_t opportunity, uint32_t i)
+{
+	return sim_hash(world->config.seed, STREAM_FAULT + fault->id,
+			(uint64_t)opportunity * DRAWS + i);
+}
+
+static bool lasts(const struct sim_world *world, const struct sim_fault *fault)
+{
+	return world->now_ns >= fault->at_ns && world->now_ns < fault->until_ns;
+}
+
+/* Whether a fault of a port's is on; *amount: its amount. */
+bool sim_fault_on(const struct sim_world *world, enum sim_fault_kind kind, uint32_t port,
+		  uint64_t *amount)
+{
+	for (uint32_t i = 0; i < world->config.faults_count; i++) {
+		struct sim_fault *fault = &world->config.faults[i];
+
+		if (fault->kind != kind || (fault->to != port && fault->to != SIM_ANY) ||
+		    !lasts(world, fault))
+			continue;
+		fault->hits++;
+		if (amount)
+			*amount = fault->amount;
+		return true;
+	}
+	return false;
+}
+
+static bool touches(const struct sim_world *world, const struct sim_fault *fault,
+		    const struct sim_slot *slot)
+{
+	return lasts(world, fault) && (fault->from == slot->from || fault->from == SIM_ANY) &&
+	       (fault->to == slot->to || fault->to == SIM_ANY) &&
+	       (fault->what & sim_wire_what(slot));
+}
+
+/* Whether the fault hits this opportunity, which becomes *opportunity. */
+static bool hits(struct sim_world *world, struct sim_fault *fault, uint32_t *opportunity)
+{
+	bool hit = false;
+
+	*opportunity = fault->seen++;
+	if (fault->only) {
+		for (uint32_t i = 0; i < fault->only_count; i++)
+			hit |= fault->only[i] == *opportunity;
+	} else {
+		hit = draw(world, fault, *opportunity, 0) % fault->one_in == 0;
+	}
+	if (!hit)
+		return false;
+	fault->hits++;
+	if (world->config.on_hit)
+		world->config.on_hit(world->config.user, fault, *opportunity);
+	return true;
+}
+
+/* When a frame that is ready may leave. */
+uint64_t sim_fault_clog(const struct sim_world *world, const struct sim_slot *slot, uint64_t at_ns)
+{
+	for (uint32_t i = 0; i < world->config.faults_count; i++) {
+		struct sim_fault *fault = &world->config.faults[i];
+
+		if (fault->kind != SIM_CLOG || !touches(world, fault, slot))
+			continue;
+		fault->hits++;
+		if (fault->until_ns > at_ns)
+			at_ns = fault->until_ns;
+	}
+	return at_ns;
+}
+
+/* As UDP does it: what the kernel's socket checks of a control message. */
+static uint32_t checksum(const struct sim_slot *slot)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < slot->bytes; i++)
+		sum += (uint32_t)slot->data[i] << (i % 2 ? 0 : 8);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+static void corrupt(struct sim_world *world, const struct sim_fault *fault, uint32_t opportunity,
+		    struct sim_slot *slot)
+{
+	uint64_t bits = 1 + draw(world, fault, opportunity, 1) % fault->amount;
+
+	for (uint32_t i = 0; i < bits && slot->bytes; i++) {
+		uint64_t bit =
+			draw(world, fault, opportunity, 2 + i % (DRAWS - 2)) % (slot->bytes * 8ull);
+
+		slot->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+}
+
+static void suffer(struct sim_world *world, const struct sim_fault *fault, uint32_t opportunity,
+		   struct sim_slot *slot, struct sim_fate *fate)
+{
+	uint64_t random = draw(world, fault, opportunity, 1);
+	uint32_t sum;
+
+	switch (fault->kind) {
+	case SIM_LOSS:
+		fate->lost = true;
+		break;
+	case SIM_DUPLICATE:
+		fate->copied = true;
+		fate->copy_ns = 1 + random % fault->amount;
+		break;
+	case SIM_REORDER:
+		fate->late_ns = 1 + random % fault->amount;
+		break;
+	case SIM_CORRUPT:
+		sum = checksum(slot);
+		corrupt(world, fault, opportunity, slot);
+		fate->damaged = true;
+		fate->lost = slot->control && sum != checksum(slot);
+		break;
+	case SIM_TRUNCATE:
+		if (slot->bytes)
+			slot->bytes = (uint32_t)(random % slot->bytes);
+		fate->damaged = true;
+		fate->lost = slot->control;
+		break;
+	case SIM_DELAY:
+		fate->delay_ns += fault->amount;
+		break;
+	default:
+		break;
+	}
+}
+
+void sim_fault_fate(struct sim_world *world, struct sim_slot *slot, struct sim_fate *fate)
+{
+	for (uint32_t i = 0; i < world->config.faults_count; i++) {
+		struct sim_fault *fault = &world->config.faults[i];
+		uint32_t opportunity;
+
+		if (fault->kind <= SIM_DELAY && !fate->lost && touches(world, fault, slot) &&
+		    hits(world, fault, &opportunity))
+			suffer(world, fault, opportunity, slot, fate);
+	}
+}
+
+bool sim_fault_fill_empty(struct sim_world *world, const struct sim_slot *slot)
+{
+	for (uint32_t i = 0; i < world->config.faults_count; i++) {
+		struct sim_fault *fault = &world->config.faults[i];
+		uint32_t opportunity;
+
+		if (fault->kind == SIM_FILL_EMPTY && touches(world, fault, slot) &&
+		    hits(world, fault, &opportunity))
+			return true;
+	}
+	return false;
+}
+
+/* Schedules what begins and ends at a time of its own. */
+void sim_fault_begin(struct sim_world *world)
+{
+	for (uint32_t i = 0; i < world->config.faults_count; i++) {
+		struct sim_fault *fault = &world->config.faults[i];
+
+		fault->seen = fault->hits = 0;
+		switch (fault->kind) {
+		case SIM_LINK_DOWN:
+		case SIM_MTU:
+			sim_post(world, fault->until_ns, SIM_END, i);
+			sim_post(world, fault->at_ns, SIM_BEGIN, i);
+			break;
+		case SIM_CLOCK:
+			sim_post(world, fault->at_ns, SIM_BEGIN, i);
+			break;
+		case SIM_STRANGER:
+		case SIM_REPLAY:
+			world->taping |= fault->kind == SIM_REPLAY;
+			sim_post(world, fault->at_ns, SIM_INJECT, i);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+/* A fault of a device begins or ends: the device hears of it. */
+void sim_fault_change(struct sim_world *world, uint32_t index, bool begin)
+{
+	struct sim_fault *fault = &world->config.faults[index];
+	struct sim_device *sim = world->devices[fault->to];
+
+	fault->hits += begin;
+	if (fault->kind == SIM_CLOCK)
+		world->clock_ns[fault->to] += fault->amount;
+	else if (sim && fault->kind == SIM_MTU)
+		sim->changed |= CAREFUL_DEVICE_MTU;
+	else if (sim)
+		sim->changed |= begin ? CAREFUL_DEVICE_DOWN : CAREFUL_DEVICE_UP;
+}
+
+/* A control message that nobody sent: right in form, and in nothing else. */
+static void made_up_control(struct sim_slot *slot, const uint64_t *random)
+{
+	struct careful_ctrl ctrl = {
+		.version = random[0] % 8 ? CAREFUL_WIRE_VERSION : (uint8_t)(random[0] >> 8),
+		.type = (uint8_t)(CAREFUL_HELLO + (random[0] >> 16) % 9),
+		.bytes = htobe16(sizeof(ctrl)),
+		.nonce = random[1],
+		.token = random[2],
+		.cookie = random[3],
+		.incarnation = random[4],
+		.window = htobe32((uint32_t)random[5] % 64),
+		.buffer_bytes = htobe32((uint32_t)(random[5] >> 32) % 4096),
+		.frame_bytes = htobe32((uint32_t)random[6] % 9000),
+		.status = htobe32((uint32_t)random[7] % 5),
+		.seq_sent = (uint32_t)random[8],
+		.seq_rcvd = (uint32_t)(random[8] >> 32),
+		.returned = (uint32_t)random[9],
+	};
+
+	ctrl.check = htobe32(careful_ctrl_check(&ctrl));
+	slot->control = true;
+	slot->refused = (random[0] >> 32) % 16 == 0;
+	slot->bytes = slot->refused ? 0 : sizeof(ctrl);
+	memcpy(slot->data, &ctrl, sizeof(ctrl));
+}
+
+static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, const uint64_t *random)
+{
+	struct careful_hdr hdr = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = random[0] % 4 ? CAREFUL_DATA : CAREFUL_UPDATE,
+		.flags = (uint8_t)(random[0] >> 8),
+		.src_node = htobe16((uint16_t)(random[0] >> 16) % 4),
+		.cookie = random[1],
+		.seq = htobe32(1 + (uint32_t)random[2] % 64),
+		.credits = (uint32_t)(random[2] >> 32),
+	};
+	union careful_addr to;
+	struct careful_llhdr llhdr;
+	uint32_t udp = 8 + sizeof(hdr);
+
+	sim_address(sender->world, slot->to, &to);
+	if (sim_resolve(&sender->dev, &to, &llhdr))
+		return;
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(slot->data, llhdr.data, llhdr.bytes);
+	slot->data[sender->world->config.ipv6 ? 19 : 17] += sizeof(hdr);
+	slot->data[llhdr.bytes - 3] = (uint8_t)udp;
+	memcpy(slot->data + llhdr.bytes, &hdr, sizeof(hdr));
+	slot->bytes = llhdr.bytes + (uint32_t)sizeof(hdr);
+}
+
+/* Fills a slot from the tape; false: nothing on it goes that way. */
+static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t random)
+{
+	uint32_t count = world->tape_count < SIM_TAPE ? world->tape_count : SIM_TAPE;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sim_slot *old = &world->tape[(random + i) % count];
+
+		if (old->from != slot->from || old->to != slot->to)
+			continue;
+		memcpy(slot, old, offsetof(struct sim_slot, data) + old->bytes);
+		return true;
+	}
+	return false;
+}
+
+/* A stranger sends one more. It passes no fault: the network is the stranger's friend. */
+void sim_fault_inject(struct sim_world *world, uint32_t index)
+{
+	struct sim_fault *fault = &world->config.faults[index];
+	struct sim_device *sender = world->devices[fault->from];
+	uint32_t slot_index, opportunity;
+	struct sim_slot *slot;
+	uint64_t random[10];
+	bool sends;
+
+	if (!lasts(world, fault))
+		return;
+	sim_post(world, world->now_ns + fault->amount, SIM_INJECT, index);
+	if (!hits(world, fault, &opportunity))
+		return;
+	for (uint32_t i = 0; i < 10; i++)
+		random[i] = draw(world, fault, opportunity, 1 + i);
+	slot = sim_slot_take(world, &slot_index);
+	if (!slot)
+		return;
+	slot->from = fault->from;
+	slot->to = fault->to;
+	sends = fault->kind != SIM_REPLAY || from_tape(world, slot, random[0]);
+	if (fault->kind == SIM_STRANGER && (random[9] >> 40) % 2 && sender)
+		made_up_frame(sender, slot, random);
+	else if (fault->kind == SIM_STRANGER)
+		made_up_control(slot, random);
+	slot->stray = true;
+	if (sends && (slot->bytes || slot->refused))
+		sim_post(world, world->now_ns, SIM_ARRIVE, slot_index);
+	else
+		sim_slot_put(world, slot_index);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the virtual device share: the world's inside and the device's. */
+#ifndef DEVICE_SIM_PRIVATE_H
+#define DEVICE_SIM_PRIVATE_H
+
+#include "device/sim.h"
+
+enum {
+	SIM_SLOTS = 4096, /* frames and control messages under way */
+	SIM_EVENTS = 2 * SIM_SLOTS,
+	SIM_CTRL_QUEUE = 64, /* control messages that the kernel's socket holds */
+	SIM_CTRL_BYTES = 256, /* of each, at most */
+	SIM_TAPE = 64, /* what arrived last, for replays */
+	SIM_HARMED = 16, /* epochs remembered as harmed, of each wire */
+};
+
+/* Something on its way: a frame as it stands on the wire, or a control message. */
+struct sim_slot {
+	uint8_t from, to;
+	bool control;
+	bool refused; /* no message: ICMP says that nobody listens at `from` */
+	bool stray; /* not its sender's own: a copy or a stranger's */
+	uint32_t life; /* of the device that sends it */
+	uint64_t cookie; /* of a frame, as it was sent */
+	uint32_t descs_count;
+	struct careful_desc descs[CAREFUL_SEGMENTS_MAX]; /* until it departs */
+	uint32_t bytes;
+	uint8_t data[SIM_FRAME_BYTES];
+};
+
+enum sim_event_kind {
+	SIM_DEPART, /* a frame has left its send buffers */
+	SIM_ARRIVE,
+	SIM_INJECT, /* a stranger's next */
+	SIM_BEGIN, /* a fault begins, */
+	SIM_END, /* or ends, and a device hears of it */
+};
+
+struct sim_event {
+	uint64_t at_ns;
+	uint64_t order; /* among those of the same time */
+	uint32_t index; /* of a slot, or a fault */
+	uint8_t kind;
+};
+
+/* One direction between two ports. */
+struct sim_wire {
+	uint64_t free_ns; /* when its last frame has left */
+	uint64_t frame_ns, ctrl_ns; /* when the last one arrives */
+	/* Epochs of which a frame did not arrive as it was sent, in its order. */
+	uint64_t harmed[SIM_HARMED];
+	uint32_t harmed_count;
+};
+
+struct sim_ring {
+	struct careful_desc *entries;
+	uint32_t size; /* a power of two */
+	uint32_t head, tail;
+};
+
+/* A frame that a kick moved and whose buffers are not free yet. */
+struct sim_leaving {
+	uint64_t at_ns;
+	uint32_t descs;
+};
+
+struct sim_datagram {
+	union careful_addr from;
+	bool refused;
+	uint32_t bytes;
+	uint8_t data[SIM_CTRL_BYTES];
+};
+
+enum sim_owner { SIM_ENGINE = 0, SIM_DEVICE };
+
+/*
+ * @owner:    of each chunk, enum sim_owner
+ * @leaving:  as many as tx_chunks; from leaving_head on
+ * @changed:  enum careful_device_event, for the next events()
+ */
+struct sim_device {
+	struct careful_device dev;
+	struct sim_world *world;
+	uint32_t port, life;
+	uint64_t random;
+	uint32_t headroom;
+	uint32_t frame_bytes_max;
+	uint8_t *owner;
+	struct sim_ring fill, rx, tx, left;
+	struct sim_leaving *leaving;
+	uint32_t leaving_head, leaving_count;
+	struct sim_datagram *ctrl;
+	uint32_t ctrl_head, ctrl_count;
+	struct careful_peer_entry peers[CAREFUL_PEERS_MAX];
+	uint32_t peers_count;
+	struct careful_tune_entry *tune;
+	uint64_t xdp[CAREFUL_XDP_COUNTERS];
+	struct careful_device_statistics statistics;
+	uint64_t busy_ns;
+	uint32_t changed;
+	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
+	bool dead; /* its process is: nothing leaves any more */
+};
+
+struct sim_world {
+	struct sim_config config;
+	uint64_t now_ns;
+	uint64_t order;
+	struct sim_event events[SIM_EVENTS]; /* a heap */
+	uint32_t events_count;
+	struct sim_slot *slots;
+	uint32_t *slots_free;
+	uint32_t slots_free_count;
+	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
+	struct sim_device *devices[SIM_PORTS_MAX];
+	uint64_t clock_ns[SIM_PORTS_MAX]; /* how far a port's clock is ahead */
+	struct sim_slot *tape; /* what SIM_REPLAY repeats */
+	uint32_t tape_count;
+	bool taping;
+	char failure[SIM_TEXT_BYTES];
+};
+
+/* What the faults make of one frame or control message. */
+struct sim_fate {
+	bool lost;
+	bool damaged;
+	bool copied;
+	uint64_t delay_ns; /* of this one and those behind it */
+	uint64_t late_ns; /* of this one alone */
+	uint64_t copy_ns; /* the copy comes so much later */
+};
+
+/* sim_world.c */
+void sim_post(struct sim_world *world, uint64_t at_ns, enum sim_event_kind kind, uint32_t index);
+struct sim_slot *sim_slot_take(struct sim_world *world, uint32_t *index);
+void sim_slot_put(struct sim_world *world, uint32_t index);
+
+/* sim_fault.c */
+bool sim_fault_on(const struct sim_world *world, enum sim_fault_kind kind, uint32_t port,
+		  uint64_t *amount);
+uint64_t sim_fault_clog(const struct sim_world *world, const struct sim_slot *slot, uint64_t at_ns);
+void sim_fault_fate(struct sim_world *world, struct sim_slot *slot, struct sim_fate *fate);
+bool sim_fault_fill_empty(struct sim_world *world, const struct sim_slot *slot);
+void sim_fault_begin(struct sim_world *world);
+void sim_fault_inject(struct sim_world *world, uint32_t index);
+void sim_fault_change(struct sim_world *world, uint32_t index, bool begin);
+
+/* sim_wire.c: frames */
+uint64_t sim_wire_kick(struct sim_device *sim, const struct careful_desc *descs, uint32_t n);
+void sim_wire_depart(struct sim_world *world, uint32_t index);
+void sim_wire_send(struct sim_world *world, uint32_t index);
+void sim_wire_arrive(struct sim_world *world, uint32_t index);
+void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot);
+uint8_t sim_wire_what(const struct sim_slot *slot);
+uint32_t sim_wire_frame_bytes(const struct sim_device *sim);
+
+/* sim_ctrl.c: control messages, addresses */
+int sim_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
+		  uint32_t bytes);
+ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
+		      uint32_t bytes);
+void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
+int sim_resolve(struct careful_device *dev, const union careful_addr *to,
+		struct careful_llhdr *llhdr);
+
+/* sim_xdp.c */
+enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes);
+
+static inline struct sim_device *to_sim(struct careful_device *dev)
+{
+	return (struct sim_device *)dev;
+}
+
+static inline uint32_t sim_ring_count(const struct sim_ring *ring)
+{
+	return ring->head - ring->tail;
+}
+
+static inline void sim_ring_put(struct sim_ring *ring, struct careful_desc desc)
+{
+	ring->entries[ring->head++ & (ring->size - 1)] = desc;
+}
+
+static inline struct careful_desc sim_ring_take(struct sim_ring *ring)
+{
+	return ring->entries[ring->tail++ & (ring->size - 1)];
+}
+
+#endif /* DEVICE_SIM_PRIVATE_H */

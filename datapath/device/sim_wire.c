@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames on the virtual network: out of the send buffers of one device, over a wire of
+ * given (g, G) with its faults, through XDP into the receive buffers of another.
+ */
+#include "device/sim_private.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+/* Where the careful header of one of our own frames begins. */
+static uint32_t header_at(const uint8_t *frame)
+{
+	return frame[14] >> 4 == 6 ? 62 : 42;
+}
+
+static uint64_t cookie_of(const struct sim_slot *slot)
+{
+	uint64_t cookie;
+
+	memcpy(&cookie, slot->data + header_at(slot->data) + offsetof(struct careful_hdr, cookie),
+	       sizeof(cookie));
+	return be64toh(cookie);
+}
+
+uint8_t sim_wire_what(const struct sim_slot *slot)
+{
+	if (slot->control)
+		return SIM_CONTROL;
+	return slot->data[header_at(slot->data) + 1] == CAREFUL_UPDATE ? SIM_UPDATES : SIM_DATA;
+}
+
+/* The largest frame at a device now. */
+uint32_t sim_wire_frame_bytes(const struct sim_device *sim)
+{
+	uint64_t mtu;
+
+	if (sim_fault_on(sim->world, SIM_MTU, sim->port, &mtu) && mtu + 14 < sim->frame_bytes_max)
+		return (uint32_t)mtu + 14;
+	return sim->frame_bytes_max;
+}
+
+void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot)
+{
+	struct sim_wire *wire = &world->wires[slot->from][slot->to];
+
+	if (!slot->control && !slot->stray)
+		wire->harmed[wire->harmed_count++ % SIM_HARMED] = slot->cookie;
+}
+
+bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uint64_t cookie)
+{
+	const struct sim_wire *wire = &world->wires[from][to];
+
+	for (uint32_t i = 0; i < wire->harmed_count && i < SIM_HARMED; i++)
+		if (wire->harmed[i] == cookie)
+			return false;
+	return true;
+}
+
+/* Reads a frame out of its send buffers. */
+static void gather(const struct sim_device *sim, struct sim_slot *slot)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < slot->descs_count; i++) {
+		memcpy(slot->data + at, sim->dev.umem + slot->descs[i].addr, slot->descs[i].bytes);
+		at += slot->descs[i].bytes;
+	}
+}
+
+/* A frame is handed to the wire; returns when it has left its buffers. */
+uint64_t sim_wire_kick(struct sim_device *sim, const struct careful_desc *descs, uint32_t n)
+{
+	struct sim_world *world = sim->world;
+	struct sim_wire *wire;
+	struct sim_slot *slot;
+	uint32_t index;
+	uint64_t at_ns;
+
+	slot = sim_slot_take(world, &index);
+	if (!slot)
+		return world->now_ns;
+	slot->from = (uint8_t)sim->port;
+	slot->life = sim->life;
+	slot->descs_count = n;
+	memcpy(slot->descs, descs, n * sizeof(*descs));
+	for (uint32_t i = 0; i < n; i++)
+		slot->bytes += descs[i].bytes;
+	assert(slot->bytes <= SIM_FRAME_BYTES);
+	gather(sim, slot);
+	slot->to = slot->data[5];
+	slot->cookie = cookie_of(slot);
+	wire = &world->wires[slot->from][slot->to];
+	at_ns = wire->free_ns > world->now_ns ? wire->free_ns : world->now_ns;
+	at_ns = sim_fault_clog(world, slot, at_ns) + world->config.wire_g_ns +
+		(uint64_t)world->config.wire_G_ps_per_byte * slot->bytes / 1000;
+	if (slot->bytes > sim_wire_frame_bytes(sim)) {
+		sim->statistics.kicks_failed++; /* EBUSY: it is lost */
+		sim_wire_harm(world, slot);
+		sim_slot_put(world, index);
+		return world->now_ns;
+	}
+	wire->free_ns = at_ns;
+	sim_post(world, at_ns, SIM_DEPART, index);
+	return at_ns;
+}
+
+/* A frame has left; with zero-copy its buffers are read only now. */
+void sim_wire_depart(struct sim_world *world, uint32_t index)
+{
+	struct sim_slot *slot = &world->slots[index];
+	struct sim_device *sim = world->devices[slot->from];
+
+	if (world->config.zerocopy) {
+		if (!sim || sim->life != slot->life) { /* its process ended before */
+			sim_wire_harm(world, slot);
+			sim_slot_put(world, index);
+			return;
+		}
+		gather(sim, slot);
+	}
+	sim_wire_send(world, index);
+}
+
+/* Schedules the arrival; what is not late does not overtake. */
+static void post_arrival(struct sim_world *world, uint32_t index, const struct sim_fate *fate)
+{
+	struct sim_slot *slot = &world->slots[index];
+	struct sim_wire *wire = &world->wires[slot->from][slot->to];
+	uint64_t *last_ns = slot->control ? &wire->ctrl_ns : &wire->frame_ns;
+	uint64_t at_ns =
+		world->now_ns + fate->delay_ns +
+		(slot->control ? world->config.ctrl_delay_ns : world->config.wire_delay_ns);
+
+	if (at_ns < *last_ns)
+		at_ns = *last_ns;
+	if (fate->late_ns)
+		at_ns += fate->late_ns;
+	else
+		*last_ns = at_ns;
+	sim_post(world, at_ns, SIM_ARRIVE, index);
+	if (fate->copied) {
+		uint32_t copy_index;
+		struct sim_slot *copy = sim_slot_take(world, &copy_index);
+
+		if (!copy)
+			return;
+		memcpy(copy, slot, offsetof(struct sim_slot, data) + slot->bytes);
+		copy->stray = true;
+		sim_post(world, at_ns + fate->copy_ns, SIM_ARRIVE, copy_index);
+	}
+}
+
+static void tell(const struct sim_world *world, const struct sim_slot *slot, const char *what)
+{
+	uint32_t at = slot->control ? 0 : header_at(slot->data);
+
+	if (world->config.on_pass && slot->bytes >= at)
+		world->config.on_pass(world->config.user, slot->from, slot->to, slot->control,
+				      slot->data + at, slot->bytes - at, what);
+}
+
+/* Something enters the network. */
+void sim_wire_send(struct sim_world *world, uint32_t index)
+{
+	struct sim_slot *slot = &world->slots[index];
+	struct sim_fate fate = { 0 };
+
+	sim_fault_fate(world, slot, &fate);
+	if (fate.lost || fate.damaged || fate.late_ns)
+		sim_wire_harm(world, slot);
+	tell(world, slot, fate.lost ? "lost" : fate.damaged ? "sent, damaged" : "sent");
+	if (fate.lost)
+		sim_slot_put(world, index);
+	else
+		post_arrival(world, index, &fate);
+}
+
+/* Puts an admitted frame into receive buffers; false: too few are in the fill ring. */
+static bool place(struct sim_device *sim, const struct sim_slot *slot)
+{
+	uint32_t n = (slot->bytes + sim->dev.buffer_bytes - 1) / sim->dev.buffer_bytes;
+	uint32_t at = 0;
+
+	if (sim_ring_count(&sim->fill) < n)
+		return false;
+	while (at < slot->bytes) {
+		struct careful_desc desc = sim_ring_take(&sim->fill);
+		uint32_t rest = slot->bytes - at;
+
+		desc.addr += sim->headroom;
+		desc.bytes = rest < sim->dev.buffer_bytes ? rest : sim->dev.buffer_bytes;
+		desc.options = desc.bytes < rest ? CAREFUL_DESC_MORE : 0;
+		memcpy(sim->dev.umem + desc.addr, slot->data + at, desc.bytes);
+		at += desc.bytes;
+		sim_ring_put(&sim->rx, desc);
+	}
+	return true;
+}
+
+static void receive(struct sim_world *world, const struct sim_slot *slot)
+{
+	struct sim_device *sim = world->devices[slot->to];
+	enum careful_xdp_counter verdict;
+
+	if (!sim || sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL) ||
+	    slot->bytes > sim_wire_frame_bytes(sim)) {
+		sim_wire_harm(world, slot);
+		return;
+	}
+	verdict = sim_xdp(sim, slot->data, slot->bytes);
+	sim->xdp[verdict]++;
+	if (verdict != CAREFUL_XDP_ADMITTED)
+		return;
+	if (sim_fault_fill_empty(world, slot)) {
+		sim->statistics.rx_fill_ring_empty++;
+		sim_wire_harm(world, slot);
+	} else if (!place(sim, slot)) {
+		/* What the windows are for. */
+		sim_fail(world, "port %u: a frame of %u bytes from port %u finds %u buffers",
+			 slot->to, slot->bytes, slot->from, sim_ring_count(&sim->fill));
+	}
+}
+
+void sim_wire_arrive(struct sim_world *world, uint32_t index)
+{
+	struct sim_slot *slot = &world->slots[index];
+
+	if (world->taping && !slot->stray)
+		memcpy(&world->tape[world->tape_count++ % SIM_TAPE], slot,
+		       offsetof(struct sim_slot, data) + slot->bytes);
+	tell(world, slot, slot->refused ? "refused" : "arrives");
+	if (slot->control)
+		sim_ctrl_arrive(world, slot);
+	else
+		receive(world, slot);
+	sim_slot_put(world, index);
+}
+
+/* Receive buffers that a frame with this cookie costs, as it stands in UMEM; else 0. */
+static uint32_t cost_of(const uint8_t *frame, uint32_t bytes, uint32_t buffer_bytes,
+			uint64_t cookie)
+{
+	uint64_t theirs;
+
+	memcpy(&theirs, frame + header_at(frame) + offsetof(struct careful_hdr, cookie),
+	       sizeof(theirs));
+	return be64toh(theirs) == cookie ? (bytes + buffer_bytes - 1) / buffer_bytes : 0;
+}
+
+/* The same of the frames in a device's ring. */
+static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring *ring,
+			     uint32_t buffer_bytes, uint64_t cookie)
+{
+	uint32_t cost = 0;
+
+	for (uint32_t i = ring->tail; i != ring->head;) {
+		const struct careful_desc *first = &ring->entries[i & (ring->size - 1)];
+		const struct careful_desc *desc;
+		uint32_t bytes = 0;
+
+		do {
+			desc = &ring->entries[i++ & (ring->size - 1)];
+			bytes += desc->bytes;
+		} while (desc->options & CAREFUL_DESC_MORE);
+		cost += cost_of(at->dev.umem + first->addr, bytes, buffer_bytes, cookie);
+	}
+	return cost;
+}
+
+uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32_t to,
+			    uint64_t cookie)
+{
+	const struct sim_device *receiver = world->devices[to];
+	const struct sim_device *sender = world->devices[from];
+	uint32_t buffer_bytes = receiver->dev.buffer_bytes;
+	uint32_t cost = cost_in_ring(receiver, &receiver->rx, buffer_bytes, cookie);
+
+	if (sender)
+		cost += cost_in_ring(sender, &sender->tx, buffer_bytes, cookie);
+	for (uint32_t i = 0; i < world->events_count; i++) {
+		const struct sim_event *event = &world->events[i];
+		const struct sim_slot *slot = &world->slots[event->index];
+
+		if ((event->kind == SIM_DEPART || event->kind == SIM_ARRIVE) && !slot->control &&
+		    !slot->stray && slot->cookie == cookie)
+			cost += (slot->bytes + buffer_bytes - 1) / buffer_bytes;
+	}
+	return cost;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: clusters made by hand rather than from a seed, two nodes on a fast network
+ * unless the test says otherwise.
+ */
+#ifndef CAREFUL_TESTS_SIM_H
+#define CAREFUL_TESTS_SIM_H
+
+#include <string.h>
+
+#include "check.h"
+#include "cluster.h"
+
+#define SIM_MS ((uint64_t)1000000)
+#define SIM_START (1000 * SIM_MS) /* when a world begins */
+
+static struct cluster *cluster;
+static struct scenario *scene;
+
+static inline void sim_scene(uint64_t seed)
+{
+	scene = &cluster->scenario;
+	memset(scene, 0, sizeof(*scene));
+	scene->seed = seed;
+	scene->nodes = 2;
+	scene->shape = (struct sim_shape){
+		.chunk_bytes = 1024,
+		.buffer_bytes = 896,
+		.segments_max = 1,
+		.frame_bytes = 896,
+	};
+	scene->options = (struct careful_options){
+		.ifname = "sim",
+		.peers = 2,
+		.rx_buffers = 32,
+		.tx_buffers = 32,
+		.copyout_buffers = 32,
+		.sync_ms = SYNC_MS,
+		.stall_ms = STALL_MS,
+	};
+	scene->limits = (struct engine_limits){
+		.operations = 32,
+		.regions = 32,
+		.messages = { .outs = OPS_MAX, .staged = 2 * OPS_MAX },
+	};
+	scene->config = (struct sim_config){
+		.seed = seed,
+		.wire_g_ns = 500,
+		.wire_G_ps_per_byte = 800,
+		.wire_delay_ns = 1000,
+		.ctrl_delay_ns = 20000,
+		.admit_ns = 1000,
+		.rx_g_ns = 300,
+		.tx_g_ns = 300,
+	};
+	scene->poll_ns = 200;
+}
+
+/* Node `from` asks something of the other (of two), at_ms after the beginning. */
+static inline struct op *sim_op(uint32_t kind, uint32_t from, uint32_t bytes, double at_ms)
+{
+	struct op *op = &scene->ops[scene->ops_count];
+
+	CHECK(scene->ops_count < OPS_MAX);
+	*op = (struct op){
+		.index = scene->ops_count++,
+		.from = (uint8_t)from,
+		.to = (uint8_t)!from,
+		.kind = (uint8_t)kind,
+		.digest = true,
+		.bytes = bytes,
+		.pool_at = 2 * 4321 * scene->ops_count + 1,
+		.reply_bytes = 20,
+		.at_ns = SIM_START + (uint64_t)(at_ms * 1e6),
+	};
+	return op;
+}
+
+static inline struct sim_fault *sim_fault(uint32_t kind, uint32_t from, uint32_t to, double at_ms,
+					  double until_ms)
+{
+	struct sim_fault *fault = &scene->faults[scene->faults_count];
+
+	CHECK(scene->faults_count < FAULTS_MAX);
+	*fault = (struct sim_fault){
+		.kind = (uint8_t)kind,
+		.from = (uint8_t)from,
+		.to = (uint8_t)to,
+		.what = SIM_ALL,
+		.one_in = 1,
+		.amount = 1,
+		.id = scene->faults_count++,
+		.at_ns = SIM_START + (uint64_t)(at_ms * 1e6),
+		.until_ns = SIM_START + (uint64_t)(until_ms * 1e6),
+	};
+	return fault;
+}
+
+/* Runs what was made. NULL: every invariant held, every operation succeeded in the end. */
+static inline const char *sim_play(void)
+{
+	static const struct cut all;
+
+	scenario_cut(scene, &all);
+	return cluster_run(cluster);
+}
+
+/* The same, where no operation may fail on its way either. */
+static inline const char *sim_play_strictly(void)
+{
+	static const struct cut all;
+
+	scenario_cut(scene, &all);
+	scene->excused = false;
+	return cluster_run(cluster);
+}
+
+#define EXPECT_WELL(played)                                                              \
+	do {                                                                             \
+		const char *expect_why = (played);                                       \
+                                                                                         \
+		if (expect_why) {                                                        \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, \
+				expect_why);                                             \
+			exit(1);                                                         \
+		}                                                                        \
+	} while (0)
+
+static inline void sim_init(void)
+{
+	cluster = cluster_create();
+	CHECK(cluster);
+	work_init();
+}
+
+#endif /* CAREFUL_TESTS_SIM_H */

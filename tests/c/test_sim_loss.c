@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The network breaks its promise once: of a small transfer each frame in turn is lost,
+ * data or update, first, middle or last. It is found in time, counted under its own
+ * name, and everything still arrives. Then each control message, and each two frames.
+ */
+#include "sim.h"
+
+enum {
+	FRAMES_MAX = 200,
+	/* The silence, the answers that must agree with each other, and waking up for each. */
+	FOUND_MS = SYNC_MS + 20 + 40,
+	REPAIRED_MS = FOUND_MS + 100,
+};
+
+/* Three kinds of bulk, both ways, and requests, in two bursts with silence between. */
+static void transfer(void)
+{
+	sim_scene(7);
+	sim_op(OP_STORE, 0, 12000, 0)->to_file = true;
+	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
+	sim_op(OP_REQUEST, 0, 300, 0);
+	sim_op(OP_STORE, 1, 5000, 0);
+	sim_op(OP_REQUEST, 1, 300, 0.5)->reply_ns = 5 * SIM_MS;
+	sim_op(OP_GET, 1, 11000, 600);
+	sim_op(OP_REQUEST, 0, 10, 600);
+	scene->files_delay_ns = 20000;
+}
+
+/* How many there are of a kind where nothing is lost. */
+static uint32_t count(uint8_t what)
+{
+	static uint32_t never = UINT32_MAX;
+	struct sim_fault *fault;
+
+	transfer();
+	fault = sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 0, 1000);
+	fault->what = what;
+	fault->only = &never;
+	fault->only_count = 1;
+	EXPECT_WELL(sim_play_strictly());
+	CHECK(fault->seen > 0 && fault->seen < FRAMES_MAX);
+	return fault->seen;
+}
+
+static const char *lose(uint8_t what, const uint32_t *only, uint32_t n)
+{
+	struct sim_fault *fault;
+	const char *why;
+
+	transfer();
+	fault = sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 0, 1000);
+	fault->what = what;
+	fault->only = only;
+	fault->only_count = n;
+	why = sim_play();
+	CHECK_EQ(fault->hits > 0, 1);
+	return why;
+}
+
+static uint64_t last_done_ns(void)
+{
+	uint64_t last_ns = 0;
+
+	for (uint32_t i = 0; i < scene->ops_count; i++)
+		if (scene->ops[i].done_ns > last_ns)
+			last_ns = scene->ops[i].done_ns;
+	return last_ns;
+}
+
+static void each_frame(uint8_t what)
+{
+	uint32_t n = count(what);
+	uint64_t most_ns = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t found_ns;
+
+		EXPECT_WELL(lose(what, &i, 1));
+		CHECK(cluster->broken_ns > 0);
+		found_ns = cluster->broken_ns - cluster->hit_ns;
+		if (found_ns > most_ns)
+			most_ns = found_ns;
+		CHECK(found_ns <= FOUND_MS * SIM_MS);
+		CHECK(cluster->counters[CAREFUL_C_LOST_FRAMES] > 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_BAD_CREDITS], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_STALLS], 0);
+		CHECK(last_done_ns() < SIM_START + (600 + REPAIRED_MS) * SIM_MS);
+	}
+	printf("  %u frames, each found lost within %.1f ms\n", n, (double)most_ns * 1e-6);
+}
+
+static void test_loss__each_data_frame_in_turn(void)
+{
+	each_frame(SIM_DATA);
+}
+
+static void test_loss__each_update_in_turn(void)
+{
+	each_frame(SIM_UPDATES);
+}
+
+/* No frame is lost, and no operation fails: control is asked for again. */
+static void test_loss__each_control_message_in_turn(void)
+{
+	uint32_t n = count(SIM_CONTROL);
+
+	for (uint32_t i = 0; i < n; i++) {
+		EXPECT_WELL(lose(SIM_CONTROL, &i, 1));
+		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+		for (uint32_t k = 0; k < scene->ops_count; k++)
+			CHECK_EQ(scene->ops[k].attempt, 1);
+	}
+	printf("  %u messages\n", n);
+}
+
+static void test_loss__each_two_frames(void)
+{
+	uint32_t n = count(SIM_FRAMES);
+	uint32_t runs = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = i + 1; k < n; k++, runs++) {
+			const uint32_t only[2] = { i, k };
+
+			EXPECT_WELL(lose(SIM_FRAMES, only, 2));
+			CHECK(cluster->counters[CAREFUL_C_LOST_FRAMES] > 0);
+			CHECK(last_done_ns() < SIM_START + (600 + 2 * REPAIRED_MS) * SIM_MS);
+		}
+	printf("  %u pairs of %u frames\n", runs, n);
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_loss__each_data_frame_in_turn);
+	RUN(test_loss__each_update_in_turn);
+	RUN(test_loss__each_control_message_in_turn);
+	RUN(test_loss__each_two_frames);
+	cluster_destroy(cluster);
+	return 0;
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Sessions on the virtual network: what the simulation found, each by itself. */
+#include "sim.h"
+
+static void test_connect__both_ask_at_once_and_nothing_queued_fails(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		sim_op(OP_STORE, 0, 2000, 0);
+		sim_op(OP_GET, 1, 2000, 0);
+		sim_op(OP_REQUEST, 0, 100, 0);
+		sim_op(OP_REQUEST, 1, 100, 0);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2); /* one at each end */
+	}
+}
+
+/* A window opens before the WELCOME that tells of it is there. */
+static void test_renew__frames_that_overtake_the_welcome(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.ctrl_delay_ns = 5 * SIM_MS;
+		sim_op(OP_STORE, 0, 12000, 0)->from_file = true;
+		sim_op(OP_STORE, 0, 12000, 21);
+		sim_op(OP_GET, 0, 12000, 22);
+		/* A new epoch, for frames that fit. */
+		sim_fault(SIM_MTU, 0, 1, 20.9, 2000)->amount = 500;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->counters[CAREFUL_C_BAD_CREDITS], 0);
+		CHECK(cluster->counters[CAREFUL_C_EPOCHS_BROKEN] > 0);
+		CHECK(cluster->counters[CAREFUL_C_EPOCHS_BROKEN] <= 2);
+	}
+}
+
+/* The same with a damaged request among them: there is no gap that would tell. */
+static void test_connect__damage_before_the_welcome_is_not_forgotten(void)
+{
+	uint32_t broken = 0;
+
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.ctrl_delay_ns = 5 * SIM_MS;
+		sim_op(OP_GET, 0, 100, 0);
+		sim_op(OP_REQUEST, 1, 700, 16);
+		sim_fault(SIM_CORRUPT, 1, 0, 15, 19)->what = SIM_DATA;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(scene->faults[0].hits, 1);
+		broken += cluster->counters[CAREFUL_C_DROP_CRC] != 0;
+	}
+	CHECK(broken > 5); /* in the payload, not in the header */
+}
+
+/* ICMP says again and again that nobody listens, while the answer takes its time. */
+static void test_refused__counts_once_a_question(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		sim_op(OP_GET, 0, 100, 0);
+		sim_fault(SIM_LOSS, 0, 1, 0, 60)->what = SIM_CONTROL;
+		sim_fault(SIM_STRANGER, 1, 0, 1, 110)->amount = 20000;
+		EXPECT_WELL(sim_play_strictly());
+	}
+}
+
+/* Each ICMP message makes a question, and its answer overtakes the frames. */
+static void test_refused__questions_in_a_row_prove_no_loss(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.wire_delay_ns = 8 * SIM_MS;
+		for (uint32_t i = 0; i < 6; i++)
+			sim_op(i % OP_KINDS, i & 1, 12000, 0);
+		sim_fault(SIM_STRANGER, 1, 0, 1, 60)->amount = 100000;
+		sim_fault(SIM_STRANGER, 0, 1, 1, 60)->amount = 100000;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+	}
+}
+
+static void test_hello__replayed_after_both_asked_resets_nothing(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		for (uint32_t i = 0; i < 12; i++)
+			sim_op(i % OP_KINDS, i & 1, 3000, 5.0 * (i / 4)); // NOLINT: whole steps;
+		sim_fault(SIM_REPLAY, 0, 1, 1, 40)->amount = 50000;
+		sim_fault(SIM_REPLAY, 1, 0, 1, 40)->amount = 50000;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(scene->faults[0].hits > 100);
+	}
+}
+
+/* The WELCOME is lost, and the first HELLO comes once more before the second does. */
+static void test_hello__that_comes_late_resets_nothing(void)
+{
+	static const uint32_t welcome = 1; /* after the CHALLENGE */
+
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		struct sim_fault *fault;
+
+		sim_scene(seed);
+		sim_op(OP_GET, 1, 200, 0);
+		sim_op(OP_REQUEST, 0, 200, 1.5);
+		fault = sim_fault(SIM_LOSS, 0, 1, 0, 10);
+		fault->what = SIM_CONTROL;
+		fault->only = &welcome;
+		fault->only_count = 1;
+		sim_fault(SIM_REPLAY, 1, 0, 2, 30)->amount = 2 * SIM_MS;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(fault->hits, 1);
+	}
+}
+
+/* Nothing is lost while it waits to leave, however long. */
+static void test_sync__a_full_tx_ring_is_no_loss(void)
+{
+	for (uint32_t node = 0; node < 2; node++) {
+		sim_scene(node);
+		sim_op(OP_STORE, 0, 12000, 0);
+		sim_op(OP_GET, 0, 12000, 5);
+		sim_op(OP_REQUEST, 0, 100, 5);
+		sim_fault(SIM_TX_FULL, 0, node, 4.9, 900);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(scene->faults[0].hits > 10);
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+	}
+}
+
+/* A third host at a peer that has one place: the reason is told, also to a store. */
+static void test_refuse__a_store_that_waits_is_told_why(void)
+{
+	for (uint32_t kind = 0; kind < OP_KINDS; kind++) {
+		const char *why;
+
+		sim_scene(kind);
+		scene->nodes = 3;
+		scene->options.peers = 1;
+		sim_op(OP_REQUEST, 0, 100, 0);
+		sim_op(kind, 2, 100, 10)->to = 1;
+		why = sim_play_strictly();
+		CHECK(why && strstr(why, "operation 1, attempt 1 ends with EUSERS"));
+	}
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_connect__both_ask_at_once_and_nothing_queued_fails);
+	RUN(test_renew__frames_that_overtake_the_welcome);
+	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
+	RUN(test_refused__counts_once_a_question);
+	RUN(test_refused__questions_in_a_row_prove_no_loss);
+	RUN(test_hello__replayed_after_both_asked_resets_nothing);
+	RUN(test_hello__that_comes_late_resets_nothing);
+	RUN(test_sync__a_full_tx_ring_is_no_loss);
+	RUN(test_refuse__a_store_that_waits_is_told_why);
+	cluster_destroy(cluster);
+	return 0;
+}

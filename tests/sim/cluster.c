@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The life of a cluster: nodes wake as a blocking process would, poll until nothing
+ * moves, and sleep. Time stands still while anything is due.
+ */
+#include "cluster.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	POLLS_PER_CLOCK = 16, /* as in service/instance.c */
+	SLICE_NS = 20 * 1000 * 1000, /* longest sleep */
+	AGAIN_NS = 1000 * 1000, /* the same where the device was busy */
+	SLEPT_NS = 5000, /* after more than this the clock is looked at */
+	IDLE_POLLS = 3, /* before going to sleep */
+	QUIET_NS = 100 * 1000 * 1000, /* after the last operation, before the end is judged */
+	STEPS_MAX = 2 * 1000 * 1000,
+	STREAM_WAKE = 0x400,
+};
+
+/* From the last fault's end: a stall to notice, a handshake to give up, another. */
+static const uint64_t heal_ns = (STALL_MS + 5000 + 2000 + 3000) * 1000000ull;
+
+struct cluster *cluster_create(void)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+
+	if (!cluster)
+		return NULL;
+	cluster->world = sim_create();
+	cluster->targets = calloc(OPS_MAX, OP_BYTES_MAX + GUARD_BYTES);
+	if (!cluster->world || !cluster->targets) {
+		cluster_destroy(cluster);
+		return NULL;
+	}
+	return cluster;
+}
+
+void cluster_destroy(struct cluster *cluster)
+{
+	if (cluster->world)
+		sim_destroy(cluster->world);
+	free(cluster->targets);
+	free(cluster);
+}
+
+bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t port,
+		      struct sim_fault **found)
+{
+	uint64_t now_ns = sim_now_ns(cluster->world);
+
+	for (uint32_t i = 0; i < cluster->scenario.config.faults_count; i++) {
+		struct sim_fault *fault = &cluster->scenario.config.faults[i];
+
+		if (fault->kind != kind || fault->to != port || now_ns < fault->at_ns ||
+		    now_ns >= fault->until_ns)
+			continue;
+		if (found)
+			*found = fault;
+		return true;
+	}
+	return false;
+}
+
+void cluster_start(struct node *node)
+{
+	struct cluster *cluster = node->cluster;
+	struct scenario *s = &cluster->scenario;
+	struct engine_base base = { .storage = &node->files.storage, .limits = s->limits };
+	struct careful_error error = { "" };
+
+	node->life++;
+	files_init(&node->files, s->files_delay_ns);
+	if (sim_open(cluster->world, node->port, node->life, &s->shape, &s->options, &base.dev,
+		     &error) ||
+	    engine_open(&s->options, &base, &node->c, &error)) {
+		sim_fail(cluster->world, "node %u does not start: %s", node->port, error.text);
+		node->c = NULL;
+		return;
+	}
+	node->wake_ns = sim_now_ns(cluster->world);
+	node->polled_ns = 0;
+	node->idle_polls = 0;
+	node->late_count = 0;
+	work_open(node);
+}
+
+static void count(struct node *node)
+{
+	struct careful_info info;
+
+	careful_info(node->c, &info);
+	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
+		node->cluster->counters[i] += info.counters[i];
+	for (uint32_t i = 0; i < node->c->link.peers_max; i++)
+		node->cluster->epochs += node->c->link.peers[i].epochs;
+}
+
+static void stop(struct node *node)
+{
+	count(node);
+	work_close(node);
+	careful_close(node->c);
+	node->c = NULL;
+}
+
+/* SIGKILL and restart, as the schedule says. */
+static void live_or_die(struct node *node)
+{
+	struct sim_fault *fault = NULL;
+
+	cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault);
+	if (fault && node->c) {
+		fault->hits++;
+		sim_kill(node->c->dev);
+		stop(node);
+	} else if (!fault && !node->c) {
+		cluster_start(node);
+	}
+	if (fault)
+		node->wake_ns = fault->until_ns;
+}
+
+/* Writes other plans into the map as a controller does: a spare version, then the index. */
+static void rewrite_tune(struct node *node)
+{
+	struct scenario *s = &node->cluster->scenario;
+	struct careful_device *dev = node->c->dev;
+
+	for (uint32_t slot = 0; slot < s->options.peers; slot++) {
+		struct careful_tune_entry *entry = dev->ops->tune(dev, slot);
+		uint64_t random = cluster_random(s, 0x500 + node->port, node->tunes++);
+		uint32_t spare = (entry->active + 1) % CAREFUL_TUNE_VERSIONS;
+		struct careful_tune *tune = &entry->version[spare];
+
+		for (uint32_t i = 0; i < CAREFUL_CLASSES; i++)
+			tune->plan[i] = (struct careful_plan){
+				.first_bytes = (uint32_t)random % 2048,
+				.ratio_q16 = random % 3 ? 65536 : (uint32_t)(random >> 20) % 200000,
+				.step_bytes = random % 5 ? 0 : (uint32_t)(random >> 32) % 300,
+				.peak_bytes = (uint32_t)(random >> 24) % 4096,
+				.down_ratio_q16 = (uint32_t)(random >> 28) % 100000,
+			};
+		for (uint32_t i = 0; i < CAREFUL_SINKS; i++)
+			tune->minpulse_bytes[i] = (uint32_t)(random >> (8 + i)) % 8192;
+		__atomic_store_n(&entry->active, spare, __ATOMIC_RELEASE);
+	}
+}
+
+/* When the engine must be polled again, after a poll that handled so many frames. */
+static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
+{
+	struct cluster *cluster = node->cluster;
+	uint64_t now_ns = sim_now_ns(cluster->world);
+	uint64_t due_ns = files_next_ns(&node->files);
+
+	node->idle_polls = handled ? 0 : node->idle_polls + 1;
+	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->dev))
+		return free_ns;
+	if (node->c->link.kick_again && due_ns > now_ns + AGAIN_NS)
+		due_ns = now_ns + AGAIN_NS;
+	if (due_ns > now_ns + SLICE_NS)
+		due_ns = now_ns + SLICE_NS;
+	return due_ns > free_ns ? due_ns : free_ns;
+}
+
+static void poll_node(struct node *node)
+{
+	struct cluster *cluster = node->cluster;
+	struct scenario *s = &cluster->scenario;
+	uint64_t now_ns = sim_now_ns(cluster->world);
+	struct sim_fault *fault;
+	uint64_t free_ns, due_ns;
+	int handled;
+
+	if (cluster_fault_on(cluster, FAULT_STALL, node->port, &fault)) {
+		fault->hits++;
+		node->wake_ns = fault->until_ns;
+		return;
+	}
+	if (cluster_fault_on(cluster, FAULT_TUNE, node->port, &fault)) {
+		fault->hits++;
+		rewrite_tune(node);
+	}
+	node->files.time_ns = now_ns;
+	if (now_ns - node->polled_ns > SLEPT_NS)
+		node->c->polls = POLLS_PER_CLOCK - 1;
+	node->polled_ns = now_ns;
+	due_ns = work_run(node);
+	handled = careful_poll(node->c);
+	cluster->polls++;
+	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
+		cluster->broken_ns = now_ns;
+	check_node(node);
+	free_ns = now_ns + s->poll_ns + sim_take_busy_ns(node->c->dev);
+	node->wake_ns = next_wake(node, free_ns, handled);
+	if (due_ns < node->wake_ns)
+		node->wake_ns = due_ns > free_ns ? due_ns : free_ns;
+}
+
+/* Something came for a node that sleeps: it wakes, after the time that takes. */
+static void rouse(struct node *node)
+{
+	struct cluster *cluster = node->cluster;
+	uint64_t wake_ns = sim_now_ns(cluster->world);
+	uint64_t tick_ns;
+
+	if (!node->c || cluster_fault_on(cluster, FAULT_STALL, node->port, NULL))
+		return;
+	if (sim_frames_waiting(node->c->dev)) {
+		wake_ns += cluster_random(&cluster->scenario, STREAM_WAKE + node->port,
+					  cluster->steps) %
+			   3000;
+	} else if (sim_readable(node->c->dev)) {
+		/* Looked at once a tick; it would spin until then. */
+		tick_ns = node->polled_ns + ENGINE_TICK_NS;
+		wake_ns = tick_ns > wake_ns ? tick_ns : wake_ns;
+	} else {
+		return;
+	}
+	if (wake_ns < node->wake_ns && node->idle_polls >= IDLE_POLLS)
+		node->wake_ns = wake_ns;
+}
+
+static void step(struct cluster *cluster)
+{
+	uint64_t next_ns = sim_next_ns(cluster->world);
+	struct scenario *s = &cluster->scenario;
+
+	for (uint32_t i = 0; i < s->nodes; i++)
+		if (cluster->nodes[i].wake_ns < next_ns)
+			next_ns = cluster->nodes[i].wake_ns;
+	for (uint32_t i = 0; i < s->config.faults_count; i++) {
+		struct sim_fault *fault = &s->config.faults[i];
+
+		if (fault->kind == FAULT_KILL && fault->at_ns > sim_now_ns(cluster->world) &&
+		    fault->at_ns < next_ns)
+			next_ns = fault->at_ns;
+	}
+	if (next_ns < sim_now_ns(cluster->world))
+		next_ns = sim_now_ns(cluster->world);
+	sim_advance(cluster->world, next_ns);
+	sim_run(cluster->world);
+	for (uint32_t i = 0; i < s->nodes; i++) {
+		struct node *node = &cluster->nodes[i];
+
+		live_or_die(node);
+		rouse(node);
+		if (node->c && node->wake_ns <= next_ns)
+			poll_node(node);
+	}
+	cluster->steps++;
+}
+
+/* Whether there is nothing left to do, and was nothing for a while. */
+static bool ended(struct cluster *cluster)
+{
+	uint64_t now_ns = sim_now_ns(cluster->world);
+
+	if (cluster->ops_done < cluster->scenario.ops_count || now_ns < cluster->scenario.healed_ns)
+		return false;
+	if (!cluster->done_ns)
+		cluster->done_ns = now_ns;
+	return now_ns >= cluster->done_ns + QUIET_NS;
+}
+
+static void on_hit(void *user, const struct sim_fault *fault, uint32_t opportunity)
+{
+	struct cluster *cluster = user;
+	struct cut *seen = &cluster->seen;
+
+	if (!cluster->hit_ns)
+		cluster->hit_ns = sim_now_ns(cluster->world);
+	if (seen->hits_count[fault->id] < HITS_MAX)
+		seen->hits[fault->id][seen->hits_count[fault->id]] = opportunity;
+	seen->hits_count[fault->id]++;
+}
+
+/* One line for each frame and control message that enters or leaves the network. */
+static void on_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
+		    uint32_t bytes, const char *what)
+{
+	static const char *const names[] = { "HELLO", "CHALLENGE", "WELCOME", "REFUSE",
+					     "SYNC",  "SYNC_ACK",  "GONE",    "BYE" };
+	struct cluster *cluster = user;
+	struct careful_ctrl ctrl = { 0 };
+	struct careful_hdr hdr = { 0 };
+
+	printf("%12.6f %u>%u %s ", (double)sim_now_ns(cluster->world) * 1e-6 - 1000, from, to,
+	       what);
+	if (control) {
+		memcpy(&ctrl, message, bytes < sizeof(ctrl) ? bytes : sizeof(ctrl));
+		printf("%s nonce %016llx token %016llx cookie %016llx sent %u rcvd %u gave %u\n",
+		       ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE ?
+			       names[ctrl.type - CAREFUL_HELLO] :
+			       "?",
+		       (unsigned long long)be64toh(ctrl.nonce),
+		       (unsigned long long)be64toh(ctrl.token),
+		       (unsigned long long)be64toh(ctrl.cookie), be32toh(ctrl.seq_sent),
+		       be32toh(ctrl.seq_rcvd), be32toh(ctrl.returned));
+		return;
+	}
+	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));
+	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
+	       hdr.type == CAREFUL_UPDATE ? "update" : "data",
+	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
+	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));
+}
+
+static void begin(struct cluster *cluster)
+{
+	struct scenario *s = &cluster->scenario;
+
+	memset(cluster->seen.hits_count, 0, sizeof(cluster->seen.hits_count));
+	s->config.on_hit = on_hit;
+	s->config.on_pass = cluster->trace ? on_pass : NULL;
+	s->config.user = cluster;
+	s->config.faults = s->faults;
+	s->config.faults_count = s->faults_count;
+	s->config.ports = s->nodes;
+	sim_begin(cluster->world, &s->config);
+	cluster->ops_done = cluster->epochs = 0;
+	cluster->steps = cluster->done_ns = cluster->polls = 0;
+	cluster->hit_ns = cluster->broken_ns = 0;
+	memset(cluster->counters, 0, sizeof(cluster->counters));
+	work_begin(cluster);
+	for (uint32_t i = 0; i < s->nodes; i++) {
+		struct node *node = &cluster->nodes[i];
+
+		node->cluster = cluster;
+		node->port = i;
+		node->life = node->tunes = 0;
+		node->c = NULL;
+		cluster_start(node);
+	}
+}
+
+static const char *stuck(struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.ops_count; i++) {
+		struct op *op = &cluster->scenario.ops[i];
+
+		if (op->state != OP_DONE)
+			sim_fail(
+				cluster->world,
+				"operation %u (attempt %u, last status %d) is not done %llu ms after "
+				"the last fault",
+				op->index, op->attempt, op->last_status,
+				(unsigned long long)((sim_now_ns(cluster->world) -
+						      cluster->scenario.healed_ns) /
+						     1000000));
+	}
+	return sim_failure(cluster->world);
+}
+
+/* Where each session stands, for who traces a failure. */
+static void print_nodes(const struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
+		const struct careful *c = cluster->nodes[i].c;
+
+		if (!c)
+			continue;
+		printf("node %u: %u send buffers free, %u answers wait, %u requests deferred\n", i,
+		       c->link.tx_free_count, cluster->nodes[i].late_count, c->deferred_count);
+		for (uint32_t k = 0; k < c->link.peers_max; k++) {
+			const struct link_peer *peer = &c->link.peers[k];
+			const struct message_peer *mp = &c->messages.peers[k];
+
+			printf("  peer %u: state %u phase %u, sent %u credits %u of %u; received "
+			       "%u returned %u announced %u of %u; kept %u + %u; %u operations, "
+			       "%u messages\n",
+			       k, peer->state, peer->phase, peer->tx.sent, peer->tx.credits,
+			       peer->tx.size, peer->rx.received, peer->rx.returned,
+			       peer->rx.announced, peer->rx.size, peer->kept, peer->kept_old,
+			       peer->operations, mp->messages);
+			for (struct message_out *out = mp->out_first; out; out = out->next)
+				printf("    out %u: slot %u, built %u of %u, %u frames ready, %s\n",
+				       out->id, out->slot, out->built, out->bytes, out->frame_count,
+				       out->reading ? "reading" : "");
+		}
+	}
+}
+
+const char *cluster_run(struct cluster *cluster)
+{
+	const char *failure = NULL;
+	uint64_t limit_ns;
+
+	begin(cluster);
+	limit_ns = cluster->scenario.healed_ns + heal_ns;
+	while (!(failure = sim_failure(cluster->world)) && !ended(cluster)) {
+		step(cluster);
+		if (sim_now_ns(cluster->world) > limit_ns || cluster->steps > STEPS_MAX) {
+			failure = stuck(cluster);
+			break;
+		}
+	}
+	if (!failure)
+		check_end(cluster);
+	if (cluster->trace)
+		print_nodes(cluster);
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++)
+		if (cluster->nodes[i].c)
+			stop(&cluster->nodes[i]);
+	return sim_failure(cluster->world);
+}

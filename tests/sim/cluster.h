@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A cluster of engines on one virtual network, in one process and one thread: what a
+ * seed makes of it (scenario.c), its life (cluster.c), what its nodes ask of each other
+ * (work.c), and what must hold all the time and at the end (invariants.c).
+ */
+#ifndef SIM_CLUSTER_H
+#define SIM_CLUSTER_H
+
+#include "device/sim.h"
+#include "files.h"
+#include "service/engine.h"
+
+enum {
+	NODES_MAX = 3,
+	OPS_MAX = 24,
+	FAULTS_MAX = 10,
+	OP_BYTES_MAX = 12000,
+	LATE_MAX = 64,
+	HITS_MAX = 256, /* of a fault, that a schedule can list */
+	ATTEMPTS = 16, /* of each operation, whose runs are counted apart */
+	POISON = 0xee, /* where nothing was placed yet */
+	GUARD_BYTES = 64, /* of it, behind each target */
+	STALL_MS = 2000, /* silence before a peer counts as gone */
+	SYNC_MS = 200,
+};
+
+/* Faults that are the node's, not the network's: of node `to`. */
+enum cluster_fault_kind {
+	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins anew at its end */
+	FAULT_STALL, /* its process does not run */
+	FAULT_KEEP, /* its handlers keep what they are given until the end */
+	FAULT_TUNE, /* its tune map is rewritten before every round */
+	FAULT_KINDS,
+};
+
+enum op_kind { OP_REQUEST, OP_STORE, OP_GET, OP_KINDS };
+enum op_state { OP_WAITS, OP_RUNS, OP_DONE };
+
+/*
+ * Something that one node asks of another until it succeeds.
+ *
+ * @from_file, @to_file: the source, the target is a file
+ * @pool_at:    where its bytes are in the pool
+ * @reply_bytes, @reply_ns: request: of the answer, and how long it is kept; 0: at once
+ * @ran:        times that its handler ran, of each attempt
+ * @lives:      of both nodes, at this attempt
+ */
+struct op {
+	struct cluster *cluster;
+	uint32_t index;
+	uint8_t from, to, kind;
+	bool from_file, to_file, digest;
+	uint32_t bytes;
+	uint32_t pool_at;
+	uint32_t reply_bytes;
+	uint64_t reply_ns;
+	uint64_t at_ns;
+
+	uint8_t state;
+	uint32_t attempt;
+	uint8_t ran[ATTEMPTS];
+	uint32_t lives[2];
+	uint64_t again_ns, done_ns;
+	uint32_t key, key_life;
+	uint8_t *target;
+	int last_status;
+};
+
+/* An answer that waits, and the request that it keeps. */
+struct late {
+	struct op *op;
+	uint32_t attempt;
+	uint64_t at_ns;
+	struct careful_kept *kept;
+	struct careful_reply_to to;
+};
+
+struct node {
+	struct cluster *cluster;
+	uint32_t port;
+	uint32_t life;
+	struct careful *c; /* NULL: dead */
+	struct files files;
+	uint64_t wake_ns, polled_ns;
+	uint32_t idle_polls;
+	uint32_t tunes;
+	int peer[NODES_MAX];
+	uint64_t asked_ns[NODES_MAX];
+	struct late late[LATE_MAX];
+	uint32_t late_count;
+};
+
+/*
+ * What a seed, and what is left of it when a schedule is cut down, stands for.
+ *
+ * @excused:   some fault in it makes operations fail
+ * @damage:    some fault in it damages payload
+ * @healed_ns: when the last fault is over
+ */
+struct scenario {
+	uint64_t seed;
+	uint32_t nodes;
+	struct sim_config config;
+	struct sim_shape shape;
+	struct careful_options options;
+	struct engine_limits limits;
+	uint64_t files_delay_ns;
+	uint64_t poll_ns;
+	uint32_t plan_bytes, minpulse_bytes;
+	struct sim_fault faults[FAULTS_MAX];
+	uint32_t faults_count;
+	struct op ops[OPS_MAX];
+	uint32_t ops_count;
+	uint32_t ops_left_out; /* a bit each */
+	bool excused, damage;
+	uint64_t healed_ns;
+};
+
+/* What is left of a scenario. @hits: of a fault, where only_hits says so. */
+struct cut {
+	uint32_t ops_left_out, faults_left_out; /* a bit each */
+	bool only_hits[FAULTS_MAX];
+	uint32_t hits[FAULTS_MAX][HITS_MAX];
+	uint32_t hits_count[FAULTS_MAX];
+};
+
+struct cluster {
+	struct sim_world *world;
+	struct scenario scenario;
+	struct node nodes[NODES_MAX];
+	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
+	uint32_t ops_done;
+	uint64_t steps;
+	uint64_t done_ns;
+	uint64_t hit_ns, broken_ns; /* when a fault first hit, when a session first broke; or 0 */
+	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
+	uint32_t epochs; /* likewise, that were opened */
+	uint64_t polls;
+	bool trace; /* print what passes the network */
+	struct cut seen; /* what the faults hit */
+};
+
+/* scenario.c */
+void scenario_make(struct scenario *s, uint64_t seed, bool faults);
+/* Leaves out what the cut does; the lists of hits stay the cut's. */
+void scenario_cut(struct scenario *s, const struct cut *cut);
+const char *scenario_fault_name(uint32_t kind);
+
+/* cluster.c */
+struct cluster *cluster_create(void);
+void cluster_destroy(struct cluster *cluster);
+/* Runs cluster->scenario to its end. NULL: all is well; else what was violated. */
+const char *cluster_run(struct cluster *cluster);
+bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t port,
+		      struct sim_fault **fault);
+void cluster_start(struct node *node);
+
+/* shrink.c */
+void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut);
+const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut);
+
+/* work.c */
+void work_init(void);
+void work_begin(struct cluster *cluster);
+void work_open(struct node *node);
+void work_close(struct node *node);
+/* Does what is due; when there is more to do. */
+uint64_t work_run(struct node *node);
+
+/* invariants.c */
+void check_node(struct node *node);
+void check_end(struct cluster *cluster);
+
+static inline uint64_t cluster_random(const struct scenario *s, uint64_t stream, uint64_t index)
+{
+	return sim_hash(s->seed, stream, index);
+}
+
+#endif /* SIM_CLUSTER_H */

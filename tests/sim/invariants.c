@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What holds after every round of every node: each buffer is somewhere and counted
+ * once, and credits are conserved between two ends of a session. And at the end, when
+ * nothing is under way: everything is back where it began.
+ */
+#include "cluster.h"
+
+#define EXPECT(node, a, b)                                                                  \
+	do {                                                                                \
+		unsigned long long expect_a = (a), expect_b = (b);                          \
+                                                                                            \
+		if (expect_a != expect_b)                                                   \
+			sim_fail((node)->cluster->world, "node %u: %s is %llu, %s is %llu", \
+				 (node)->port, #a, expect_a, #b, expect_b);                 \
+	} while (0)
+
+/* Buffers that handlers, files and requests that wait hold. */
+static uint32_t held(const struct link *link)
+{
+	uint32_t n = link->fill_count;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		n += link->peers[i].kept + link->peers[i].kept_old;
+	return n;
+}
+
+/* Send buffers that hold frames of bulk messages that are not sent yet. */
+static uint32_t filled(const struct message_state *state)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < state->link->peers_max; i++)
+		for (struct message_out *out = state->peers[i].out_first; out; out = out->next)
+			for (uint32_t k = 0; k < out->frame_count; k++)
+				n += out->frames[out->frame_first + k].segments;
+	return n;
+}
+
+static void check_buffers(struct node *node)
+{
+	struct link *link = &node->c->link;
+	uint32_t rx_engine, tx_engine;
+
+	sim_buffers(node->c->dev, &rx_engine, &tx_engine);
+	EXPECT(node, rx_engine, held(link));
+	EXPECT(node, tx_engine, link->tx_free_count + link->tx_queued + filled(&node->c->messages));
+}
+
+static void check_windows(struct node *node, const struct link_peer *peer)
+{
+	const struct window_rx *rx = &peer->rx;
+
+	EXPECT(node, window_tx_outstanding(&peer->tx) <= peer->tx.size, 1);
+	EXPECT(node, rx->received - rx->announced <= rx->size, 1);
+	EXPECT(node, rx->received - rx->returned, peer->kept + peer->freeing);
+	EXPECT(node, rx->returned - rx->announced <= rx->size, 1);
+}
+
+/* The end of a peer's session at the node that it names; NULL: there is none. */
+static struct link_peer *other_end(struct node *node, const struct link_peer *peer,
+				   struct node **other)
+{
+	struct sim_world *world = node->cluster->world;
+	uint32_t port = sim_port(world, &peer->address);
+	union careful_addr address;
+
+	*other = &node->cluster->nodes[port % NODES_MAX];
+	if (peer->state == CAREFUL_PEER_NONE || port == SIM_ANY || !(*other)->c)
+		return NULL;
+	sim_address(world, node->port, &address);
+	return link_peer_find(&(*other)->c->link, &address);
+}
+
+/* What one end sent, the other received, or it is under way. */
+static void check_credits(struct node *node, const struct link_peer *peer)
+{
+	struct sim_world *world = node->cluster->world;
+	struct node *other;
+	struct link_peer *theirs = other_end(node, peer, &other);
+
+	if (!theirs || peer->phase != LINK_OPEN || peer->cookie_out != theirs->cookie_in)
+		return;
+	EXPECT(node, peer->tx.sent - theirs->rx.received <= peer->tx.size, 1);
+	if (sim_unharmed(world, node->port, other->port, peer->cookie_out))
+		EXPECT(node, peer->tx.sent,
+		       theirs->rx.received + sim_cost_under_way(world, node->port, other->port,
+								peer->cookie_out));
+}
+
+void check_node(struct node *node)
+{
+	struct link *link = &node->c->link;
+
+	check_buffers(node);
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->cookie_in)
+			check_windows(node, peer);
+		check_credits(node, peer);
+	}
+}
+
+static void check_idle(struct node *node)
+{
+	struct careful *c = node->c;
+	struct link *link = &c->link;
+
+	link_complete(link);
+	EXPECT(node, held(link), 0);
+	EXPECT(node, link->tx_free_count, c->dev->tx_chunks);
+	EXPECT(node, link->kept_free_count, c->dev->rx_chunks + link->pool_count);
+	EXPECT(node, link->pool_free_count, link->pool_count);
+	EXPECT(node, c->messages.outs_free_count, c->messages.outs_count);
+	EXPECT(node, c->messages.ins_free_count, c->messages.ins_count);
+	EXPECT(node, c->messages.staged_free_count, c->messages.staged_count);
+	EXPECT(node, c->operations_free_count, c->limits.operations);
+	EXPECT(node, c->deferred_count, 0);
+	for (uint32_t i = 0; i < c->limits.regions; i++)
+		EXPECT(node, c->regions[i].uses, 0);
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		EXPECT(node, link->peers[i].operations, 0);
+}
+
+/* Without loss nothing may be counted as lost, and no session begins anew. */
+static void check_promise(struct node *node)
+{
+	static const enum careful_counter none[] = {
+		CAREFUL_C_LOST_FRAMES, CAREFUL_C_BAD_CREDITS, CAREFUL_C_EPOCHS_BROKEN,
+		CAREFUL_C_DIGEST_BAD,  CAREFUL_C_DROP_CRC,    CAREFUL_C_DROP_MESSAGE,
+		CAREFUL_C_DROP_SEQ,
+	};
+
+	for (uint32_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (node->c->link.counters[none[i]])
+			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
+				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
+}
+
+void check_end(struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
+		struct node *node = &cluster->nodes[i];
+
+		if (!node->c)
+			continue;
+		check_node(node);
+		check_idle(node);
+		if (!cluster->scenario.excused)
+			check_promise(node);
+	}
+}

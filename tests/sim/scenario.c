@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* From a seed to a cluster, its work and its faults; and what these excuse. */
+#include "cluster.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum {
+	STREAM_SHAPE = 1,
+	STREAM_OPS,
+	STREAM_FAULTS,
+	MS = 1000 * 1000,
+	BEGIN_MS = 1000, /* the world's time begins here */
+};
+
+struct dice {
+	uint64_t seed, stream, index;
+};
+
+static uint64_t roll(struct dice *dice)
+{
+	return sim_hash(dice->seed, dice->stream, dice->index++);
+}
+
+/* From 0 to n - 1. */
+static uint32_t below(struct dice *dice, uint32_t n)
+{
+	return (uint32_t)(roll(dice) % n);
+}
+
+static bool one_in(struct dice *dice, uint32_t n)
+{
+	return below(dice, n) == 0;
+}
+
+/* From least to most, each order of magnitude as likely as any other. */
+static uint64_t spread(struct dice *dice, uint64_t least, uint64_t most)
+{
+	uint32_t bits = 63 - (uint32_t)__builtin_clzll(most / least);
+	uint64_t low = least << below(dice, bits + 1);
+	uint64_t value = low + roll(dice) % low;
+
+	return value < most ? value : most;
+}
+
+static void make_shape(struct scenario *s, struct dice *dice)
+{
+	uint32_t chunk = 512u << below(dice, 3);
+	uint32_t buffer = chunk - chunk / 8;
+	uint32_t peers = s->nodes - 1 + one_in(dice, 4);
+	uint32_t rx = 4;
+	uint32_t window, frame;
+
+	while (rx / peers < 4)
+		rx *= 2;
+	rx <<= below(dice, 4);
+	window = rx / peers;
+	frame = one_in(dice, 2) ? buffer : (window - (window / 2 > 2 ? window / 2 : 2)) * buffer;
+	if (frame > 4 * buffer)
+		frame = 4 * buffer;
+	if (one_in(dice, 4))
+		frame -= below(dice, frame / 4);
+	s->shape = (struct sim_shape){
+		.chunk_bytes = chunk,
+		.buffer_bytes = buffer,
+		.segments_max = frame > buffer ? 8 : 1,
+		.frame_bytes = frame,
+	};
+	s->options = (struct careful_options){
+		.ifname = "sim",
+		.peers = peers,
+		.rx_buffers = rx,
+		.tx_buffers = 8u << below(dice, 3),
+		.copyout_buffers = rx,
+		.sync_ms = SYNC_MS,
+		.stall_ms = STALL_MS,
+	};
+	s->limits = (struct engine_limits){
+		.operations = 32,
+		.regions = 32,
+		.messages = { .outs = 1 + below(dice, 12), .staged = 4 * OPS_MAX },
+	};
+}
+
+static void make_world(struct scenario *s, struct dice *dice)
+{
+	s->config = (struct sim_config){
+		.seed = s->seed,
+		.kick_frames = one_in(dice, 2) ? 0 : 1 + below(dice, 8),
+		.zerocopy = one_in(dice, 2),
+		.ipv6 = one_in(dice, 4),
+		.wire_g_ns = (uint32_t)spread(dice, 10, 5000),
+		.wire_G_ps_per_byte = (uint32_t)spread(dice, 10, 20000),
+		.wire_delay_ns = spread(dice, 100, MS),
+		.ctrl_delay_ns = spread(dice, 1000, MS),
+		.admit_ns = spread(dice, 1000, 20 * MS),
+		.rx_g_ns = (uint32_t)spread(dice, 10, 5000),
+		.tx_g_ns = (uint32_t)spread(dice, 10, 5000),
+	};
+	s->files_delay_ns = one_in(dice, 2) ? 0 : spread(dice, 1000, MS);
+	s->poll_ns = spread(dice, 100, 2000);
+}
+
+static void make_ops(struct scenario *s)
+{
+	struct dice dice = { s->seed, STREAM_OPS, 0 };
+
+	s->ops_count = 1 + below(&dice, OPS_MAX);
+	for (uint32_t i = 0; i < s->ops_count; i++) {
+		struct op *op = &s->ops[i];
+
+		memset(op, 0, sizeof(*op));
+		op->index = i;
+		op->from = (uint8_t)below(&dice, s->nodes);
+		op->to = (uint8_t)((op->from + 1 + below(&dice, s->nodes - 1)) % s->nodes);
+		op->kind = (uint8_t)below(&dice, OP_KINDS);
+		op->from_file = one_in(&dice, 2);
+		op->to_file = one_in(&dice, 2);
+		op->digest = true;
+		op->bytes = (uint32_t)spread(&dice, 1, OP_BYTES_MAX) - 1;
+		op->pool_at = (uint32_t)roll(&dice);
+		op->reply_bytes = (uint32_t)spread(&dice, 1, 2048) - 1;
+		op->reply_ns = one_in(&dice, 2) ? 0 : spread(&dice, 1000, 20 * MS);
+		op->at_ns = BEGIN_MS * (uint64_t)MS;
+		if (!one_in(&dice, 4))
+			op->at_ns += spread(&dice, 1000, 50 * MS);
+	}
+}
+
+static uint64_t fault_amount(uint32_t kind, struct dice *dice)
+{
+	switch (kind) {
+	case SIM_CORRUPT:
+		return spread(dice, 1, 32);
+	case SIM_MTU:
+		return 300 + below(dice, 2000);
+	case SIM_CLOCK:
+		return spread(dice, MS, 5000ull * MS);
+	case SIM_STRANGER:
+	case SIM_REPLAY:
+		return spread(dice, 20000, 20 * MS);
+	default:
+		return spread(dice, 1000, 100 * MS);
+	}
+}
+
+static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice *dice)
+{
+	static const uint32_t rates[] = { 1, 2, 3, 10, 30, 100 };
+	static const uint8_t what[] = { SIM_DATA, SIM_UPDATES, SIM_CONTROL, SIM_FRAMES, SIM_ALL };
+	uint32_t kind = below(dice, FAULT_KINDS);
+	uint64_t begin_ns = BEGIN_MS * (uint64_t)MS + spread(dice, 1000, 60 * MS);
+	bool device = kind == SIM_TX_FULL || (kind >= SIM_LINK_DOWN && kind <= SIM_CLOCK) ||
+		      kind >= SIM_FAULT_KINDS;
+	uint64_t most_ns = one_in(dice, 10) ? 3000ull * MS : 400ull * MS;
+	bool stranger = kind == SIM_STRANGER || kind == SIM_REPLAY;
+
+	*fault = (struct sim_fault){
+		.kind = (uint8_t)kind,
+		.from = (uint8_t)below(dice, s->nodes),
+		.what = what[below(dice, sizeof(what))],
+		.one_in = rates[below(dice, sizeof(rates) / sizeof(rates[0]))],
+		.at_ns = begin_ns,
+		.until_ns = begin_ns + spread(dice, 10000, most_ns),
+		.amount = fault_amount(kind, dice),
+	};
+	fault->to = (uint8_t)((fault->from + 1 + below(dice, s->nodes - 1)) % s->nodes);
+	if (kind == SIM_FILL_EMPTY)
+		fault->what = SIM_FRAMES;
+	if (stranger)
+		fault->one_in = 1;
+	if (!device && !stranger && one_in(dice, 3))
+		fault->from = fault->to = SIM_ANY;
+}
+
+void scenario_make(struct scenario *s, uint64_t seed, bool faults)
+{
+	struct dice dice = { seed, STREAM_SHAPE, 0 };
+
+	memset(s, 0, offsetof(struct scenario, ops));
+	s->seed = seed;
+	s->nodes = one_in(&dice, 6) ? 3 : 2;
+	make_shape(s, &dice);
+	make_world(s, &dice);
+	make_ops(s);
+	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
+	if (faults && !one_in(&dice, 4))
+		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);
+	for (uint32_t i = 0; i < s->faults_count; i++) {
+		make_fault(s, &s->faults[i], &dice);
+		s->faults[i].id = i;
+	}
+}
+
+/* Whether a fault may make operations fail. What only delays, repeats, or comes from a
+ * stranger may not: nothing is lost by it, and silence is no loss. */
+static bool excuses(const struct sim_fault *fault)
+{
+	bool frames = fault->what & SIM_FRAMES;
+	uint64_t long_ns = STALL_MS * (uint64_t)MS / 2;
+	bool lasting = fault->until_ns - fault->at_ns >= long_ns;
+
+	switch (fault->kind) {
+	case SIM_LOSS:
+	case SIM_REORDER:
+	case SIM_CORRUPT:
+	case SIM_TRUNCATE:
+		return frames || fault->one_in == 1;
+	case SIM_TX_FULL:
+	case SIM_UNRESOLVED:
+	case FAULT_STALL:
+	case FAULT_KEEP:
+		return lasting;
+	case SIM_CLOCK:
+		return fault->amount >= long_ns;
+	case SIM_DELAY: /* see judge() */
+	case SIM_CLOG:
+	case SIM_DUPLICATE:
+	case SIM_STRANGER:
+	case SIM_REPLAY:
+	case FAULT_TUNE:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* Whether a fault makes an end silent for a while. */
+static bool slows(const struct sim_fault *fault)
+{
+	return fault->kind != SIM_DUPLICATE && fault->kind != SIM_STRANGER &&
+	       fault->kind != SIM_REPLAY && fault->kind != FAULT_TUNE;
+}
+
+/* How long a fault keeps frames that are under way. */
+static uint64_t holds_ns(const struct sim_fault *fault)
+{
+	if (!(fault->what & SIM_FRAMES))
+		return 0;
+	return fault->kind == SIM_DELAY ? fault->amount :
+	       fault->kind == SIM_CLOG	? fault->until_ns - fault->at_ns :
+					  0;
+}
+
+static void judge(struct scenario *s)
+{
+	bool stranger = false, slow = false, clock = false;
+	uint64_t held_ns = 0;
+
+	s->excused = s->damage = false;
+	s->healed_ns = BEGIN_MS * (uint64_t)MS;
+	for (uint32_t i = 0; i < s->faults_count; i++) {
+		const struct sim_fault *fault = &s->faults[i];
+
+		s->excused |= excuses(fault);
+		stranger |= fault->kind == SIM_STRANGER;
+		slow |= slows(fault);
+		clock |= fault->kind == SIM_CLOCK;
+		held_ns += holds_ns(fault);
+		s->damage |= fault->kind == SIM_CORRUPT;
+		if (fault->until_ns > s->healed_ns)
+			s->healed_ns = fault->until_ns;
+	}
+	/* A made-up ICMP message is believed where no answer comes. */
+	s->excused |= stranger && slow;
+	/* Frames that come later than a sync's answers twice say count as lost. */
+	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
+	if (!s->damage)
+		for (uint32_t i = 0; i < s->ops_count; i++)
+			s->ops[i].digest = s->ops[i].pool_at & 1;
+}
+
+void scenario_cut(struct scenario *s, const struct cut *cut)
+{
+	uint32_t n = 0;
+
+	s->ops_left_out = cut->ops_left_out;
+	for (uint32_t i = 0; i < s->faults_count; i++) {
+		uint32_t id = s->faults[i].id;
+
+		if (cut->faults_left_out >> id & 1)
+			continue;
+		s->faults[n] = s->faults[i];
+		if (cut->only_hits[id]) {
+			s->faults[n].only = cut->hits[id];
+			s->faults[n].only_count = cut->hits_count[id];
+		}
+		n++;
+	}
+	s->faults_count = n;
+	judge(s);
+}
+
+const char *scenario_fault_name(uint32_t kind)
+{
+	static const char *const names[FAULT_KINDS] = {
+		[SIM_LOSS] = "loss",
+		[SIM_DUPLICATE] = "duplication",
+		[SIM_REORDER] = "reordering",
+		[SIM_CORRUPT] = "corruption",
+		[SIM_TRUNCATE] = "truncation",
+		[SIM_DELAY] = "delay",
+		[SIM_CLOG] = "clogging",
+		[SIM_TX_FULL] = "TX ring full",
+		[SIM_FILL_EMPTY] = "fill ring empty",
+		[SIM_LINK_DOWN] = "link down",
+		[SIM_UNRESOLVED] = "neighbour unknown",
+		[SIM_MTU] = "MTU change",
+		[SIM_CLOCK] = "clock jump",
+		[SIM_STRANGER] = "stranger's frames and messages",
+		[SIM_REPLAY] = "replay",
+		[FAULT_KILL] = "SIGKILL and restart",
+		[FAULT_STALL] = "stopped process",
+		[FAULT_KEEP] = "handlers that keep everything",
+		[FAULT_TUNE] = "tune map rewritten",
+	};
+
+	return names[kind];
+}

@@ -1,0 +1,92 @@
+"""Transfers over a link that breaks the promise: late, but right, and counted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import MIB, Host, make_file
+from lab import MakeLab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+LINK = """
+name = "a link with mishaps"
+[[stage]]
+name = "wire"
+g_us = 5
+G_us_per_KiB = 8
+[stage.link]
+seed = 7
+queue_frames = 1000
+{mishap}
+"""
+
+Pair = Callable[[str], list[Host]]
+
+
+@pytest.fixture
+def pair(make_lab: MakeLab, tmp_path: Path) -> Iterator[Pair]:
+    """Make two hosts that are up, on a link with a mishap."""
+    made: list[Host] = []
+
+    def make(mishap: str) -> list[Host]:
+        hops = tmp_path / "hops.toml"
+        hops.write_text(LINK.format(mishap=mishap))
+        lab = make_lab(hops=hops)
+        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        for host in made:
+            host.up()
+        return made
+
+    yield make
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:
+    """Get a file and put it back, both right; what both ends counted."""
+    kept = make_file(b.export / "big", nbytes)
+    a.ctl("get", "h2:big", a.own / "big", timeout=110)
+    assert (a.own / "big").read_bytes() == kept
+    a.ctl("put", a.own / "big", "h2:back", timeout=110)
+    assert (b.export / "back").read_bytes() == kept
+    counted: dict[str, int] = {}
+    for host in (a, b):
+        status: dict[str, Any] = host.status()
+        for name, count in (*status["counters"].items(), *status["xdp_counters"].items()):
+            counted[name] = counted.get(name, 0) + count
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("loss", "nbytes"), [("0.001", 8 * MIB), ("0.01", 2 * MIB), ("0.1", MIB // 8)]
+)
+def test_loss__found_counted_and_repaired(pair: Pair, loss: str, nbytes: int) -> None:
+    a, b = pair(f"loss = {loss}")
+    counted = there_and_back(a, b, nbytes)
+    assert counted["lost_frames"] > 0
+    assert counted["epochs_broken"] > 0
+    assert counted["digest_bad"] == 0
+
+
+def test_duplicates__are_dropped_and_nothing_else(pair: Pair) -> None:
+    a, b = pair("duplicate = 0.01")
+    counted = there_and_back(a, b, 2 * MIB)
+    assert counted["drop_seq"] > 0
+    assert (counted["lost_frames"], counted["epochs_broken"]) == (0, 0)
+
+
+def test_corruption__is_never_taken_for_data(pair: Pair) -> None:
+    a, b = pair("corrupt = 0.01")
+    counted = there_and_back(a, b, MIB)
+    noticed = ("drop_crc", "drop_check", "drop_cookie", "digest_bad", "lost_frames")
+    assert sum(counted[name] for name in noticed) > 0
+
+
+def test_reordering__is_late_at_most(pair: Pair) -> None:
+    a, b = pair("reorder = 0.01\nreorder_us = 300")
+    there_and_back(a, b, 2 * MIB)
