@@ -28,6 +28,7 @@
 #include "daemon/options.h"
 #include "daemon/rundir.h"
 #include "service/block.h"
+#include "service/probe.h"
 
 enum {
 	EXIT_USAGE = 2,
@@ -132,6 +133,16 @@ static void raise_limits(void)
 	mallopt(M_ARENA_MAX, 1);
 }
 
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static const struct careful_probe_clock probe_clock = { monotonic_ns };
+
 /* Opens the instance and starts the block server; on the chosen CPU, its workers
  * everywhere. */
 static int open_instance(struct daemon *d, struct careful_error *error)
@@ -157,9 +168,11 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 				 &d->block, error);
 	if (d->options.cpu >= 0)
 		sched_setaffinity(0, sizeof(one), &one);
-	if (rc)
+	if (rc) {
 		careful_close(d->instance);
-	return rc;
+		return rc;
+	}
+	return careful_probe_serve(d->instance, &probe_clock);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)

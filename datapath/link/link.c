@@ -168,6 +168,11 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		return peer;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		peer = &link->peers[i];
+		/* Who closed the session and is back takes up the slot where it was left. */
+		if (peer->state == CAREFUL_PEER_NONE && address_equal(&peer->address, address)) {
+			best = peer;
+			break;
+		}
 		if (!slot_free(peer))
 			continue;
 		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
@@ -183,6 +188,8 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		.drain_at = best->drain_at, /* the last one's frames may still lie there */
 		.address = *address,
 		.dirty = best->dirty,
+		.kept_old = best->kept_old,
+		.operations = best->operations,
 	};
 	best->heard_ns = link->now_ns;
 	return best;

@@ -56,10 +56,11 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Whether frames that count as sent may not even have left: TX rings are full. */
-static bool undecided(const struct link *link, const struct careful_ctrl *ctrl)
+/* Whether the answer says nothing of loss: frames that count as sent may not even have
+ * left, where TX rings are full; or frames came since, and it is older than they are. */
+static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	return link->kick_again || ctrl->status;
+	return peer->link->kick_again || ctrl->status || peer->heard;
 }
 
 /* Whether the answer agrees with what we know; frames under way make it differ. */
@@ -90,7 +91,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		}
 		return true;
 	}
-	if (undecided(link, ctrl)) {
+	if (undecided(peer, ctrl)) {
 		peer->sync_disagreed = 0;
 		return true;
 	}

@@ -291,7 +291,9 @@ static void store_finished(struct careful *c, struct message_in *in)
 		c->told++;
 		c->handlers[index].fn(&message, c->handlers[index].user);
 	}
-	reply_status(c, in->peer, in->am.token, in->error);
+	/* The handler may have ended the session: then nobody waits for an answer. */
+	if (in->epoch == in->peer->epoch)
+		reply_status(c, in->peer, in->am.token, in->error);
 }
 
 /* All data of a bulk message is in its place, or it failed. */

@@ -178,6 +178,40 @@ static void test_get__a_source_that_shrank_is_an_error(void)
 }
 
 /* A minpulse above any window and fragments of every size, from the next message on. */
+static void close_peer(const struct careful_message *message, void *user)
+{
+	*(bool *)user = true;
+	careful_peer_close(message->instance, message->peer);
+}
+
+/* No answer is left for whoever is in that slot next. */
+static void test_store__handler_ends_the_session(void)
+{
+	const struct careful_span span = { .base = source, .fd = -1 };
+	const struct careful_region region = {
+		.span = { .base = target, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct outcome outcome = { 0 };
+	bool closed = false;
+	struct ends ends;
+	uint32_t key;
+
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 5, close_peer, &closed);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, 0, &span, 100, 5, NULL, 0,
+			       on_done, &outcome),
+		 0);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, -ECONNRESET);
+	CHECK(closed);
+	CHECK_EQ(ends.c[1]->messages.peers[0].messages, 0);
+	ends_close(&ends);
+}
+
 static void test_store__of_no_bytes_of_a_file(void)
 {
 	const struct careful_span span = { .fd = memfd_create("empty", 0) };
@@ -312,6 +346,7 @@ int main(void)
 	RUN(test_get__memory_and_files);
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
+	RUN(test_store__handler_ends_the_session);
 	RUN(test_store__of_no_bytes_of_a_file);
 	RUN(test_tune__live_and_never_stuck);
 	RUN(test_counters__wrap_around);

@@ -41,7 +41,7 @@ static uint64_t leave(struct hop_way *way, uint64_t late_ns)
 
 	CHECK(frame);
 	due = frame->due_ns;
-	hop_left(way, frame, due + late_ns);
+	hop_left(way, frame, due + late_ns, due + late_ns);
 	return due;
 }
 
@@ -142,7 +142,7 @@ static void test_mishaps__about_as_often_as_asked(void)
 			last = due;
 			damaged += memcmp(frame->data, frame_bytes, 100) != 0;
 			CHECK(!memcmp(frame->data, frame_bytes, 14));
-			hop_left(way, frame, due);
+			hop_left(way, frame, due, due);
 		}
 	}
 	CHECK_EQ(backwards, 0);
@@ -208,6 +208,24 @@ static void test_report__applied_includes_lateness(void)
 	CHECK(reported(way, "\"residual_us\"") < 1e-3);
 	CHECK_EQ(reported(way, "\"frames_count\""), 300);
 	CHECK(fabs(reported(way, "\"lateness_max_us\"") - 1.363) < 0.002);
+	unmake(way);
+}
+
+static void test_report__copying_counts_and_is_no_lateness(void)
+{
+	struct hop_way *way = make(&PLAIN);
+
+	for (uint64_t i = 0; i < 100; i++) {
+		uint32_t bytes = 64 + (uint32_t)(i * 37 % 1000);
+		struct hop_frame *frame;
+
+		hop_arrive(way, frame_bytes, bytes, i * 100000);
+		frame = hop_next(way);
+		hop_left(way, frame, frame->due_ns, frame->due_ns + 200 + bytes);
+	}
+	CHECK(fabs(reported(way, "\"g_us\"") - 1.2) < 1e-3);
+	CHECK(fabs(reported(way, "\"G_us_per_KiB\"") - 3 * 1.024) < 1e-4);
+	CHECK_EQ(reported(way, "\"lateness_max_us\""), 0);
 	unmake(way);
 }
 
@@ -343,6 +361,7 @@ int main(void)
 	RUN(test_mishaps__about_as_often_as_asked);
 	RUN(test_mishaps__held_back_comes_after_the_next);
 	RUN(test_report__applied_includes_lateness);
+	RUN(test_report__copying_counts_and_is_no_lateness);
 	RUN(test_report__punctual_leaves_late_frames_out);
 	RUN(test_report__backlog_is_not_lateness);
 	RUN(test_report__lost_and_late_frames_do_not_bias_it);

@@ -127,6 +127,36 @@ static void test_sync__a_full_tx_ring_is_no_loss(void)
 	}
 }
 
+/* What was clogged comes at last, and then the answer that was given before. */
+static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.ctrl_delay_ns = 300000;
+		sim_op(OP_STORE, 1, 12000, 0);
+		sim_op(OP_GET, 0, 12000, 5);
+		sim_op(OP_REQUEST, 0, 100, 5);
+		sim_fault(SIM_CLOG, 1, 0, 4.5, 226.15 + (double)seed * 0.005)->what = SIM_FRAMES;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+	}
+}
+
+/* The one place is still being emptied when the same host is back. */
+static void test_close__who_comes_back_finds_the_place_that_was_left(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->options.peers = 1;
+		sim_op(OP_REQUEST, 0, 100, 0)->reply_ns = 100 * SIM_MS; /* kept as long */
+		sim_op(OP_REQUEST, 0, 10, 10);
+		sim_fault(FAULT_CLOSE, 0, 1, 3 + (double)seed * 0.1, 100);
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(scene->faults[0].hits, 1);
+		CHECK_EQ(cluster->counters[CAREFUL_C_CTRL_REFUSED], 0);
+	}
+}
+
 /* A third host at a peer that has one place: the reason is told, also to a store. */
 static void test_refuse__a_store_that_waits_is_told_why(void)
 {
@@ -154,6 +184,8 @@ int main(void)
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
+	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
+	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	cluster_destroy(cluster);
 	return 0;

@@ -22,6 +22,7 @@ class FakePath:
     g_us: float = 50.0
     delay_us: float = 300.0
     jitter_us: float = 10.0
+    own_us_per_KiB: float = 0.0  # what a send takes this host
     silent: set[int] = field(default_factory=set)
     limited: set[int] = field(default_factory=set)
     two_faced: set[int] = field(default_factory=set)
@@ -66,7 +67,8 @@ class FakePath:
                 return Reply(Answer.SILENT)
         rtt_us = self.round_trip_us(hop, size)
         self.busy_s += rtt_us / 1e6
-        rtt_us += self.random.expovariate(1 / self.jitter_us)
+        own_us = 5 + self.own_us_per_KiB * size / 1024
+        rtt_us += own_us + self.random.expovariate(1 / self.jitter_us)
         lost = self.random.random() < self.loss or hop in self.silent
         lost |= hop in self.deaf and len(self.sent) % 3 != 0
         lost |= rtt_us > timeout_s * 1e6
@@ -80,7 +82,7 @@ class FakePath:
         answer = Answer.REACHED if hop == len(self.G_us_per_KiB) else Answer.EXPIRED
         if hop == self.refuses:
             answer = Answer.REFUSED
-        return Reply(answer, address, rtt_us, REPLY_BYTES, code=13)
+        return Reply(answer, address, rtt_us, REPLY_BYTES, own_us, code=13)
 
     def measure(self, mtu: int = 3826, **options: object) -> Path:
         return Pathchar(
@@ -104,6 +106,13 @@ def test_pathchar__finds_every_hop() -> None:
         assert segment.G_us_per_KiB.value == pytest.approx(G, rel=0.03)
         assert segment.latency_us.value == pytest.approx(350, abs=40)
     assert path.notes == []
+
+
+def test_pathchar__own_time_is_not_the_first_hops() -> None:
+    path = FakePath(own_us_per_KiB=200).measure()
+    first = path.segments[0].G_us_per_KiB
+    assert first is not None
+    assert first.value == pytest.approx(RATES[0], rel=0.02)
 
 
 def test_pathchar__intervals_hold_the_truth() -> None:

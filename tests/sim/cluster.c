@@ -5,8 +5,6 @@
  */
 #include "cluster.h"
 
-#include <endian.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,15 +105,17 @@ static void stop(struct node *node)
 	node->c = NULL;
 }
 
-/* SIGKILL and restart, as the schedule says. */
+/* An end, SIGKILL or of its own, and a new beginning, as the schedule says. */
 static void live_or_die(struct node *node)
 {
 	struct sim_fault *fault = NULL;
 
-	cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault);
+	if (!cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault))
+		cluster_fault_on(node->cluster, FAULT_RESTART, node->port, &fault);
 	if (fault && node->c) {
 		fault->hits++;
-		sim_kill(node->c->dev);
+		if (fault->kind == FAULT_KILL)
+			sim_kill(node->c->dev);
 		stop(node);
 	} else if (!fault && !node->c) {
 		cluster_start(node);
@@ -181,6 +181,11 @@ static void poll_node(struct node *node)
 		node->wake_ns = fault->until_ns;
 		return;
 	}
+	if (cluster_fault_on(cluster, FAULT_CLOSE, node->port, &fault) && !fault->hits) {
+		fault->hits++;
+		for (uint32_t i = 0; i < s->options.peers; i++)
+			careful_peer_close(node->c, i);
+	}
 	if (cluster_fault_on(cluster, FAULT_TUNE, node->port, &fault)) {
 		fault->hits++;
 		rewrite_tune(node);
@@ -236,8 +241,8 @@ static void step(struct cluster *cluster)
 	for (uint32_t i = 0; i < s->config.faults_count; i++) {
 		struct sim_fault *fault = &s->config.faults[i];
 
-		if (fault->kind == FAULT_KILL && fault->at_ns > sim_now_ns(cluster->world) &&
-		    fault->at_ns < next_ns)
+		if ((fault->kind == FAULT_KILL || fault->kind == FAULT_RESTART) &&
+		    fault->at_ns > sim_now_ns(cluster->world) && fault->at_ns < next_ns)
 			next_ns = fault->at_ns;
 	}
 	if (next_ns < sim_now_ns(cluster->world))
@@ -279,44 +284,13 @@ static void on_hit(void *user, const struct sim_fault *fault, uint32_t opportuni
 	seen->hits_count[fault->id]++;
 }
 
-/* One line for each frame and control message that enters or leaves the network. */
-static void on_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
-		    uint32_t bytes, const char *what)
-{
-	static const char *const names[] = { "HELLO", "CHALLENGE", "WELCOME", "REFUSE",
-					     "SYNC",  "SYNC_ACK",  "GONE",    "BYE" };
-	struct cluster *cluster = user;
-	struct careful_ctrl ctrl = { 0 };
-	struct careful_hdr hdr = { 0 };
-
-	printf("%12.6f %u>%u %s ", (double)sim_now_ns(cluster->world) * 1e-6 - 1000, from, to,
-	       what);
-	if (control) {
-		memcpy(&ctrl, message, bytes < sizeof(ctrl) ? bytes : sizeof(ctrl));
-		printf("%s nonce %016llx token %016llx cookie %016llx sent %u rcvd %u gave %u\n",
-		       ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE ?
-			       names[ctrl.type - CAREFUL_HELLO] :
-			       "?",
-		       (unsigned long long)be64toh(ctrl.nonce),
-		       (unsigned long long)be64toh(ctrl.token),
-		       (unsigned long long)be64toh(ctrl.cookie), be32toh(ctrl.seq_sent),
-		       be32toh(ctrl.seq_rcvd), be32toh(ctrl.returned));
-		return;
-	}
-	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));
-	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
-	       hdr.type == CAREFUL_UPDATE ? "update" : "data",
-	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
-	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));
-}
-
 static void begin(struct cluster *cluster)
 {
 	struct scenario *s = &cluster->scenario;
 
 	memset(cluster->seen.hits_count, 0, sizeof(cluster->seen.hits_count));
 	s->config.on_hit = on_hit;
-	s->config.on_pass = cluster->trace ? on_pass : NULL;
+	s->config.on_pass = cluster->trace ? trace_pass : NULL;
 	s->config.user = cluster;
 	s->config.faults = s->faults;
 	s->config.faults_count = s->faults_count;
@@ -356,35 +330,6 @@ static const char *stuck(struct cluster *cluster)
 	return sim_failure(cluster->world);
 }
 
-/* Where each session stands, for who traces a failure. */
-static void print_nodes(const struct cluster *cluster)
-{
-	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
-		const struct careful *c = cluster->nodes[i].c;
-
-		if (!c)
-			continue;
-		printf("node %u: %u send buffers free, %u answers wait, %u requests deferred\n", i,
-		       c->link.tx_free_count, cluster->nodes[i].late_count, c->deferred_count);
-		for (uint32_t k = 0; k < c->link.peers_max; k++) {
-			const struct link_peer *peer = &c->link.peers[k];
-			const struct message_peer *mp = &c->messages.peers[k];
-
-			printf("  peer %u: state %u phase %u, sent %u credits %u of %u; received "
-			       "%u returned %u announced %u of %u; kept %u + %u; %u operations, "
-			       "%u messages\n",
-			       k, peer->state, peer->phase, peer->tx.sent, peer->tx.credits,
-			       peer->tx.size, peer->rx.received, peer->rx.returned,
-			       peer->rx.announced, peer->rx.size, peer->kept, peer->kept_old,
-			       peer->operations, mp->messages);
-			for (struct message_out *out = mp->out_first; out; out = out->next)
-				printf("    out %u: slot %u, built %u of %u, %u frames ready, %s\n",
-				       out->id, out->slot, out->built, out->bytes, out->frame_count,
-				       out->reading ? "reading" : "");
-		}
-	}
-}
-
 const char *cluster_run(struct cluster *cluster)
 {
 	const char *failure = NULL;
@@ -402,7 +347,7 @@ const char *cluster_run(struct cluster *cluster)
 	if (!failure)
 		check_end(cluster);
 	if (cluster->trace)
-		print_nodes(cluster);
+		trace_nodes(cluster);
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++)
 		if (cluster->nodes[i].c)
 			stop(&cluster->nodes[i]);

@@ -28,6 +28,8 @@ enum {
 /* Faults that are the node's, not the network's: of node `to`. */
 enum cluster_fault_kind {
 	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins anew at its end */
+	FAULT_RESTART, /* it says BYE and ends; begins anew likewise */
+	FAULT_CLOSE, /* it closes its sessions, once; who needs one asks again */
 	FAULT_STALL, /* its process does not run */
 	FAULT_KEEP, /* its handlers keep what they are given until the end */
 	FAULT_TUNE, /* its tune map is rewritten before every round */
@@ -51,6 +53,7 @@ struct op {
 	uint32_t index;
 	uint8_t from, to, kind;
 	bool from_file, to_file, digest;
+	bool silent; /* request: no answer is wanted */
 	uint32_t bytes;
 	uint32_t pool_at;
 	uint32_t reply_bytes;
@@ -159,6 +162,11 @@ void cluster_start(struct node *node);
 /* shrink.c */
 void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut);
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut);
+
+/* trace.c */
+void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
+		uint32_t bytes, const char *what);
+void trace_nodes(const struct cluster *cluster);
 
 /* work.c */
 void work_init(void);

@@ -6,6 +6,8 @@
  */
 #include "cluster.h"
 
+enum { FRAMES_MAX = 100000 }; /* of one run; fewer by far */
+
 #define EXPECT(node, a, b)                                                                  \
 	do {                                                                                \
 		unsigned long long expect_a = (a), expect_b = (b);                          \
@@ -93,6 +95,8 @@ void check_node(struct node *node)
 	struct link *link = &node->c->link;
 
 	check_buffers(node);
+	/* No more frames can be missing than there are. */
+	EXPECT(node, link->counters[CAREFUL_C_LOST_FRAMES] < FRAMES_MAX, 1);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
@@ -138,8 +142,20 @@ static void check_promise(struct node *node)
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
+/* What no answer was wanted to was done all the same, where nothing kept it. */
+static void check_silent(struct cluster *cluster)
+{
+	const struct scenario *s = &cluster->scenario;
+
+	for (uint32_t i = 0; i < s->ops_count; i++)
+		if (s->ops[i].silent && !(s->ops_left_out >> i & 1) && !s->excused &&
+		    s->ops[i].ran[s->ops[i].attempt % ATTEMPTS] != 1)
+			sim_fail(cluster->world, "operation %u never ran", i);
+}
+
 void check_end(struct cluster *cluster)
 {
+	check_silent(cluster);
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
 		struct node *node = &cluster->nodes[i];
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs seeds: sim [--from N] [--count N] [--no-faults], or one again as a failure told:
+ * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults], or one again as a
+ * failure told:
  * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
  * Status 1 at the first seed that fails, after cutting its schedule short.
  */
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cluster.h"
 
@@ -16,6 +21,7 @@ struct totals {
 	uint64_t seeds, with_fault[FAULT_KINDS], hits[FAULT_KINDS];
 	uint64_t ops, attempts, polls;
 	uint64_t counters[CAREFUL_COUNTERS];
+	double took_s; /* of processor time */
 };
 
 static double seconds(void)
@@ -43,7 +49,7 @@ static void add(struct totals *totals, const struct cluster *cluster)
 		totals->counters[i] += cluster->counters[i];
 }
 
-static void report(const struct totals *totals, double took_s)
+static void report(const struct totals *totals)
 {
 	const uint64_t *n = totals->counters;
 
@@ -60,8 +66,8 @@ static void report(const struct totals *totals, double took_s)
 	       (unsigned long long)totals->polls, (unsigned long long)n[CAREFUL_C_LOST_FRAMES],
 	       (unsigned long long)n[CAREFUL_C_EPOCHS_BROKEN],
 	       (unsigned long long)n[CAREFUL_C_STALLS]);
-	printf("%.1f s of processor time, %.0f seeds a second\n", took_s,
-	       (double)totals->seeds / took_s);
+	printf("%.1f s of processor time, %.0f seeds a second and core\n", totals->took_s,
+	       (double)totals->seeds / totals->took_s);
 }
 
 static void print_command(const char *program, uint64_t seed, bool faults, const struct cut *cut)
@@ -155,26 +161,94 @@ static int run_one(struct cluster *cluster, uint64_t seed, bool faults, const st
 	return why ? 1 : 0;
 }
 
-static int run_many(struct cluster *cluster, const char *program, uint64_t from, uint64_t count,
-		    bool faults)
+struct range {
+	uint64_t from, count;
+	uint32_t jobs;
+	bool faults;
+};
+
+/* Every seed of the range that falls to this job. */
+static int run_job(struct cluster *cluster, const char *program, const struct range *range,
+		   uint32_t job, struct totals *totals)
 {
 	static const struct cut none;
-	static struct totals totals;
 	double start_s = seconds();
 
-	for (uint64_t seed = from; seed < from + count; seed++) {
-		const char *why = run_cut(cluster, seed, faults, &none);
+	for (uint64_t i = job; i < range->count; i += range->jobs) {
+		const char *why = run_cut(cluster, range->from + i, range->faults, &none);
 
 		if (why) {
 			static char text[SIM_TEXT_BYTES];
 
 			snprintf(text, sizeof(text), "%s", why);
-			return fail(cluster, program, seed, faults, text);
+			return fail(cluster, program, range->from + i, range->faults, text);
 		}
-		add(&totals, cluster);
+		add(totals, cluster);
+		totals->took_s = seconds() - start_s;
 	}
-	report(&totals, seconds() - start_s);
 	return 0;
+}
+
+static void sum(struct totals *all, const struct totals *one)
+{
+	uint64_t *to = (uint64_t *)all;
+	const uint64_t *from = (const uint64_t *)one;
+
+	for (size_t i = 0; i < offsetof(struct totals, took_s) / sizeof(*to); i++)
+		to[i] += from[i];
+	all->took_s += one->took_s;
+}
+
+/* Waits for the jobs; for people, says how far they are. */
+static int await_jobs(const struct range *range, const struct totals *totals)
+{
+	int status, rc = 0;
+
+	for (uint32_t left = range->jobs; left;) {
+		uint64_t done = 0;
+		pid_t pid = waitpid(-1, &status, isatty(STDERR_FILENO) ? WNOHANG : 0);
+
+		if (pid > 0) {
+			left--;
+			rc |= !WIFEXITED(status) || WEXITSTATUS(status);
+			continue;
+		}
+		for (uint32_t i = 0; i < range->jobs; i++)
+			done += totals[i].seeds;
+		fprintf(stderr, "\r%llu of %llu seeds", (unsigned long long)done,
+			(unsigned long long)range->count);
+		usleep(200000);
+	}
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%30s\r", "");
+	return rc;
+}
+
+static int run_many(struct cluster *cluster, const char *program, const struct range *range)
+{
+	static struct totals all;
+	struct totals *totals = mmap(NULL, range->jobs * sizeof(*totals), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int rc;
+
+	if (totals == MAP_FAILED)
+		return 1;
+	if (range->jobs == 1) {
+		rc = run_job(cluster, program, range, 0, totals);
+	} else {
+		for (uint32_t i = 0; i < range->jobs; i++)
+			if (!fork()) {
+				rc = run_job(cluster, program, range, i, &totals[i]);
+				fflush(stdout);
+				_exit(rc);
+			}
+		rc = await_jobs(range, totals);
+	}
+	for (uint32_t i = 0; i < range->jobs; i++)
+		sum(&all, &totals[i]);
+	if (!rc)
+		report(&all);
+	return rc;
 }
 
 int main(int argc, char **argv)
@@ -182,6 +256,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "from", required_argument, NULL, 'f' },
 		{ "count", required_argument, NULL, 'c' },
+		{ "jobs", required_argument, NULL, 'j' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "no-faults", no_argument, NULL, 'n' },
 		{ "without-op", required_argument, NULL, 'o' },
@@ -192,24 +267,27 @@ int main(int argc, char **argv)
 	};
 	static struct cut cut;
 	struct cluster *cluster = cluster_create();
-	uint64_t from = 0, count = 1000;
-	bool faults = true, one = false, trace = false;
+	struct range range = { .count = 1000, .jobs = 1, .faults = true };
+	bool one = false, trace = false;
 	int c, rc;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'f':
-			from = strtoull(optarg, NULL, 10);
+			range.from = strtoull(optarg, NULL, 10);
 			break;
 		case 'c':
-			count = strtoull(optarg, NULL, 10);
+			range.count = strtoull(optarg, NULL, 10);
+			break;
+		case 'j':
+			range.jobs = (uint32_t)strtoul(optarg, NULL, 10);
 			break;
 		case 's':
-			from = strtoull(optarg, NULL, 10);
+			range.from = strtoull(optarg, NULL, 10);
 			one = true;
 			break;
 		case 'n':
-			faults = false;
+			range.faults = false;
 			break;
 		case 'o':
 			cut.ops_left_out |= 1u << strtoul(optarg, NULL, 10) % OPS_MAX;
@@ -227,12 +305,14 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!cluster)
+	if (!cluster || !range.jobs)
 		return 1;
 	work_init();
 	cluster->trace = trace;
-	rc = one ? run_one(cluster, from, faults, &cut) :
-		   run_many(cluster, argv[0], from, count, faults);
+	if (one)
+		rc = run_one(cluster, range.from, range.faults, &cut);
+	else
+		rc = run_many(cluster, argv[0], &range);
 	cluster_destroy(cluster);
 	return rc;
 }

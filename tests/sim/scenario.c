@@ -117,6 +117,7 @@ static void make_ops(struct scenario *s)
 		op->from_file = one_in(&dice, 2);
 		op->to_file = one_in(&dice, 2);
 		op->digest = true;
+		op->silent = op->kind == OP_REQUEST && one_in(&dice, 8);
 		op->bytes = (uint32_t)spread(&dice, 1, OP_BYTES_MAX) - 1;
 		op->pool_at = (uint32_t)roll(&dice);
 		op->reply_bytes = (uint32_t)spread(&dice, 1, 2048) - 1;
@@ -310,6 +311,8 @@ const char *scenario_fault_name(uint32_t kind)
 		[SIM_STRANGER] = "stranger's frames and messages",
 		[SIM_REPLAY] = "replay",
 		[FAULT_KILL] = "SIGKILL and restart",
+		[FAULT_RESTART] = "end and restart",
+		[FAULT_CLOSE] = "sessions closed",
 		[FAULT_STALL] = "stopped process",
 		[FAULT_KEEP] = "handlers that keep everything",
 		[FAULT_TUNE] = "tune map rewritten",

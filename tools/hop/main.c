@@ -142,13 +142,12 @@ static void deliver(struct hop *hop, int end)
 
 	while ((head = hop_peek(way)) && head->due_ns <= clock_now(CLOCK_MONOTONIC)) {
 		struct hop_frame *frame = hop_next(way);
-		/* A frame that the interface refuses is lost as on any link that goes down;
-		 * the time before the call is the frame's, the next one's is its own. */
+		/* A frame that the interface refuses is lost as on any link that goes down. */
 		uint64_t now = clock_now(CLOCK_MONOTONIC);
 
 		if (send(hop->sockets[!end], frame->data, frame->bytes, 0) < 0)
 			way->lost++;
-		hop_left(way, frame, now);
+		hop_left(way, frame, now, clock_now(CLOCK_MONOTONIC));
 	}
 }
 

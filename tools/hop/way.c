@@ -202,11 +202,11 @@ static void fit_add(struct hop_fit *fit, const struct hop_frame *frame, double y
 	fit->yy += dy * (y - fit->y_mean);
 }
 
-void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns)
+void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns, uint64_t sent_ns)
 {
 	uint64_t late = now_ns > frame->due_ns ? now_ns - frame->due_ns : 0;
 	uint64_t late_us = late / 1000;
-	uint64_t end = now_ns > way->config->delay_ns ? now_ns - way->config->delay_ns : 0;
+	uint64_t end = sent_ns > way->config->delay_ns ? sent_ns - way->config->delay_ns : 0;
 
 	way->frames++;
 	way->bytes += frame->bytes;

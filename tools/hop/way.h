@@ -113,8 +113,9 @@ int hop_arrive(struct hop_way *way, const void *data, uint32_t bytes, uint64_t a
 const struct hop_frame *hop_peek(const struct hop_way *way);
 /* Takes it out. */
 struct hop_frame *hop_next(struct hop_way *way);
-/* It left at now_ns: counts it and frees it. */
-void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns);
+/* Its sending began at now_ns and was over at sent_ns, for copying takes time, too: counts
+ * it and frees it. */
+void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns, uint64_t sent_ns);
 
 /* Bytes of an Ethernet frame that G is charged for (charge.c). */
 uint32_t hop_charged(const struct hop_config *config, const uint8_t *data, uint32_t bytes);

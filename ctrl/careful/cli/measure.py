@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
-from careful.cli.common import config_option, json_option, show
+from careful.cli.common import config_option, json_option, shared, show
 from careful.cli.params import BYTES
-from careful.control import config
+from careful.control import config, remote
+from careful.measure import blackbox as two_regressions
 from careful.measure import pathchar as plan
+from careful.measure.exchange import ProbeSession
 from careful.report import measuring
 
 
@@ -68,3 +70,60 @@ def pathchar(
     inputs = {"host": host, "address": str(address), **asdict(options), **measuring.environment()}
     figures = measuring.pathchar_figures(found)
     show(as_json, "measure pathchar", inputs, figures, measuring.pathchar_table(found, host))
+
+
+@measure.command()
+@click.argument("host")
+@click.option("--sizes", "sizes_count", default=16, show_default=True, help="How many sizes.")
+@click.option("--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload.")
+@click.option("--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]")
+@click.option(
+    "--at-bytes",
+    type=BYTES,
+    help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
+)
+@click.option(
+    "--precision",
+    default=0.01,
+    show_default=True,
+    help="Half of an interval over the figure at which it is enough.",
+)
+@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
+@click.option("--background", is_flag=True, help="Take at most 1 % of the path.")
+@shared
+def blackbox(
+    host: str,
+    sizes_count: int,
+    min_bytes: int,
+    max_bytes: int | None,
+    at_bytes: int | None,
+    precision: float,
+    seconds: float,
+    background: bool,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    r"""The bottleneck to HOST and the sum of the other stages, through careful itself.
+
+    Careful must be up on both ends. The result is a pipeline for `carefulctl plan`:
+
+    \b
+    carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
+    """
+    options = two_regressions.Options(
+        sizes_count=sizes_count,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes or 0,
+        at_bytes=at_bytes or 0,
+        precision=precision,
+        seconds=seconds,
+        background=background,
+    )
+    route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    with ProbeSession(route.socket, route.instance, route.address, host) as session:
+        found = two_regressions.BlackBox(session, options).run()
+    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
+    text = measuring.blackbox_table(found, host)
+    show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)

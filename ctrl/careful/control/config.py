@@ -143,8 +143,10 @@ def parse(text: str, path: Path) -> Config:
     """
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number of thousands of digits, which int() refuses
         raise _bad(path, str(error)) from None
+    except RecursionError:
+        raise _bad(path, "nested too deeply") from None
     unknown = set(tree) - {"nodes", "up", "instance"}
     if unknown:
         raise _bad(path, f"[{min(unknown)}] is unknown; there are [nodes], [up], [instance.NAME]")

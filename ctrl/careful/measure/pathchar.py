@@ -163,6 +163,7 @@ class Pathchar:
         self._random = random.Random(self.options.seed)
         self._notes: list[str] = []
         self._probes = 0
+        self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
         self.hops: list[Hop] = []
 
     def run(self) -> Path:
@@ -289,14 +290,20 @@ class Pathchar:
                 continue
             if reply.address != hop.address:
                 continue  # another router's: counted in addresses, of no use for this line
+            self._own_us[size] = min(self._own_us.get(size, reply.own_us), reply.own_us)
             if hop.line is not None and hop.line.supported:
-                shifts.append(reply.rtt_us / hop.line.at(size) - 1)
+                shifts.append((reply.rtt_us - self._own_us[size]) / hop.line.at(size) - 1)
             hop.round_answered += 1
             hop.reply_bytes = max(hop.reply_bytes, reply.reply_bytes)
             hop.sizes_bytes.append(size)
             hop.times_us.append(reply.rtt_us)
         if hop.sizes_bytes:
-            hop.line = fit_minima(hop.sizes_bytes, hop.times_us, self.options.resolution_us)
+            # Copying into the kernel is ours, not the first hop's.
+            times_us = [
+                time_us - self._own_us[size]
+                for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
+            ]
+            hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
         shifts.sort()
         shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
         if abs(shift) > _MOVED:

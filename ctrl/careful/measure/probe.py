@@ -54,13 +54,15 @@ class Reply:
     """An answer, or that there was none.
 
     rtt_us: from before the send to the kernel's receipt; reply_bytes: of the ICMP error as an
-    IP packet; mtu_bytes: with TOO_BIG, what fits; code: of REFUSED, ICMP's.
+    IP packet; own_us: how long the send took this host; mtu_bytes: with TOO_BIG, what fits;
+    code: of REFUSED, ICMP's.
     """
 
     answer: Answer
     address: str = ""
     rtt_us: float = 0.0
     reply_bytes: int = 0
+    own_us: float = 0.0
     mtu_bytes: int = 0
     code: int = 0
 
@@ -71,6 +73,7 @@ class Prober:
     def __init__(self, ip: str) -> None:
         self.ip = ip
         self._seq = int.from_bytes(os.urandom(2), "big")
+        self._own_ns = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         for level, option, value in (
             (socket.IPPROTO_IP, _IP_RECVERR, 1),
@@ -129,6 +132,7 @@ class Prober:
             now = time.time_ns(), time.monotonic_ns()
             try:
                 self._socket.sendto(payload, (self.ip, port))
+                self._own_ns = time.monotonic_ns() - now[1]
                 return now
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
@@ -174,6 +178,7 @@ class Prober:
             reply.address,
             took_ns / 1e3,
             _ERROR_HEADERS_BYTES + HEADERS_BYTES + len(data),
+            self._own_ns / 1e3,
             reply.mtu_bytes,
             reply.code,
         )

@@ -31,7 +31,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number of thousands of digits, which int() refuses
         last = f"(at the end, line {max(1, len(text.splitlines()))})"
         said = str(error).replace("(at end of document)", last)
         raise ValueError(f"{origin}: not valid TOML: {said}") from None
@@ -105,7 +105,7 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
         return parse_pipeline(text, origin)
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise ValueError(f"{origin}: not valid JSON: {error}") from None
     except RecursionError:
         raise ValueError(f"{origin}: nested too deeply") from None

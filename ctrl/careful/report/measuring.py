@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+from careful.measure.blackbox import Regime, Result
 from careful.measure.estimate import Estimate
 from careful.measure.pathchar import Path, Segment
 from careful.report.tables import table
@@ -99,3 +100,80 @@ def pathchar_table(path: Path, host: str) -> str:
             lines.append(f"hop {hop.ttl}: {hop.note}")
     lines += path.notes
     return "\n".join(lines)
+
+
+def _regime(regime: Regime) -> dict[str, Any]:
+    g, G, line = regime.g_b_us, regime.G_b_us_per_KiB, regime.line
+    return {
+        "low_bytes": round(regime.low_bytes, 1),
+        "high_bytes": round(regime.high_bytes, 1),
+        **(g.figures("g_b", "us") if g else {"g_b_us": None}),
+        **(G.figures("G_b", "us_per_KiB") if G else {"G_b_us_per_KiB": None}),
+        "residual_us": round(line.residual_us, 3),
+        "sizes_count": line.points_count,
+        "reason": line.reason,
+    }
+
+
+def blackbox_figures(found: Result) -> dict[str, Any]:
+    """What two regressions know, for JSON; `carefulctl plan --pipeline -` reads it."""
+    figures: dict[str, Any] = {"kind": "blackbox", "settled": found.settled, "reason": found.reason}
+    for name, unit, estimate in (
+        ("g_b", "us", found.regime.g_b_us),
+        ("G_b", "us_per_KiB", found.regime.G_b_us_per_KiB),
+        ("sum_g", "us", found.sum_g_us),
+        ("sum_G", "us_per_KiB", found.sum_G_us_per_KiB),
+        ("sum_G_others", "us_per_KiB", found.sum_G_others_us_per_KiB),
+    ):
+        figures |= estimate.figures(name, unit) if estimate else {f"{name}_{unit}": None}
+    trips = found.round_trips
+    return figures | {
+        "low_bytes": round(found.regime.low_bytes, 1),
+        "high_bytes": round(found.regime.high_bytes, 1),
+        "regimes": [_regime(regime) for regime in found.regimes],
+        "round_trips_residual_us": round(trips.residual_us, 3),
+        "round_trips_count": trips.samples_count,
+        "sizes_count": trips.points_count,
+        "size_min_bytes": int(trips.size_min_bytes),
+        "size_max_bytes": int(trips.size_max_bytes),
+        "train_frames": found.train_frames,
+        "own_gap_us": round(found.own_gap_us, 2),
+        "frames_count": found.frames_count,
+        "rounds_count": found.rounds_count,
+        "elapsed_s": round(found.elapsed_s, 3),
+        "G_counts": "payload bytes",
+        "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
+        "notes": found.notes,
+    }
+
+
+def blackbox_table(found: Result, host: str) -> str:
+    """The same for people."""
+    rows = [
+        (
+            f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
+            _with_half(regime.g_b_us),
+            _with_half(regime.G_b_us_per_KiB),
+            regime.line.reason,
+        )
+        for regime in found.regimes
+    ]
+    rows.append(
+        (
+            "all stages, propagation in g",
+            _with_half(found.sum_g_us),
+            _with_half(found.sum_G_us_per_KiB),
+            found.round_trips.reason,
+        )
+    )
+    others = _with_half(found.sum_G_others_us_per_KiB)
+    rows.append(("all but the bottleneck", "", others, found.reason))
+    columns = ("stages", "g_us", "G_us_per_KiB", "")
+    lines = [
+        table(f"careful to {host}, from its ends", columns, rows),
+        f"\n{found.round_trips.samples_count} round trips and as many trains of "
+        f"{found.train_frames} frames in {found.elapsed_s:.1f} s",
+    ]
+    if not found.settled:
+        lines.append("stopped before the intervals were as narrow as asked for")
+    return "\n".join(lines + found.notes)

@@ -390,6 +390,16 @@ struct careful_block_entry {
 	__be32 error;
 };
 
+/*
+ * The probe service (P1 section 5.3.2): a request to this handler, of any payload, is
+ * answered at once and without payload. Reply: args[0] and args[1], high and low, are
+ * the answering host's monotonic clock when its handler ran, ns: differences of it
+ * time a train of requests at the end where they arrive.
+ */
+enum careful_probe_handler {
+	CAREFUL_PROBE = 160,
+};
+
 #ifndef CAREFUL_CDEF
 
 _Static_assert(sizeof(struct careful_block_open) == 40, "careful_block_open is 40 bytes");

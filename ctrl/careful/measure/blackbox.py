@@ -1,0 +1,271 @@
+"""A pipeline seen from its ends (P1 section 5.3.2): its bottleneck, and the sum of the others.
+
+Owns the plan of the round trips and trains, and what their two regressions say. Unpipelined
+round trips over sizes give (sum of g and delays, sum of G); back-to-back trains, timed where
+they arrive, give the bottleneck's (g_b, G_b). Propagation occupies nothing: it is in the first
+intercept, never in the second. The exchange itself is passed in.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from careful.measure.estimate import Estimate
+from careful.measure.line import RELATIVE_MAX, Line, fit_minima
+from careful.measure.piecewise import Piecewise, fit_piecewise
+
+ROUNDS_MIN = 4
+#: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
+TRAIN_FRAMES = 12
+TRAIN_FRAMES_MIN = 4
+#: Round trips of each size in a round, once the first rounds did not suffice.
+_TRIPS_MORE = 4
+#: A gap below so many times our own pace may be ours.
+_OWN_PACE = 2.0
+
+
+class Exchange(Protocol):
+    """The way to the other end: messages of one frame each.
+
+    round_trip_us(size_bytes): until the empty answer is here; train_us(size_bytes, count):
+    the other end's times of arrival of `count` frames sent back to back, µs of its clock, and
+    how long it took us to hand one over, µs; payload_max_bytes: of one frame; credits: frames
+    that may be under way.
+    """
+
+    payload_max_bytes: int
+    credits: int
+
+    def round_trip_us(self, size_bytes: int, /) -> float: ...
+
+    def train_us(self, size_bytes: int, count: int, /) -> tuple[list[float], float]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
+    at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
+    largest); precision: half of the intervals of both G over them at which it is enough;
+    seconds: after which no further round begins; background: pauses, at most 1 % of the path.
+    """
+
+    sizes_count: int = 16
+    min_bytes: int = 64
+    max_bytes: int = 0
+    at_bytes: int = 0
+    precision: float = 0.01
+    rounds_max: int = 40
+    seconds: float = 25.0
+    background: bool = False
+    resolution_us: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.sizes_count <= 100:
+            raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
+        if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
+            raise ValueError("sizes must not be negative")
+        if not 0 < self.precision < 1 or self.seconds <= 0:
+            raise ValueError("precision must be between 0 and 1, seconds above 0")
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A range of fragment sizes with one bottleneck.
+
+    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
+    data do not support a slope; line: gaps over sizes.
+    """
+
+    low_bytes: float
+    high_bytes: float
+    g_b_us: Estimate | None
+    G_b_us_per_KiB: Estimate | None
+    line: Line
+
+
+@dataclass
+class Result:
+    """What two regressions know of a pipeline.
+
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, and
+    sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    """
+
+    round_trips: Line
+    regimes: list[Regime]
+    regime: Regime
+    sum_g_us: Estimate | None
+    sum_G_us_per_KiB: Estimate | None
+    sum_G_others_us_per_KiB: Estimate | None
+    own_gap_us: float
+    train_frames: int
+    frames_count: int
+    rounds_count: int
+    elapsed_s: float
+    settled: bool
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class BlackBox:
+    """One measurement; `run` makes it."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.options = options or Options()
+        self._exchange, self._clock, self._sleep = exchange, clock, sleep
+        self._random = random.Random(self.options.seed)
+        self._train = min(TRAIN_FRAMES, exchange.credits - 2)
+        if self._train < TRAIN_FRAMES_MIN:
+            raise ValueError(
+                f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
+            )
+        high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
+        low, count = self.options.min_bytes, self.options.sizes_count
+        if high - low < 2 * count:
+            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+        self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+        self._trips: tuple[list[float], list[float]] = ([], [])
+        self._gaps: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._own_us = float("inf")
+        self._frames = 0
+
+    def run(self) -> Result:
+        """Rounds of one round trip and one train of each size, until it is enough."""
+        began = self._clock()
+        self._pause(self._one_trip(self._sizes[0], keep=False))  # the path awakes
+        number, result = 0, None
+        trips, trains = 1, True
+        while number < self.options.rounds_max:
+            number += 1
+            self._round(trips, trains)
+            if number < ROUNDS_MIN:
+                continue
+            result = self._result(number, began)
+            # What is known well enough costs no more; a round trip is far shorter than a train.
+            trips, trains = self._lacking(result)
+            if result.settled or result.elapsed_s > self.options.seconds:
+                break
+        return result or self._result(number, began)
+
+    def _pause(self, busy_us: float) -> None:
+        if self.options.background:
+            self._sleep(99 * busy_us / 1e6)
+
+    def _one_trip(self, size: int, keep: bool = True) -> float:
+        took_us = self._exchange.round_trip_us(size)
+        self._frames += 2
+        if keep:
+            self._trips[0].append(size)
+            self._trips[1].append(took_us)
+        return took_us
+
+    def _lacking(self, result: Result) -> tuple[int, bool]:
+        """Round trips of each size that the next round makes, and whether it has trains."""
+        trips = result.round_trips
+        enough = trips.supported and trips.G_us_per_KiB.relative <= self.options.precision
+        G = result.regime.G_b_us_per_KiB
+        trains = G is None or G.relative > self.options.precision
+        return 0 if enough else _TRIPS_MORE, trains
+
+    def _round(self, trips: int, trains: bool) -> None:
+        for size in self._random.sample(self._sizes, len(self._sizes)):
+            took_us = 0.0
+            for _ in range(trips):
+                took_us = self._one_trip(size)
+                self._pause(took_us)
+            if not trains:
+                continue
+            arrivals, own_us = self._exchange.train_us(size, self._train)
+            self._frames += 2 * self._train
+            self._gaps[size].append(train_gap_us(arrivals))
+            self._own_us = min(self._own_us, own_us)
+            self._pause(arrivals[-1] - arrivals[0] + took_us)
+
+    def _result(self, rounds: int, began: float) -> Result:
+        trips = fit_minima(*self._trips, self.options.resolution_us)
+        regimes = bottlenecks(self._gaps, self.options.resolution_us / (self._train - 1))
+        at_bytes = self.options.at_bytes or self._sizes[-1]
+        regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+        result = Result(
+            round_trips=trips,
+            regimes=regimes,
+            regime=regime,
+            sum_g_us=None,
+            sum_G_us_per_KiB=None,
+            sum_G_others_us_per_KiB=None,
+            own_gap_us=self._own_us,
+            train_frames=self._train,
+            frames_count=self._frames,
+            rounds_count=rounds,
+            elapsed_s=self._clock() - began,
+            settled=False,
+            reason=trips.reason or regime.line.reason,
+        )
+        if regime.line.at(regime.low_bytes) < _OWN_PACE * self._own_us:
+            result.notes.append(
+                f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
+            )
+        if result.reason or regime.G_b_us_per_KiB is None:
+            return result
+        result.sum_g_us = trips.intercept_us * 0.5
+        result.sum_G_us_per_KiB = trips.G_us_per_KiB
+        others = trips.G_us_per_KiB - regime.G_b_us_per_KiB
+        if others.high < 0:
+            result.reason = (
+                f"the bottleneck's G ({regime.G_b_us_per_KiB.value:.3g} µs/KiB) is more than that "
+                f"of all stages ({trips.G_us_per_KiB.value:.3g}): the path changed meanwhile"
+            )
+            return result
+        if others.relative > RELATIVE_MAX:
+            result.reason = f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
+            return result
+        result.sum_G_others_us_per_KiB = others
+        widest = max(trips.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
+        result.settled = widest <= self.options.precision
+        return result
+
+
+def train_gap_us(arrivals_us: list[float]) -> float:
+    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen).
+
+    Raises ValueError for fewer than two arrivals.
+    """
+    times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
+    if len(times) < 2:
+        raise ValueError(f"{len(times)} arrivals make no train")
+    i, j = np.triu_indices(len(times), 1)
+    return float(np.median((times[j] - times[i]) / (j - i)))
+
+
+def bottlenecks(gaps_us: dict[int, list[float]], resolution_us: float) -> list[Regime]:
+    """The bottleneck of each range of sizes from the gaps of trains, by size in bytes."""
+    sizes = sorted(gaps_us)
+    found: Piecewise = fit_piecewise(
+        sizes, [float(np.median(gaps_us[size])) for size in sizes], resolution_us
+    )
+    edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
+    return [
+        Regime(
+            low,
+            high,
+            line.intercept_us if line.supported else None,
+            line.G_us_per_KiB if line.supported else None,
+            line,
+        )
+        for line, low, high in zip(found.lines, edges, edges[1:], strict=False)
+    ]

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The device and the storage under the instance, in place of AF_XDP and io_uring. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "node.h"
+
+static struct node *node_of(struct careful_device *dev)
+{
+	return (struct node *)dev;
+}
+
+static uint32_t dev_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+{
+	struct node *node = node_of(dev);
+	uint32_t got = 0, whole = 0;
+
+	for (uint32_t i = 0; i < node->arrived_count && i < n; i++)
+		if (!(node->arrived[i].options & CAREFUL_DESC_MORE))
+			whole = i + 1;
+	got = whole;
+	memcpy(descs, node->arrived, got * sizeof(*descs));
+	node->arrived_count -= got;
+	memmove(node->arrived, node->arrived + got, node->arrived_count * sizeof(*descs));
+	return got;
+}
+
+static void dev_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+{
+	struct node *node = node_of(dev);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t chunk = addrs[i] / NODE_CHUNK;
+
+		MUST(chunk < NODE_RX && !node->in_ring[chunk]);
+		node->in_ring[chunk] = true;
+		node->fill_ring[node->fill_count++] = chunk * NODE_CHUNK;
+	}
+}
+
+static uint32_t dev_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+{
+	struct node *node = node_of(dev);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t chunk = descs[i].addr / NODE_CHUNK * NODE_CHUNK;
+
+		MUST(chunk >= (uint64_t)NODE_RX * NODE_CHUNK && node->flying_count < NODE_TX);
+		MUST(descs[i].addr + descs[i].bytes <= chunk + NODE_CHUNK);
+		for (uint32_t k = 0; k < node->flying_count; k++)
+			MUST(node->flying[k] != chunk);
+		node->flying[node->flying_count++] = chunk;
+	}
+	return n;
+}
+
+static int dev_kick(struct careful_device *dev)
+{
+	return node_of(dev)->busy ? -EAGAIN : 0;
+}
+
+static uint32_t dev_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+{
+	struct node *node = node_of(dev);
+	uint32_t got = node->left_count < n ? node->left_count : n;
+
+	memcpy(addrs, node->flying, got * sizeof(*addrs));
+	node->left_count -= got;
+	node->flying_count -= got;
+	memmove(node->flying, node->flying + got, node->flying_count * sizeof(*addrs));
+	return got;
+}
+
+union careful_addr node_host(uint32_t host)
+{
+	if (host % NODE_HOSTS == 3) {
+		union careful_addr a = { .in6 = { .sin6_family = AF_INET6,
+						  .sin6_port = htons(CAREFUL_PORT_DEFAULT) } };
+
+		a.in6.sin6_addr.s6_addr[15] = 9;
+		return a;
+	}
+	return (union careful_addr){ .in = { .sin_family = AF_INET,
+					     .sin_port = htons(CAREFUL_PORT_DEFAULT),
+					     .sin_addr.s_addr =
+						     htonl(0x0a000001 + host % NODE_HOSTS) } };
+}
+
+static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
+			 uint32_t bytes)
+{
+	struct node *node = node_of(dev);
+	struct careful_ctrl ctrl;
+
+	MUST(bytes == sizeof(ctrl));
+	memcpy(&ctrl, buf, sizeof(ctrl));
+	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
+	node->said[ctrl.type & 7] = ctrl;
+	node->said_to[ctrl.type & 7] =
+		to->sa.sa_family == AF_INET6 ? 3 : ntohl(to->in.sin_addr.s_addr) - 0x0a000001;
+	node->last = ctrl;
+	return node->busy ? -ENOBUFS : 0;
+}
+
+static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
+			     uint32_t bytes)
+{
+	struct node *node = node_of(dev);
+	uint32_t at = node->ctrl_first;
+
+	if (!node->ctrl_count)
+		return -EAGAIN;
+	node->ctrl_first = (at + 1) % NODE_CTRL;
+	node->ctrl_count--;
+	*from = node->ctrl[at].from;
+	MUST(bytes >= sizeof(node->ctrl[at].data));
+	if (node->ctrl[at].bytes > 0)
+		memcpy(buf, node->ctrl[at].data, (size_t)node->ctrl[at].bytes);
+	return node->ctrl[at].bytes;
+}
+
+static void dev_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+{
+	(void)dev;
+	(void)cookie;
+	(void)window;
+	MUST(slot < NODE_PEERS);
+}
+
+static struct careful_tune_entry *dev_tune(struct careful_device *dev, uint32_t slot)
+{
+	MUST(slot <= CAREFUL_TUNE_DEFAULT);
+	return &node_of(dev)->tune[slot];
+}
+
+static int dev_resolve(struct careful_device *dev, const union careful_addr *to,
+		       struct careful_llhdr *llhdr)
+{
+	if (node_of(dev)->unresolved)
+		return -EAGAIN;
+	*llhdr = (struct careful_llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL };
+	return 0;
+}
+
+static uint64_t dev_now(struct careful_device *dev)
+{
+	return node_of(dev)->now_ns;
+}
+
+static void dev_random(struct careful_device *dev, void *buf, uint32_t bytes)
+{
+	struct node *node = node_of(dev);
+	uint8_t *p = buf;
+
+	for (uint32_t i = 0; i < bytes; i++) {
+		node->random = node->random * 6364136223846793005u + 1442695040888963407u;
+		p[i] = (uint8_t)(node->random >> 56);
+	}
+}
+
+static uint32_t dev_events(struct careful_device *dev)
+{
+	uint32_t events = node_of(dev)->events;
+
+	node_of(dev)->events = 0;
+	return events;
+}
+
+// NOLINTNEXTLINE(readability-non-const-parameter): as the ops say
+static uint32_t dev_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
+{
+	(void)dev;
+	(void)fds;
+	(void)n;
+	return 0;
+}
+
+static void dev_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+{
+	(void)dev;
+	*out = (struct careful_device_statistics){ 0 };
+}
+
+static void dev_close(struct careful_device *dev)
+{
+	(void)dev; /* the node is node_close()'s */
+}
+
+static const struct careful_device_ops device_ops = {
+	.rx = dev_rx,
+	.fill = dev_fill,
+	.tx = dev_tx,
+	.kick = dev_kick,
+	.complete = dev_complete,
+	.ctrl_send = dev_ctrl_send,
+	.ctrl_recv = dev_ctrl_recv,
+	.admit = dev_admit,
+	.tune = dev_tune,
+	.resolve = dev_resolve,
+	.now_ns = dev_now,
+	.random = dev_random,
+	.events = dev_events,
+	.wait_fds = dev_wait_fds,
+	.statistics = dev_statistics,
+	.close = dev_close,
+};
+
+static struct node *node_of_storage(struct careful_storage *storage)
+{
+	return (struct node *)((uint8_t *)storage - offsetof(struct node, storage));
+}
+
+/* Moves the bytes, all or some; what the mode says about errors comes first. */
+static void io_do(struct node *node, struct careful_io *io)
+{
+	uint8_t mode = node->io_mode & 7;
+	uint64_t bytes = 0;
+
+	MUST(io->iov_count && io->iov_count <= CAREFUL_IO_SEGMENTS);
+	for (uint32_t i = 0; i < io->iov_count; i++)
+		bytes += io->iov[i].iov_len;
+	MUST(bytes == io->bytes);
+	if (mode == 6)
+		io->result = -EIO;
+	else if (io->write)
+		io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
+	else
+		io->result = preadv(io->fd, io->iov, io->iov_count, (off_t)io->offset);
+	if (mode == 7 && io->result > 0)
+		io->result--;
+}
+
+static int io_submit(struct careful_storage *storage, struct careful_io *io)
+{
+	struct node *node = node_of_storage(storage);
+
+	if (node->io_mode & 8 && !(node->io_mode & 0x10))
+		return -EAGAIN;
+	if (node->io_mode & 1 && node->ios_count < NODE_IOS) {
+		node->ios[node->ios_count++] = io;
+		return 0;
+	}
+	io_do(node, io);
+	return 1;
+}
+
+/* One that is under way ends, the oldest or the newest. */
+static uint32_t io_poll(struct careful_storage *storage)
+{
+	struct node *node = node_of_storage(storage);
+	uint32_t at = node->io_mode & 2 ? node->ios_count - 1 : 0;
+	struct careful_io *io;
+
+	if (!node->ios_count || node->io_mode & 4)
+		return 0;
+	io = node->ios[at];
+	memmove(node->ios + at, node->ios + at + 1,
+		(--node->ios_count - at) * sizeof(struct careful_io *));
+	io_do(node, io);
+	io->done(io);
+	return 1;
+}
+
+static int io_wait_fd(struct careful_storage *storage)
+{
+	(void)storage;
+	return -1;
+}
+
+static uint32_t io_pending(struct careful_storage *storage)
+{
+	return node_of_storage(storage)->ios_count;
+}
+
+static void io_close(struct careful_storage *storage)
+{
+	(void)storage;
+}
+
+static const struct careful_storage_ops storage_ops = {
+	.submit = io_submit,
+	.poll = io_poll,
+	.wait_fd = io_wait_fd,
+	.pending = io_pending,
+	.close = io_close,
+};
+
+void node_device_init(struct node *node)
+{
+	node->storage.ops = &storage_ops;
+	node->dev = (struct careful_device){
+		.ops = &device_ops,
+		.umem = calloc(NODE_RX + NODE_TX, NODE_CHUNK),
+		.chunk_bytes = NODE_CHUNK,
+		.rx_chunks = NODE_RX,
+		.tx_chunks = NODE_TX,
+		.buffer_bytes = NODE_BUFFER,
+		.segments_max = CAREFUL_SEGMENTS_MAX,
+		.frame_bytes = NODE_FRAME,
+		.mtu = NODE_FRAME - 14,
+		.info.receive_buffers = NODE_RX,
+	};
+	node->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*node->tune));
+	MUST(node->dev.umem && node->tune);
+	for (uint32_t i = 0; i < NODE_RX; i++) {
+		node->fill_ring[node->fill_count++] = (uint64_t)i * NODE_CHUNK;
+		node->in_ring[i] = true;
+	}
+}
+
+/* A frame comes in, cut into buffers, as the NIC would; without buffers it is lost. */
+void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes)
+{
+	uint32_t need = bytes ? (bytes + NODE_BUFFER - 1) / NODE_BUFFER : 1;
+
+	if (need > node->fill_count || node->arrived_count + need > NODE_RX)
+		return;
+	for (uint32_t i = 0; i < need; i++) {
+		uint32_t part = bytes < NODE_BUFFER ? bytes : NODE_BUFFER;
+		uint64_t addr = node->fill_ring[i];
+
+		node->in_ring[addr / NODE_CHUNK] = false;
+		/* Not aligned, as on a NIC; what is left of the chunk is not the frame's. */
+		addr += 256 - 14;
+		memcpy(node->dev.umem + addr, frame, part);
+		node->arrived[node->arrived_count++] = (struct careful_desc){
+			.addr = addr,
+			.bytes = part,
+			.options = i + 1 < need ? CAREFUL_DESC_MORE : 0,
+		};
+		frame += part;
+		bytes -= part;
+	}
+	node->fill_count -= need;
+	memmove(node->fill_ring, node->fill_ring + need, node->fill_count * sizeof(uint64_t));
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Fuzzes the block server over an instance without a network: requests of two peers to
+ * all its handlers. Nothing outside the exports may be opened, changed or created, each
+ * request is answered once, and no handle, kept buffer or descriptor is left at the end.
+ */
+#include <endian.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <careful/wire.h>
+
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
+#include "input.h"
+#include "service/block_private.h"
+
+enum {
+	STEPS = 40,
+	FILE_LIMIT = 1 << 20, /* what a file may grow to: the input asks for any size */
+	PATIENCE = 3000,
+};
+
+static bool unanswered[FAKE_TOKENS]; /* may stay so */
+static char base[] = "/tmp/fuzz_block.XXXXXX";
+
+static const char *at(const char *path)
+{
+	static char buf[4][512];
+	static int i;
+
+	i = (i + 1) % 4;
+	snprintf(buf[i], sizeof(buf[i]), "%s/%s", base, path);
+	return buf[i];
+}
+
+static void put_file(const char *path, const char *text)
+{
+	int fd = open(at(path), O_CREAT | O_WRONLY | O_TRUNC, 0644);
+
+	MUST(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void remove_base(void)
+{
+	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What the writable export holds before each run. */
+static void make_writable(void)
+{
+	nftw(at("w"), remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	MUST(!mkdir(at("w"), 0755) && !mkdir(at("w/d"), 0755));
+	put_file("w/f", "a file that may be replaced");
+	MUST(!symlink("../outside", at("w/out")) && !symlink("f", at("w/in")));
+	MUST(!mkfifo(at("w/pipe"), 0644));
+}
+
+static void set_up(void)
+{
+	const struct rlimit limit = { FILE_LIMIT, FILE_LIMIT };
+
+	MUST(mkdtemp(base));
+	atexit(remove_base);
+	signal(SIGXFSZ, SIG_IGN);
+	MUST(!setrlimit(RLIMIT_FSIZE, &limit));
+	MUST(!mkdir(at("outside"), 0755) && !mkdir(at("r"), 0755) && !mkdir(at("r/d"), 0755));
+	put_file("outside/secret", "nobody may read this");
+	put_file("r/f", "a file");
+	put_file("r/d/g", "another");
+	MUST(!symlink("../outside/secret", at("r/out")) && !symlink("d/g", at("r/in")));
+}
+
+static uint32_t take_path(struct input *in, char *path, uint32_t room)
+{
+	static const char *const parts[] = {
+		"r",  "w", "f", "d",   "g",  "out", "in",      "pipe",
+		"..", ".", "",	"new", "n2", "/",   "outside", "secret",
+	};
+	uint32_t n = take8(in), at = 0, got;
+
+	if (n >= 0xf0) {
+		const uint8_t *p = take_bytes(in, (n & 15) * 4, &got);
+
+		memcpy(path, p, got);
+		return got;
+	}
+	for (n &= 7; n; n--) {
+		uint8_t what = take8(in);
+		uint32_t bytes = (uint32_t)strlen(parts[what & 15]);
+
+		if (at + bytes + 1 > room)
+			break;
+		memcpy(path + at, parts[what & 15], bytes);
+		at += bytes;
+		if (n > 1)
+			path[at++] = '/';
+	}
+	return at;
+}
+
+/* A number near one of those that matter. */
+static uint64_t take_size(struct input *in)
+{
+	static const uint64_t near[] = { 0,	     1,		 4096,	     FILE_LIMIT,
+					 1ull << 31, 1ull << 32, 1ull << 62, UINT64_MAX };
+	uint8_t what = take8(in);
+
+	return near[what & 7] + (what >> 6) - 1 + (what & 0x20 ? take16(in) : 0);
+}
+
+/* A handle that some answer named, or any number. */
+static uint32_t take_key(struct input *in, const struct careful *c)
+{
+	uint8_t what = take8(in);
+
+	return what & 0x80 ? take16(in) : c->keys ? c->keys - 1 - what % 8 : 0;
+}
+
+static uint32_t take_payload(struct input *in, const struct careful *c, uint16_t handler,
+			     uint32_t *args, uint8_t *payload, uint32_t room)
+{
+	struct careful_block_open open = { 0 };
+	struct careful_block_range range = { 0 };
+	uint32_t bytes;
+
+	switch (handler) {
+	case CAREFUL_BLOCK_STAT:
+	case CAREFUL_BLOCK_LIST:
+		args[0] = take8(in);
+		return take_path(in, (char *)payload, room);
+	case CAREFUL_BLOCK_DIGEST:
+	case CAREFUL_BLOCK_EXTENTS:
+		args[0] = take_key(in, c);
+		range.offset = htobe64(take_size(in));
+		range.bytes = htobe64(take_size(in));
+		range.block_bytes = htobe32((uint32_t)take_size(in));
+		memcpy(payload, &range, sizeof(range));
+		return sizeof(range);
+	case CAREFUL_BLOCK_CLOSE:
+	case CAREFUL_BLOCK_COMMIT:
+		args[0] = take_key(in, c);
+		args[1] = take16(in);
+		break;
+	default:
+		open.flags = htobe32(take16(in));
+	}
+	open.mode = htobe32(take16(in));
+	open.bytes = htobe64(take_size(in));
+	open.mtime_ns = htobe64(take_size(in));
+	open.tag = htobe64(take8(in) & 3);
+	open.tail_bytes = htobe32((uint32_t)take_size(in));
+	bytes = take_path(in, (char *)payload + sizeof(open), room - (uint32_t)sizeof(open));
+	open.path_bytes = htobe32(bytes);
+	memcpy(payload, &open, sizeof(open));
+	return bytes + (uint32_t)sizeof(open);
+}
+
+static void ask(struct careful *c, struct input *in)
+{
+	uint8_t what = take8(in), how = take8(in);
+	uint16_t handler = CAREFUL_BLOCK_OPEN + (what & 7);
+	uint8_t payload[1024] = { 0 };
+	uint32_t args[4] = { 0, 0, 0, how & 3 };
+	uint32_t bytes = take_payload(in, c, handler, args, payload, sizeof(payload));
+
+	for (uint32_t n = how >> 6; n && bytes; n--) { /* bent */
+		uint32_t i = take8(in) % bytes;
+
+		payload[i] ^= take8(in);
+	}
+	if (how & 0x20)
+		bytes = take8(in) % (bytes + 1);
+	if (!c->handlers[handler].fn)
+		return;
+	/* Who asks for the same again is answered in place of who asked first. */
+	unanswered[c->tokens] = args[3] || handler == CAREFUL_BLOCK_COMMIT ||
+				handler == CAREFUL_BLOCK_CLOSE;
+	fake_request(c, what >> 7, handler, args, payload, bytes);
+}
+
+/* Whether the server has done all that it was asked. */
+static bool idle(const struct careful_block_server *server)
+{
+	for (uint32_t i = 0; i < server->peers_count; i++) {
+		if (server->peers[i].jobs || server->peers[i].parked)
+			return false;
+		for (const struct block_handle *h = server->peers[i].handles; h; h = h->next)
+			if (h->state != BLOCK_OPEN)
+				return false;
+	}
+	return !server->unsent.head && !server->ending.head;
+}
+
+static void check_answers(const struct careful *c)
+{
+	for (uint32_t i = 0; i < c->tokens; i++)
+		MUST(c->answers[i]->given || unanswered[i]);
+}
+
+static bool regions_left(const struct careful *c)
+{
+	for (uint32_t i = 0; i < FAKE_REGIONS; i++)
+		if (c->regions[i].used)
+			return true;
+	return false;
+}
+
+/* What peers may get from or store to now lies where it may. */
+static void check_regions(const struct careful *c)
+{
+	char link[64], path[512];
+
+	for (uint32_t i = 0; i < FAKE_REGIONS; i++) {
+		ssize_t n;
+
+		if (!c->regions[i].used)
+			continue;
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", c->regions[i].region.span.fd);
+		n = readlink(link, path, sizeof(path) - 1);
+		MUST(n > 0);
+		path[n] = 0;
+		MUST(strncmp(path, at("outside"), strlen(at("outside"))) != 0);
+	}
+}
+
+static void wait_for(struct careful *c, struct careful_block_server *server)
+{
+	for (int i = 0; !idle(server); i++) {
+		struct pollfd pfd = { .fd = careful_block_fd(server), .events = POLLIN };
+		int timeout = careful_block_timeout_ms(server);
+
+		MUST(i < PATIENCE);
+		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
+		careful_block_poll(server);
+	}
+	check_answers(c);
+}
+
+/* A peer goes: nobody waits for what it asked. */
+static void peer_gone(struct careful *c, struct careful_block_server *server, uint32_t peer,
+		      uint32_t state)
+{
+	memset(unanswered, true, c->tokens);
+	careful_block_watch(c, peer, state, server);
+}
+
+static void check_outside(void)
+{
+	struct stat st;
+	struct stat dir;
+
+	MUST(!stat(at("outside/secret"), &st) && st.st_size == 20 && (st.st_mode & 0777) == 0644);
+	MUST(!stat(at("outside"), &dir) && dir.st_nlink == 2 && !stat(at("r"), &dir) &&
+	     dir.st_nlink == 3);
+	MUST(access(at("new"), F_OK) && access(at("outside/new"), F_OK) &&
+	     access(at("outside/f"), F_OK) && access(at("r/new"), F_OK));
+}
+
+static int lowest_fd(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	close(fd);
+	return fd;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct careful_block_export exports[] = { { .name = "r" },
+						  { .name = "w", .writable = true } };
+	struct careful_block_server *server;
+	struct careful_error error;
+	struct input in = { data, bytes };
+	static bool ready;
+	struct careful *c;
+	int before;
+
+	if (!ready) {
+		set_up();
+		ready = true;
+	}
+	make_writable();
+	before = lowest_fd();
+	c = fake_create();
+	exports[0].path = at("r");
+	exports[1].path = at("w");
+	MUST(careful_block_serve(c, exports, 2, &server, &error) == 0);
+	for (int i = 0; i < STEPS && in.bytes; i++) {
+		uint8_t what = take8(&in);
+
+		ask(c, &in);
+		if (what & 1)
+			wait_for(c, server);
+		if ((what & 0xf0) == 0xf0) /* a peer goes */
+			peer_gone(c, server, what >> 1 & 1, CAREFUL_PEER_FAILED);
+		c->busy = what >> 2 & 3;
+	}
+	c->busy = 0;
+	for (uint32_t i = 0; i < 2; i++) {
+		check_regions(c);
+		peer_gone(c, server, i, CAREFUL_PEER_NONE);
+	}
+	wait_for(c, server);
+	MUST(!regions_left(c));
+	careful_block_stop(server);
+	MUST(!c->kept);
+	fake_destroy(c);
+	check_outside();
+	MUST(lowest_fd() == before);
+	return 0;
+}

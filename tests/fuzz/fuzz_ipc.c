@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Fuzzes the daemon's control socket over an instance without a network: clients that
+ * connect, ask anything, pass descriptors, stop reading and go, while operations end in
+ * any order. Each question gets at most one answer with its id, and nothing is left.
+ */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <careful/ipc.h>
+#include <careful/wire.h>
+
+#include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
+#include "input.h"
+
+enum {
+	CLIENTS = 4,
+	STEPS = 200,
+	OPERATIONS = 512, /* of fake_careful.h */
+};
+
+static struct {
+	struct careful *c;
+	struct ipc *server;
+	int listen_fd, epoll_fd, file;
+	int fds[CLIENTS];
+	uint32_t peer; /* the last that a CONNECT was answered with */
+	uint32_t file_index;
+} world;
+
+static struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+static void changed(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+{
+	(void)instance;
+	ipc_peer_changed(user, peer, state);
+}
+
+static void turn(void)
+{
+	struct epoll_event events[16];
+	int n = epoll_wait(world.epoll_fd, events, 16, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct ipc_event *event = events[i].data.ptr;
+
+		event->handle(event, events[i].events);
+	}
+	ipc_poll(world.server);
+}
+
+static int connect_one(void)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	socklen_t length = sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1);
+
+	if (connect(fd, (struct sockaddr *)&address, length)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Reads what has been answered; packets are whole and say what they are. */
+static void read_answers(int fd)
+{
+	static unsigned char buf[sizeof(struct careful_ipc) + CAREFUL_IPC_PAYLOAD_BYTES];
+	struct careful_ipc head;
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT)) > 0) {
+		MUST((size_t)n >= sizeof(head));
+		memcpy(&head, buf, sizeof(head));
+		MUST(head.version == CAREFUL_IPC_VERSION);
+		MUST(head.payload_bytes == (size_t)n - sizeof(head));
+		MUST(head.status <= 0);
+		if (head.op == CAREFUL_IPC_CONNECT && !head.status)
+			world.peer = head.peer;
+		if (head.op == CAREFUL_IPC_FILE_ADD && !head.status)
+			world.file_index = head.file;
+	}
+}
+
+static void send_packet_of(struct input *in, int fd)
+{
+	uint8_t what = take8(in), how = take8(in);
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(0x0a000001 + (how & 3)) };
+	char control[CMSG_SPACE(sizeof(int) * 3)] __attribute__((aligned(8))) = { 0 };
+	struct careful_ipc head = {
+		.version = CAREFUL_IPC_VERSION,
+		.op = what & 0x0f,
+		.id = take8(in),
+		.peer = how & 0x10 ? take16(in) : world.peer,
+		.file = how & 0x20 ? take16(in) : world.file_index,
+		.handler = CAREFUL_BLOCK_OPEN + (how & 7),
+		.bytes = take16(in),
+	};
+	unsigned char buf[sizeof(head) + 512];
+	struct iovec iov = { buf, sizeof(head) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	uint32_t got = take8(in);
+	const uint8_t *payload = take_bytes(in, what & 0x80 ? got : 0, &got);
+
+	if (head.op == CAREFUL_IPC_CONNECT && !got) {
+		payload = (const uint8_t *)&to;
+		got = sizeof(to);
+	}
+	head.payload_bytes = got;
+	if (got)
+		memcpy(buf + sizeof(head), payload, got);
+	memcpy(buf, &head, sizeof(head));
+	iov.iov_len = sizeof(head) + got;
+	for (uint32_t n = how >> 6; n; n--) { /* bent */
+		uint32_t i = take8(in) % sizeof(head);
+
+		buf[i] ^= take8(in);
+	}
+	if (what & 0x40)
+		iov.iov_len = take8(in) % (iov.iov_len + 1);
+	if (what & 0x30) {
+		struct cmsghdr *cmsg = (struct cmsghdr *)control;
+		uint32_t n = what >> 4 & 3;
+
+		msg.msg_control = control;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int) * n);
+		for (uint32_t i = 0; i < n; i++)
+			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), i ? &world.epoll_fd : &world.file,
+			       sizeof(int));
+	}
+	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Ends an operation as the engine would. */
+static void end_operation(struct fake_operation *op, uint8_t how)
+{
+	static unsigned char payload[FAKE_PAYLOAD];
+	struct fake_operation ended = *op;
+	struct careful_result result = {
+		.status = how & 1 ? -(int)(how >> 1) : 0,
+		.args = { how },
+		.payload = op->kind == 'r' && how & 2 ? payload : NULL,
+		.bytes = op->kind == 'r' ? how * 16u : op->bytes,
+	};
+
+	op->kind = 0;
+	ended.done(&result, ended.user);
+}
+
+static void end_some(struct input *in)
+{
+	uint32_t skip = take8(in) & 15;
+	uint8_t how = take8(in);
+
+	for (uint32_t i = 0; i < OPERATIONS; i++)
+		if (world.c->operations[i].kind && !skip--) {
+			end_operation(&world.c->operations[i], how);
+			return;
+		}
+}
+
+static void change_peer(struct input *in)
+{
+	uint8_t what = take8(in);
+	struct careful_peer_info *info = &world.c->peers[what & (FAKE_PEERS - 1)];
+
+	world.c->begin_errno = what & 0x40 ? -EAGAIN : what & 0x20 ? -ENOTCONN : 0;
+	if (info->state == CAREFUL_PEER_NONE)
+		return;
+	info->state = what & 0x10 ? CAREFUL_PEER_FAILED : CAREFUL_PEER_UP;
+	info->last_errno = what & 0x10 ? ETIMEDOUT : 0;
+	ipc_peer_changed(world.server, what & (FAKE_PEERS - 1), info->state);
+}
+
+static void step(struct input *in)
+{
+	uint8_t what = take8(in);
+	int *fd = &world.fds[what >> 4 & (CLIENTS - 1)];
+
+	switch (what & 7) {
+	case 0:
+		if (*fd < 0)
+			*fd = connect_one();
+		break;
+	case 1:
+		if (*fd >= 0 && what & 0x40)
+			shutdown(*fd, what & 0x80 ? SHUT_RD : SHUT_WR);
+		else if (*fd >= 0) {
+			close(*fd);
+			*fd = -1;
+		}
+		break;
+	case 2:
+		end_some(in);
+		break;
+	case 3:
+		change_peer(in);
+		break;
+	case 4:
+		if (*fd >= 0)
+			read_answers(*fd);
+		break;
+	default:
+		if (*fd >= 0)
+			send_packet_of(in, *fd);
+	}
+	if (what & 8)
+		turn();
+}
+
+static int lowest_fd(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	close(fd);
+	return fd;
+}
+
+static void set_up(void)
+{
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "fuzz_ipc.%d", getpid());
+	world.c = fake_create();
+	world.file = memfd_create("fuzz_ipc", MFD_CLOEXEC);
+	world.listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	world.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	MUST(!bind(world.listen_fd, (struct sockaddr *)&address,
+		   sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1)));
+	MUST(!listen(world.listen_fd, 8));
+	MUST(!ipc_create(world.c, world.listen_fd, world.epoll_fd, &world.server));
+	careful_peer_watch(world.c, changed, world.server);
+	world.peer = world.file_index = 0;
+	for (int i = 0; i < CLIENTS; i++)
+		world.fds[i] = -1;
+	world.fds[0] = connect_one();
+	turn();
+}
+
+/* All clients go; what they began ends; then nothing of them may be left. */
+static void tear_down(void)
+{
+	for (int i = 0; i < CLIENTS; i++)
+		if (world.fds[i] >= 0)
+			close(world.fds[i]);
+	world.c->begin_errno = 0;
+	for (int round = 0; round < 200 && (round < 2 || world.server->clients); round++) {
+		turn();
+		for (int i = 0; i < FAKE_PEERS; i++)
+			if (world.c->peers[i].state != CAREFUL_PEER_NONE)
+				world.c->peers[i].state = CAREFUL_PEER_UP;
+		for (uint32_t i = 0; i < OPERATIONS; i++)
+			if (world.c->operations[i].kind)
+				end_operation(&world.c->operations[i], 0);
+	}
+	MUST(!world.server->clients && !world.server->clients_count && !world.server->busy);
+	MUST(!world.server->connects);
+	ipc_destroy(world.server);
+	fake_destroy(world.c);
+	close(world.listen_fd);
+	close(world.epoll_fd);
+	close(world.file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct input in = { data, bytes };
+	int before = lowest_fd();
+
+	set_up();
+	for (int i = 0; i < STEPS && in.bytes; i++)
+		step(&in);
+	tear_down();
+	MUST(lowest_fd() == before);
+	return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A whole instance on a device and a storage that do what
+ * the input says. Frames and control messages are built from what the instance itself
+ * knows (cookie, sequence, credits, tokens), so that they get past the checks, and then
+ * bent by the input. The device counts every buffer; nothing may be lost at the end.
+ */
+#ifndef FUZZ_NODE_H
+#define FUZZ_NODE_H
+
+#include "input.h"
+#include "service/engine.h"
+
+enum {
+	NODE_PEERS = 2,
+	NODE_RX = 32,
+	NODE_TX = 16,
+	NODE_CHUNK = 2048,
+	NODE_BUFFER = 512, /* bytes of a frame in one buffer */
+	NODE_FRAME = 2 * NODE_BUFFER,
+	NODE_LL = 42,
+	NODE_HOSTS = 4, /* addresses that may speak */
+	NODE_KEPT = 64,
+	NODE_REGIONS = 3,
+	NODE_BYTES = 4096, /* of a region, and of the memory that gets and stores use */
+	NODE_CTRL = 64,
+	NODE_IOS = 512,
+};
+
+struct node {
+	struct careful_device dev; /* first: the device ops find the node by it */
+	struct careful_storage storage;
+	struct careful *c;
+	uint64_t now_ns;
+	uint64_t random;
+	uint32_t events;
+	bool busy; /* kicks move nothing */
+	bool unresolved;
+
+	uint64_t fill_ring[NODE_RX];
+	uint32_t fill_count;
+	bool in_ring[NODE_RX];
+	struct careful_desc arrived[NODE_RX];
+	uint32_t arrived_count;
+	uint64_t flying[NODE_TX]; /* send buffers with the device */
+	uint32_t flying_count, left_count; /* the first of them have left */
+	struct careful_tune_entry *tune;
+
+	struct {
+		union careful_addr from;
+		uint8_t data[sizeof(struct careful_ctrl)];
+		int32_t bytes; /* or -errno */
+	} ctrl[NODE_CTRL];
+	uint32_t ctrl_first, ctrl_count;
+	struct careful_ctrl said[8]; /* the last control message of each type that it sent */
+	struct careful_ctrl last; /* the very last */
+	uint32_t said_to[8]; /* which host */
+
+	struct careful_io *ios[NODE_IOS];
+	uint32_t ios_count;
+	uint8_t io_mode; /* what becomes of the next */
+	int fd; /* a file for regions and spans */
+
+	struct careful_kept *kept[NODE_KEPT];
+	uint32_t kept_count;
+	struct careful_reply_to late[NODE_KEPT];
+	uint32_t late_count;
+	uint32_t keys[NODE_REGIONS];
+	uint8_t *memory; /* NODE_BYTES, that gets write and stores read */
+	uint64_t begun, ended; /* operations */
+};
+
+struct node *node_open(void);
+/* Ends all sessions, and finds what is lost. */
+void node_close(struct node *node);
+/* Makes a session with a host, by the handshake; false: there is none. */
+bool node_session(struct node *node, uint32_t host);
+
+/* One step each, as the input says. */
+void node_frame(struct node *node, struct input *in);
+void node_raw_frame(struct node *node, struct input *in);
+void node_ctrl(struct node *node, struct input *in);
+void node_raw_ctrl(struct node *node, struct input *in);
+void node_time(struct node *node, uint32_t ms);
+void node_poll(struct node *node, uint32_t times);
+void node_leave(struct node *node, uint32_t n);
+void node_operation(struct node *node, struct input *in);
+void node_release(struct node *node, struct input *in);
+void node_device(struct node *node, struct input *in);
+
+/* device.c */
+void node_device_init(struct node *node);
+void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes);
+union careful_addr node_host(uint32_t host);
+
+#endif /* FUZZ_NODE_H */

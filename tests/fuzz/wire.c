@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Frames and control messages as a peer would send them, bent by the input. */
+#include <endian.h>
+#include <errno.h>
+
+#include "node.h"
+
+enum {
+	BODY_MAX = 1200,
+};
+
+static void push_ctrl(struct node *node, uint32_t host, const void *data, int32_t bytes)
+{
+	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
+
+	if (node->ctrl_count == NODE_CTRL)
+		return;
+	node->ctrl_count++;
+	node->ctrl[at].from = node_host(host);
+	node->ctrl[at].bytes = bytes;
+	if (bytes > 0)
+		memcpy(node->ctrl[at].data, data, (size_t)bytes);
+}
+
+static void push_checked(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
+{
+	ctrl->check = 0;
+	ctrl->check = htobe32(careful_ctrl_check(ctrl));
+	push_ctrl(node, host, ctrl, sizeof(*ctrl));
+}
+
+/* What a HELLO or a WELCOME says of its sender. */
+static void describe(struct careful_ctrl *ctrl, uint32_t host)
+{
+	ctrl->cookie = htobe64(0x1000 + host);
+	ctrl->window = htobe32(NODE_RX / NODE_PEERS);
+	ctrl->buffer_bytes = htobe32(NODE_BUFFER);
+	ctrl->frame_bytes = htobe32(NODE_FRAME);
+	ctrl->incarnation = htobe64(host + 1);
+}
+
+bool node_session(struct node *node, uint32_t host)
+{
+	struct careful_ctrl hello = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_HELLO,
+		.bytes = htobe16(sizeof(hello)),
+		.nonce = htobe64(100 + host),
+	};
+	const union careful_addr address = node_host(host);
+	struct link_peer *peer;
+
+	describe(&hello, host);
+	push_checked(node, host, &hello);
+	node_time(node, 1);
+	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+	push_checked(node, host, &hello);
+	node_time(node, 1);
+	node_time(node, 1);
+	peer = link_peer_find(&node->c->link, &address);
+	return peer && peer->phase == LINK_OPEN;
+}
+
+/* A control message that would be right, as far as the instance can be asked. */
+static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t type)
+{
+	const union careful_addr address = node_host(host);
+	const struct link_peer *peer = link_peer_find(&node->c->link, &address);
+	struct careful_ctrl ctrl = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = type,
+		.bytes = htobe16(sizeof(ctrl)),
+	};
+
+	switch (type) {
+	case CAREFUL_HELLO:
+		ctrl.nonce = node->said[CAREFUL_CHALLENGE & 7].nonce;
+		ctrl.token = node->said[CAREFUL_CHALLENGE & 7].token;
+		break;
+	case CAREFUL_CHALLENGE:
+		ctrl.token = htobe64(77);
+		/* fallthrough */
+	case CAREFUL_WELCOME:
+	case CAREFUL_REFUSE:
+		ctrl.nonce = node->said[CAREFUL_HELLO & 7].nonce;
+		break;
+	default:
+		ctrl.nonce = node->said[CAREFUL_SYNC & 7].nonce;
+	}
+	describe(&ctrl, host);
+	if (peer && type >= CAREFUL_SYNC) {
+		ctrl.cookie = htobe64(peer->cookie_in);
+		ctrl.seq_sent = htobe32(peer->seq_in);
+		ctrl.seq_rcvd = htobe32(peer->seq_out);
+		ctrl.returned = htobe32(peer->tx.sent);
+	}
+	return ctrl;
+}
+
+/* Changes a few bytes of what was right. */
+static void bend(struct input *in, uint8_t *data, uint32_t bytes)
+{
+	for (uint32_t n = take8(in) & 3; n && bytes; n--) {
+		uint32_t at = take8(in) % bytes;
+
+		data[at] ^= take8(in);
+	}
+}
+
+void node_ctrl(struct node *node, struct input *in)
+{
+	uint8_t what = take8(in);
+	uint32_t host = what >> 3 & 3;
+	struct careful_ctrl ctrl = right_ctrl(node, host, CAREFUL_CTRL_BIT | (what & 7));
+
+	if (what & 0x20)
+		ctrl.nonce = htobe64(take16(in));
+	if (what & 0x40)
+		bend(in, (uint8_t *)&ctrl, sizeof(ctrl));
+	push_checked(node, host, &ctrl);
+}
+
+void node_raw_ctrl(struct node *node, struct input *in)
+{
+	uint8_t what = take8(in);
+	uint32_t bytes;
+	const uint8_t *p;
+
+	if (what & 0x80) {
+		push_ctrl(node, what & 3, NULL, -ECONNREFUSED);
+		return;
+	}
+	p = take_bytes(in, what % (sizeof(struct careful_ctrl) + 1), &bytes);
+	push_ctrl(node, what >> 5 & 3, p, (int32_t)bytes);
+}
+
+/* How much of the bulk message in this slot has come. */
+static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
+{
+	const struct message_in *at =
+		node->c->messages.slots[slot * MESSAGE_SLOTS + msg_id % MESSAGE_SLOTS];
+
+	return at ? at->received : 0;
+}
+
+/* The token of an operation under way. */
+static uint32_t live_token(struct node *node, uint32_t which)
+{
+	const struct careful *c = node->c;
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		if (c->operations[i].token) {
+			last = c->operations[i].token;
+			if (!which--)
+				break;
+		}
+	}
+	return last;
+}
+
+static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uint32_t *bulk_bytes)
+{
+	struct careful_am am = { 0 };
+	uint8_t what = take8(in);
+	uint8_t which = take8(in);
+	uint16_t off = take16(in);
+
+	am.kind = what % 7;
+	am.flags = what & 0x40 ? CAREFUL_AM_WANT_DIGEST : 0;
+	am.handler = htobe16(which & 0x80 ? off : which & 7);
+	am.token = htobe32(which & 0x40 ? off : live_token(node, which & 7));
+	am.region = htobe32(node->keys[which >> 4 & 3 % NODE_REGIONS]);
+	am.region_off = htobe64(what & 0x80 ? off : off & 0x3f);
+	am.bytes = htobe32(take16(in) % (2 * NODE_BYTES));
+	am.status = htobe32(what & 0x20 ? off : 0);
+	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
+		am.args[i] = htobe32((uint32_t)which << i);
+	if (am.kind == CAREFUL_AM_GET_DATA) { /* as long as was asked for */
+		uint32_t token = be32toh(am.token);
+
+		*bulk_bytes = node->c->operations[token % node->c->limits.operations].bytes;
+	}
+	bend(in, (uint8_t *)&am, sizeof(am));
+	memcpy(body, &am, sizeof(am));
+	return sizeof(am);
+}
+
+/* Ethernet, IP and UDP before the careful header. */
+static uint32_t write_ll(struct input *in, uint8_t what, uint8_t *p, uint32_t body)
+{
+	uint32_t udp = 8 + LINK_HDR_BYTES + body;
+	uint32_t at = 14;
+
+	memset(p, 0, CAREFUL_LLHDR_MAX);
+	if (what & 1) { /* a VLAN tag */
+		p[12] = 0x81;
+		at += 4;
+	}
+	p[at - 2] = what & 2 ? 0x86 : 0x08;
+	p[at - 1] = what & 2 ? 0xdd : 0x00;
+	if (what & 2) {
+		p[at] = 0x60;
+		p[at + 6] = what & 4 ? 60 : 17;
+		at += 40;
+		if (what & 4) { /* destination options */
+			p[at] = 17;
+			at += 8;
+		}
+	} else {
+		p[at] = 0x45;
+		p[at + 9] = 17;
+		at += 20;
+	}
+	p[at + 4] = (uint8_t)(udp >> 8);
+	p[at + 5] = (uint8_t)udp;
+	if (what & 8)
+		bend(in, p, at + 8);
+	return at + 8;
+}
+
+/* The header's own numbers, right for the peer's next frame. */
+static struct careful_hdr right_hdr(const struct node *node, uint32_t slot)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+
+	return (struct careful_hdr){
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_DATA,
+		.src_node = htobe16((uint16_t)slot),
+		.cookie = htobe64(peer->cookie_in),
+		.seq = htobe32(peer->seq_in + node->dev.queue + 1),
+		.credits = htobe32(peer->tx.sent),
+	};
+}
+
+static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, const uint8_t *data,
+			     uint32_t bytes, uint8_t *to)
+{
+	const struct message_in *at =
+		node->c->messages.slots[slot * MESSAGE_SLOTS + msg_id % MESSAGE_SLOTS];
+	XXH3_state_t *hash = XXH3_createState();
+	__be64 digest;
+
+	if (at && at->digest_wanted)
+		XXH3_copyState(hash, at->hash);
+	else
+		XXH3_64bits_reset(hash);
+	XXH3_64bits_update(hash, data, bytes);
+	digest = htobe64(XXH3_64bits_digest(hash));
+	XXH3_freeState(hash);
+	memcpy(to, &digest, sizeof(digest));
+	return sizeof(digest);
+}
+
+/*
+ * A frame of a peer. Its first byte: FIRST, LAST, BULK, DIGEST, ABORT, an update, bent
+ * somewhere, another slot. Polled at once or left with the device.
+ */
+void node_frame(struct node *node, struct input *in)
+{
+	uint8_t what = take8(in), ll = take8(in);
+	uint32_t slot = what >> 7 & 1;
+	struct careful_hdr hdr = right_hdr(node, slot);
+	uint8_t frame[CAREFUL_LLHDR_MAX + 32 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
+	uint32_t msg_id = take8(in), bytes = take16(in) % 900, at = 0, total;
+	uint32_t off = received(node, slot, msg_id);
+	uint32_t bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
+	uint32_t start;
+
+	hdr.flags = what & 0x1f & ~CAREFUL_F_BCAST_EVENT;
+	if (what & 0x10)
+		hdr.flags |= CAREFUL_F_ABORT;
+	if (what & 0x20) {
+		hdr.type = CAREFUL_UPDATE;
+		hdr.flags = 0;
+		bytes = 0;
+	}
+	if (hdr.flags & CAREFUL_F_FIRST)
+		at = write_am(node, in, body, &bulk_bytes);
+	memset(body + at, (int)msg_id, bytes);
+	total = at + bytes;
+	if (hdr.flags & CAREFUL_F_LAST && hdr.flags & CAREFUL_F_DIGEST)
+		total += write_digest(node, slot, msg_id, body + at, bytes, body + total);
+	hdr.msg_id = htobe32(msg_id);
+	hdr.msg_bytes = htobe32(hdr.flags & CAREFUL_F_BULK ? bulk_bytes : bytes);
+	hdr.frag_off = htobe32(hdr.flags & CAREFUL_F_BULK ? off : 0);
+	hdr.frag_bytes = htobe16((uint16_t)bytes);
+	hdr.payload_crc = htobe32(link_crc32c(body, hdr.flags & CAREFUL_F_BULK ? at : total));
+	if (what & 0x40)
+		bend(in, (uint8_t *)&hdr, sizeof(hdr));
+	if (!(ll & 0x20))
+		hdr.check = htobe32(careful_hdr_check(&hdr));
+	start = write_ll(in, ll, frame, total);
+	memcpy(frame + start, &hdr, sizeof(hdr));
+	memcpy(frame + start + sizeof(hdr), body, total);
+	start += (uint32_t)sizeof(hdr) + total;
+	node_arrive(node, frame, ll & 0x40 ? start - take8(in) % start : start);
+	if (!(ll & 0x80))
+		node_poll(node, 1);
+}
+
+void node_raw_frame(struct node *node, struct input *in)
+{
+	uint32_t bytes;
+	const uint8_t *p = take_bytes(in, take8(in) * 2u, &bytes);
+
+	node_arrive(node, p, bytes);
+}

@@ -1,0 +1,224 @@
+"""Two regressions against a pipeline in virtual time: the bottleneck and the others."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from careful.measure.blackbox import BlackBox, Options, Result, bottlenecks, train_gap_us
+from hypothesis import given
+from hypothesis import strategies as st
+
+#: GAM × 100 (P1 Table 1), µs and µs per KiB.
+GAM = ((720.0, 720.0), (520.0, 2490.0), (750.0, 2490.0), (740.0, 790.0))
+#: Its like with a bottleneck that changes: (g, G) that cross at 2.62 KiB.
+CROSSING = ((1000.0, 300.0), (200.0, 1000.0), (2034.4, 300.0))
+
+
+class FakeExchange:
+    """A pipeline of stages and a delay; the answer comes back through empty ones."""
+
+    def __init__(
+        self,
+        stages: tuple[tuple[float, float], ...] = GAM,
+        delay_us: float = 500.0,
+        jitter_us: float = 10.0,
+        own_us: float = 20.0,
+        seed: int = 3,
+        trip_jitter_us: float = 0.0,
+    ) -> None:
+        self.trip_jitter_us = trip_jitter_us
+        self.stages, self.delay_us, self.jitter_us, self.own_us = (
+            stages,
+            delay_us,
+            jitter_us,
+            own_us,
+        )
+        self.payload_max_bytes, self.credits = 3702, 64
+        self.random = random.Random(seed)
+        self.now_us = self.busy_us = 0.0
+        self.trains: list[int] = []
+
+    def _jitter_us(self) -> float:
+        late = self.random.expovariate(1 / self.jitter_us) if self.jitter_us else 0.0
+        return late + (1000 if self.random.random() < 0.03 else 0)  # a preemption
+
+    def round_trip_us(self, size_bytes: int) -> float:
+        there = sum(g + G * size_bytes / 1024 for g, G in self.stages)
+        back = sum(g for g, _ in self.stages)
+        took = there + back + 2 * self.delay_us + self._jitter_us()
+        took += abs(self.random.gauss(0, self.trip_jitter_us))
+        self.now_us += took
+        self.busy_us += took
+        return took
+
+    def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
+        self.trains.append(count)
+        free = [0.0] * len(self.stages)
+        arrivals = []
+        for number in range(count):
+            at = number * self.own_us
+            for k, (g, G) in enumerate(self.stages):
+                at = free[k] = max(at, free[k]) + g + G * size_bytes / 1024
+            arrivals.append(at + self._jitter_us())
+        self.now_us += max(arrivals)
+        self.busy_us += max(arrivals)
+        return sorted(arrivals), self.own_us
+
+    def sleep(self, seconds: float) -> None:
+        self.now_us += seconds * 1e6
+
+    def measure(self, **options: object) -> Result:
+        return BlackBox(
+            self,
+            Options(**options),  # type: ignore[arg-type]
+            clock=lambda: self.now_us / 1e6,
+            sleep=self.sleep,
+        ).run()
+
+
+def test_blackbox__finds_bottleneck_and_others() -> None:
+    found = FakeExchange().measure(seconds=1000)
+    assert found.settled
+    assert len(found.regimes) == 1
+    regime = found.regime
+    assert regime.g_b_us is not None
+    assert regime.G_b_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.sum_g_us is not None
+    assert regime.g_b_us.value == pytest.approx(750, rel=0.02)
+    assert regime.G_b_us_per_KiB.value == pytest.approx(2490, rel=0.01)
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.02)
+    assert found.sum_g_us.value == pytest.approx(2730 + 500, rel=0.02)  # with the delay
+
+
+def test_blackbox__intervals_hold_the_truth() -> None:
+    hits = {"g_b": 0, "G_b": 0, "others": 0}
+    for seed in range(40):
+        found = FakeExchange(seed=seed).measure(seed=seed, rounds_max=6)
+        assert found.regime.g_b_us is not None
+        assert found.regime.G_b_us_per_KiB is not None
+        assert found.sum_G_others_us_per_KiB is not None
+        hits["g_b"] += found.regime.g_b_us.contains(750)
+        hits["G_b"] += found.regime.G_b_us_per_KiB.contains(2490)
+        hits["others"] += found.sum_G_others_us_per_KiB.contains(4000)
+    assert min(hits.values()) >= 36, hits
+
+
+def test_blackbox__delay_is_no_overhead_of_the_bottleneck() -> None:
+    near, far = FakeExchange(delay_us=0).measure(), FakeExchange(delay_us=20000).measure()
+    assert near.regime.g_b_us is not None
+    assert far.regime.g_b_us is not None
+    assert far.sum_g_us is not None
+    assert near.sum_g_us is not None
+    assert far.regime.g_b_us.value == pytest.approx(near.regime.g_b_us.value, rel=0.02)
+    assert far.sum_g_us.value - near.sum_g_us.value == pytest.approx(20000, rel=0.02)
+
+
+@pytest.mark.parametrize(("at_bytes", "G"), [(500, 300.0), (0, 1000.0)])
+def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) -> None:
+    """The transition of GMS × 100 is within 10 %, and each range has its own bottleneck."""
+    found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=at_bytes)
+    assert len(found.regimes) == 2
+    assert found.regimes[0].high_bytes == pytest.approx(2.62 * 1024, rel=0.10)
+    assert found.regimes[1].low_bytes == found.regimes[0].high_bytes
+    assert found.regime.G_b_us_per_KiB is not None
+    assert found.regime.G_b_us_per_KiB.value == pytest.approx(G, rel=0.05)
+
+
+def test_blackbox__stops_when_it_is_enough() -> None:
+    quiet = FakeExchange(jitter_us=1).measure(precision=0.05)
+    fine = FakeExchange(jitter_us=60).measure(precision=0.0003, seconds=1000)
+    assert quiet.rounds_count == 4
+    assert fine.rounds_count > 4
+
+
+def test_blackbox__what_is_known_costs_no_more() -> None:
+    """Round trips that the machine spoils are repeated; trains that are good are not."""
+    fake = FakeExchange(trip_jitter_us=2500)
+    found = fake.measure(seconds=1000, rounds_max=30)
+    assert found.rounds_count > 4
+    assert len(fake.trains) == 4 * 16
+    assert found.round_trips.samples_count == 16 * (4 + 4 * (found.rounds_count - 4))
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
+
+
+def test_blackbox__a_difference_of_noise_is_no_figure() -> None:
+    """The others are far faster than the bottleneck, and round trips are rough."""
+    found = FakeExchange(((700.0, 2490.0), (10.0, 20.0)), trip_jitter_us=800).measure(rounds_max=5)
+    assert found.regime.G_b_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB is None
+    assert "µs/KiB" in found.reason
+
+
+def test_blackbox__time_is_bounded() -> None:
+    fake = FakeExchange(jitter_us=5000)
+    found = fake.measure(seconds=20, precision=0.001)
+    assert not found.settled
+    assert fake.now_us / 1e6 < 20 + 5
+
+
+def test_blackbox__background_takes_a_hundredth() -> None:
+    fake = FakeExchange()
+    fake.measure(background=True, seconds=10)
+    assert fake.busy_us < 0.012 * fake.now_us
+
+
+def test_blackbox__trains_fit_the_window() -> None:
+    fake = FakeExchange()
+    fake.credits = 9
+    fake.measure(rounds_max=4)
+    assert set(fake.trains) == {7}
+    fake.credits = 5
+    with pytest.raises(ValueError, match="too small for a train"):
+        fake.measure()
+
+
+def test_blackbox__own_pace_is_said() -> None:
+    found = FakeExchange(((5.0, 10.0),), own_us=40, jitter_us=1).measure(rounds_max=4)
+    assert "may be us" in found.notes[0]
+    slow = FakeExchange(own_us=40).measure(rounds_max=4)
+    assert slow.notes == []
+
+
+def test_blackbox__no_slope_no_figure() -> None:
+    found = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
+    assert found.sum_G_others_us_per_KiB is None
+    assert found.reason
+
+
+@given(
+    gap=st.floats(1, 1e5),
+    count=st.integers(4, 30),
+    late=st.floats(0, 1e5),
+    which=st.integers(0, 29),
+)
+def test_train_gap__one_late_frame_does_not_matter(
+    gap: float, count: int, late: float, which: int
+) -> None:
+    arrivals = [number * gap for number in range(count)]
+    if count >= 8:
+        arrivals[which % count] += min(late, gap / 2)
+    assert train_gap_us(arrivals) == pytest.approx(gap, rel=0.10)
+
+
+def test_train_gap__one_arrival_is_no_train() -> None:
+    with pytest.raises(ValueError, match="no train"):
+        train_gap_us([3.0])
+
+
+def test_bottlenecks__ranges_join() -> None:
+    gaps = {64 * k: [max(500.0, 200 + 0.3 * 64 * k)] * 3 for k in range(1, 40)}
+    low, high = bottlenecks(gaps, 0.1)
+    assert low.G_b_us_per_KiB is None  # flat: an overhead without a G to speak of
+    assert high.G_b_us_per_KiB is not None
+    assert low.high_bytes == high.low_bytes == pytest.approx(1000, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "options", [{"sizes_count": 3}, {"min_bytes": -1}, {"precision": 1.0}, {"max_bytes": 80}]
+)
+def test_blackbox__bad_options(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"sizes|negative|precision|alike"):
+        FakeExchange().measure(**options)

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a failure is traced with: what passes the network, and where each end stands. */
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster.h"
+
+/* One line for each frame and control message that enters or leaves the network. */
+void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
+		uint32_t bytes, const char *what)
+{
+	static const char *const names[] = { "HELLO", "CHALLENGE", "WELCOME", "REFUSE",
+					     "SYNC",  "SYNC_ACK",  "GONE",    "BYE" };
+	struct cluster *cluster = user;
+	struct careful_ctrl ctrl = { 0 };
+	struct careful_hdr hdr = { 0 };
+
+	printf("%12.6f %u>%u %s ", (double)sim_now_ns(cluster->world) * 1e-6 - 1000, from, to,
+	       what);
+	if (control) {
+		memcpy(&ctrl, message, bytes < sizeof(ctrl) ? bytes : sizeof(ctrl));
+		printf("%s nonce %016llx token %016llx cookie %016llx sent %u rcvd %u gave %u\n",
+		       ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE ?
+			       names[ctrl.type - CAREFUL_HELLO] :
+			       "?",
+		       (unsigned long long)be64toh(ctrl.nonce),
+		       (unsigned long long)be64toh(ctrl.token),
+		       (unsigned long long)be64toh(ctrl.cookie), be32toh(ctrl.seq_sent),
+		       be32toh(ctrl.seq_rcvd), be32toh(ctrl.returned));
+		return;
+	}
+	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));
+	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
+	       hdr.type == CAREFUL_UPDATE ? "update" : "data",
+	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
+	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));
+}
+
+/* Where each session stands, for who traces a failure. */
+void trace_nodes(const struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
+		const struct careful *c = cluster->nodes[i].c;
+
+		if (!c)
+			continue;
+		printf("node %u: %u send buffers free, %u answers wait, %u requests deferred\n", i,
+		       c->link.tx_free_count, cluster->nodes[i].late_count, c->deferred_count);
+		for (uint32_t k = 0; k < c->link.peers_max; k++) {
+			const struct link_peer *peer = &c->link.peers[k];
+			const struct message_peer *mp = &c->messages.peers[k];
+
+			printf("  peer %u: state %u phase %u, sent %u credits %u of %u; received "
+			       "%u returned %u announced %u of %u; kept %u + %u; %u operations, "
+			       "%u messages\n",
+			       k, peer->state, peer->phase, peer->tx.sent, peer->tx.credits,
+			       peer->tx.size, peer->rx.received, peer->rx.returned,
+			       peer->rx.announced, peer->rx.size, peer->kept, peer->kept_old,
+			       peer->operations, mp->messages);
+			for (struct message_out *out = mp->out_first; out; out = out->next)
+				printf("    out %u: slot %u, built %u of %u, %u frames ready, %s\n",
+				       out->id, out->slot, out->built, out->bytes, out->frame_count,
+				       out->reading ? "reading" : "");
+		}
+	}
+}

@@ -1,0 +1,83 @@
+"""carefulctl measure blackbox through carefuld, over the emulated pipeline of GAM × 100."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import Host
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.lab
+
+GAM = Path(__file__).parents[1] / "ctrl/careful/model/pipelines/gam.toml"
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    lab = Lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
+    made = [Host(lab, name, tmp_path_factory.mktemp("gam")) for name in ("h1", "h2")]
+    try:
+        for host in made:
+            host.up()
+        yield made
+        for host in made:
+            host.down()
+    finally:
+        lab.down()
+
+
+def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
+    """g_b and the others' G within 5 % of Table 1 × 100; `plan` takes the output as it is."""
+    shown = hosts[0].ctl("measure", "blackbox", "h2", "--json").stdout
+    found: dict[str, Any] = json.loads(shown)
+    assert found["g_b_us"] == pytest.approx(750, rel=0.05)
+    assert found["G_b_us_per_KiB"] == pytest.approx(2490, rel=0.05)
+    assert found["sum_G_others_us_per_KiB"] == pytest.approx(4000, rel=0.05)
+    assert found["sum_g_us"] == pytest.approx(2730, rel=0.25)  # ours and carefuld's is in it
+    assert found["g_b_low_us"] < found["g_b_us"] < found["g_b_high_us"]
+    assert (found["kind"], found["inputs"]["host"]) == ("blackbox", "h2")
+    assert found["window_buffers"] > 0
+
+    argv = ["carefulctl", "plan", "--pipeline", "-", "--bytes", "4KiB", "--json"]
+    plan = subprocess.run(argv, input=shown, capture_output=True, text=True)
+    assert plan.returncode == 0, plan.stderr
+    assert json.loads(plan.stdout)["fragments_count"] == 5  # P1 section 5.4
+    lp = subprocess.run([*argv, "--strategy", "lp"], input=shown, capture_output=True, text=True)
+    assert lp.returncode == 1
+    assert "black-box" in lp.stderr
+
+
+def test_blackbox__loses_nothing(hosts: list[Host]) -> None:
+    table = hosts[0].ctl("measure", "blackbox", "h2", "--sizes", "6", "--seconds", "2").stdout
+    assert "all but the bottleneck" in table
+    for host in hosts:
+        host.assert_nothing_lost()
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_blackbox__bad_usage_is_one_line(hosts: list[Host]) -> None:
+    ctl = hosts[0].ctl
+    assert "sizes" in refused(ctl("measure", "blackbox", "h2", "--sizes", "3", check=False))
+    alike = ["--min-bytes", "100", "--max-bytes", "110"]
+    assert "alike" in refused(ctl("measure", "blackbox", "h2", *alike, check=False))
+    assert "unknown host" in refused(ctl("measure", "blackbox", "nobody.invalid", check=False))
+
+
+def test_blackbox__without_careful_there(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab()
+    here = Host(lab, "h1", tmp_path)
+    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "careful" in said  # not even here
+    here.up()
+    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "is careful up on that host?" in said
+    here.down()
