@@ -122,8 +122,16 @@ def test_up__not_root(hosts: Hosts) -> None:
         (9000, ["--peers", "128"], "MTU 9000"),
         (3826, ["--peers", "200", "--rx-buffers", "64"], "--rx-buffers"),
         (3826, ["--peers", "256"], "512"),
+        (3826, ["--tx-buffers", "1"], "--tx-buffers"),
+        (9000, ["--tx-buffers", "2"], "--tx-buffers"),
     ],
-    ids=["mtu-beyond-the-window", "peers-beyond-buffers", "peers-beyond-r"],
+    ids=[
+        "mtu-beyond-the-window",
+        "peers-beyond-buffers",
+        "peers-beyond-r",
+        "no-buffer-to-send",
+        "frame-beyond-the-buffers-to-send",
+    ],
 )
 def test_up__does_not_fit(hosts: Hosts, mtu: int, options: list[str], said: str) -> None:
     a, _ = hosts(mtu=mtu)

@@ -250,11 +250,17 @@ def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
     for folder in (left, foreign):
         folder.mkdir(parents=True)
         (folder / "log").touch()
+    files = [left.parent / f"{name}-h1.lock", left.parent / f".{name}-h1.changing"]
+    for file in files:
+        file.touch()
     try:
         tool("down", "--name", name)
         assert not left.exists()
+        assert not any(file.exists() for file in files)
         assert foreign.exists()
     finally:
+        for file in files:
+            file.unlink(missing_ok=True)
         (foreign / "log").unlink()
         foreign.rmdir()
 

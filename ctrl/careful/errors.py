@@ -27,6 +27,16 @@ _MEANINGS = {
 }
 
 
+def shown(text: str) -> str:
+    """A text as it can be printed: control characters and undecodable bytes escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+        for char in text
+    )
+
+
 class CarefulError(OSError):
     """Something failed: `errno`, and one line that names what it failed on.
 

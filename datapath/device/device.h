@@ -26,6 +26,8 @@ enum {
 	CAREFUL_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
 	CAREFUL_SEGMENTS_MAX = 16, /* descriptors of one frame */
 	CAREFUL_LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
+	/* The least that a frame must hold: all headers, and 64 bytes to make it worth while. */
+	CAREFUL_FRAME_BYTES_MIN = CAREFUL_LLHDR_MAX + 48 + 48 + 64,
 	CAREFUL_WAIT_FDS_MAX = 4,
 };
 

@@ -167,9 +167,9 @@ int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,
 	if (netdev->flags & IFF_LOOPBACK)
 		return xsk_fail(error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 				netdev->name);
-	if (netdev->mtu < XSK_MTU_MIN)
+	if (netdev->mtu < CAREFUL_MTU_MIN)
 		return xsk_fail(error, -EMSGSIZE, "%s: an MTU of %u is too small, %u is the least",
-				netdev->name, netdev->mtu, XSK_MTU_MIN);
+				netdev->name, netdev->mtu, CAREFUL_MTU_MIN);
 	if (queue >= netdev->rx_queues)
 		return xsk_fail(error, -EINVAL, "%s has no receive queue %u, the last is %u",
 				netdev->name, queue, netdev->rx_queues - 1);

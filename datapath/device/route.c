@@ -88,19 +88,40 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 			attr_u32(rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
 }
 
+/* bound: through our interface alone. flags: RTM_F_*. */
 static int ask_route(struct route *route, const union careful_addr *to, const struct address *dst,
-		     struct hop *hop)
+		     bool bound, uint32_t flags, struct hop *hop)
 {
 	struct rtnl_message message;
 	struct rtmsg *rtm = rtnl_begin(&message, RTM_GETROUTE, 0, sizeof(*rtm));
 
+	*hop = (struct hop){ 0 };
 	rtm->rtm_family = (uint8_t)to->sa.sa_family;
 	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
+	rtm->rtm_flags = flags;
 	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
-	/* A link-local address means nothing without its link. */
-	if (to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr))
+	if (bound)
 		rtnl_put(&message, RTA_OIF, &route->ifindex, sizeof(route->ifindex));
 	return rtnl_ask(&route->ask, &message, read_route, hop);
+}
+
+/* The way to a host: the best route, or where that leaves by another interface ours, for
+ * the control socket is bound to it. Asked for our interface, IPv4 takes every address for
+ * a neighbour's; RTM_F_FIB_MATCH tells whether there is a route. */
+static int find_hop(struct route *route, const union careful_addr *to, const struct address *dst,
+		    struct hop *hop)
+{
+	/* A link-local address means nothing without its link. */
+	bool local = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
+	int rc = ask_route(route, to, dst, local, 0, hop);
+	struct hop ours;
+
+	if (rc || hop->type != RTN_UNICAST || hop->ifindex == route->ifindex)
+		return rc;
+	if (!ask_route(route, to, dst, true, RTM_F_FIB_MATCH, &ours) && ours.type == RTN_UNICAST &&
+	    !ask_route(route, to, dst, true, 0, &ours))
+		*hop = ours;
+	return 0;
 }
 
 static void read_neighbour(const struct nlmsghdr *answer, void *user)
@@ -211,8 +232,8 @@ static void put_headers(const struct route *route, const union careful_addr *to,
 
 int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr)
 {
-	struct hop hop = { 0 };
 	struct address dst;
+	struct hop hop;
 	int rc;
 
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
@@ -224,7 +245,7 @@ int route_resolve(struct route *route, const union careful_addr *to, struct care
 		dst.bytes = 16;
 		memcpy(dst.data, &to->in6.sin6_addr, 16);
 	}
-	rc = ask_route(route, to, &dst, &hop);
+	rc = find_hop(route, to, &dst, &hop);
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
 	if (rc || (hop.type != RTN_UNICAST && hop.type != RTN_LOCAL))

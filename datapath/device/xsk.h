@@ -22,13 +22,14 @@ enum {
 	XSK_PEERS_DEFAULT = 8,
 	/* Ethernet of a frame: what the MTU does not count. */
 	XSK_ETHERNET_BYTES = 14,
-	/* Smallest MTU: IPv6, UDP, both headers, and 64 bytes to make it worth while. */
-	XSK_MTU_MIN = 40 + 8 + 48 + 48 + 64,
 	/* At the end of a page that becomes an skb (struct skb_shared_info). */
 	XSK_SKB_TAIL_BYTES = 320,
 	XSK_PATH_BYTES = 128,
 	XSK_INSTANCE_BYTES = 64,
 };
+
+_Static_assert((int)CAREFUL_MTU_MIN == (int)CAREFUL_FRAME_BYTES_MIN - (int)XSK_ETHERNET_BYTES,
+	       "the least MTU holds the least frame");
 
 /* Kernel features that a test may declare absent. */
 enum xsk_without {

@@ -58,6 +58,22 @@ static int link_window(struct link *link, const struct careful_options *options,
 	return 0;
 }
 
+/* Send buffers for one frame of any size, beside what only updates may take. */
+static int link_send_buffers(const struct careful_device *dev, struct careful_error *error)
+{
+	uint32_t first = dev->chunk_bytes - LINK_PAYLOAD_AT;
+	uint32_t more = dev->frame_bytes > first ? dev->frame_bytes - first : 0;
+	uint32_t need = 1 + (more + dev->chunk_bytes - 1) / dev->chunk_bytes + LINK_CHUNKS_FREE_MIN;
+
+	if (dev->tx_chunks >= need)
+		return 0;
+	snprintf(error->text, sizeof(error->text),
+		 "MTU %u: a frame needs %u send buffers and an update one; there are %u: more "
+		 "--tx-buffers, or a smaller MTU",
+		 dev->mtu, need - LINK_CHUNKS_FREE_MIN, dev->tx_chunks);
+	return -ENOBUFS;
+}
+
 static void link_init_buffers(struct link *link)
 {
 	const struct careful_device *dev = link->dev;
@@ -84,6 +100,8 @@ int link_init(struct link *link, struct careful_device *dev, const struct carefu
 
 	*link = (struct link){ .dev = dev, .peers_max = options->peers };
 	rc = link_window(link, options, error);
+	if (!rc)
+		rc = link_send_buffers(dev, error);
 	if (rc)
 		return rc;
 	link->sync_ms = options->sync_ms;
@@ -158,6 +176,13 @@ static bool slot_free(const struct link_peer *peer)
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
+/* All slots are taken: those of hosts that went without a word are to be found out. */
+static void doubt_all(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->peers[i].doubted = true;
+}
+
 /* The peer with this address, in a new slot if need be; NULL: all P are taken. */
 struct link_peer *link_peer_get(struct link *link, const union careful_addr *address)
 {
@@ -178,8 +203,10 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
 			best = peer;
 	}
-	if (!best)
+	if (!best) {
+		doubt_all(link);
 		return NULL;
+	}
 	*best = (struct link_peer){
 		.link = link,
 		.slot = best->slot,

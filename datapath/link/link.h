@@ -120,6 +120,7 @@ struct link_peer {
 	uint64_t heard_ns;
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
+	uint64_t opened_ns; /* this epoch's beginning */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
 	uint64_t disagreed_ns; /* when the last of them came that counts */
 	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
@@ -130,6 +131,7 @@ struct link_peer {
 	int last_errno;
 	uint32_t epochs; /* that were opened */
 	bool want; /* somebody here wants the session: ask for it */
+	bool doubted; /* its slot is wanted: is it still there? */
 	char name[CAREFUL_NAME_BYTES];
 
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;

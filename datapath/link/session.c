@@ -105,7 +105,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		frame_bytes = peer->link->dev->frame_bytes;
 	if (frame_bytes > limit)
 		frame_bytes = (uint32_t)limit;
-	if (frame_bytes < CAREFUL_LLHDR_MAX + LINK_HDR_BYTES + sizeof(struct careful_am) + 64)
+	if (frame_bytes < CAREFUL_FRAME_BYTES_MIN)
 		return -EPROTO;
 	peer->cookie_out = be64toh(ctrl->cookie);
 	peer->slot_out = be16toh(ctrl->slot);
@@ -186,7 +186,21 @@ static void opened(struct link_peer *peer)
 	peer->last_errno = 0;
 	if (link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
+	peer->opened_ns = link->now_ns;
 	link_state(peer, CAREFUL_PEER_UP);
+}
+
+/* Without an address for its frames a session is none, however well control goes. */
+static void resolve_tick(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	int rc = link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr);
+
+	if (!rc)
+		return;
+	peer->llhdr.bytes = 0;
+	if (link->now_ns - peer->opened_ns >= CONNECT_MS * 1000000ULL)
+		link_close(peer, rc == -EAGAIN ? EHOSTUNREACH : ENETUNREACH);
 }
 
 static void send_hello(struct link_peer *peer)
@@ -330,6 +344,8 @@ static void on_hello(struct link *link, const union careful_addr *from,
 	end_epoch(peer);
 	if (adopt(peer, hello)) {
 		refuse(link, from, hello, CAREFUL_REFUSED_FRAME);
+		/* Whatever there was with it is over: nobody would ask again. */
+		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
 		return;
 	}
 	peer->nonce = 0;
@@ -527,7 +543,6 @@ void link_session_tick(struct link_peer *peer)
 	if (peer->phase != LINK_OPEN && peer->phase != LINK_IDLE &&
 	    link->now_ns - peer->since_ns >= limit_ms * 1000000)
 		link_close(peer, ETIMEDOUT);
-	if (peer->phase == LINK_OPEN && !peer->llhdr.bytes &&
-	    link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
-		peer->llhdr.bytes = 0;
+	if (peer->phase == LINK_OPEN && !peer->llhdr.bytes)
+		resolve_tick(peer);
 }

@@ -79,6 +79,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
 	peer->sync_nonce = 0;
+	peer->doubted = false;
 	peer->heard_ns = link->now_ns;
 	peer->refused_rounds = 0;
 	peer->refused = false;
@@ -152,10 +153,10 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Whether something is awaited of the peer: credits for more than may stay owed
- * for ever, or a reply. */
+ * for ever, a reply, or a sign of life. */
 static bool awaited(const struct link_peer *peer)
 {
-	return window_tx_outstanding(&peer->tx) || peer->operations;
+	return window_tx_outstanding(&peer->tx) || peer->operations || peer->doubted;
 }
 
 static void sync_tick(struct link_peer *peer)
@@ -192,6 +193,7 @@ void link_tick(struct link *link)
 			continue;
 		if (peer->heard) {
 			peer->heard = false;
+			peer->doubted = false;
 			peer->heard_ns = link->now_ns;
 			peer->refused_rounds = 0;
 			peer->refused = false;

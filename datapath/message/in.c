@@ -48,11 +48,13 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
-	in->last = in->writing = in->finished = false;
+	in->last = in->writing = in->finished = in->answers = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->error = 0;
 	in->digest = 0;
-	in->iov_count = in->kept_count = in->writing_kept = 0;
+	in->parts = NULL;
+	in->parts_tail = &in->parts;
+	in->pieces_count = in->parts_count = in->writing_parts = 0;
 	in->waiting_bytes = in->written = 0;
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
@@ -120,20 +122,40 @@ static void finish(struct message_in *in)
 	in->state->finished = in;
 }
 
-/* Gives back the first n frames that wait or were written, and their pieces. */
+/* Holds a frame until its payload, in n pieces, is written. */
+static void hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
+		 uint32_t n)
+{
+	struct message_part *part = in->state->parts_free;
+
+	assert(part); /* each holds a receive buffer at least, and there are as many */
+	in->state->parts_free = part->next;
+	part->next = NULL;
+	part->kept = link_hold(in->state->link, frame, false);
+	part->pieces = n;
+	memcpy(part->iov, iov, n * sizeof(*iov));
+	*in->parts_tail = part;
+	in->parts_tail = &part->next;
+	in->parts_count++;
+	in->pieces_count += n;
+}
+
+/* Gives back the first n frames that wait or were written. */
 static void let_go(struct message_in *in, uint32_t n)
 {
-	uint32_t pieces = 0;
+	while (n--) {
+		struct message_part *part = in->parts;
 
-	for (uint32_t i = 0; i < n; i++) {
-		pieces += in->kept_iov[i];
-		link_let_go(in->state->link, in->kept[i]);
+		assert(part);
+		in->parts = part->next;
+		if (!in->parts)
+			in->parts_tail = &in->parts;
+		in->parts_count--;
+		in->pieces_count -= part->pieces;
+		link_let_go(in->state->link, part->kept);
+		part->next = in->state->parts_free;
+		in->state->parts_free = part;
 	}
-	in->kept_count -= n;
-	in->iov_count -= pieces;
-	memmove(in->kept, in->kept + n, in->kept_count * sizeof(struct careful_kept *));
-	memmove(in->kept_iov, in->kept_iov + n, in->kept_count * sizeof(*in->kept_iov));
-	memmove(in->iov, in->iov + pieces, in->iov_count * sizeof(*in->iov));
 }
 
 static void written(struct message_in *in)
@@ -143,8 +165,8 @@ static void written(struct message_in *in)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
 		in->error = EIO;
-	let_go(in, in->writing_kept);
-	in->writing_kept = 0;
+	let_go(in, in->writing_parts);
+	in->writing_parts = 0;
 }
 
 static void move_on(struct message_in *in);
@@ -165,15 +187,15 @@ static void start_write(struct message_in *in)
 	int rc;
 
 	in->io.bytes = 0;
-	for (in->writing_kept = 0; in->writing_kept < in->kept_count; in->writing_kept++) {
-		uint32_t pieces = in->kept_iov[in->writing_kept];
-
-		if (n + pieces > CAREFUL_IO_SEGMENTS)
+	in->writing_parts = 0;
+	for (const struct message_part *part = in->parts; part; part = part->next) {
+		if (n + part->pieces > CAREFUL_IO_SEGMENTS)
 			break;
-		for (uint32_t i = 0; i < pieces; i++, n++) {
-			in->io.iov[n] = in->iov[n];
-			in->io.bytes += in->iov[n].iov_len;
+		for (uint32_t i = 0; i < part->pieces; i++, n++) {
+			in->io.iov[n] = part->iov[i];
+			in->io.bytes += part->iov[i].iov_len;
 		}
+		in->writing_parts++;
 	}
 	in->io.fd = in->sink.fd;
 	in->io.write = true;
@@ -195,9 +217,9 @@ static bool write_due(const struct message_in *in)
 {
 	const struct link_peer *peer = in->peer;
 
-	return in->kept_count && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
-				  in->iov_count >= CAREFUL_IO_SEGMENTS ||
-				  peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
+	return in->parts && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
+			     in->pieces_count >= CAREFUL_IO_SEGMENTS ||
+			     peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
 }
 
 /* The store stage: write what is due; after the last of it the message is finished. */
@@ -211,7 +233,7 @@ static void move_on(struct message_in *in)
 		bool over = in->last || in->epoch != in->peer->epoch;
 
 		if (in->error || in->epoch != in->peer->epoch)
-			let_go(in, in->kept_count);
+			let_go(in, in->parts_count);
 		if (write_due(in)) {
 			start_write(in);
 			continue;
@@ -228,10 +250,7 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 	struct link *link = in->state->link;
 
 	if (!in->error && !in->sink.base && bytes) {
-		memcpy(in->iov + in->iov_count, iov, n * sizeof(*iov));
-		in->iov_count += n;
-		in->kept_iov[in->kept_count] = n;
-		in->kept[in->kept_count++] = link_hold(link, frame, false);
+		hold(in, frame, iov, n);
 		in->waiting_bytes += bytes;
 		return;
 	}
@@ -323,7 +342,7 @@ struct message_in *message_in_finished(struct message_state *state)
 /* Frees the slot of a finished message. */
 void message_in_close(struct message_in *in)
 {
-	assert(in->finished && !in->kept_count && !in->writing);
+	assert(in->finished && !in->parts && !in->writing);
 	in->active = false;
 	in->state->ins_free[in->state->ins_free_count++] = in;
 }

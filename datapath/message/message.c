@@ -18,13 +18,18 @@ static int init_ins(struct message_state *state)
 	 * the batch that is being handled. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
 	uint32_t n = slots + state->link->dev->rx_chunks + LINK_BATCH;
-	size_t frames = (size_t)state->link->window + 1;
+	uint32_t parts = state->link->dev->rx_chunks;
 
 	state->ins = calloc(n, sizeof(*state->ins));
 	state->ins_free = calloc(n, sizeof(struct message_in *));
 	state->slots = calloc(slots, sizeof(struct message_in *));
-	if (!state->ins || !state->ins_free || !state->slots)
+	state->parts = calloc(parts, sizeof(*state->parts));
+	if (!state->ins || !state->ins_free || !state->slots || !state->parts)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < parts; i++) {
+		state->parts[i].next = state->parts_free;
+		state->parts_free = &state->parts[i];
+	}
 	state->ins_count = n;
 	for (uint32_t i = 0; i < n; i++) {
 		struct message_in *in = &state->ins[i];
@@ -32,10 +37,7 @@ static int init_ins(struct message_state *state)
 		in->state = state;
 		state->ins_free[state->ins_free_count++] = in;
 		in->hash = XXH3_createState();
-		in->iov = calloc(frames * 2, sizeof(*in->iov));
-		in->kept = calloc(frames, sizeof(struct careful_kept *));
-		in->kept_iov = calloc(frames, sizeof(*in->kept_iov));
-		if (!in->hash || !in->iov || !in->kept || !in->kept_iov)
+		if (!in->hash)
 			return -ENOMEM;
 	}
 	return 0;
@@ -81,17 +83,14 @@ int message_init(struct message_state *state, struct link *link, struct careful_
 
 void message_deinit(struct message_state *state)
 {
-	for (uint32_t i = 0; state->ins && i < state->ins_count; i++) {
+	for (uint32_t i = 0; state->ins && i < state->ins_count; i++)
 		XXH3_freeState(state->ins[i].hash);
-		free(state->ins[i].iov);
-		free(state->ins[i].kept);
-		free(state->ins[i].kept_iov);
-	}
 	for (uint32_t i = 0; state->outs && i < state->outs_count; i++)
 		XXH3_freeState(state->outs[i].hash);
 	free(state->ins);
 	free(state->ins_free);
 	free(state->slots);
+	free(state->parts);
 	free(state->outs);
 	free(state->outs_free);
 	free(state->peers);

@@ -57,6 +57,14 @@ struct message_out {
 	struct careful_io io;
 };
 
+/* A received frame whose payload waits to be written. */
+struct message_part {
+	struct message_part *next;
+	struct careful_kept *kept;
+	uint32_t pieces;
+	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+};
+
 /* A bulk message being received. */
 struct message_in {
 	struct message_state *state;
@@ -72,17 +80,16 @@ struct message_in {
 	uint32_t region; /* being written; 0: none */
 	uint32_t minpulse_bytes;
 	bool active, last, digest_wanted, writing, finished;
+	bool answers; /* it is the data of a get: its end is the operation's */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
 
-	/* Payload that waits to be written, and the frames that hold it. */
-	struct iovec *iov;
-	struct careful_kept **kept;
-	uint32_t *kept_iov; /* pieces of each */
-	uint32_t iov_count, kept_count;
+	/* Payload that waits to be written, in the order of the file. */
+	struct message_part *parts, **parts_tail;
+	uint32_t pieces_count, parts_count;
 	uint64_t waiting_bytes, written;
-	uint32_t writing_kept; /* of the first of them, io is reading */
+	uint32_t writing_parts; /* of the first of them, io is reading */
 	struct careful_io io;
 };
 
@@ -97,6 +104,7 @@ struct message_state {
 	uint32_t ins_count, ins_free_count;
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished;
+	struct message_part *parts, *parts_free; /* one for each receive buffer */
 	uint8_t *staged;
 	struct message_small **staged_free;
 	uint32_t staged_count, staged_free_count;

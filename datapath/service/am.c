@@ -227,6 +227,7 @@ static int find_sink(struct careful *c, struct message_in *in)
 	    op->placing || in->bytes != op->bytes)
 		return EPROTO;
 	op->placing = true;
+	in->answers = true;
 	in->sink = op->local;
 	return 0;
 }
@@ -311,13 +312,14 @@ void am_finished(struct careful *c, struct message_in *in)
 		message_in_close(in);
 		return;
 	}
-	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
-	if (op && op->placing && in->error != EPROTO && in->epoch != in->peer->epoch)
+	/* Data that nobody asked for, or for the second time, ends nothing. */
+	op = in->answers ? operation_find(c, be32toh(in->am.token), in->peer, in->epoch) : NULL;
+	if (in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
 	if (op && op->placing && in->epoch == in->peer->epoch)
 		message_got(&c->messages, in->peer);
 	message_in_close(in);
-	if (op && op->placing)
+	if (op)
 		operation_end(c, op, &result);
 }
 

@@ -33,11 +33,13 @@ int careful_payload_bytes(struct careful *c, uint32_t index)
 
 static int payload_fits(const struct careful *c, const struct link_peer *peer, uint32_t bytes)
 {
-	uint32_t most = c->dev->buffer_bytes - CAREFUL_LLHDR_MAX - LINK_HDR_BYTES;
+	uint32_t frame = c->dev->frame_bytes < c->dev->buffer_bytes ? c->dev->frame_bytes :
+								      c->dev->buffer_bytes;
+	uint32_t most = frame - CAREFUL_LLHDR_MAX - LINK_HDR_BYTES;
 
 	if (peer->frame_bytes && peer->llhdr.bytes)
 		most = link_body_single(peer);
-	return bytes + MESSAGE_AM_BYTES <= most ? 0 : -EMSGSIZE;
+	return bytes <= most - MESSAGE_AM_BYTES ? 0 : -EMSGSIZE;
 }
 
 static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 enum {
-	URING_DEPTH = 256,
 	POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
@@ -129,10 +128,14 @@ static int set_up(struct careful *c, struct careful_error *error)
 static int open_base(struct careful *c, struct careful_error *error)
 {
 	int rc = careful_xsk_open(&c->options, &c->dev, error);
+	uint32_t depth;
 
 	if (rc)
 		return rc;
-	rc = careful_uring_open(URING_DEPTH, &c->storage);
+	/* Each operation reads for a message that is sent, or holds a receive buffer. */
+	depth = c->limits.messages.outs + c->dev->rx_chunks;
+	rc = careful_uring_open(depth < CAREFUL_URING_DEPTH_MAX ? depth : CAREFUL_URING_DEPTH_MAX,
+				&c->storage);
 	if (rc)
 		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
 	return rc;

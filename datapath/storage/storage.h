@@ -12,7 +12,10 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-enum { CAREFUL_IO_SEGMENTS = 64 };
+enum {
+	CAREFUL_IO_SEGMENTS = 64,
+	CAREFUL_URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
+};
 
 /*
  * One operation; owned by the caller, and left alone until it is done.

@@ -316,7 +316,7 @@ int careful_uring_open(uint32_t depth, struct careful_storage **storage)
 	struct uring *u;
 	int rc;
 
-	if (depth == 0 || depth > 4096)
+	if (depth == 0 || depth > CAREFUL_URING_DEPTH_MAX)
 		return -EINVAL;
 	u = calloc(1, sizeof(*u) + depth * sizeof(u->ops[0]));
 	if (!u)

@@ -338,8 +338,143 @@ static void test_counters__wrap_around(void)
 	ends_close(&ends);
 }
 
+/* Also before the peer has said what it takes. */
+static void test_request__larger_than_a_frame(void)
+{
+	struct outcome outcome = { 0 };
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, source, 1450,
+					 on_done, &outcome),
+			 -EMSGSIZE);
+		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, source,
+					 UINT32_MAX - 10, on_done, &outcome),
+			 -EMSGSIZE);
+		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, source, 1000,
+					 on_done, &outcome),
+			 0);
+		await(&ends, &outcome);
+		CHECK_EQ(outcome.result.status, -ENOSYS);
+		outcome.done = 0;
+	}
+	ends_close(&ends);
+}
+
+/* One frame of a bulk message, as a peer may send it that is not ours. */
+static void send_data(struct careful *c, uint32_t token, uint32_t id, uint32_t message_bytes,
+		      uint32_t bytes)
+{
+	const struct careful_am am = { .kind = CAREFUL_AM_GET_DATA, .token = htobe32(token) };
+	struct link_peer *peer = &c->link.peers[0];
+	struct link_send_args args = {
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_BULK | CAREFUL_F_FIRST,
+		.msg_id = id,
+		.msg_bytes = message_bytes,
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = sizeof(am),
+	};
+	struct link_txframe frame;
+
+	if (bytes == message_bytes)
+		args.flags |= CAREFUL_F_LAST;
+	CHECK(link_tx_get(peer, (uint32_t)sizeof(am) + bytes, &frame));
+	link_tx_write(&frame, 0, &am, sizeof(am));
+	link_tx_write(&frame, sizeof(am), source, bytes);
+	link_send(peer, &frame, &args);
+	link_kick(&c->link);
+}
+
+static void keep_quiet(const struct careful_message *message, void *user)
+{
+	(void)message;
+	(void)user;
+}
+
+/* While the data of a get is on its way, more comes for it: the first is what counts, and
+ * the operation does not end while it is still being placed. */
+static void test_get__answered_twice(void)
+{
+	struct careful_span local = { .base = target, .fd = -1 };
+	struct outcome outcome = { 0 };
+	struct operation *op;
+	struct ends ends;
+
+	ends_open(&ends, 3826);
+	careful_handle(ends.c[1], 7, keep_quiet, NULL);
+	CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done,
+				 &outcome),
+		 0);
+	while (!ends.c[1]->link.counters[CAREFUL_C_RX_FRAMES])
+		poll_both(&ends);
+	/* The request of that handler is never answered: its operation becomes a get. */
+	op = NULL;
+	for (uint32_t i = 0; i < ends.c[0]->limits.operations; i++)
+		if (ends.c[0]->operations[i].token)
+			op = &ends.c[0]->operations[i];
+	CHECK(op);
+	op->kind = CAREFUL_AM_GET;
+	op->local = local;
+	op->bytes = 2000;
+	memset(target, 0, 2000);
+	send_data(ends.c[1], op->token, 16, 2000, 1000);
+	send_data(ends.c[1], op->token, 17, 2000, 2000);
+	send_data(ends.c[1], op->token, 18, 0, 0);
+	for (int i = 0; i < 1000; i++)
+		poll_both(&ends);
+	CHECK_EQ(outcome.done, 0);
+	CHECK(!memcmp(target, source, 1000));
+	CHECK_EQ(target[1500], 0);
+	/* And nothing of it outlives the session. */
+	CHECK_EQ(careful_peer_close(ends.c[0], (uint32_t)ends.peer), 0);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, -ECONNRESET);
+	ends_close(&ends);
+}
+
+static void ignore_io(struct careful_io *io)
+{
+	(void)io;
+}
+
+/* As many writes under way as can be, to a file on disk: one for each receive buffer. */
+static void test_storage__an_operation_for_each_buffer(void)
+{
+	static struct careful_io io[512];
+	char name[] = "./storage-XXXXXX";
+	int fd = mkstemp(name);
+	struct careful_storage *storage;
+	struct ends ends;
+
+	CHECK(fd >= 0 && !unlink(name));
+	ends_open(&ends, 1500);
+	storage = ends.c[0]->storage;
+	for (uint32_t i = 0; i < 512; i++) {
+		io[i] = (struct careful_io){
+			.fd = fd,
+			.write = true,
+			.iov_count = 1,
+			.offset = i,
+			.bytes = 1,
+			.done = ignore_io,
+			.iov = { { .iov_base = source, .iov_len = 1 } },
+		};
+		CHECK(storage->ops->submit(storage, &io[i]) >= 0);
+	}
+	for (int i = 0; i < PATIENCE && storage->ops->pending(storage); i++)
+		storage->ops->poll(storage);
+	CHECK_EQ(storage->ops->pending(storage), 0);
+	ends_close(&ends);
+	close(fd);
+}
+
 int main(void)
 {
+	RUN(test_request__larger_than_a_frame);
+	RUN(test_get__answered_twice);
+	RUN(test_storage__an_operation_for_each_buffer);
 	fill(source, BYTES);
 	RUN(test_request__payload_and_args_come_back);
 	RUN(test_request__more_than_the_window_all_answered);

@@ -164,8 +164,121 @@ static void test_interface__deleted(void)
 	pair_close(&ends.pair);
 }
 
+static uint32_t state_at(struct careful *c, uint32_t slot)
+{
+	struct careful_peer_info info;
+
+	return careful_peer_info(c, slot, &info) ? CAREFUL_PEER_NONE : info.state;
+}
+
+/* For 30 s at most. */
+static void poll_until(struct ends *ends, int side, uint32_t slot, uint32_t state)
+{
+	const time_t end = time(NULL) + 30;
+
+	while (state_at(ends->c[side], slot) != state && time(NULL) < end)
+		poll_both(ends);
+	CHECK_EQ(state_at(ends->c[side], slot), state);
+}
+
+static void close_quietly(struct ends *ends)
+{
+	careful_close(ends->c[0]);
+	careful_close(ends->c[1]);
+	pair_close(&ends->pair);
+}
+
+/* A HELLO that cannot be granted ends what there was: nobody would ask again. */
+static void test_session__frames_too_small_for_a_new_epoch(void)
+{
+	struct outcome outcome = { 0 };
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	ends.c[0]->dev->frame_bytes = CAREFUL_FRAME_BYTES_MIN - 1;
+	link_frames_changed(&ends.c[0]->link);
+	poll_until(&ends, 1, 0, CAREFUL_PEER_FAILED);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
+	CHECK_EQ(careful_request(ends.c[1], 0, 7, NULL, NULL, 0, on_done, &outcome), -EMSGSIZE);
+	close_quietly(&ends);
+}
+
+/* The token was for an epoch that ended before it came back: the next one is taken. */
+static void test_session__challenged_twice(void)
+{
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	for (int i = 0; i < PATIENCE && !ends.c[1]->link.counters[CAREFUL_C_CTRL_CHALLENGED]; i++)
+		careful_poll(ends.c[1]);
+	ends.c[1]->link.secret[0] ^= 1;
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	CHECK(ends.c[1]->link.counters[CAREFUL_C_CTRL_CHALLENGED] >= 2);
+	close_quietly(&ends);
+}
+
+/* P is 1, and the host that has the slot went without a word, nothing being awaited of
+ * it. The next is refused at first, and then the slot is its own. */
+static void test_slot__of_a_host_that_vanished(void)
+{
+	struct careful_options options = { .peers = 1 };
+	struct ends ends;
+	int peer = -1;
+
+	pair_open(&ends.pair, 1500);
+	ends.c[0] = instance_open(&ends.pair, 0, (struct careful_options){ 0 });
+	ends.c[1] = instance_open(&ends.pair, 1, options);
+	ends.peer = peer_at(ends.c[0], "10.77.0.2", 0);
+	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	ends.c[0]->link.peers[ends.peer].cookie_out = 0; /* says no BYE */
+	careful_close(ends.c[0]);
+
+	ends.c[0] = instance_open(&ends.pair, 0, (struct careful_options){ .port = 4711 });
+	for (int i = 0; i < 1000; i++) {
+		peer = peer_at(ends.c[0], "10.77.0.2", CAREFUL_PORT_DEFAULT);
+		CHECK(peer >= 0);
+		for (int k = 0; k < 100; k++) {
+			poll_both(&ends);
+			usleep(100);
+		}
+		if (state_at(ends.c[0], (uint32_t)peer) == CAREFUL_PEER_UP)
+			break;
+	}
+	CHECK(ends.c[1]->link.counters[CAREFUL_C_CTRL_REFUSED] > 0);
+	CHECK_EQ(state_at(ends.c[0], (uint32_t)peer), CAREFUL_PEER_UP);
+	close_quietly(&ends);
+}
+
+/* Control finds a way that frames have not: in bounded time that is no session. */
+static void test_session__without_a_way_for_frames(void)
+{
+	struct careful_peer_info info;
+	struct ends ends;
+
+	pair_open(&ends.pair, 1500);
+	CHECK(!pair_run(&ends.pair, 0,
+			"ip link add other type veth peer name another && ip link set another up &&"
+			"ip link set other up && ip route add 10.77.0.2/32 dev other &&"
+			"ip route del 10.77.0.0/24"));
+	for (int side = 0; side < 2; side++)
+		ends.c[side] = instance_open(&ends.pair, side, (struct careful_options){ 0 });
+	ends.peer = peer_at(ends.c[0], "10.77.0.2", 0);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
+	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
+	CHECK_EQ(info.last_errno, ENETUNREACH);
+	close_quietly(&ends);
+}
+
 int main(void)
 {
+	RUN(test_session__frames_too_small_for_a_new_epoch);
+	RUN(test_session__challenged_twice);
+	RUN(test_session__without_a_way_for_frames);
+	RUN(test_slot__of_a_host_that_vanished);
 	RUN(test_close__what_was_answered_before_arrives);
 	RUN(test_interface__deleted);
 	RUN(test_wait__ends_with_news_that_no_frame_brings);

@@ -24,7 +24,6 @@ static struct slow {
 static int slow_submit(struct careful_storage *storage, struct careful_io *io)
 {
 	(void)storage;
-	CHECK(io->write);
 	io->next = NULL;
 	*slow.last = io;
 	slow.last = &io->next;
@@ -65,7 +64,9 @@ static void slow_down(struct careful *c)
 		.pending = slow_pending,
 	};
 
-	slow = (struct slow){ .base.ops = &ops, .real = c->storage, .last = &slow.first };
+	if (c->storage != &slow.base)
+		slow.real = c->storage;
+	slow = (struct slow){ .base.ops = &ops, .real = slow.real, .last = &slow.first };
 	c->storage = c->messages.storage = &slow.base;
 }
 
@@ -117,8 +118,56 @@ static void test_slot__used_again_while_the_receiver_writes(void)
 	close(fd);
 }
 
+/* The source cannot be read, and every send buffer but that of its frame is under way. */
+static void test_abort__waits_for_a_send_buffer(void)
+{
+	static uint64_t taken[512];
+	struct careful_span local = { .base = taken, .fd = -1 };
+	int fd = memfd_create("slots", 0);
+	struct careful_region region = {
+		.span = { .fd = fd },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_READ,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct outcome outcome = { 0 };
+	struct careful_io *io;
+	struct ends ends;
+	struct link *link;
+	uint32_t key, n;
+
+	ends_open(&ends, 1500);
+	slow_down(ends.c[1]);
+	link = &ends.c[1]->link;
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	CHECK_EQ(careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, BYTES, 0, on_done,
+			     &outcome),
+		 0);
+	for (int i = 0; i < PATIENCE && !slow.pending; i++)
+		poll_both(&ends);
+	CHECK(slow.first);
+	link_complete(link);
+	n = link->tx_free_count;
+	memcpy(taken, link->tx_free, n * sizeof(taken[0]));
+	link->tx_free_count = 0;
+	io = slow.first;
+	slow_down(ends.c[1]);
+	io->result = -EIO;
+	io->done(io);
+	careful_poll(ends.c[1]);
+	CHECK_EQ(link->tx_free_count, 1);
+	memcpy(link->tx_free + 1, taken, n * sizeof(taken[0]));
+	link->tx_free_count += n;
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, -EIO);
+	speed_up(ends.c[1]);
+	ends_close(&ends);
+	close(fd);
+}
+
 int main(void)
 {
+	RUN(test_abort__waits_for_a_send_buffer);
 	RUN(test_slot__used_again_while_the_receiver_writes);
 	return 0;
 }

@@ -195,6 +195,24 @@ static void test_resolve__where_no_frame_goes(void)
 	close_sides(1);
 }
 
+/* The best route is another interface's; ours has one, too. */
+static void test_resolve__by_our_interface(void)
+{
+	struct careful_llhdr h;
+
+	open_sides(1);
+	CHECK(!pair_run(&pair, 0,
+			"ip link add other type veth peer name another && ip link set another up &&"
+			"ip link set other up && ip addr add 10.77.0.7/24 dev other &&"
+			"ip route add 10.77.0.2/32 dev other &&"
+			"ip -6 route add fd77::2/128 dev other"));
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	CHECK(!memcmp(&h.data[26], "\x0a\x4d\x00\x01\x0a\x4d\x00\x02", 8));
+	CHECK_EQ(resolve_patiently("fd77::2", &h), 0);
+	CHECK_EQ(h.data[37], 1);
+	close_sides(1);
+}
+
 static void test_resolve__through_a_gateway(void)
 {
 	struct careful_llhdr direct, h;
@@ -393,6 +411,7 @@ int main(void)
 	RUN(test_resolve__ipv6_link_local);
 	RUN(test_resolve__port_of_the_address);
 	RUN(test_resolve__where_no_frame_goes);
+	RUN(test_resolve__by_our_interface);
 	RUN(test_resolve__through_a_gateway);
 	RUN(test_events__neighbour_moves);
 	RUN(test_events__own_address_and_route);

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 from careful import __version__
-from careful.errors import CarefulError, Ended
+from careful.errors import CarefulError, Ended, shown
 
 #: Subcommand name -> "module:attribute" of its click command.
 COMMANDS: dict[str, str] = {
@@ -78,7 +78,7 @@ def _line(error: OSError | ValueError) -> str:
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, CarefulError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(text.split())
+    return shown(" ".join(text.split()))
 
 
 def run(argv: Sequence[str] | None = None) -> int:

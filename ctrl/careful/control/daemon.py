@@ -72,6 +72,8 @@ def _check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
     checked = []
     for one in exports:
         path = one.removesuffix(":rw").removesuffix(":ro")
+        if not path:
+            raise CarefulError(errno.EINVAL, "a directory is wanted", f"--export {one!r}")
         if not Path(path).is_dir():
             text = "no such directory" if not Path(path).exists() else "is no directory"
             raise CarefulError(errno.ENOTDIR, text, f"--export {path}")
@@ -171,18 +173,19 @@ def up(ifname: str, name: str, options: UpOptions) -> Instance:
     link = links.find(ifname)
     instances.need_root(f"up {ifname}")
     options = UpOptions(export=_check_exports(options.export)).over(options)
-    instance = instances.find(name)
-    _refuse_running(instance, ifname)
-    clear(instance, ifname)
-    if ethtool.driver_info(ifname).rx_queues > 1:
-        port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
-        steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
-    try:
-        launch(link.name, instance, options)
-    except CarefulError:
-        steer.remove(ifname, instance.directory / "steering")
-        raise
-    return instances.find(name)
+    with instances.changing(name):
+        instance = instances.find(name)
+        _refuse_running(instance, ifname)
+        clear(instance, ifname)
+        if ethtool.driver_info(ifname).rx_queues > 1:
+            port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
+            steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
+        try:
+            launch(link.name, instance, options)
+        except CarefulError:
+            steer.remove(ifname, instance.directory / "steering")
+            raise
+        return instances.find(name)
 
 
 @dataclass
@@ -282,8 +285,10 @@ def down(ifname: str, name: str | None) -> Down:
     instance = instances.on_interface(ifname, name)
     if not instance.pid and not instance.directory.exists():
         links.find(ifname)
-    if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
-        text = f"is in use by process {pid}, which is no carefuld; end it"
-        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
-    how = _end_process(instance)
-    return Down(how, clear(instance, instance.ifname or ifname))
+    with instances.changing(instance.name):
+        instance = instances.find(instance.name)
+        if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
+            text = f"is in use by process {pid}, which is no carefuld; end it"
+            raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+        how = _end_process(instance)
+        return Down(how, clear(instance, instance.ifname or ifname))

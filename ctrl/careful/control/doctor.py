@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from careful._abi import lib
 from careful.control import daemon, ethtool, instances, links, maps
 from careful.control.instances import Instance
 from careful.control.links import Link
@@ -26,7 +27,7 @@ _AF_XDP = 44
 #: Multi-buffer frames came with it; before, a frame fits one buffer.
 _KERNEL_FRAGS = (6, 6)
 _KERNEL_MIN = (5, 11)
-_MTU_MIN = 576
+_MTU_MIN = int(lib.CAREFUL_MTU_MIN)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
 _BACKLOG_DEFAULT = 1000
 
@@ -250,9 +251,12 @@ def _set_up(ifname: str) -> str:
 
 def _clear(ifname: str, name: str | None) -> str:
     instance = instances.on_interface(ifname, name)
-    if instance.pid or instances.owner_without_daemon(instance.name):
-        return ""
-    return "removed what a killed carefuld had left" if daemon.clear(instance, ifname) else ""
+    with instances.changing(instance.name):
+        instance = instances.find(instance.name)
+        if instance.pid or instances.owner_without_daemon(instance.name):
+            return ""
+        done = daemon.clear(instance, ifname)
+    return "removed what a killed carefuld had left" if done else ""
 
 
 def init(ifname: str, name: str | None) -> list[Finding]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +112,43 @@ def find(name: str) -> Instance:
     return Instance(name, pid, _option(argv, "--ifname"), here)
 
 
+@contextmanager
+def changing(name: str) -> Iterator[None]:
+    """One command at a time that starts, ends or clears away an instance; others wait.
+
+    The lock goes with its holder; the file of one that was killed is used again.
+
+    Raises:
+        CarefulError: it cannot be taken.
+    """
+    path = RUN / f".{check_name(name)}.changing"
+    while True:
+        try:
+            RUN.mkdir(mode=0o755, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:  # the last of the others took the directory away
+            continue
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                break  # not the file of one who had it before us
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(fd)
+        remove_file(RUN)
+
+
 def owner_without_daemon(name: str) -> int:
     """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
     lock = RUN / f"{check_name(name)}.lock"
@@ -134,9 +171,18 @@ def on_interface(ifname: str, name: str | None) -> Instance:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE; else the running one on
             this interface; else the one that is called like it.
+
+    Raises:
+        CarefulError: no such interface, several instances, or the named one runs on another.
     """
     if name:
-        return find(name)
+        instance = find(name)
+        if instance.ifname and ifname != instance.ifname:
+            link = links.find(ifname)  # by another of its names
+            if link.name != instance.ifname:
+                text = f"runs on {instance.ifname}, not on {ifname}"
+                raise CarefulError(errno.EINVAL, text, f"instance {name}")
+        return instance
     if not ifname or "/" in ifname or ifname.startswith("."):
         links.find(ifname)  # there is none: says which there are
     same = [one for one in running() if one.ifname == ifname and one.here is not False]

@@ -16,7 +16,12 @@ def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> s
     arrays become numbers and lists; infinities become null, which JSON lacks a word for.
     """
     whole = {"schema": SCHEMA, "command": command, "inputs": inputs, **figures}
-    return json.dumps(_plain(whole), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(whole), indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
+        return json.dumps(_plain(whole), indent=2, allow_nan=False)
+    return text
 
 
 def _plain(value: Any) -> Any:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
 from careful.control.tune import Plan, Tune, class_bytes
-from careful.errors import meaning
+from careful.errors import meaning, shown
 from careful.report.tables import table
-from careful.transfer.local import shown
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down

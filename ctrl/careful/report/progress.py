@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from careful.errors import shown
+
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1
 
@@ -91,8 +93,8 @@ class Lines:
             self.say(name)
 
     def say(self, text: str) -> None:
-        """Print a line."""
-        print(text, file=sys.stderr)
+        """Print a line, whatever a name in it holds."""
+        print(shown(text), file=sys.stderr)
 
     def note(self, text: str) -> None:
         """Print a note."""
@@ -145,7 +147,7 @@ class Bar(Lines):
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def watch(bar: bool, verbose: bool = False, fd: int | None = None) -> Lines:

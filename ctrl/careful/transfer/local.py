@@ -19,21 +19,12 @@ import xxhash
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
+from careful.errors import shown as shown
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 #: Longest part of a name that its temporary name repeats, bytes (NAME_MAX is 255).
 _KEPT_NAME_BYTES = 200
-
-
-def shown(name: str) -> str:
-    """A name as it can be printed: control characters and undecodable bytes escaped."""
-    if name.isprintable():
-        return name
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
-        for char in name
-    )
 
 
 def digest_of_blocks(digests: Iterable[int]) -> int:

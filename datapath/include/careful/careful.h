@@ -25,6 +25,7 @@ enum {
 	CAREFUL_HANDLERS = 256, /* indices 0 .. 127 are the application's */
 	CAREFUL_HANDLERS_APP = 128,
 	CAREFUL_PATH_BYTES = 108,
+	CAREFUL_MTU_MIN = 210, /* IPv4; IPv6 itself wants 1280 */
 };
 
 /* One line for a person, filled where a function fails at set-up. */

@@ -1,0 +1,113 @@
+"""What carefulctl prints: an error on one line, a bar on a terminal, JSON for any reader."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from careful.cli.main import run
+from careful.report.jsonout import document
+from careful.report.progress import Bar, Lines, watch
+
+#: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
+NAME = "new\nline \x1b[31m \udcff"
+SHOWN = "new\\nline \\x1b[31m \\udcff"
+
+
+class Terminal:
+    """A pseudo-terminal: what is written to `stream` is in `text()` once that is closed."""
+
+    def __init__(self) -> None:
+        self._master, slave = pty.openpty()
+        self.stream = os.fdopen(slave, "w")
+        self._read = b""
+        self._thread = threading.Thread(target=self._drain)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while data := os.read(self._master, 4096):
+                self._read += data
+
+    def text(self) -> str:
+        """All that was written."""
+        self.stream.close()
+        self._thread.join()
+        return self._read.decode()
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.text()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    """A terminal, that a test makes its standard error by take()."""
+    one = Terminal()
+    yield one
+    one.close()
+
+
+def take(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it standard error; not before the test itself, for pytest changes that, too."""
+    monkeypatch.setattr(sys, "stderr", terminal.stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_note__nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    Lines().note(NAME)
+    assert capsys.readouterr().err == f"carefulctl: {SHOWN}\n"
+
+
+def test_note__above_the_bar(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(terminal, monkeypatch)
+    with watch(True) as bar:
+        bar.note(NAME)
+    assert SHOWN in terminal.text()
+
+
+def test_error__one_line_and_nothing_that_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["status", "--config", "/nowhere/\x1b[31m\n\udcff"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("carefulctl: /nowhere/\\x1b[31m")
+    assert said.count("\n") == 1
+    assert said.endswith("\n")
+
+
+def test_watch__a_bar_on_a_terminal_alone(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(terminal, monkeypatch)
+    assert isinstance(watch(True), Bar)
+    assert not isinstance(watch(False), Bar)
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as pipe:
+        monkeypatch.setattr(sys, "stderr", pipe)
+        assert not isinstance(watch(True), Bar)
+    os.close(read_end)
+
+
+def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(terminal, monkeypatch)
+    with watch(True) as bar:
+        bar.expect(3, 4096)
+        bar.moved(1024)
+        bar.finished("a")
+    said = terminal.text()
+    assert "1/3 files" in said
+    assert "KiB" in said
+
+
+def test_json__a_name_that_is_no_utf_8() -> None:
+    text = document("ls", {"target": NAME}, {"entries": ["\u00fc"]})
+    assert json.loads(text.encode())["inputs"]["target"] == NAME

@@ -1,0 +1,197 @@
+"""Commands against each other, against the wrong interface, and with values that are wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import PINS, RUN, Host, alive, finish, wait_for
+from lab import Lab
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+
+@pytest.fixture
+def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
+    """The first host of a lab, with nothing up."""
+    one = Host(lab, "h1", tmp_path)
+    yield one
+    one.ctl("down", "eth1", check=False)
+
+
+@pytest.fixture(scope="module")
+def up(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The second one, up, for what leaves it as it was."""
+    one = Host(lab, "h2", tmp_path_factory.mktemp("up"))
+    one.up()
+    yield one
+    one.down()
+
+
+def refused(host: Host, *args: str | Path, status: int = 1) -> str:
+    """What a command that fails says: one line, and no traceback."""
+    done = host.ctl(*args, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if status == 1:
+        assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+# --- one at a time
+
+
+def waits_for(path: Path, job: subprocess.Popen[str]) -> bool:
+    """Whether a process waits for the lock on a file."""
+    where = path.stat()
+    file = f"{os.major(where.st_dev):02x}:{os.minor(where.st_dev):02x}:{where.st_ino}"
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if "->" in words and str(job.pid) in words and file in words:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_command__waits_for_the_one_before(host: Host, command: str) -> None:
+    """What another is making or taking away is neither cleared away nor believed."""
+    if command == "down":
+        host.up()
+    instance = host.lab.instance("h1")
+    lock = RUN / f".{instance}.changing"
+    RUN.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        job = host.start(command, "eth1")
+        wait_for(lambda: job.poll() is not None or waits_for(lock, job), "lock")
+        assert job.poll() is None
+        assert (PINS / instance).exists() == (command == "down")
+        lock.unlink()
+    status, _, errors = finish(job)
+    assert status == 0, errors
+    assert (PINS / instance).exists() == (command == "up")
+    assert not lock.exists()
+
+
+def test_up__several_at_once(host: Host) -> None:
+    jobs = [host.start("up", "eth1") for _ in range(4)]
+    ended = [finish(job) for job in jobs]
+    assert sorted(status for status, _, _ in ended) == [0, 1, 1, 1], ended
+    for status, _, errors in ended:
+        assert status == 0 or "carefulctl down eth1" in errors
+    assert host.status()["pid"] == host.pid
+    jobs = [host.start("down", "eth1") for _ in range(3)]
+    assert [finish(job)[0] for job in jobs] == [0, 0, 0]
+    assert not (PINS / host.lab.instance("h1")).exists()
+    assert not (RUN / host.lab.instance("h1")).exists()
+
+
+# --- which interface, which directory
+
+
+@pytest.mark.parametrize(
+    "command", [("down",), ("status",), ("tune", "show"), ("doctor",)], ids=lambda c: c[0]
+)
+def test_instance__is_on_another_interface(up: Host, command: tuple[str, ...]) -> None:
+    """CAREFUL_INSTANCE names the one on eth1: a command about another is not for it."""
+    pid = up.pid
+    up.lab.run("h2", "ip", "link", "add", "eth7", "type", "veth")
+    try:
+        for name in ("eth7", "eth8"):
+            said = refused(up, *command, name)
+            assert name in said
+    finally:
+        up.lab.run("h2", "ip", "link", "del", "eth7")
+    assert alive(pid)
+    assert up.status()["pid"] == pid
+
+
+def test_instance__by_another_name_of_its_interface(up: Host) -> None:
+    up.lab.run("h2", "ip", "link", "property", "add", "dev", "eth1", "altname", "lossless0")
+    try:
+        assert str(up.pid) in up.ctl("status", "lossless0").stdout
+    finally:
+        up.lab.run("h2", "ip", "link", "property", "del", "dev", "eth1", "altname", "lossless0")
+
+
+@pytest.mark.parametrize("export", ["", ":rw", "/nowhere", "/etc/hostname:rw"])
+def test_up__export_is_no_directory(host: Host, export: str) -> None:
+    assert "--export" in refused(host, "up", "eth1", "--export", export)
+    assert not (PINS / host.lab.instance("h1")).exists()
+
+
+# --- values
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to set"),
+        (["--fragment-bytes", "0"], "from 1"),
+        (["--fragment-bytes", "-1"], "from 1"),
+        (["--fragment-bytes", "4294967296"], "4294967295"),
+        (["--minpulse-bytes", "4294967296"], "4294967295"),
+        (["--fragment-bytes", "64", "--peer", "nowhere.invalid"], "nowhere.invalid"),
+        (["--fragment-bytes", "64", "--peer", "10.77.0.9"], "no session"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_tune__value_is_refused(up: Host, words: list[str], said: str) -> None:
+    before = up.ctl("tune", "show", "eth1").stdout
+    assert said in refused(up, "tune", "set", "eth1", *words)
+    assert up.ctl("tune", "show", "eth1").stdout == before
+
+
+def test_tune__value_is_none(up: Host) -> None:
+    for words in (["--fragment-bytes", "x"], ["--class", "many", "--fragment-bytes", "64"]):
+        assert "Usage" in refused(up, "tune", "set", "eth1", *words, status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[nodes\n", "line 1"),
+        ("bogus = 1\n", "bogus"),
+        ("[nodes]\nh2 = 5\n", "[nodes]"),
+        ("[up]\npeers = 'many'\n", "peers"),
+        ("[up]\npeers = true\n", "peers"),
+        ("[up]\nxdp = 'fast'\n", "auto"),
+        ("[up]\nexport = '/srv'\n", "export"),
+        ("[up]\npears = 4\n", "pears"),
+        ("[instance]\nx = 1\n", "[instance.x]"),
+        ("\udcff", "UTF-8"),
+    ],
+)
+def test_config__is_wrong(up: Host, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "careful.toml"
+    path.write_text(text, errors="surrogateescape")
+    errors = refused(up, "ls", "--config", path, "h2:")
+    assert str(path) in errors
+    assert said in errors
+
+
+def test_config__is_missing_or_a_directory(up: Host, tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", tmp_path):
+        assert str(path) in refused(up, "ls", "--config", path, "h2:")
+
+
+def test_config__gives_the_options_of_up(host: Host, tmp_path: Path) -> None:
+    path = tmp_path / "careful.toml"
+    instance = host.lab.instance("h1")
+    path.write_text(
+        f'[up]\npeers = 4\nwait = "block"\nexport = ["{tmp_path}"]\n'
+        f'[instance."{instance}"]\npeers = 16\nrx_buffers = 256\n'
+    )
+    host.ctl("up", "eth1", "--config", path, "--rx-buffers", "128")
+    found = host.status()
+    assert found["peers_max"] == 16  # of the instance, before that of all
+    assert found["wait"] == "block"
+    assert found["receive_buffers"] == 128  # of the command line, before all
