@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 from typing import Any
+
+
+def set_xattr(path: Path, key: str, value: bytes) -> None:
+    """Set an extended attribute, where the file system has such."""
+    try:
+        os.setxattr(path, key, value)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
 
 
 def describe(top: Path) -> dict[str, dict[str, Any]]:

@@ -82,6 +82,7 @@ class FakeDaemon:
         self.ended: dict[int, Answer] = {}
         self.asked: list[int] = []
         self.in_flight_max = 0
+        self.unlisted = 0  # so many names of each listing were too long
         self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
         self.info = ffi.new("struct careful_info *")
         self.peers: list[Any] = []
@@ -248,6 +249,8 @@ class FakeDaemon:
             return self._list(self._path(payload), bool(args[0] & lib.CAREFUL_BLOCK_RECURSIVE))
         if handler == lib.CAREFUL_BLOCK_CLOSE:
             return self._close(args[0], bool(args[1] & lib.CAREFUL_BLOCK_DISCARD))
+        if handler == lib.CAREFUL_BLOCK_EXTENTS:
+            return self._extents(self.handles[args[0]].fd, unpack("careful_block_range", payload))
         if handler == lib.CAREFUL_BLOCK_DIGEST:
             return self._digest(self.handles[args[0]].fd, unpack("careful_block_range", payload))
         if handler == lib.CAREFUL_BLOCK_BATCH:
@@ -263,6 +266,12 @@ class FakeDaemon:
             path.mkdir(mode=fields["mode"], exist_ok=True)
             return Answer()
         assert handler == lib.CAREFUL_BLOCK_OPEN
+        if fields["flags"] & lib.CAREFUL_BLOCK_NULL:
+            return Answer(args=[self._add(Handle(os.open("/dev/zero", os.O_RDWR))), 0, 0, 0])
+        if fields["flags"] & lib.CAREFUL_BLOCK_INPLACE:
+            self._check_writable()
+            fd = os.open(path, os.O_RDWR)
+            return Answer(args=[self._add(Handle(fd)), 0, 0, 0], payload=attr_bytes(os.fstat(fd)))
         if fields["flags"] & lib.CAREFUL_BLOCK_SCRATCH:
             base = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             fd = os.memfd_create("scratch")
@@ -291,7 +300,11 @@ class FakeDaemon:
         continued = temporary.exists()
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
         if not continued:
-            os.ftruncate(fd, nbytes + fields["tail_bytes"])
+            size = nbytes + fields["tail_bytes"]
+            if fields["flags"] & lib.CAREFUL_BLOCK_SPARSE or not size:
+                os.ftruncate(fd, size)
+            else:
+                os.posix_fallocate(fd, 0, size)
             if fields["flags"] & lib.CAREFUL_BLOCK_SEED and path.is_file():
                 os.pwrite(fd, path.read_bytes()[:nbytes], 0)
         handle = self._add(Handle(fd, path, temporary, nbytes, bool(tag)))
@@ -314,22 +327,42 @@ class FakeDaemon:
         return answer
 
     def _digest(self, fd: int, fields: dict[str, Any]) -> Answer:
-        assert fields["algorithm"] == lib.CAREFUL_BLOCK_XXH3
-        end = fields["offset"] + fields["bytes"]
-        found = b""
+        kind, end = fields["algorithm"], fields["offset"] + fields["bytes"]
+        found = []
         for at in range(fields["offset"], end, fields["block_bytes"]):
-            data = os.pread(fd, min(fields["block_bytes"], end - at), at)
-            found += xxhash.xxh3_64_digest(data)
-        count = min(len(found) // 8, 5)
-        return Answer(args=[count, 0, 0, 0], payload=found[: 8 * count])
+            size = min(fields["block_bytes"], end - at)
+            if kind == lib.CAREFUL_BLOCK_XXH3:
+                found.append(xxhash.xxh3_64_digest(os.pread(fd, size, at)))
+                continue
+            digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
+            assert lib.careful_digest(fd, at, size, kind, digest) == len(digest)
+            found.append(bytes(digest))
+        found = found[:5]
+        return Answer(args=[len(found), 0, 0, 0], payload=b"".join(found))
+
+    def _extents(self, fd: int, fields: dict[str, Any]) -> Answer:
+        """One at a time."""
+        at, end = fields["offset"], fields["offset"] + fields["bytes"]
+        try:
+            begin = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:
+            return Answer(args=[0, end >> 32, end & 0xFFFFFFFF, 0])
+        if begin >= end:
+            return Answer(args=[0, end >> 32, end & 0xFFFFFFFF, 0])
+        stop = min(os.lseek(fd, begin, os.SEEK_HOLE), end)
+        payload = begin.to_bytes(8, "big") + (stop - begin).to_bytes(8, "big")
+        return Answer(args=[1, stop >> 32, stop & 0xFFFFFFFF, 0], payload=payload)
 
     def _commit(self, args: list[int], fields: dict[str, Any]) -> Answer:
         handle = self.handles.pop(args[0], None)
         if handle is None:
             return Answer(-errno.EBADF)
-        assert handle.path is not None
+        if handle.path is None:  # in place
+            found = os.fstat(handle.fd)
+            os.close(handle.fd)
+            return Answer(payload=attr_bytes(found))
         assert handle.temporary is not None
-        os.ftruncate(handle.fd, handle.nbytes)
+        os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
         os.fchmod(handle.fd, fields["mode"])
         if args[1] & lib.CAREFUL_BLOCK_REPLACE:
             handle.temporary.replace(handle.path)
@@ -368,7 +401,7 @@ class FakeDaemon:
             records += record + bytes(-len(record) % 8)
         fd = os.memfd_create("listing")
         os.write(fd, records)
-        return Answer(args=[self._add(Handle(fd)), 0, len(records), 0])
+        return Answer(args=[self._add(Handle(fd)), 0, len(records), self.unlisted])
 
     def _entries(self, top: Path, path: Path, recursive: bool) -> list[Path]:
         found = []

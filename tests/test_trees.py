@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from compare import assert_equal
+from compare import assert_equal, set_xattr
 from hosts import MIB, Host, alive, finish, make_file, moving, wait_for
 from lab import Lab
 
@@ -50,7 +50,7 @@ def make_tree(top: Path) -> None:
     (top / os.fsdecode(b"not utf-8 \xff\n")).write_bytes(b"x")
     (top / ("n" * 255)).symlink_to("folder 1/file1")
     os.link(top / "large", top / "folder 3/again")
-    os.setxattr(top / "large", "user.note", b"kept")
+    set_xattr(top / "large", "user.note", b"kept")
     os.chown(top / "middle", 1000, 2000)
     acl = ["setfacl", "-m", "u:1234:r", top / "middle"]
     if shutil.which("setfacl") and subprocess.run(acl, check=False).returncode == 0:

@@ -83,7 +83,12 @@ def split_remote(text: str) -> tuple[str, str]:
 
 
 def is_remote(text: str) -> bool:
-    """Whether text reads as HOST:PATH; a local name with a colon is written ./NAME."""
+    """Whether text reads as HOST:PATH; a local name with a colon is written ./NAME.
+
+    `null:` is no host's: it is the end of a transfer that is no file.
+    """
+    if text == "null:":
+        return False
     try:
         split_remote(text)
     except CarefulError:

@@ -30,6 +30,8 @@ _MEANINGS = {
 
 def shown(text: str) -> str:
     """A text as it can be printed: control characters and undecodable bytes escaped."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
         for char in text

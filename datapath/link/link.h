@@ -122,6 +122,7 @@ struct link_peer {
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
 	uint64_t opened_ns; /* this epoch's beginning */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
+	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
 	uint64_t disagreed_ns; /* when the last of them came that counts */
 	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
 	bool refused; /* ICMP refused the last question */

@@ -86,6 +86,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	link_state(peer, CAREFUL_PEER_UP);
 	if (agrees(peer, sent, rcvd)) {
 		peer->sync_disagreed = 0;
+		peer->blocked_ns = 0;
 		if (window_tx_credit(&peer->tx, be32toh(ctrl->returned))) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
@@ -94,8 +95,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	}
 	if (undecided(peer, ctrl)) {
 		peer->sync_disagreed = 0;
+		if (!peer->blocked_ns)
+			peer->blocked_ns = link->now_ns;
+		if (link->now_ns - peer->blocked_ns >= link->stall_ms * 1000000ull)
+			link_close(peer, ETIMEDOUT);
 		return true;
 	}
+	peer->blocked_ns = 0;
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
 		peer->sync_disagreed = 0;
 	/* ICMP, which anyone can send, makes questions follow each other at once. */
@@ -193,6 +199,7 @@ void link_tick(struct link *link)
 			continue;
 		if (peer->heard) {
 			peer->heard = false;
+			peer->blocked_ns = 0;
 			peer->doubted = false;
 			peer->heard_ns = link->now_ns;
 			peer->refused_rounds = 0;

@@ -42,8 +42,10 @@ static int open_temporary(struct block_handle *handle)
 			 (unsigned long long)random);
 		fd = openat(handle->dir_fd, handle->temporary,
 			    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (fd >= 0)
+		if (fd >= 0) {
+			flock(fd, LOCK_EX | LOCK_NB); /* so that nobody clears it away */
 			return fd;
+		}
 		if (errno != EEXIST)
 			break;
 	}

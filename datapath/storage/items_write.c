@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -211,6 +212,24 @@ static int make_directory(struct items *s, int dir, const char *name)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
+/* Whether a temporary or partial file belongs to a transfer under way: that locks it. */
+static bool is_in_use(int dir, const char *name)
+{
+	static const char mark[] = "careful-", end[] = ".part";
+	size_t n = strlen(name);
+	int fd, rc;
+
+	if (*name != '.' || n < sizeof(end) || strcmp(name + n - sizeof(end) + 1, end) != 0 ||
+	    !strstr(name, mark))
+		return false;
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	rc = flock(fd, LOCK_EX | LOCK_NB);
+	close(fd);
+	return rc && errno == EWOULDBLOCK;
+}
+
 /* A file or a link; of directories empty ones alone. */
 static int remove_one(int dir, const char *name)
 {
@@ -218,6 +237,8 @@ static int remove_one(int dir, const char *name)
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? 0 : -errno;
+	if (S_ISREG(st.st_mode) && is_in_use(dir, name))
+		return -EBUSY;
 	if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) && errno != ENOENT)
 		return -errno;
 	return 0;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -226,6 +227,20 @@ static void batch__links_and_removal(void)
 	CHECK(one(CAREFUL_ITEM_REMOVE, "d/n", "", 0) == 0);
 }
 
+static void batch__partial_in_use_stays(void)
+{
+	static const char name[] = "d/.careful-0123456789abcdef.part";
+	int fd;
+
+	write_file(to, name, "x", 0600);
+	fd = openat(to, name, O_RDONLY);
+	CHECK(flock(fd, LOCK_EX) == 0);
+	CHECK(one(CAREFUL_ITEM_REMOVE, name, "", 0) == EBUSY);
+	close(fd);
+	CHECK(one(CAREFUL_ITEM_REMOVE, name, "", 0) == 0);
+	CHECK(faccessat(to, name, F_OK, 0));
+}
+
 static void batch__nothing_leads_out(void)
 {
 	CHECK(symlinkat("/tmp", to, "out") == 0 && symlinkat("..", to, "up") == 0);
@@ -281,6 +296,7 @@ int main(void)
 	RUN(batch__large_is_not_read);
 	RUN(batch__xattrs);
 	RUN(batch__links_and_removal);
+	RUN(batch__partial_in_use_stays);
 	RUN(batch__nothing_leads_out);
 	RUN(batch__read_only);
 	RUN(batch__noise);

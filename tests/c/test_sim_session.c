@@ -127,6 +127,19 @@ static void test_sync__a_full_tx_ring_is_no_loss(void)
 	}
 }
 
+/* But not for ever. */
+static void test_sync__a_tx_ring_that_stays_full_ends_the_session(void)
+{
+	for (uint32_t node = 0; node < 2; node++) {
+		sim_scene(node);
+		sim_op(OP_STORE, 0, 12000, 0);
+		sim_op(OP_GET, 0, 12000, 5);
+		sim_fault(SIM_TX_FULL, 0, node, 4.9, 3 * STALL_MS);
+		EXPECT_WELL(sim_play());
+		CHECK(scene->ops[1].attempt > 1);
+	}
+}
+
 /* What was clogged comes at last, and then the answer that was given before. */
 static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
 {
@@ -184,6 +197,7 @@ int main(void)
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
+	RUN(test_sync__a_tx_ring_that_stays_full_ends_the_session);
 	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
 	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);

@@ -19,7 +19,7 @@ from careful.transfer import session
 from careful.transfer.filters import Filters
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
-from compare import assert_equal, describe
+from compare import assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,9 +79,9 @@ def test_archive__everything(ends: Ends) -> None:
     os.link(ends.source / "a/small", ends.source / "b")
     (ends.source / "link").symlink_to("no/where")
     os.utime(ends.source / "link", ns=(0, 77), follow_symlinks=False)
-    os.setxattr(ends.source / "a/large", "user.one", b"\0\1")
-    os.setxattr(ends.source / "a/small", "user.two", b"")
-    os.setxattr(ends.source / "a", "user.three", b"3")
+    set_xattr(ends.source / "a/large", "user.one", b"\0\1")
+    set_xattr(ends.source / "a/small", "user.two", b"")
+    set_xattr(ends.source / "a", "user.three", b"3")
     (ends.source / "a").chmod(0o2750)
     if os.geteuid() == 0:
         os.chown(ends.source / "a/small", 1234, 5678)
@@ -248,6 +248,26 @@ def test_small__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
     assert (ends.target / "f").read_bytes() == b"y" * 100_000
 
 
+def test_small__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
+    """Other transfers of this host may have all handles that the peer gives it."""
+    ends.write("f")
+    refused = 0
+
+    def fault(question: Any) -> int:
+        nonlocal refused
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        if asks and question.handler == lib.CAREFUL_BLOCK_BATCH and refused < 3:
+            refused += 1
+            return -errno.EMFILE
+        return 0
+
+    daemon.fault = fault
+    assert ends.run().failures == []
+    assert refused == 3
+    assert_equal(ends.source, ends.target)
+    assert not daemon.handles
+
+
 def test_links__a_name_that_leads_out(ends: Ends, tmp_path: Path) -> None:
     """A symlink that was there is not written through."""
     ends.write("d/f")
@@ -308,7 +328,7 @@ def build(path: Path, tree: dict[bytes, Any], files: list[Path]) -> None:
         else:
             own.write_bytes(what[1])
             for key, value in what[4].items():
-                os.setxattr(own, key, value)
+                set_xattr(own, key, value)
             own.chmod(what[2])
             os.utime(own, ns=(0, what[3]))
             files.append(own)

@@ -8,6 +8,7 @@ import pytest
 import xxhash
 from careful import _abi
 from careful._abi import ffi, lib
+from careful.transfer.batch import Item
 from careful.transfer.block import parse_listing
 from careful.wire import layers
 from careful.wire.layers import (
@@ -206,6 +207,20 @@ def test_block_open__path() -> None:
     assert again[CarefulBlockOpen].path == b"a/b"
     assert again[CarefulBlockOpen].path_bytes == 3
     assert again[CarefulBlockOpen].flags == lib.CAREFUL_BLOCK_CREATE
+
+
+def test_block_batch__and_its_items() -> None:
+    head = CarefulHdr(type="data", flags="first+last")
+    asked = CarefulAm(kind="request", handler=lib.CAREFUL_BLOCK_BATCH)
+    again = CarefulHdr(bytes(head / asked / layers.CarefulBlockBatch(bytes=77)))
+    assert again[layers.CarefulBlockBatch].bytes == 77
+    asked = CarefulAm(kind="request", handler=lib.CAREFUL_BLOCK_DIGEST)
+    again = CarefulHdr(bytes(head / asked / layers.CarefulBlockRange(offset=5, algorithm="blake3")))
+    assert again[layers.CarefulBlockRange].offset == 5
+    raw = bytes(layers.CarefulBlockItem(op="file", item_name=b"a", data=b"contents"))
+    assert raw == Item(lib.CAREFUL_ITEM_FILE, b"a", data=b"contents").packed()
+    two = layers.CarefulBlockItem(raw + raw)
+    assert (two.item_name, two.data, len(two.payload)) == (b"a", b"contents", len(raw))
 
 
 def test_names__come_from_the_header() -> None:

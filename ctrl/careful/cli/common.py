@@ -35,7 +35,12 @@ def shared(command: _F) -> _F:
 
 
 def show(
-    as_json: bool, name: str, inputs: dict[str, Any], figures: dict[str, Any], text: str
+    as_json: bool,
+    name: str,
+    inputs: dict[str, Any],
+    figures: dict[str, Any],
+    text: str,
+    err: bool = False,
 ) -> None:
-    """Print a result: one JSON object, or text for people."""
-    click.echo(document(name, inputs, figures) if as_json else text)
+    """Print a result: one JSON object, or text for people; on standard error with `err`."""
+    click.echo(document(name, inputs, figures) if as_json else text, err=err)

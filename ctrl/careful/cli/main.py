@@ -25,12 +25,14 @@ COMMANDS: dict[str, str] = {
     "get": "careful.cli.transfer:get",
     "ls": "careful.cli.transfer:ls",
     "measure": "careful.cli.measure:measure",
+    "partials": "careful.cli.files:partials",
     "plan": "careful.cli.plan:plan",
     "put": "careful.cli.transfer:put",
     "simulate": "careful.cli.simulate:simulate",
     "status": "careful.cli.status:status",
     "tune": "careful.cli.tune:tune",
     "up": "careful.cli.up:up",
+    "verify": "careful.cli.files:verify",
 }
 
 

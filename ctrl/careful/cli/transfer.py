@@ -9,7 +9,8 @@ import click
 
 from careful.address import is_remote, split_remote
 from careful.cli.common import shared, show
-from careful.cli.transfer_options import options_of, timeout, transfer_options
+from careful.cli.complete import remote_path
+from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
 from careful.control import config, remote
 from careful.report import live
 from careful.report.progress import watch
@@ -35,15 +36,18 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         "exclude",
     )
     inputs = names | {key: value for key, value in given.items() if key not in skipped}
-    whole = {**figures, **live.transfer_figures(report)}
+    whole = {**figures, **live.transfer_figures(report)} if given["as_json"] else {}
     if given["as_json"] or not given["quiet"]:
-        show(given["as_json"], str(ctx.info_name), inputs, whole, live.summary(report))
+        err = names["target"] == "-"  # standard output is the file's
+        show(given["as_json"], str(ctx.info_name), inputs, whole, live.summary(report), err)
     if report.failures:
         ctx.exit(PARTIAL if report.files or report.equal or report.links else 1)
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="HOST:PATH... [LOCAL]")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="HOST:PATH... [LOCAL]", shell_complete=remote_path
+)
 @transfer_options
 def get(
     words: tuple[str, ...],
@@ -68,18 +72,18 @@ def get(
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
     recursive = recursive or given["archive"]
-    options = options_of(given, recursive)
+    options, span = options_of(given, recursive), span_of(given, len(words) - 1)
     settings = config.load(config_path)
     route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
     paths = [path for _, path in parts]
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
-        report = session.get(route, paths, target, recursive, options, progress)
+        report = session.get(route, paths, target, recursive, options, progress, span)
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
-@click.argument("target", metavar="HOST:PATH")
+@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...", shell_complete=remote_path)
+@click.argument("target", metavar="HOST:PATH", shell_complete=remote_path)
 @transfer_options
 def put(
     sources: tuple[str, ...],
@@ -102,16 +106,16 @@ def put(
     """
     host, path = split_remote(target)
     recursive = recursive or given["archive"]
-    options = options_of(given, recursive)
+    options, span = options_of(given, recursive), span_of(given, len(sources))
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
-        report = session.put(route, list(sources), path, recursive, options, progress)
+        report = session.put(route, list(sources), path, recursive, options, progress, span)
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
 @click.command()
-@click.argument("target", metavar="HOST:[PATH]")
+@click.argument("target", metavar="HOST:[PATH]", shell_complete=remote_path)
 @click.option("-l", "--long", "long", is_flag=True, help="Mode, size and time, too.")
 @click.option("-R", "--recursive", is_flag=True, help="The whole tree.")
 @timeout

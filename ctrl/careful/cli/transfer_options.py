@@ -14,6 +14,7 @@ from careful.cli.params import BYTES
 from careful.transfer.filters import Filters
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit
+from careful.transfer.special import Span
 
 _PATTERNS = "careful.patterns"
 
@@ -53,6 +54,12 @@ _WHAT = [
         help="-r -p, and symlinks, hard links, extended attributes and ACLs.",
     ),
     click.option(
+        "-S",
+        "--sparse",
+        is_flag=True,
+        help="Make holes of zeros (32 KiB at a time); holes stay holes in any case.",
+    ),
+    click.option(
         "-u",
         "--update",
         is_flag=True,
@@ -89,6 +96,14 @@ _WHAT = [
     click.option("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
 ]
 _HOW = [
+    click.option("--offset", type=BYTES, metavar="N", help="Of one file: begin there."),
+    click.option("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
+    click.option(
+        "--at",
+        type=BYTES,
+        metavar="N",
+        help="Write into a file that is there, at N; not seen as a whole meanwhile. Needs -f.",
+    ),
     click.option(
         "--block-bytes",
         type=BYTES,
@@ -116,7 +131,15 @@ _HOW = [
         metavar="N",
         help="Most bytes a second, all files together.",
     ),
-    click.option("--no-digest", is_flag=True, help="No XXH3 over each block."),
+    click.option(
+        "--digest",
+        type=click.Choice(["xxh3", "blake3", "none"]),
+        default="xxh3",
+        show_default=True,
+        help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
+        "computed at both ends and compared.",
+    ),
+    click.option("--no-digest", is_flag=True, help="The same as --digest none."),
     click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
     click.option(
         "--restart",
@@ -164,6 +187,8 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
     if given["rate_limit"] is not None and given["rate_limit"] < 1:
         raise click.UsageError("--rate-limit: at least 1")
+    if given["digest"] == "blake3" and given["block_bytes"].bit_count() != 1:
+        raise click.UsageError("--block-bytes: a power of two for --digest blake3")
     archive = given["archive"]
     patterns = tuple(click.get_current_context().meta.get(_PATTERNS, ()))
     for name in ("delete", "files_from"):
@@ -176,13 +201,15 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         blocks_in_flight=given["blocks"],
         files_in_flight=given["jobs"],
         replace=given["force"] or given["update"] or given["checksum"],
-        digest=not given["no_digest"],
+        digest=given["digest"] != "none" and not given["no_digest"],
+        blake3=given["digest"] == "blake3",
         sync=not given["no_sync"],
         limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
         preserve=given["preserve"] or archive,
         links=archive,
         hard_links=archive,
         xattrs=archive,
+        sparse=given["sparse"],
         update=given["update"],
         checksum=given["checksum"],
         delete=given["delete"],
@@ -190,3 +217,17 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         filters=Filters(patterns, _names(given)),
         restart=given["restart"],
     )
+
+
+def span_of(given: dict[str, Any], sources: int) -> Span:
+    """Which part of one file is meant.
+
+    Raises:
+        click.UsageError: there are several, or a number is negative.
+    """
+    span = Span(given["offset"] or 0, given["nbytes"], given["at"])
+    if not span.is_whole and sources > 1:
+        raise click.UsageError("--offset, --bytes and --at are of one file")
+    if min(span.offset, span.nbytes or 0, span.at or 0) < 0:
+        raise click.UsageError("--offset, --bytes and --at: from 0")
+    return span

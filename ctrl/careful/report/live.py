@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from careful.control.doctor import Finding
     from careful.control.tuner import Row
     from careful.transfer.block import Attr, Entry
+    from careful.transfer.options import FileResult
     from careful.transfer.report import Report
 
 
@@ -169,6 +170,16 @@ def entry(one: Entry) -> dict[str, Any]:
     return found
 
 
+def _digest(one: FileResult) -> str | None:
+    if one.digest is None:
+        return None
+    return f"{one.digest:064x}" if one.is_blake3 else f"{one.digest:016x}"
+
+
+def _algorithm(one: FileResult) -> str:
+    return "blake3" if one.is_blake3 else "xxh3-of-blocks"
+
+
 def transfer_figures(report: Report) -> dict[str, Any]:
     """What a transfer did, for JSON."""
     return {
@@ -177,7 +188,8 @@ def transfer_figures(report: Report) -> dict[str, Any]:
                 "source": one.source,
                 "destination": shown(one.destination),
                 "bytes": one.bytes,
-                "digest": None if one.digest is None else f"{one.digest:016x}",
+                "digest": _digest(one),
+                "digest_algorithm": None if one.digest is None else _algorithm(one),
                 "retries": one.retries,
                 "resumed_bytes": one.resumed_bytes,
                 "matched_bytes": one.matched_bytes,
@@ -209,8 +221,15 @@ def summary(report: Report) -> str:
     noun = "file" if len(report.files) == 1 else "files"
     parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
-    if len(report.files) == 1 and report.files[0].digest is not None:
-        parts.append(f"XXH3 of blocks {report.files[0].digest:016x}")
+    checked = [one for one in report.files if one.digest is not None]
+    if len(report.files) == 1 and checked:
+        kind = "BLAKE3" if checked[0].is_blake3 else "XXH3 of blocks"
+        parts.append(f"{kind} {_digest(checked[0])}")
+    elif checked:
+        kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of every block"
+        parts.append(f"{kind} checked")
+    elif report.files:
+        parts.append("nothing checked")
     if report.resumed_bytes:
         parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
     if report.matched_bytes:

@@ -37,8 +37,10 @@ class Lines:
 
     def _tell(self, event: str, always: bool = False, **more: Any) -> None:
         """Write a JSON line; a reader that has gone is not written to again."""
+        if self._fd is None:
+            return
         now = time.monotonic()
-        if self._fd is None or (not always and now < self._told_at + _EVERY_S):
+        if not always and now < self._told_at + _EVERY_S:
             return
         self._told_at = now
         line = {

@@ -7,35 +7,48 @@ with makes the files at the other.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import random
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from careful._abi import ffi, lib, pack, sizeof, unpack
+from careful._abi import ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os
 from careful.transfer.block import Attr, BlockClient, attr_of
 from careful.transfer.local import current_umask, shown
 from careful.transfer.mover import in_thread
 
 #: Contents that one batch carries, and the files it may be of, bytes and count.
-BYTES = 1 << 20
-COUNT = 512
+BYTES = 2 << 20
+COUNT = 1024
 #: A file up to this is small: it costs more to name it than to move it, bytes.
 SMALL_BYTES = 64 << 10
 #: Answers are never larger, bytes.
 _ANSWER_MAX = 16 << 20
+#: How often a batch is tried while others have all handles: half a minute or so.
+_ATTEMPTS = 300
 _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
 _TAIL = struct.Struct(">HHIIIIIQQ")
 assert _ATTR + _TAIL.size == _HEAD
+assert [field.name for field in layout("careful_block_item")][-9:] == [
+    "op",
+    "pad",
+    "status",
+    "name_bytes",
+    "text_bytes",
+    "xattrs_bytes",
+    "pad2",
+    "data_bytes",
+    "digest",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One record of a batch.
 
     Attributes:
@@ -73,12 +86,12 @@ class Item:
 
     def renamed(self, name: bytes) -> Item:
         """The same of another name."""
-        return replace(self, name=name)
+        return self._replace(name=name)
 
 
 def packed_attr(attr: Attr) -> bytes:
     """Attributes as items carry them."""
-    fields = {name: value & (1 << 64) - 1 for name, value in asdict(attr).items()}
+    fields = {name: value & (1 << 64) - 1 for name, value in attr._asdict().items()}
     return pack("careful_block_attr", **fields)
 
 
@@ -136,6 +149,7 @@ class LocalTree:
 
     def __init__(self, base: str) -> None:
         self.base = base
+        self._prefix = shown(os.path.join(os.path.normpath(base or "."), ""))
         self._fd = -1
 
     def close(self) -> None:
@@ -146,7 +160,7 @@ class LocalTree:
 
     def name(self, path: str) -> str:
         """The path as it can be printed."""
-        return shown(os.path.normpath(os.path.join(self.base, path)))
+        return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
         """Run items, in a thread.
@@ -185,20 +199,31 @@ class RemoteTree:
     def __init__(self, remote: BlockClient, base: str) -> None:
         self.remote = remote
         self.base = base
+        self._prefix = shown(os.path.join(os.path.normpath(base or "."), "")).removeprefix("./")
 
     def close(self) -> None:
         """Nothing is held."""
 
     def name(self, path: str) -> str:
         """Host and path as they can be printed."""
-        return self.remote.name(shown(os.path.normpath(os.path.join(self.base, path))))
+        return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Run items at the peer.
+        """Run items at the peer; wait if others of this machine have all it gives us.
 
         Raises:
             CarefulError: there is no such directory, or the peer is gone.
         """
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._run(items, flags, answer)
+            except CarefulError as error:
+                if error.errno != errno.EMFILE or attempt + 1 == _ATTEMPTS:
+                    raise
+            await asyncio.sleep(random.uniform(0.01, 0.2))
+        raise AssertionError
+
+    async def _run(self, items: bytes, flags: int, answer: bool) -> bytes:
         remote, what = self.remote, self.name(".")
         scratch = await remote.scratch(self.base, len(items))
         try:

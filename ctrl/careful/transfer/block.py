@@ -9,68 +9,33 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
-import struct
 from dataclasses import dataclass
 
-from careful._abi import lib, pack, sizeof, unpack
+from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.errors import CarefulError
+from careful.transfer.entries import NOTHING, Attr, Entry, attr_of, is_safe, parse_listing, relative
 from careful.transfer.ipc import Answer, AsyncClient
+
+__all__ = [
+    "Attr",
+    "BlockClient",
+    "Created",
+    "Entry",
+    "attr_of",
+    "is_safe",
+    "parse_listing",
+    "relative",
+]
 
 #: How often a request that may have run is sent again.
 _ATTEMPTS = 20
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How much of a listing or a journal one operation moves, bytes.
-_STEP = 1 << 20
+_STEP = 4 << 20
 #: A listing larger than this is refused, bytes.
 _LISTING_MAX = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Attr:
-    """What stat says of a remote file; times in ns since 1970, mode with type bits."""
-
-    mode: int
-    nlink: int
-    uid: int
-    gid: int
-    bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    device: int
-    allocated: int
-
-    @property
-    def is_dir(self) -> bool:
-        return stat.S_ISDIR(self.mode)
-
-    @property
-    def is_file(self) -> bool:
-        return stat.S_ISREG(self.mode)
-
-    @property
-    def is_link(self) -> bool:
-        return stat.S_ISLNK(self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a listing.
-
-    Attributes:
-        name: relative to what was listed, "/" between components.
-        attr: its attributes; all 0 where error is set.
-        target: of a symlink.
-        error: why it could not be read, a positive errno, or 0.
-    """
-
-    name: str
-    attr: Attr
-    target: str
-    error: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +53,6 @@ class Created:
     attr: Attr
 
 
-def attr_of(fields: dict[str, int]) -> Attr:
-    """Attributes from the fields of careful_block_attr: times may lie before 1970."""
-    for name in ("mtime_ns", "ctime_ns"):
-        if fields[name] >= 1 << 63:
-            fields[name] -= 1 << 64
-    return Attr(**fields)
-
-
 def _attr(payload: bytes, offset: int = 0) -> Attr:
     return attr_of(unpack("careful_block_attr", payload, offset))
 
@@ -103,42 +60,6 @@ def _attr(payload: bytes, offset: int = 0) -> Attr:
 def _open_payload(path: str, **fields: int) -> bytes:
     raw = os.fsencode(path)
     return pack("careful_block_open", path_bytes=len(raw), **fields) + raw
-
-
-def relative(path: str) -> str:
-    """A path as the service wants it: relative to the export."""
-    return os.path.normpath(path.lstrip("/") or ".")
-
-
-def is_safe(name: str) -> bool:
-    """Whether a name that the peer sent stays below where it is put."""
-    parts = name.split("/")
-    return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
-
-
-def parse_listing(data: bytes) -> list[Entry]:
-    """The entries of a listing.
-
-    Raises:
-        CarefulError: the peer sent what is no listing, or a name that leads out.
-    """
-    size = sizeof("careful_block_entry")
-    entries: list[Entry] = []
-    at = 0
-    while at < len(data):
-        try:
-            fields = unpack("careful_block_entry", data, at)
-        except struct.error:
-            raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
-        name_end = at + size + fields["name_bytes"]
-        end = name_end + fields["target_bytes"]
-        name = os.fsdecode(data[at + size : name_end])
-        if end > len(data) or not is_safe(name):
-            raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
-        attr = attr_of({k[5:]: v for k, v in fields.items() if k.startswith("attr.")})
-        entries.append(Entry(name, attr, os.fsdecode(data[name_end:end]), fields["error"]))
-        at = (end + 7) & ~7
-    return entries
 
 
 class BlockClient:
@@ -241,6 +162,26 @@ class BlockClient:
         answer.check(self.name(path))
         return Created(answer.args[0], bool(answer.args[1]), _attr(answer.payload))
 
+    async def open_null(self, nbytes: int) -> int:
+        """Open nothing: so many zeros to read, room for anything; its handle."""
+        flags = lib.CAREFUL_BLOCK_NULL
+        payload = _open_payload("", flags=flags, bytes=nbytes)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        return answer.check(self.name("null:")).args[0]
+
+    async def open_inplace(self, path: str) -> tuple[int, Attr]:
+        """Open a file or block device to be written where it is."""
+        flags = lib.CAREFUL_BLOCK_INPLACE
+        payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer.check(self.name(path))
+        return answer.args[0], _attr(answer.payload)
+
+    async def create_stream(self, path: str, mode: int, replace: bool) -> int:
+        """Open a new file whose size commit() says; its handle."""
+        made = await self.create(path, 0, mode, replace, flags=lib.CAREFUL_BLOCK_STREAM)
+        return made.handle
+
     async def scratch(self, path: str, nbytes: int) -> int:
         """Memory for a batch in a directory; its handle.
 
@@ -254,13 +195,30 @@ class BlockClient:
         return answer.check(self.name(path)).args[0]
 
     async def commit(
-        self, handle: int, path: str, mode: int, replace: bool, sync: bool, mtime_ns: int = 0
+        self,
+        handle: int,
+        path: str,
+        mode: int,
+        replace: bool,
+        sync: bool,
+        mtime_ns: int = 0,
+        nbytes: int = 0,
     ) -> None:
-        """Sync a created file and give it its name; the handle ends."""
+        """Sync a created file and give it its name; the handle ends.
+
+        Args:
+            handle: of it.
+            path: what errors are about.
+            mode: permission bits.
+            replace: whether an existing file may be replaced.
+            sync: whether it is synced.
+            mtime_ns: its time; 0: as it is.
+            nbytes: of a stream: its size.
+        """
         flags = (lib.CAREFUL_BLOCK_REPLACE if replace else 0) | (
             0 if sync else lib.CAREFUL_BLOCK_NOSYNC
         )
-        payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns)
+        payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns, bytes=nbytes)
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         answer.check(self.name(path))
 
@@ -280,21 +238,38 @@ class BlockClient:
         self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
     ) -> list[int]:
         """XXH3 of each block of a range of an open file, computed where it lies."""
-        found: list[int] = []
-        end = offset + nbytes
+        span, kind = (offset, nbytes), lib.CAREFUL_BLOCK_XXH3
+        found = await self.digests_as(kind, handle, span, block_bytes, path)
+        return [int.from_bytes(one, "big") for one in found]
+
+    async def digests_as(
+        self, algorithm: int, handle: int, span: tuple[int, int], block_bytes: int, path: str
+    ) -> list[bytes]:
+        """Digests of each block of a range of an open file, computed where it lies.
+
+        Args:
+            algorithm: enum careful_block_algorithm.
+            handle: of the file.
+            span: where the range begins, and its bytes.
+            block_bytes: of a block.
+            path: what errors are about.
+        """
+        size = 8 if algorithm == lib.CAREFUL_BLOCK_XXH3 else lib.CAREFUL_DIGEST_BYTES_MAX
+        found: list[bytes] = []
+        offset, end = span[0], sum(span)
         while offset < end:
             payload = pack(
                 "careful_block_range",
                 offset=offset,
                 bytes=end - offset,
                 block_bytes=block_bytes,
-                algorithm=lib.CAREFUL_BLOCK_XXH3,
+                algorithm=algorithm,
             )
             answer = await self.request(lib.CAREFUL_BLOCK_DIGEST, (handle,), payload)
             count = answer.check(self.name(path)).args[0]
-            if not 0 < count == len(answer.payload) // 8:
+            if not 0 < count == len(answer.payload) // size:
                 raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
-            found += struct.unpack(f">{count}Q", answer.payload)
+            found += (answer.payload[at * size : (at + 1) * size] for at in range(count))
             offset += count * block_bytes
         return found
 
@@ -378,7 +353,7 @@ class BlockClient:
         """
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
-        handle, high, low, _ = answer.check(self.name(path)).args
+        handle, high, low, unreadable = answer.check(self.name(path)).args
         size = high << 32 | low
         try:
             if size > _LISTING_MAX:
@@ -386,4 +361,9 @@ class BlockClient:
             data = await self.read(handle, 0, size, self.name(path))
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-        return parse_listing(data)
+        entries = parse_listing(data)
+        unnamed = unreadable - sum(entry.error != 0 for entry in entries)
+        if unnamed > 0:
+            name = f"({unnamed} with paths that are too long)"
+            entries.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
+        return entries

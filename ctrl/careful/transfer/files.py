@@ -15,6 +15,7 @@ from functools import partial
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
+from careful.transfer.blake3 import agreed
 from careful.transfer.block import Attr, BlockClient
 from careful.transfer.compare import block_sizes, copy_into, equal_blocks, open_old
 from careful.transfer.local import Partial, shown
@@ -22,6 +23,15 @@ from careful.transfer.mover import Mover, all_of, in_thread, quietly
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
 from careful.transfer.resume import RemotePartial, verify_local, verify_source
+from careful.transfer.scan import local_attr
+from careful.transfer.sparse import (
+    Ranges,
+    has_holes,
+    local_extents,
+    ranges_of,
+    remote_extents,
+    without_zeros,
+)
 
 __all__ = [
     "FileResult",
@@ -50,7 +60,8 @@ class _Fetch:
         """Fetch what is open; its partial file is kept or gone if that fails. None: it is here."""
         name = self.remote.name(shown(self.source))
         identity = Identity(name, attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
-        part = await in_thread(partial(self._part, identity, stat.S_IMODE(attr.mode)))
+        sparse = self.options.sparse or has_holes(attr)
+        part = await in_thread(partial(self._part, identity, stat.S_IMODE(attr.mode), sparse))
         kept = part if isinstance(part, KeptPartial) else None
         try:
             known = await self._known(kept, handle, identity) if kept is not None else {}
@@ -78,12 +89,17 @@ class _Fetch:
                 self.progress,
                 block_bytes,
             )
+            if has_holes(attr) and not matched:
+                extents = await remote_extents(self.remote, handle, attr.bytes, self.source)
+                mover.ranges = ranges_of(extents)
             note = None
             if kept is not None:
                 journal = kept.journal
                 note = lambda index, digest: kept.note(journal.mark(index, digest))  # noqa: E731
             try:
                 digest = await mover.run(attr.bytes, known, note)
+                if self.options.blake3:
+                    digest = await agreed(mover, self.remote, attr.bytes, self.source)
             except BaseException:
                 await quietly(self.remote.remove_file(file))
                 raise
@@ -94,8 +110,10 @@ class _Fetch:
         except BaseException as error:
             self._give_up(part, error)
             raise
-        retries = mover.pace.retries
-        return FileResult(name, self.target, attr.bytes, digest, retries, resumed, matched)
+        retries, options = mover.pace.retries, self.options
+        return FileResult(
+            name, self.target, attr.bytes, digest, retries, resumed, matched, options.blake3
+        )
 
     async def _matched(self, part: Partial, handle: int, attr: Attr) -> dict[int, int]:
         """The blocks that the file which is replaced has already; they are copied."""
@@ -117,14 +135,15 @@ class _Fetch:
                 part.note(part.journal.mark(index, digest))
         return same
 
-    def _part(self, identity: Identity, mode: int) -> Partial:
+    def _part(self, identity: Identity, mode: int, sparse: bool) -> Partial:
         """Where the file is written; one with a journal if it has more than one block."""
         options = self.options
         if identity.bytes <= options.block_bytes:
-            return Partial(self.target, identity.bytes, mode, options.replace)
+            return Partial(self.target, identity.bytes, mode, options.replace, sparse)
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, options.block_bytes)
-        return KeptPartial(self.target, mode, options.replace, journal, tag, options.restart)
+        replace, restart = options.replace, options.restart
+        return KeptPartial(self.target, mode, replace, journal, tag, restart, sparse)
 
     async def _known(self, kept: KeptPartial, handle: int, now: Identity) -> dict[int, int]:
         """The blocks that need not come, with their digests."""
@@ -233,6 +252,7 @@ async def put_file(
             if equal:
                 return None
         part.seeded = matched
+        part.sparse = options.sparse or has_holes(local_attr(attr))
         mode = stat.S_IMODE(attr.st_mode) & 0o777
         identity = Identity(
             shown(source), attr.st_size, attr.st_mtime_ns, attr.st_ctime_ns, attr.st_ino
@@ -253,8 +273,12 @@ async def put_file(
             progress,
             part.journal.block_bytes,
         )
+        if part.sparse and not part.seeded:
+            mover.ranges = await in_thread(partial(_ranges_here, fd, attr.st_size, source, options))
         try:
             digest = await mover.run(attr.st_size, known, part.mark)
+            if options.blake3:
+                digest = await agreed(mover, remote, attr.st_size, target)
         except BaseException:
             await quietly(remote.remove_file(file))
             raise
@@ -270,7 +294,15 @@ async def put_file(
     finally:
         os.close(fd)
     retries = mover.pace.retries
-    return FileResult(shown(source), name, attr.st_size, digest, retries, resumed, seeded)
+    return FileResult(
+        shown(source), name, attr.st_size, digest, retries, resumed, seeded, options.blake3
+    )
+
+
+def _ranges_here(fd: int, nbytes: int, source: str, options: Options) -> Ranges:
+    """Where our source holds data; with options.sparse, zeros are none."""
+    extents = local_extents(fd, nbytes)
+    return ranges_of(without_zeros(fd, extents, source) if options.sparse else extents)
 
 
 async def _matched_there(

@@ -105,8 +105,13 @@ def _is_memory(fd: int) -> bool:
     return True
 
 
-def allocate(fd: int, nbytes: int) -> None:
+def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
     """Give a new file its size and the room for it, where that is cheap.
+
+    Args:
+        fd: of the file.
+        nbytes: its size.
+        sparse: whether it gets no room in advance, as parts of it will be holes.
 
     In memory (tmpfs) it is not: every page would be made before the first byte
     comes; a quarter of a second a GiB. There it is enough that the file could fit.
@@ -115,6 +120,9 @@ def allocate(fd: int, nbytes: int) -> None:
         OSError: there is no room for it.
     """
     if nbytes == 0:
+        return
+    if sparse:
+        os.ftruncate(fd, nbytes)
         return
     if _is_memory(fd):
         room = os.fstatvfs(fd)
@@ -138,16 +146,20 @@ class Partial:
         nbytes: its size; the room is taken at once.
         mode: permission bits; the umask is applied.
         replace: whether an existing file may be replaced.
+        sparse: whether no room is taken.
 
     Raises:
         CarefulError: it cannot be made, there is no room for it, or it exists.
     """
 
-    def __init__(self, path: str, nbytes: int, mode: int, replace: bool) -> None:
+    def __init__(
+        self, path: str, nbytes: int, mode: int, replace: bool, sparse: bool = False
+    ) -> None:
         self._prepare(path, mode, replace)
         try:
             self.fd = self._open(temporary_name(path), os.O_EXCL)
-            allocate(self.fd, nbytes)
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody clears it away
+            allocate(self.fd, nbytes, sparse)
         except OSError as error:
             self.discard()
             raise from_os(error, shown(path)) from None

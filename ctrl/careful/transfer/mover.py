@@ -11,6 +11,7 @@ import errno
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from careful._abi import lib
@@ -19,6 +20,7 @@ from careful.transfer.block import BlockClient
 from careful.transfer.local import digest_of_blocks, digest_of_range
 from careful.transfer.options import Options, Progress
 from careful.transfer.pace import Pace
+from careful.transfer.sparse import Ranges, punch_zeros
 
 #: What a lost or a damaged block is answered with: it is asked for again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
@@ -39,6 +41,10 @@ class Mover:
         options: how.
         progress: told of each piece.
         block_bytes: size of a block.
+
+    Attributes:
+        ranges: of a byte range, the parts that hold data; None: all of it does. The rest is
+            zero at both ends already.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Mover:
         self.block_bytes = block_bytes
         self.pace = Pace(block_bytes, options.blocks_in_flight)
         self._limit = options.limit
+        self.ranges: Ranges | None = None
 
     async def run(
         self,
@@ -90,7 +97,7 @@ class Mover:
         async def worker() -> None:
             for index in todo:
                 offset = index * step
-                digests[index] = await self._block(offset, min(step, nbytes - offset))
+                digests[index] = await self._data(offset, min(step, nbytes - offset))
                 if done is not None:
                     done(index, digests[index])
 
@@ -103,8 +110,30 @@ class Mover:
             return None
         return digest_of_blocks(digests[index] for index in range(count))
 
-    async def _block(self, offset: int, nbytes: int) -> int:
-        """Move one block; its digest."""
+    async def _data(self, offset: int, nbytes: int) -> int:
+        """Move what a block holds; its digest."""
+        whole = [(offset, nbytes)]
+        parts = whole if self.ranges is None else self.ranges(offset, nbytes)
+        if parts == whole:
+            digest = await self.block(offset, nbytes)
+        else:
+            for at, size in parts:
+                await self.block(at, size)
+            self.progress.moved(nbytes - sum(size for _, size in parts))
+            digest = digest_of_range(self.fd, offset, nbytes) if self.options.digest else 0
+        if self.options.sparse and self.op == lib.CAREFUL_IPC_GET:
+            await in_thread(partial(punch_zeros, self.fd, offset, nbytes))
+        return digest
+
+    async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:
+        """Move one block; its digest.
+
+        Args:
+            offset: in the peer's file.
+            nbytes: of the block.
+            base: in ours; None: the same.
+        """
+        base = offset if base is None else base
         todo = deque([(offset, nbytes)])
         while todo:
             at, size = todo.popleft()
@@ -116,7 +145,13 @@ class Mover:
                 todo.appendleft((at + piece, size - piece))
             async with self.pace.slot() as started:
                 answer = await self.remote.move(
-                    self.op, self.handle, at, piece, self.file, self.options.digest
+                    self.op,
+                    self.handle,
+                    at,
+                    piece,
+                    self.file,
+                    self.options.digest,
+                    base + at - offset,
                 )
             if answer.status in _AGAIN and self.pace.failed(started):
                 self.progress.retried()
@@ -131,7 +166,7 @@ class Mover:
             if piece == nbytes:
                 return answer.digest
         # In pieces, each with its own digest: the block's is computed here.
-        return digest_of_range(self.fd, offset, nbytes) if self.options.digest else 0
+        return digest_of_range(self.fd, base, nbytes) if self.options.digest else 0
 
 
 async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:

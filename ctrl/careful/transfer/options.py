@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from careful._abi import lib
 from careful.transfer.filters import Filters
@@ -20,12 +20,14 @@ class Options:
         files_in_flight: of a tree.
         replace: whether existing files may be replaced.
         digest: whether each block carries its XXH3, checked where it was written.
+        blake3: whether each file's BLAKE3 is computed at both ends, and compared.
         sync: whether a file is synced before it gets its name.
         limit: of the bytes per second of all files together; None: none.
         preserve: whether modes, times and, as far as one may, owners are the source's.
         links: whether symlinks are made; else they are skipped.
         hard_links: whether names of one file become names of one file.
         xattrs: whether extended attributes and ACLs are the source's.
+        sparse: whether zeros become holes; holes stay holes in any case.
         update: whether files of the same size and time are left alone.
         checksum: whether blocks that are equal are found by their digests first.
         delete: whether what the source does not have is removed from a tree.
@@ -39,12 +41,14 @@ class Options:
     files_in_flight: int = 16
     replace: bool = False
     digest: bool = True
+    blake3: bool = False
     sync: bool = True
     limit: RateLimit | None = None
     preserve: bool = False
     links: bool = False
     hard_links: bool = False
     xattrs: bool = False
+    sparse: bool = False
     update: bool = False
     checksum: bool = False
     delete: bool = False
@@ -101,18 +105,18 @@ class Silent:
     def note(self, text: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class FileResult:
+class FileResult(NamedTuple):
     """A file that was transferred.
 
     Attributes:
         source: where from.
         destination: where to.
         bytes: its size.
-        digest: XXH3 over its blocks' digests; None where they were switched off.
+        digest: XXH3 over its blocks' digests, or its BLAKE3; None: switched off.
         retries: pieces that were asked for again.
         resumed_bytes: of its bytes, those that an earlier transfer had brought.
         matched_bytes: of its bytes, those that the file it replaced had.
+        is_blake3: whether the digest is BLAKE3, of 256 bits.
     """
 
     source: str
@@ -122,3 +126,4 @@ class FileResult:
     retries: int
     resumed_bytes: int = 0
     matched_bytes: int = 0
+    is_blake3: bool = False

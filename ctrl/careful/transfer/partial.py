@@ -214,6 +214,7 @@ class KeptPartial(Partial):
         journal: of a transfer that begins now; replaced by the one that is there.
         tag: of the command, see tag_of().
         restart: whether one that is there is thrown away.
+        sparse: whether no room is taken.
 
     Attributes:
         journal: which blocks are in place.
@@ -224,9 +225,17 @@ class KeptPartial(Partial):
     """
 
     def __init__(
-        self, path: str, mode: int, replace: bool, journal: Journal, tag: int, restart: bool
+        self,
+        path: str,
+        mode: int,
+        replace: bool,
+        journal: Journal,
+        tag: int,
+        restart: bool,
+        sparse: bool = False,
     ) -> None:
         self._prepare(path, mode, replace)
+        self._sparse = sparse
         self.journal = journal
         self.resumed = False
         try:
@@ -268,7 +277,7 @@ class KeptPartial(Partial):
         size = self.journal.identity.bytes
         tail = self.journal.tail
         os.ftruncate(self.fd, 0)
-        allocate(self.fd, size + len(tail))
+        allocate(self.fd, size + len(tail), self._sparse)
         os.pwrite(self.fd, tail, size)
 
     def note(self, change: tuple[int, bytes]) -> None:

@@ -108,6 +108,8 @@ class RemotePartial:
         #: Blocks that the file which is replaced has, with their digests: asked for by the
         #: caller before open(); emptied where a partial file is continued instead.
         self.seeded: dict[int, int] = {}
+        #: Whether parts of it are to be holes; set by the caller before open().
+        self.sparse = False
         self._kept = False
         self._file = -1
         self._fd = -1
@@ -133,7 +135,8 @@ class RemotePartial:
         self.journal = Journal(identity, options.block_bytes)
         if identity.bytes <= options.block_bytes:
             size = identity.bytes
-            made = await self.remote.create(self.target, size, mode, options.replace)
+            flags = lib.CAREFUL_BLOCK_SPARSE if self.sparse else 0
+            made = await self.remote.create(self.target, size, mode, options.replace, flags=flags)
             self.handle = made.handle
             self.seeded = {}  # one block: it would be equal, or is to be sent
             return {}
@@ -205,6 +208,7 @@ class RemotePartial:
         while True:
             try:
                 flags = lib.CAREFUL_BLOCK_SEED if self.seeded else 0
+                flags |= lib.CAREFUL_BLOCK_SPARSE if self.sparse else 0
                 return await self.remote.create(
                     self.target, nbytes, mode, replace, tag, tail_bytes, flags
                 )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import replace
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import Attr, BlockClient, Entry
+from careful.transfer.entries import NOTHING
 from careful.transfer.filters import Filters
 from careful.transfer.local import shown
-
-_NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def local_attr(found: os.stat_result) -> Attr:
@@ -36,7 +34,7 @@ def _entry(entry: os.DirEntry[str], name: str) -> Entry:
         attr = local_attr(entry.stat(follow_symlinks=False))
         target = os.readlink(entry.path) if stat.S_ISLNK(attr.mode) else ""
     except OSError as error:
-        return Entry(name, _NOTHING, "", error.errno or errno.EIO)
+        return Entry(name, NOTHING, "", error.errno or errno.EIO)
     return Entry(name, attr, target, 0)
 
 
@@ -58,7 +56,7 @@ def scan_local(top: str) -> list[Entry]:
             except OSError as error:
                 if index < 0:
                     raise from_os(error, shown(top)) from None
-                entries[index] = replace(entries[index], error=error.errno or errno.EIO)
+                entries[index] = entries[index]._replace(error=error.errno or errno.EIO)
                 continue
             for one in inside:
                 found = _entry(one, f"{name}/{one.name}" if name else one.name)
@@ -81,7 +79,7 @@ def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
     chosen = filters.select((entry.name, entry.attr.is_dir) for entry in entries)
     found = [entry for entry in entries if entry.name in chosen]
     missing = (filters.only or frozenset()) - {entry.name for entry in entries}
-    return found + [Entry(name, _NOTHING, "", errno.ENOENT) for name in sorted(missing)]
+    return found + [Entry(name, NOTHING, "", errno.ENOENT) for name in sorted(missing)]
 
 
 def not_there(error: OSError) -> bool:

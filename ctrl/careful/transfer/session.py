@@ -16,11 +16,15 @@ from typing import Any, TypeVar
 from careful.address import Address
 from careful.errors import Ended
 from careful.transfer import trees
+from careful.transfer import verify as comparing
 from careful.transfer.block import BlockClient, Entry, relative
 from careful.transfer.files import Options, Progress
 from careful.transfer.ipc import AsyncClient, Client
+from careful.transfer.partials import Found, find_remote
+from careful.transfer.special import Span, is_special, transfer
 
 _T = TypeVar("_T")
+WHOLE = Span()
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,16 @@ def get(
     recursive: bool,
     options: Options,
     progress: Progress,
+    span: Span = WHOLE,
 ) -> trees.Report:
-    """Fetch files and trees from a peer; see trees.get()."""
-    return asyncio.run(
-        _guarded(
-            route, lambda remote: trees.get(remote, sources, target, recursive, options, progress)
-        )
-    )
+    """Fetch files and trees from a peer; see trees.get(), and special.transfer()."""
+
+    async def work(remote: BlockClient) -> trees.Report:
+        if len(sources) == 1 and await is_special(remote, sources[0], target, span, True):
+            return await transfer(remote, True, sources[0], target, span, options, progress)
+        return await trees.get(remote, sources, target, recursive, options, progress)
+
+    return asyncio.run(_guarded(route, work))
 
 
 def put(
@@ -90,13 +97,16 @@ def put(
     recursive: bool,
     options: Options,
     progress: Progress,
+    span: Span = WHOLE,
 ) -> trees.Report:
-    """Send files and trees to a peer; see trees.put()."""
-    return asyncio.run(
-        _guarded(
-            route, lambda remote: trees.put(remote, sources, target, recursive, options, progress)
-        )
-    )
+    """Send files and trees to a peer; see trees.put(), and special.transfer()."""
+
+    async def work(remote: BlockClient) -> trees.Report:
+        if len(sources) == 1 and await is_special(remote, sources[0], target, span, False):
+            return await transfer(remote, False, sources[0], target, span, options, progress)
+        return await trees.put(remote, sources, target, recursive, options, progress)
+
+    return asyncio.run(_guarded(route, work))
 
 
 def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
@@ -113,3 +123,20 @@ def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
         return [Entry(relative(path), attr, "", 0)]
 
     return asyncio.run(_guarded(route, work))
+
+
+def verify(
+    route: Route, path: str, target: str, recursive: bool, block_bytes: int
+) -> comparing.Verified:
+    """Compare a peer's file or tree with one of this machine; see verify.verify()."""
+    return asyncio.run(
+        _guarded(
+            route,
+            lambda remote: comparing.verify(remote, relative(path), target, recursive, block_bytes),
+        )
+    )
+
+
+def partials(route: Route, path: str, clean: bool) -> list[Found]:
+    """Partial files below a directory of a peer's; see partials.find_remote()."""
+    return asyncio.run(_guarded(route, lambda remote: find_remote(remote, relative(path), clean)))

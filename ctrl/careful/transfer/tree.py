@@ -10,82 +10,25 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import stat
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import batch
+from careful.transfer.attributes import apply_attributes, parts
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
 from careful.transfer.local import current_umask, digest_of
 from careful.transfer.mover import all_of
-from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.report import Report
+from careful.transfer.options import FileResult
+from careful.transfer.sink import Sink
+from careful.transfer.sparse import GRAIN, has_holes
 
-#: Failures that are the connection's or the peer's: no other file would fare better.
-_FATAL = {
-    errno.ENOTCONN,
-    errno.ETIMEDOUT,
-    errno.ECONNREFUSED,
-    errno.ECONNABORTED,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
-    errno.ENETDOWN,
-}
 #: Batches under way at a time.
 _BATCHES = 4
 
 
-@dataclass(frozen=True)
-class Sink:
-    """Where a transfer tells what becomes of its files."""
-
-    options: Options
-    progress: Progress
-    report: Report
-
-    def fail(self, name: str, error: CarefulError) -> None:
-        """Note a failure, or raise it if it is everybody's."""
-        if error.errno in _FATAL:
-            raise error
-        self.report.failures.append((name, str(error)))
-        self.progress.note(str(error))
-
-    def fail_errno(self, name: str, code: int, what: str = "") -> None:
-        """Note a failure that an errno says.
-
-        Args:
-            name: of the source.
-            code: a positive errno.
-            what: what it is about, if not the source.
-        """
-        self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
-
-    def skip(self, name: str, mode: int) -> None:
-        """Note what is neither a file nor a directory."""
-        self.report.skipped.append((name, kind_of(mode)))
-        self.progress.note(f"{name}: skipped, it is a {kind_of(mode)}")
-
-    def done(self, result: FileResult) -> None:
-        """A file is there."""
-        self.report.files.append(result)
-
-
-_TEXTS = {
-    errno.EEXIST: "exists already; -f replaces it",
-    errno.ENOTSUP: "is a special file",
-    errno.ESTALE: "changed while it was being transferred",
-}
-_T = TypeVar("_T")
 _ONE = Callable[[str, Attr], Awaitable[FileResult | None]]
-
-
-def kind_of(mode: int) -> str:
-    """What people call what is no regular file."""
-    return "symlink" if stat.S_ISLNK(mode) else "special file"
 
 
 class TreeTransfer:
@@ -138,18 +81,17 @@ class TreeTransfer:
         seen: dict[tuple[int, int], str] = {}
         for entry in self.entries:
             attr = entry.attr
-            name = self.source.name(entry.name)
-            if entry.error and not attr.is_dir:
-                self.sink.fail_errno(name, entry.error)
-            elif attr.is_dir:
-                if entry.error:
-                    self.sink.fail_errno(name, entry.error)
+            if entry.error:
+                self.sink.fail_errno(self.source.name(entry.name), entry.error)
+            if attr.is_dir:
                 self.directories.append(entry)
+            elif entry.error:
+                continue
             elif attr.is_link and self.options.links:
                 if not self._link_is_equal(entry):
                     self.symlinks.append(entry)
             elif not attr.is_file:
-                self.sink.skip(name, attr.mode)
+                self.sink.skip(self.source.name(entry.name), attr.mode)
             elif self.options.hard_links and attr.nlink > 1:
                 first = seen.setdefault((attr.device, attr.inode), entry.name)
                 if first == entry.name:
@@ -176,6 +118,9 @@ class TreeTransfer:
             return
         self.sink.progress.expect(1, entry.attr.bytes)
         by_itself = self.options.checksum and there is not None and there.attr.is_file
+        by_itself = by_itself or has_holes(entry.attr)
+        by_itself = by_itself or (self.options.sparse and entry.attr.bytes >= GRAIN)
+        by_itself = by_itself or self.options.blake3
         small = entry.attr.bytes <= batch.SMALL_BYTES and not by_itself
         (self.small if small else self.large).append(entry)
 
@@ -272,6 +217,7 @@ class TreeTransfer:
         if not all(files):
             found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
         answers = iter(batch.parse(await self.target.run(found, flags)) if any(files) else ())
+        self.sink.progress.moved(sum(len(item.data) for item in items))
         for entry, item, ok in zip(part, items, files, strict=True):
             if not ok:
                 self._not_small(entry, item.status)
@@ -295,7 +241,6 @@ class TreeTransfer:
             digest = None
             if self.options.digest:  # of a file of one block
                 digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
-            self.sink.progress.moved(nbytes)
             self.sink.done(FileResult(name, target, nbytes, digest, 0))
         self.sink.progress.finished(name)
 
@@ -356,6 +301,7 @@ class TreeTransfer:
             one
             for one in self.existing.values()
             if one.name not in there
+            and one.attr.mode
             and self.options.filters.fits(one.name, one.attr.is_dir)
             and not any(above in unread for above in ancestors(one.name))
         ]
@@ -394,7 +340,7 @@ class TreeTransfer:
 
     def _usual_mode(self, attr: Attr) -> bytes:
         mask = current_umask() if self.is_get else 0
-        return batch.packed_attr(replace(attr, mode=attr.mode & ~0o7000 & ~mask))
+        return batch.packed_attr(attr._replace(mode=attr.mode & ~0o7000 & ~mask))
 
 
 _WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
@@ -402,7 +348,7 @@ _WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
 
 def new_mode(attr: Attr) -> bytes:
     """Attributes of a directory that is made: writable to the end."""
-    return batch.packed_attr(replace(attr, mode=attr.mode | 0o700))
+    return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))
 
 
 def is_file(item: Item) -> bool:
@@ -429,49 +375,3 @@ def ancestors(name: str) -> list[str]:
     while name := parent(name):
         found.append(name)
     return found
-
-
-def parts(items: Sequence[_T], size: Callable[[_T], int] | None = None) -> Iterable[list[_T]]:
-    """Runs of items that make one batch each."""
-    part: list[_T] = []
-    total = 0
-    for item in items:
-        nbytes = size(item) if size is not None else 0
-        if part and (len(part) >= batch.COUNT or total + nbytes > batch.BYTES):
-            yield part
-            part, total = [], 0
-        part.append(item)
-        total += nbytes
-    if part:
-        yield part
-
-
-async def apply_attributes(
-    source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Sink
-) -> None:
-    """Give names of the target what names of the source have.
-
-    Args:
-        source: the one directory.
-        target: the other.
-        wanted: name in the source, name in the target, and the attributes as they were
-            when the contents were moved.
-        flags: CAREFUL_BATCH_* of what is given.
-        sink: told of failures.
-    """
-    for part in parts(wanted):
-        items = [
-            Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
-            for _, name, attr in part
-        ]
-        if flags & lib.CAREFUL_BATCH_XATTRS:
-            reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name, _, _ in part]
-            found = batch.parse(await source.run(batch.joined(reads), flags))
-            items = [
-                replace(item, xattrs=answer.xattrs)
-                for item, answer in zip(items, found, strict=True)
-            ]
-        answers = batch.parse(await target.run(batch.joined(items), flags))
-        for (_, name, _), answer in zip(part, answers, strict=True):
-            if answer.status:
-                sink.fail_errno(target.name(name), answer.status)

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
+from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.batch import LocalTree, RemoteTree, Tree
+from careful.transfer.attributes import apply_attributes
+from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
 from careful.transfer.block import Attr, BlockClient, Entry, relative
 from careful.transfer.files import get_file, put_file
 from careful.transfer.local import current_umask, shown, sync_directory
@@ -23,7 +25,8 @@ from careful.transfer.mover import all_of, in_thread
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Report
 from careful.transfer.scan import local_attr, not_there, scan_local, scan_remote, selected
-from careful.transfer.tree import Sink, TreeTransfer, apply_attributes, is_equal, kind_of
+from careful.transfer.sink import Sink, kind_of
+from careful.transfer.tree import TreeTransfer, is_equal
 
 __all__ = ["Report", "get", "put"]
 
@@ -96,6 +99,24 @@ class _Singles:
         return result
 
 
+async def _link(ends: tuple[Tree, Tree], names: tuple[str, str], sink: Sink) -> None:
+    """Make one symlink what another is."""
+    flags = sink.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
+    flags |= lib.CAREFUL_BATCH_REPLACE if sink.options.replace else 0
+    if sink.options.dry_run:
+        sink.report.links += 1
+        return
+    read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(names[0]))
+    found = next(parse(await ends[0].run(read.packed(), flags)))
+    if not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK:
+        item = found.renamed(os.fsencode(names[1]))
+        found = next(parse(await ends[1].run(item.packed(), flags)))
+    if found.status:
+        sink.fail_errno(ends[0].name(names[0]), found.status, ends[1].name(names[1]))
+    else:
+        sink.report.links += 1
+
+
 class _Get:
     def __init__(self, remote: BlockClient, sink: Sink) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
@@ -116,16 +137,24 @@ class _Get:
             await self.tree(source, local, attr)
         elif attr.is_dir:
             raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
-        elif attr.is_file or (attr.is_link and not self.options.links):
+        elif attr.is_link and self.options.links:
+            ends = self._ends(source, local)
+            await _link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
+            ends[1].close()
+        elif attr.is_file or attr.is_link:
             self.folders.add(os.path.dirname(local))
             self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
         else:  # asked for by name: not merely skipped
             text = f"is a {kind_of(attr.mode)}, no file"
             raise CarefulError(errno.EINVAL, text, name)
 
-    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+    def _ends(self, source: str, target: str) -> tuple[RemoteTree, LocalTree]:
+        """The directories that two files stand in."""
         there = RemoteTree(self.remote, posixpath.dirname(source) or ".")
-        here = LocalTree(os.path.dirname(target))
+        return there, LocalTree(os.path.dirname(target))
+
+    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+        there, here = self._ends(source, target)
         names = posixpath.basename(source), os.path.basename(target)
         try:
             old = Entry(names[1], local_attr(os.stat(target)), "", 0)
@@ -232,19 +261,28 @@ class _Put:
     async def add(self, source: str, target: str, recursive: bool) -> None:
         """Send a tree, or plan a file."""
         try:
-            attr = local_attr(os.stat(source))
+            attr = local_attr(os.stat(source, follow_symlinks=not self.options.links))
         except OSError as error:
             raise from_os(error, shown(source)) from None
-        if attr.is_dir and recursive:
+        if attr.is_link:
+            ends = self._ends(source, target)
+            names = os.path.basename(source), posixpath.basename(target)
+            await _link(ends, names, self.sink)
+            ends[0].close()
+        elif attr.is_dir and recursive:
             await self.tree(source, target, attr)
         elif attr.is_dir:
             raise CarefulError(errno.EISDIR, "is a directory; -r sends it", shown(source))
         else:
             self.singles.add(shown(source), attr.bytes, partial(self._file, source, target, attr))
 
-    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
-        here = LocalTree(os.path.dirname(source))
+    def _ends(self, source: str, target: str) -> tuple[LocalTree, RemoteTree]:
+        """The directories that two files stand in."""
         there = RemoteTree(self.remote, posixpath.dirname(target) or ".")
+        return LocalTree(os.path.dirname(source)), there
+
+    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+        here, there = self._ends(source, target)
         names = os.path.basename(source), posixpath.basename(target)
         old = None
         if self.options.update and (found := await _stat_or_none(self.remote, target)):

@@ -7,6 +7,7 @@ netns.setns() before importing it, for it keeps sockets of the namespace it woke
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import xxhash
@@ -53,6 +54,8 @@ AM_KINDS = enum_names("careful_am_kind", "CAREFUL_AM_")
 #: Bit -> name of each enum careful_block_flag.
 BLOCK_FLAGS = enum_names("careful_block_flag", "CAREFUL_BLOCK_")
 HANDLERS = enum_names("careful_block_handler", "CAREFUL_BLOCK_")
+ITEM_OPS = enum_names("careful_block_item_op", "CAREFUL_ITEM_")
+ALGORITHMS = enum_names("careful_block_algorithm", "CAREFUL_BLOCK_")
 
 
 def _flags(name: str, size: int, bits: dict[int, str]) -> Any:
@@ -185,9 +188,10 @@ class CarefulAm(Packet):
         header = self.underlayer
         if isinstance(header, CarefulHdr) and (layer := _after(header)) is not Raw:
             return layer
-        requests = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_COMMIT, lib.CAREFUL_BLOCK_MKDIR)
-        asks = self.kind == lib.CAREFUL_AM_REQUEST and self.handler in requests
-        return CarefulBlockOpen if asks and len(payload) >= _abi.sizeof(_OPEN) else Raw
+        if self.kind != lib.CAREFUL_AM_REQUEST:
+            return Raw
+        asked, nbytes = _requests().get(int(self.handler), (Raw, 0))
+        return asked if len(payload) >= nbytes else Raw
 
 
 def _header(packet: Packet) -> CarefulHdr | None:
@@ -277,6 +281,70 @@ class CarefulBlockOpen(Packet):
         if not self.path_bytes and self.path:
             pkt = _with(_OPEN, pkt, "path_bytes", len(self.path))
         return pkt + pay
+
+
+class CarefulBlockRange(Packet):
+    """Payload of DIGEST and EXTENTS."""
+
+    name = "careful-block-range"
+    fields_desc = fields_of("careful_block_range", {"algorithm": ALGORITHMS})
+
+
+class CarefulBlockBatch(Packet):
+    """Payload of BATCH; the items themselves are stored before."""
+
+    name = "careful-block-batch"
+    fields_desc = fields_of("careful_block_batch")
+
+
+class CarefulBlockItem(Packet):
+    """One item of a batch, with what follows it, padded to 8 bytes."""
+
+    name = "careful-block-item"
+    fields_desc = [  # noqa: RUF012
+        *fields_of("careful_block_item", {"op": ITEM_OPS}),
+        _bytes("item_name", "name_bytes"),
+        _bytes("text", "text_bytes"),
+        _bytes("xattrs", "xattrs_bytes"),
+        _bytes("data", "data_bytes"),
+        StrLenField("zeros", b"", length_from=lambda item: _item_padding(item)),
+    ]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Count the parts and pad, unless that was given."""
+        parts = {
+            "name_bytes": self.item_name,
+            "text_bytes": self.text,
+            "xattrs_bytes": self.xattrs,
+            "data_bytes": self.data,
+        }
+        for count, value in parts.items():
+            if not getattr(self, count) and value:
+                pkt = _with("careful_block_item", pkt, count, len(value))
+        return pkt + (b"" if self.zeros else bytes(-len(pkt) % 8)) + pay
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        """What follows is the next item."""
+        return b"", s
+
+
+def _item_padding(item: Packet) -> int:
+    counts = (item.name_bytes, item.text_bytes, item.xattrs_bytes, item.data_bytes)
+    return -sum(map(int, counts)) % 8
+
+
+@cache
+def _requests() -> dict[int, tuple[type[Packet], int]]:
+    """Handler of the block service -> the layer of its request, and its least bytes."""
+    found = {
+        lib.CAREFUL_BLOCK_OPEN: (CarefulBlockOpen, _OPEN),
+        lib.CAREFUL_BLOCK_COMMIT: (CarefulBlockOpen, _OPEN),
+        lib.CAREFUL_BLOCK_MKDIR: (CarefulBlockOpen, _OPEN),
+        lib.CAREFUL_BLOCK_DIGEST: (CarefulBlockRange, "careful_block_range"),
+        lib.CAREFUL_BLOCK_EXTENTS: (CarefulBlockRange, "careful_block_range"),
+        lib.CAREFUL_BLOCK_BATCH: (CarefulBlockBatch, "careful_block_batch"),
+    }
+    return {handler: (layer, _abi.sizeof(name)) for handler, (layer, name) in found.items()}
 
 
 class CarefulBlockAttr(Packet):

@@ -322,7 +322,9 @@ enum careful_block_item_op {
 	CAREFUL_ITEM_SYMLINK = 4, /* text: its target */
 	CAREFUL_ITEM_LINK = 5, /* another name of the file `text` */
 	CAREFUL_ITEM_META = 6, /* attributes of what is there */
-	CAREFUL_ITEM_REMOVE = 7, /* a file, a link or an empty directory; none is no error */
+	/* A file, a link or an empty directory; none is no error. EBUSY: a partial file that
+	 * a transfer has. */
+	CAREFUL_ITEM_REMOVE = 7,
 	CAREFUL_ITEM_SYNC = 8, /* the file system that name's directory lies in */
 };
 

@@ -1,0 +1,115 @@
+"""What a peer says of its files (wire.h): attributes, entries of a listing, paths."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+from typing import NamedTuple
+
+from careful._abi import layout, sizeof
+from careful.errors import CarefulError
+
+#: careful_block_attr, times signed, then the rest of careful_block_entry.
+_ENTRY = struct.Struct(">4IQqq3QHHI")
+assert _ENTRY.size == sizeof("careful_block_entry")
+
+
+class Attr(NamedTuple):
+    """What stat says of a remote file; times in ns since 1970, mode with type bits."""
+
+    mode: int
+    nlink: int
+    uid: int
+    gid: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+    allocated: int
+
+    @property
+    def is_dir(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def is_device(self) -> bool:
+        """Whether it is a block device."""
+        return stat.S_ISBLK(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+
+assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"))
+
+
+#: Of what could not be read.
+NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Entry(NamedTuple):
+    """One entry of a listing.
+
+    Attributes:
+        name: relative to what was listed, "/" between components.
+        attr: its attributes; all 0 where error is set.
+        target: of a symlink.
+        error: why it could not be read, a positive errno, or 0.
+    """
+
+    name: str
+    attr: Attr
+    target: str
+    error: int
+
+
+def attr_of(fields: dict[str, int]) -> Attr:
+    """Attributes from the fields of careful_block_attr: times may lie before 1970."""
+    for name in ("mtime_ns", "ctime_ns"):
+        if fields[name] >= 1 << 63:
+            fields[name] -= 1 << 64
+    return Attr(**fields)
+
+
+def relative(path: str) -> str:
+    """A path as the service wants it: relative to the export."""
+    return os.path.normpath(path.lstrip("/") or ".")
+
+
+def is_safe(name: str) -> bool:
+    """Whether a name that the peer sent stays below where it is put."""
+    parts = name.split("/")
+    return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
+
+
+def parse_listing(data: bytes) -> list[Entry]:
+    """The entries of a listing.
+
+    Raises:
+        CarefulError: the peer sent what is no listing, or a name that leads out.
+    """
+    size = _ENTRY.size
+    entries: list[Entry] = []
+    at = 0
+    while at < len(data):
+        try:
+            *fields, name_bytes, target_bytes, code = _ENTRY.unpack_from(data, at)
+        except struct.error:
+            raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
+        name_end = at + size + name_bytes
+        end = name_end + target_bytes
+        name = os.fsdecode(data[at + size : name_end])
+        if end > len(data) or not is_safe(name):
+            raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
+        target = os.fsdecode(data[name_end:end]) if target_bytes else ""
+        entries.append(Entry(name, Attr(*fields), target, code))
+        at = (end + 7) & ~7
+    return entries

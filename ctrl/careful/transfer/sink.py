@@ -1,0 +1,67 @@
+"""Where a transfer tells what becomes of its files; one file's failure is its own."""
+
+from __future__ import annotations
+
+import errno
+import stat
+from dataclasses import dataclass
+
+from careful.errors import CarefulError
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.report import Report
+
+#: Failures that are the connection's or the peer's: no other file would fare better.
+_FATAL = {
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+}
+_TEXTS = {
+    errno.EEXIST: "exists already; -f replaces it",
+    errno.ENOTSUP: "is a special file",
+    errno.ESTALE: "changed while it was being transferred",
+}
+
+
+def kind_of(mode: int) -> str:
+    """What people call what is no regular file."""
+    return "symlink" if stat.S_ISLNK(mode) else "special file"
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a transfer tells what becomes of its files."""
+
+    options: Options
+    progress: Progress
+    report: Report
+
+    def fail(self, name: str, error: CarefulError) -> None:
+        """Note a failure, or raise it if it is everybody's."""
+        if error.errno in _FATAL:
+            raise error
+        self.report.failures.append((name, str(error)))
+        self.progress.note(str(error))
+
+    def fail_errno(self, name: str, code: int, what: str = "") -> None:
+        """Note a failure that an errno says.
+
+        Args:
+            name: of the source.
+            code: a positive errno.
+            what: what it is about, if not the source.
+        """
+        self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
+
+    def skip(self, name: str, mode: int) -> None:
+        """Note what is neither a file nor a directory."""
+        self.report.skipped.append((name, kind_of(mode)))
+        self.progress.note(f"{name}: skipped, it is a {kind_of(mode)}")
+
+    def done(self, result: FileResult) -> None:
+        """A file is there."""
+        self.report.files.append(result)

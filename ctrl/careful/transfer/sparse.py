@@ -1,0 +1,125 @@
+"""Holes: where a file holds data, here and at a peer, and zeros that may become holes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from careful._abi import lib, pack
+from careful.errors import CarefulError, from_os
+from careful.transfer.block import Attr, BlockClient
+from careful.transfer.local import shown
+
+#: How much zeros are looked for at a time, bytes.
+GRAIN = 32 << 10
+_ZEROS = bytes(GRAIN)
+#: A file has holes if it takes up less than its size by at least this, bytes.
+_LEAST = 4096
+_PUNCH_HOLE_KEEP_SIZE = 3
+
+#: The parts of a range that hold data: offset and bytes of each.
+Ranges = Callable[[int, int], list[tuple[int, int]]]
+
+
+def has_holes(attr: Attr) -> bool:
+    """Whether a file takes up clearly less than its size."""
+    return attr.allocated + _LEAST <= attr.bytes
+
+
+def ranges_of(extents: Iterable[tuple[int, int]]) -> Ranges:
+    """Looks data up in a list of extents, which are in order and apart."""
+    found = list(extents)
+    starts = [offset for offset, _ in found]
+
+    def ranges(offset: int, nbytes: int) -> list[tuple[int, int]]:
+        end = offset + nbytes
+        parts = []
+        for at, size in found[max(0, bisect_right(starts, offset) - 1) :]:
+            if at >= end:
+                break
+            first, last = max(at, offset), min(at + size, end)
+            if first < last:
+                parts.append((first, last - first))
+        return parts
+
+    return ranges
+
+
+def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
+    """Where an open file holds data."""
+    found = []
+    at = 0
+    while at < nbytes:
+        try:
+            begin = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break
+            return [(0, nbytes)]
+        end = min(os.lseek(fd, begin, os.SEEK_HOLE), nbytes)
+        if begin < end:
+            found.append((begin, end - begin))
+        at = end
+    return found
+
+
+def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
+    """The extents without runs of zeros of GRAIN bytes, aligned.
+
+    Raises:
+        CarefulError: the file cannot be read.
+    """
+    found: list[tuple[int, int]] = []
+    for begin, nbytes in extents:
+        at, end = begin, begin + nbytes
+        while at < end:
+            size = min(GRAIN - at % GRAIN, end - at)
+            try:
+                zero = os.pread(fd, size, at) == _ZEROS[:size]
+            except OSError as error:
+                raise from_os(error, shown(name)) from None
+            if not zero and found and sum(found[-1]) == at:
+                found[-1] = found[-1][0], found[-1][1] + size
+            elif not zero:
+                found.append((at, size))
+            at += size
+    return found
+
+
+async def remote_extents(
+    remote: BlockClient, handle: int, nbytes: int, path: str
+) -> list[tuple[int, int]]:
+    """Where a peer's open file holds data."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < nbytes:
+        payload = pack("careful_block_range", offset=at, bytes=nbytes - at)
+        answer = await remote.request(lib.CAREFUL_BLOCK_EXTENTS, (handle,), payload)
+        count, high, low, _ = answer.check(remote.name(shown(path))).args
+        if len(answer.payload) != 16 * count or not at < (high << 32 | low) <= nbytes:
+            raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
+        found += struct.iter_unpack(">QQ", answer.payload)
+        at = high << 32 | low
+    return found
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
+    """Make holes of what is zero in a range of an open file; what cannot be stays."""
+    at, end = offset, offset + nbytes
+    while at < end:
+        size = min(GRAIN - at % GRAIN, end - at)
+        if os.pread(fd, size, at) == _ZEROS[:size]:
+            place = ctypes.c_int64(at), ctypes.c_int64(size)
+            if _libc().fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, *place):
+                return
+        at += size

@@ -1,0 +1,264 @@
+"""Ends that are no files to be made: standard input and output, null:, devices, ranges.
+
+Owns what each is opened as. A device or an existing file is written in its place: whoever
+reads it meanwhile sees it half-written, so that has to be asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+from dataclasses import dataclass
+
+from careful.errors import CarefulError, from_os
+from careful.transfer.block import BlockClient, relative
+from careful.transfer.files import check_same
+from careful.transfer.local import Partial, shown, sync_directory
+from careful.transfer.mover import quietly
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.report import Report
+from careful.transfer.streams import ENDLESS, need_length, receive, send
+
+STDIO = "-"
+NULL = "null:"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which part of a file.
+
+    Attributes:
+        offset: where it begins in the source, bytes.
+        nbytes: its length; None: to the end.
+        at: where it goes in a target that is there already; None: the target is made.
+    """
+
+    offset: int = 0
+    nbytes: int | None = None
+    at: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was said."""
+        return self == Span()
+
+
+def is_device(path: str) -> bool:
+    """Whether a local path is a block device."""
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+async def _is_remote_device(remote: BlockClient, path: str) -> bool:
+    try:
+        return (await remote.stat(path)).is_device
+    except CarefulError:  # whoever opens it says why
+        return False
+
+
+async def is_special(
+    remote: BlockClient, source: str, target: str, span: Span, is_get: bool
+) -> bool:
+    """Whether a transfer is this module's.
+
+    Args:
+        remote: the peer's tree.
+        source: its one end, without the host.
+        target: its other end, likewise.
+        span: which part.
+        is_get: which of the two is remote.
+    """
+    if not span.is_whole or NULL in (source, target):
+        return True
+    local, there = (target, source) if is_get else (source, target)
+    return local == STDIO or is_device(local) or await _is_remote_device(remote, relative(there))
+
+
+def _open_device(path: str, at: int, options: Options) -> int:
+    """A local device or file that is written in its place."""
+    if not options.replace:
+        raise CarefulError(errno.EEXIST, "would be written over; -f does it", shown(path))
+    flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
+    try:
+        fd = os.open(path, flags)
+        os.lseek(fd, at, os.SEEK_SET)
+    except OSError as error:
+        raise from_os(error, shown(path)) from None
+    return fd
+
+
+class _Sink:
+    """Where a get's bytes go on this machine."""
+
+    def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
+        self.fd: int | None = None
+        self._options = options
+        self._partial: Partial | None = None
+        self._close = False
+        if target == NULL:
+            return
+        if target == STDIO:
+            self.fd = sys.stdout.fileno()
+        elif span.at is not None or is_device(target):
+            self.fd = _open_device(target, span.at or 0, options)
+            self._close = True
+        else:
+            self._partial = Partial(target, 0, mode, options.replace)
+            self.fd = self._partial.fd
+
+    def end(self, done: bool) -> None:
+        """Sync it, and give it its name; or leave nothing of what was made."""
+        if self._partial is not None:
+            if done:
+                self._partial.commit(self._options.sync)
+                if self._options.sync:
+                    sync_directory(os.path.dirname(self._partial.path))
+            else:
+                self._partial.discard()
+        elif self._close and self.fd is not None:
+            try:
+                if done and self._options.sync:
+                    os.fsync(self.fd)
+            finally:
+                os.close(self.fd)
+
+
+async def _get(
+    remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
+) -> FileResult:
+    mode = 0o666
+    if source == NULL:
+        end = span.offset + need_length(span.nbytes)
+        handle = await remote.open_null(end)
+        name = remote.name(NULL)
+    else:
+        handle, attr = await remote.open(source)
+        name, end = remote.name(shown(source)), attr.bytes
+        mode = stat.S_IMODE(attr.mode) if attr.is_file else mode
+    try:
+        nbytes = max(0, end - span.offset)
+        if span.nbytes is not None and span.nbytes > nbytes:
+            raise CarefulError(errno.ENODATA, f"has {nbytes} bytes from there on", name)
+        nbytes = nbytes if span.nbytes is None else span.nbytes
+        progress.expect(1, nbytes)
+        sink = _Sink(target, span, mode, options)
+        done = False
+        try:
+            names = name, shown(target)
+            part = span.offset, nbytes
+            result = await receive(remote, handle, part, sink.fd, names, options, progress)
+            after = await remote.close(handle, source)
+            if source != NULL:
+                before = attr.bytes, attr.mtime_ns
+                check_same(before, (end if after.is_device else after.bytes, after.mtime_ns), name)
+            done = True
+        finally:
+            sink.end(done)
+    except BaseException:
+        await quietly(remote.close(handle, source))
+        raise
+    progress.finished(name)
+    return result
+
+
+def _open_source(source: str, offset: int) -> tuple[int | None, int]:
+    """A local source: a descriptor, or None for zeros; permission bits for a copy of it."""
+    if source == NULL:
+        return None, 0o644
+    if source == STDIO:
+        return os.dup(sys.stdin.fileno()), 0o644
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        os.lseek(fd, offset, os.SEEK_SET)
+        return fd, stat.S_IMODE(os.fstat(fd).st_mode) & 0o777
+    except OSError as error:
+        raise from_os(error, shown(source)) from None
+
+
+async def _put(
+    remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
+) -> FileResult:
+    most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
+    fd, mode = _open_source(source, span.offset)
+    names = shown(source), remote.name(NULL if target == NULL else shown(target))
+    handle, at = 0, span.at or 0
+    try:
+        if target == NULL:
+            handle = await remote.open_null(ENDLESS)
+        elif span.at is not None or await _is_remote_device(remote, target):
+            if not options.replace:
+                raise CarefulError(errno.EEXIST, "would be written over; -f does it", names[1])
+            handle, device = await remote.open_inplace(target)
+            if device.is_device:
+                most = min(most, max(0, device.bytes - at))
+        else:
+            handle = await remote.create_stream(target, mode, options.replace)
+        progress.expect(1, 0 if most == ENDLESS else most)
+        result = await send(remote, handle, (at, most), fd, names, options, progress)
+        await _check_all_fitted(fd, result.bytes, most, span, names[1])
+        if target == NULL:
+            await remote.close(handle, target)
+        else:
+            replace, sync = options.replace, options.sync
+            await remote.commit(handle, target, mode, replace, sync, nbytes=result.bytes)
+    except BaseException:
+        if handle:
+            await quietly(remote.close(handle, target, discard=True))
+        raise
+    finally:
+        if fd is not None:
+            os.close(fd)
+    progress.finished(names[0])
+    return result
+
+
+async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, name: str) -> None:
+    """Whether the source ended before a device did."""
+    if fd is None or sent < most or span.nbytes is not None or most == ENDLESS:
+        if span.nbytes is not None and sent < span.nbytes:
+            raise CarefulError(errno.ENODATA, f"only {sent} bytes came", name)
+        return
+    if os.read(fd, 1):
+        raise CarefulError(errno.ENOSPC, f"{sent} bytes fit", name)
+
+
+async def transfer(
+    remote: BlockClient,
+    is_get: bool,
+    source: str,
+    target: str,
+    span: Span,
+    options: Options,
+    progress: Progress,
+) -> Report:
+    """Move one file whose ends are special.
+
+    Args:
+        remote: the peer's tree.
+        is_get: which of the two is remote.
+        source: the one end, without the host.
+        target: the other end, likewise.
+        span: which part.
+        options: how.
+        progress: told of what happens.
+
+    Raises:
+        CarefulError: it failed; a device or a file that was written in place is not as it was.
+    """
+    if options.blake3:
+        raise CarefulError(errno.EINVAL, "is of files that are moved as a whole", "--digest blake3")
+    began = time.monotonic()
+    there = source if is_get else target
+    path = there if there == NULL else relative(there)
+    if is_get:
+        result = await _get(remote, path, target, span, options, progress)
+    else:
+        result = await _put(remote, source, path, span, options, progress)
+    report = Report(files=[result])
+    report.seconds = time.monotonic() - began
+    return report

@@ -1,0 +1,249 @@
+"""One file's bytes in order: to and from a descriptor, a device, a range, or nothing.
+
+Owns a ring of blocks in memory through which they pass, so that several are in flight
+while they are read and written in order. What ends early leaves nothing to go on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from careful._abi import lib
+from careful.errors import CarefulError, from_os
+from careful.transfer.block import BlockClient
+from careful.transfer.local import digest_of_blocks
+from careful.transfer.mover import Mover, quietly
+from careful.transfer.options import FileResult, Options, Progress
+
+#: A size that no file has: "to the end".
+ENDLESS = (1 << 63) - 1
+_T = TypeVar("_T")
+
+
+async def _apart(work: Callable[[], _T]) -> _T:
+    """Run what may block for ever in a thread that nobody waits for at the end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = work(), None
+        except BaseException as error:
+            outcome = None, error
+        try:
+            loop.call_soon_threadsafe(settle, *outcome)
+        except RuntimeError:  # the loop is closed
+            return
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future
+
+
+class Ring:
+    """Blocks in memory, which carefuld knows as one file.
+
+    Args:
+        remote: the peer's tree.
+        op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
+        handle: of the peer's file.
+        name: what errors call it.
+        options: how.
+        progress: told of each piece.
+    """
+
+    def __init__(
+        self,
+        remote: BlockClient,
+        op: int,
+        handle: int,
+        name: str,
+        options: Options,
+        progress: Progress,
+    ) -> None:
+        self.block_bytes, self.count = options.block_bytes, options.blocks_in_flight
+        self.fd = os.memfd_create("careful-ring", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, self.block_bytes * self.count)
+        self._remote = remote
+        self.mover = Mover(
+            remote, op, handle, self.fd, -1, name, options, progress, self.block_bytes
+        )
+        self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
+        self.digests: list[int] = []
+
+    async def open(self) -> None:
+        """Make it known to carefuld."""
+        self.mover.file = await self._remote.add_file(self.fd)
+
+    async def close(self) -> None:
+        """Let go of it, whatever is still under way."""
+        for task, _, _ in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(task for task, _, _ in self._tasks), return_exceptions=True)
+        if self.mover.file >= 0:
+            await quietly(self._remote.remove_file(self.mover.file))
+        os.close(self.fd)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one has to end before another can begin."""
+        return len(self._tasks) == self.count
+
+    @property
+    def next_base(self) -> int:
+        """Where in the ring the next block is."""
+        return (len(self.digests) + len(self._tasks)) % self.count * self.block_bytes
+
+    def begin(self, offset: int, nbytes: int) -> None:
+        """Move the next block."""
+        base = self.next_base
+        job = self.mover.block(offset, nbytes, base)
+        self._tasks.append((asyncio.create_task(job), base, nbytes))
+
+    async def end(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
+        """Wait for the oldest, and do then(base, bytes) with it."""
+        task, base, nbytes = self._tasks[0]
+        digest = await task
+        if then is not None:
+            await then(base, nbytes)
+        self._tasks.popleft()
+        self.digests.append(digest)
+
+    async def drain(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
+        """Wait for all."""
+        while self._tasks:
+            await self.end(then)
+
+
+def _write_out(ring: int, base: int, nbytes: int, sink: int, name: str) -> None:
+    try:
+        done = 0
+        while done < nbytes:
+            done += os.write(sink, os.pread(ring, min(nbytes - done, 1 << 20), base + done))
+    except OSError as error:
+        raise from_os(error, name) from None
+
+
+def _read_in(source: int, ring: int, base: int, nbytes: int, name: str) -> int:
+    try:
+        done = 0
+        while done < nbytes and (piece := os.read(source, min(nbytes - done, 1 << 20))):
+            done += os.pwrite(ring, piece, base + done)
+    except OSError as error:
+        raise from_os(error, name) from None
+    return done
+
+
+async def receive(
+    remote: BlockClient,
+    handle: int,
+    span: tuple[int, int],
+    sink: int | None,
+    names: tuple[str, str],
+    options: Options,
+    progress: Progress,
+) -> FileResult:
+    """Fetch a range in order.
+
+    Args:
+        remote: the peer's tree.
+        handle: of the open file there.
+        span: where in it, and how many bytes.
+        sink: a descriptor; None: what comes is thrown away.
+        names: what people call the two ends.
+        options: how.
+        progress: told of each piece.
+
+    Raises:
+        CarefulError: it failed.
+    """
+    offset, nbytes = span
+    ring = Ring(remote, lib.CAREFUL_IPC_GET, handle, names[0], options, progress)
+
+    async def write(base: int, size: int) -> None:
+        if sink is not None:
+            await _apart(partial(_write_out, ring.fd, base, size, sink, names[1]))
+
+    try:
+        await ring.open()
+        for at in range(0, nbytes, ring.block_bytes):
+            if ring.is_full:
+                await ring.end(write)
+            ring.begin(offset + at, min(ring.block_bytes, nbytes - at))
+        await ring.drain(write)
+    finally:
+        await ring.close()
+    digest = digest_of_blocks(ring.digests) if options.digest else None
+    return FileResult(*names, nbytes, digest, ring.mover.pace.retries)
+
+
+async def send(
+    remote: BlockClient,
+    handle: int,
+    span: tuple[int, int],
+    source: int | None,
+    names: tuple[str, str],
+    options: Options,
+    progress: Progress,
+) -> FileResult:
+    """Send what a descriptor gives, to its end.
+
+    Args:
+        remote: the peer's tree.
+        handle: of a file there that may be written.
+        span: where in it, and how many bytes at most.
+        source: a descriptor; None: zeros.
+        names: what people call the two ends.
+        options: how.
+        progress: told of each piece.
+
+    Raises:
+        CarefulError: it failed.
+    """
+    offset, most = span
+    ring = Ring(remote, lib.CAREFUL_IPC_STORE, handle, names[1], options, progress)
+    sent = 0
+    try:
+        await ring.open()
+        while sent < most:
+            if ring.is_full:
+                await ring.end()
+            size = min(ring.block_bytes, most - sent)
+            if source is not None:
+                base = ring.next_base
+                read = partial(_read_in, source, ring.fd, base, size, names[0])
+                size = await _apart(read)
+            if not size:
+                break
+            ring.begin(offset + sent, size)
+            sent += size
+        await ring.drain()
+    finally:
+        await ring.close()
+    digest = digest_of_blocks(ring.digests) if options.digest else None
+    return FileResult(*names, sent, digest, ring.mover.pace.retries)
+
+
+def need_length(nbytes: int | None) -> int:
+    """The length of what has no end of its own.
+
+    Raises:
+        CarefulError: nobody said it.
+    """
+    if nbytes is None:
+        raise CarefulError(errno.EINVAL, "has no end: --bytes says how much of it", "null:")
+    return nbytes

@@ -1,0 +1,98 @@
+"""A peer's files compared with those of this machine, without moving them."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from dataclasses import dataclass, field
+
+from careful.errors import CarefulError
+from careful.transfer.block import BlockClient, Entry
+from careful.transfer.compare import is_same
+from careful.transfer.local import shown
+from careful.transfer.mover import all_of
+from careful.transfer.scan import scan_local, scan_remote
+from careful.transfer.sink import kind_of
+
+#: Files compared at a time.
+_WIDTH = 8
+
+
+@dataclass
+class Verified:
+    """What a comparison found.
+
+    Attributes:
+        files: how many were compared.
+        bytes: of all of these, at the peer.
+        differences: (name, what differs).
+        seconds: that it took.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    differences: list[tuple[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def _what(entry: Entry) -> str:
+    if entry.attr.is_dir:
+        return "directory"
+    return "file" if entry.attr.is_file else kind_of(entry.attr.mode)
+
+
+async def verify(
+    remote: BlockClient, source: str, target: str, recursive: bool, block_bytes: int
+) -> Verified:
+    """Compare a file or a tree.
+
+    Args:
+        remote: the peer's tree.
+        source: path in it.
+        target: path here.
+        recursive: whether directories are compared.
+        block_bytes: what one digest covers.
+
+    Raises:
+        CarefulError: one of the two cannot be read.
+    """
+    began = time.monotonic()
+    found = Verified()
+    attr = await remote.stat(source)
+    pairs: list[tuple[str, str, int]] = []
+    if attr.is_dir and recursive:
+        theirs = {one.name: one for one in await scan_remote(remote, source)}
+        mine = {one.name: one for one in scan_local(target)}
+        for name in sorted(theirs.keys() | mine.keys()):
+            a, b = theirs.get(name), mine.get(name)
+            if a is None or b is None:
+                found.differences.append((shown(name), "only here" if a is None else "only there"))
+            elif _what(a) != _what(b):
+                found.differences.append((shown(name), f"{_what(a)} there, {_what(b)} here"))
+            elif a.attr.is_link and a.target != b.target:
+                text = f"-> {shown(a.target)} there, -> {shown(b.target)} here"
+                found.differences.append((shown(name), text))
+            elif a.attr.is_file:
+                path = name if source == "." else posixpath.join(source, name)
+                pairs.append((path, os.path.join(target, name), a.attr.bytes))
+    else:
+        pairs.append((source, target, attr.bytes))
+    todo = iter(pairs)
+
+    async def worker() -> None:
+        for path, local, nbytes in todo:
+            try:
+                what = await is_same(remote, path, local, block_bytes)
+            except CarefulError as error:
+                if len(pairs) == 1:
+                    raise
+                what = error.reason
+            found.files += 1
+            found.bytes += nbytes
+            if what:
+                found.differences.append((remote.name(shown(path)), what))
+
+    await all_of(*(worker() for _ in range(min(_WIDTH, len(pairs)))))
+    found.seconds = time.monotonic() - began
+    return found

@@ -1,0 +1,155 @@
+"""Trees that are hard to name, or that change, or that cannot be read: each item by itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from compare import assert_equal
+from fake_daemon import FakeDaemon
+
+ARCHIVE = Options(
+    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, sync=False
+)
+
+
+class Ends:
+    """A tree on one side, and where it goes."""
+
+    def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
+        self.way, self.route = way, route
+        source, target = (there, here) if way == "get" else (here, there)
+        self.source, self.target = source / "tree", target / "tree"
+        self.source.mkdir()
+
+    def run(self, options: Options = ARCHIVE, what: str = "tree") -> Any:
+        if self.way == "get":
+            here = str(self.target.parent)
+            return session.get(self.route, [what], here, True, options, Silent())
+        path = str(self.source.parent / what)
+        return session.put(self.route, [path], "", True, options, Silent())
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    here = tmp_path / "here"
+    here.mkdir()
+    return Ends(request.param, route, here, daemon.root)
+
+
+def test_names__hard_ones(ends: Ends) -> None:
+    names = ["new\nline", os.fsdecode(b"\xff\xfe"), "n" * 255, " ", "-f", "a:b", "Case", "case"]
+    names += ["\x1b[31m", "*", "\\", "'\"", ".careful", "é" * 127]
+    for index, name in enumerate(names):
+        (ends.source / name).write_bytes(b"x" * index)
+    (ends.source / ("d" * 255)).mkdir()
+    (ends.source / ("d" * 255) / ("e" * 255)).write_bytes(bytes(100_000))
+    assert ends.run().failures == []
+    assert_equal(ends.source, ends.target)
+
+
+def deep(top: Path, levels: int) -> int:
+    """Directories in directories, beyond what a path can name; a file in each."""
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(levels):
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        os.mkdir("d" * 200, dir_fd=fd)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    return fd
+
+
+def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """What has no path is named as far as it goes; all the rest is there."""
+    (tmp_path / "tree").mkdir()
+    os.close(deep(tmp_path / "tree", 30))
+    report = session.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
+    assert report.failures
+    assert all(os.strerror(errno.ENAMETOOLONG) in text for _, text in report.failures)
+    at, count = daemon.root / "tree", 0
+    while len(str(at)) < 3800 and at.is_dir():
+        count += (at / "f").exists()
+        at = at / ("d" * 200)
+    assert count >= 15
+    subprocess.run(["rm", "-rf", tmp_path / "tree", daemon.root / "tree"], check=True)
+
+
+def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """What the peer could not list is not passed over in silence, and nothing is deleted."""
+    (daemon.root / "tree").mkdir()
+    (daemon.root / "tree/f").write_bytes(b"x")
+    (tmp_path / "to/tree").mkdir(parents=True)
+    (tmp_path / "to/tree/kept").write_bytes(b"x")
+    daemon.unlisted = 2
+    options = replace(ARCHIVE, delete=True, replace=True)
+    report = session.get(route, ["tree"], str(tmp_path / "to"), True, options, Silent())
+    assert len(report.failures) == 1
+    assert "2 with paths that are too long" in report.failures[0][0]
+    assert sorted(path.name for path in (tmp_path / "to/tree").iterdir()) == ["f", "kept"]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EACCES])
+def test_one_block_cannot_be_moved(ends: Ends, daemon: FakeDaemon, code: int) -> None:
+    """A failing device, a quota, permission lost: that file fails by name, others go on."""
+    for index in range(6):
+        (ends.source / str(index)).write_bytes(os.urandom(100_000))
+    bad = (ends.source / "3").stat().st_ino
+
+    def fault(question: Any) -> int:
+        if question.op not in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE):
+            return 0
+        handle = daemon.handles[question.region]
+        mine = os.fstat(handle.fd).st_ino == bad or handle.path == ends.target / "3"
+        return -code if mine and question.region_off == 40_960 else 0
+
+    daemon.fault = fault
+    report = ends.run()
+    assert [(Path(name).name, os.strerror(code) in text) for name, text in report.failures] == [
+        ("3", True)
+    ]
+    assert len(report.files) == 5
+    assert not (ends.target / "3").exists()
+
+
+def test_directory_becomes_a_file_and_back(ends: Ends, daemon: FakeDaemon) -> None:
+    """Nothing is followed, nothing hangs; the next run makes it right."""
+    for name in ("a", "b"):
+        (ends.source / name).mkdir()
+        (ends.source / name / "f").write_bytes(b"x" * 100_000)
+    swapped = False
+
+    def fault(question: Any) -> int:
+        nonlocal swapped
+        if question.op in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE) and not swapped:
+            swapped = True
+            (ends.source / "b").rename(ends.source / "was b")
+            (ends.source / "b").write_bytes(b"now a file")
+        return 0
+
+    daemon.fault = fault
+    ends.run()
+    assert swapped
+    (ends.source / "b").unlink()
+    (ends.source / "was b").rename(ends.source / "b")
+    again = replace(ARCHIVE, replace=True, update=True, delete=True)
+    daemon.fault = lambda question: 0
+    assert ends.run(again).failures == []
+    assert_equal(ends.source, ends.target)
+
+
+def test_symlink__asked_for_by_name(ends: Ends) -> None:
+    (ends.source.parent / "link").symlink_to("no/where")
+    report = ends.run(what="link")
+    assert (report.failures, report.links) == ([], 1)
+    assert (ends.target.parent / "link").readlink() == Path("no/where")
+    assert "exists" in ends.run(what="link").failures[0][1]

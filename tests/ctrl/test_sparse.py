@@ -1,0 +1,111 @@
+"""Holes: kept in both directions, found in zeros, and where a transfer goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from careful._abi import lib
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from careful.transfer.sparse import local_extents, ranges_of
+from fake_daemon import FakeDaemon
+
+MIB = 1 << 20
+
+
+class Ends:
+    """One file from one side to the other."""
+
+    def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
+        self.way, self.route = way, route
+        self.source, self.target = (there, here) if way == "get" else (here, there)
+        self.source, self.target = self.source / "f", self.target / "f"
+
+    def run(self, options: Options) -> None:
+        if self.way == "get":
+            done = session.get(self.route, ["f"], str(self.target), False, options, Silent())
+        else:
+            done = session.put(self.route, [str(self.source)], "", False, options, Silent())
+        assert done.failures == []
+        assert self.target.read_bytes() == self.source.read_bytes()
+
+    @property
+    def allocated(self) -> int:
+        return self.target.stat().st_blocks * 512
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    here = tmp_path / "here"
+    here.mkdir()
+    return Ends(request.param, route, here, daemon.root)
+
+
+def with_holes(path: Path, nbytes: int = 8 * MIB) -> None:
+    """Data at the beginning, across two blocks, and not at the end."""
+    with path.open("wb") as file:
+        file.write(os.urandom(5000))
+        file.seek(3 * MIB - 4096)
+        file.write(os.urandom(8192))
+        file.truncate(nbytes)
+    if path.stat().st_blocks * 512 > MIB:
+        pytest.skip("this file system has no holes")
+
+
+@pytest.mark.parametrize("block", [64 * 1024, 16 * MIB])
+def test_holes__stay_holes(ends: Ends, daemon: FakeDaemon, block: int) -> None:
+    with_holes(ends.source)
+    moved = 0
+
+    def count(question: object) -> int:
+        nonlocal moved
+        op = getattr(question, "op", 0)
+        if op in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE):
+            moved += getattr(question, "bytes", 0)
+        return 0
+
+    daemon.fault = count
+    ends.run(Options(block_bytes=block))
+    assert ends.allocated == ends.source.stat().st_blocks * 512
+    assert moved < 100_000
+
+
+def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
+    with_holes(ends.source, 3 * MIB + 4096)
+    os.truncate(ends.source, 40_000)
+    ends.run(Options())
+    with ends.source.open("wb") as file:
+        file.truncate(5 * MIB)
+    ends.run(Options(replace=True))
+    assert ends.allocated == 0
+
+
+def test_zeros__become_holes(ends: Ends) -> None:
+    data = os.urandom(32 * 1024)
+    ends.source.write_bytes(data + bytes(5 * MIB) + data + bytes(MIB))
+    ends.run(Options())
+    assert ends.allocated >= 6 * MIB
+    ends.run(Options(replace=True, sparse=True, block_bytes=MIB))
+    assert ends.allocated <= 4 * 32 * 1024
+
+
+def test_ranges__parts_of_a_block() -> None:
+    ranges = ranges_of([(0, 10), (20, 30), (100, 5)])
+    assert ranges(0, 10) == [(0, 10)]
+    assert ranges(5, 20) == [(5, 5), (20, 5)]
+    assert ranges(50, 50) == []
+    assert ranges(0, 1000) == [(0, 10), (20, 30), (100, 5)]
+    assert ranges(104, 10) == [(104, 1)]
+
+
+def test_extents__of_a_file(tmp_path: Path) -> None:
+    with_holes(tmp_path / "f")
+    fd = os.open(tmp_path / "f", os.O_RDONLY)
+    found = local_extents(fd, 8 * MIB)
+    os.close(fd)
+    assert found[0][0] == 0
+    assert sum(size for _, size in found) <= 5000 + 8192 + 3 * 4096
+    assert all(at + size <= 8 * MIB for at, size in found)

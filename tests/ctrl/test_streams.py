@@ -1,0 +1,209 @@
+"""Standard input and output, null:, ranges, and files written in their place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from careful.transfer.special import Span
+from fake_daemon import FakeDaemon
+
+BLOCK = 4096
+DATA = os.urandom(BLOCK * 21 + 99)
+OPTIONS = Options(block_bytes=BLOCK, blocks_in_flight=4)
+FORCE = Options(block_bytes=BLOCK, blocks_in_flight=4, replace=True)
+
+
+def get(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
+    return session.get(route, [source], target, False, options, Silent(), Span(**span))
+
+
+def put(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
+    return session.put(route, [source], target, False, options, Silent(), Span(**span))
+
+
+def test_get__to_standard_output(
+    route: Route, export: Path, daemon: FakeDaemon, capfdbinary: Any, monkeypatch: Any
+) -> None:
+    (export / "f").write_bytes(DATA)
+    with open("/dev/stdout", "wb") as out:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdout", out)
+        report = get(route, "f", "-")
+    assert capfdbinary.readouterr().out == DATA
+    whole = session.get(route, ["f"], str(export.parent / "g"), False, OPTIONS, Silent())
+    assert report.files[0].digest == whole.files[0].digest
+    assert not daemon.handles
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK, len(DATA)])
+def test_put__from_standard_input(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, monkeypatch: Any, size: int
+) -> None:
+    (tmp_path / "in").write_bytes(DATA[:size])
+    with (tmp_path / "in").open("rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        report = put(route, "-", "f")
+    assert (export / "f").read_bytes() == DATA[:size]
+    assert report.bytes == size
+    assert [path.name for path in export.iterdir()] == ["f"]
+    assert not daemon.handles
+    with (tmp_path / "in").open("rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        with pytest.raises(CarefulError, match="exists"):
+            put(route, "-", "f")
+
+
+def test_put__a_pipe_that_gives_little_at_a_time(
+    route: Route, export: Path, monkeypatch: Any
+) -> None:
+    read, write = os.pipe()
+
+    def give() -> None:
+        for at in range(0, len(DATA), 777):
+            os.write(write, DATA[at : at + 777])
+        os.close(write)
+
+    giver = threading.Thread(target=give)
+    giver.start()
+    with os.fdopen(read, "rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        assert put(route, "-", "f").bytes == len(DATA)
+    giver.join()
+    assert (export / "f").read_bytes() == DATA
+
+
+def test_null__either_end(route: Route, export: Path, tmp_path: Path, daemon: FakeDaemon) -> None:
+    (export / "f").write_bytes(DATA)
+    (tmp_path / "g").write_bytes(DATA)
+    before = set(tmp_path.iterdir()) | set(export.iterdir())
+    assert get(route, "f", "null:").bytes == len(DATA)
+    assert put(route, str(tmp_path / "g"), "null:").bytes == len(DATA)
+    assert get(route, "null:", "null:", nbytes=100_000).bytes == 100_000
+    assert put(route, "null:", "null:", nbytes=100_000).bytes == 100_000
+    assert set(tmp_path.iterdir()) | set(export.iterdir()) == before
+    put(route, "null:", "zeros", nbytes=10_000)
+    assert (export / "zeros").read_bytes() == bytes(10_000)
+    get(route, "null:", str(tmp_path / "zeros"), nbytes=10_000)
+    assert (tmp_path / "zeros").read_bytes() == bytes(10_000)
+    with pytest.raises(CarefulError, match="--bytes"):
+        get(route, "null:", "null:")
+    assert not daemon.handles
+
+
+def test_range__of_a_source(route: Route, export: Path, tmp_path: Path) -> None:
+    (export / "f").write_bytes(DATA)
+    (tmp_path / "g").write_bytes(DATA)
+    get(route, "f", str(tmp_path / "part"), offset=5000, nbytes=10_000)
+    assert (tmp_path / "part").read_bytes() == DATA[5000:15_000]
+    get(route, "f", str(tmp_path / "tail"), offset=80_000)
+    assert (tmp_path / "tail").read_bytes() == DATA[80_000:]
+    put(route, str(tmp_path / "g"), "part", offset=5000, nbytes=10_000)
+    assert (export / "part").read_bytes() == DATA[5000:15_000]
+    with pytest.raises(CarefulError, match="has 100 bytes from there on"):
+        get(route, "f", str(tmp_path / "more"), offset=len(DATA) - 100, nbytes=101)
+    with pytest.raises(CarefulError, match="only 100 bytes came"):
+        put(route, str(tmp_path / "g"), "more", offset=len(DATA) - 100, nbytes=101)
+    assert not (tmp_path / "more").exists()
+    assert not (export / "more").exists()
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_in_place__a_range_is_overwritten(
+    route: Route, export: Path, tmp_path: Path, way: str
+) -> None:
+    source, target = (export, tmp_path) if way == "get" else (tmp_path, export)
+    (source / "part").write_bytes(b"new" * 5000)
+    (target / "f").write_bytes(DATA)
+    inode = (target / "f").stat().st_ino
+
+    def move(options: Options) -> None:
+        if way == "get":
+            get(route, "part", str(target / "f"), options, at=6000)
+        else:
+            put(route, str(source / "part"), "f", options, at=6000)
+
+    with pytest.raises(CarefulError, match="-f does it"):
+        move(OPTIONS)
+    assert (target / "f").read_bytes() == DATA
+    move(FORCE)
+    assert (target / "f").read_bytes() == DATA[:6000] + b"new" * 5000 + DATA[21_000:]
+    assert (target / "f").stat().st_ino == inode
+
+
+def test_get__damage_is_asked_for_again(route: Route, daemon: FakeDaemon, export: Path) -> None:
+    (export / "f").write_bytes(DATA)
+    count = 0
+
+    def fault(question: Any) -> int:
+        nonlocal count
+        count += question.op == lib.CAREFUL_IPC_GET
+        return -errno.EBADMSG if question.op == lib.CAREFUL_IPC_GET and count % 3 == 0 else 0
+
+    daemon.fault = fault
+    report = get(route, "f", str(export.parent / "out"), offset=0, nbytes=len(DATA))
+    assert (export.parent / "out").read_bytes() == DATA
+    assert report.retries > 0
+
+
+@pytest.mark.parametrize("size", [0, 100, BLOCK, BLOCK + 1, len(DATA)])
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_blake3__of_both_ends(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, size: int
+) -> None:
+    """The digest does not depend on the block size; a block that was damaged is moved again."""
+    (export / "f").write_bytes(DATA[:size])
+    (tmp_path / "f").write_bytes(DATA[:size])
+    found = set()
+    for block in (BLOCK, 4 * BLOCK, 1 << 20):
+        options = Options(block_bytes=block, blake3=True, replace=True)
+        target = str(tmp_path / "g")
+        if way == "get":
+            done = session.get(route, ["f"], target, False, options, Silent())
+        else:
+            done = session.put(route, [str(tmp_path / "f")], "g", False, options, Silent())
+        assert done.files[0].is_blake3
+        found.add(done.files[0].digest)
+    assert len(found) == 1
+    assert found.pop() not in (None, 0)
+
+
+def test_blake3__known_value(route: Route, export: Path, tmp_path: Path) -> None:
+    (export / "f").write_bytes(b"abc")
+    options = Options(blake3=True)
+    done = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    known = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"
+    assert f"{done.files[0].digest:064x}" == known
+
+
+def test_blake3__a_block_that_differs_is_moved_again(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "f").write_bytes(DATA)
+    damaged = False
+
+    def fault(question: Any) -> int:
+        nonlocal damaged
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        if asks and question.handler == lib.CAREFUL_BLOCK_DIGEST and not damaged:
+            damaged = True
+            part = next(path for path in tmp_path.iterdir() if ".careful-" in path.name)
+            with part.open("r+b") as file:
+                file.seek(3 * BLOCK)
+                file.write(b"damage")
+        return 0
+
+    daemon.fault = fault
+    options = Options(block_bytes=BLOCK, blake3=True)
+    done = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    assert damaged
+    assert (tmp_path / "g").read_bytes() == DATA
+    assert done.retries == 1

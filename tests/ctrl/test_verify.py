@@ -1,0 +1,130 @@
+"""verify and partials: what they find, and what they leave alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from careful.transfer.partials import Found, find_local
+from careful.transfer.session import Route
+from fake_daemon import DiedError, FakeDaemon
+
+BLOCK = 4096
+
+
+def verify(route: Route, target: Path, recursive: bool = True) -> dict[str, str]:
+    return dict(session.verify(route, "t", str(target), recursive, BLOCK).differences)
+
+
+def test_verify__equal_and_each_difference(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    for top in (export / "t", tmp_path / "t"):
+        (top / "d").mkdir(parents=True)
+        (top / "same").write_bytes(b"s" * 10_000)
+        (top / "other").write_bytes(b"o" * 10_000)
+        (top / "d/size").write_bytes(b"x")
+        (top / "link").symlink_to("a")
+        (top / "kind").write_bytes(b"")
+    assert verify(route, tmp_path / "t") == {}
+    with (tmp_path / "t/other").open("r+b") as file:
+        file.seek(9000)
+        file.write(b"different")
+    (tmp_path / "t/d/size").write_bytes(b"xx")
+    (tmp_path / "t/link").unlink()
+    (tmp_path / "t/link").symlink_to("b")
+    (tmp_path / "t/kind").unlink()
+    (tmp_path / "t/kind").mkdir()
+    (tmp_path / "t/here").write_bytes(b"")
+    (export / "t/there").write_bytes(b"")
+    assert verify(route, tmp_path / "t") == {
+        "h2:t/other": "1 of 3 blocks differ, the first at byte 8192",
+        "h2:t/d/size": "1 bytes there, 2 here",
+        "link": "-> a there, -> b here",
+        "kind": "file there, directory here",
+        "here": "only here",
+        "there": "only there",
+    }
+    assert lib.CAREFUL_IPC_STORE not in daemon.asked
+    assert not daemon.handles
+
+
+def test_verify__one_file(route: Route, export: Path, tmp_path: Path) -> None:
+    (export / "t").write_bytes(b"")
+    (tmp_path / "t").write_bytes(b"")
+    assert verify(route, tmp_path / "t", False) == {}
+    (tmp_path / "t").unlink()
+    with pytest.raises(CarefulError, match="No such file"):
+        verify(route, tmp_path / "t", False)
+
+
+def broken_off(route: Route, daemon: FakeDaemon, way: str, tmp_path: Path) -> None:
+    """Leaves a partial file with three of ten blocks."""
+    data = os.urandom(10 * BLOCK)
+    moved = 0
+
+    def fault(question: Any) -> int:
+        nonlocal moved
+        ops = lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE
+        if question.op in ops and question.bytes == BLOCK:
+            moved += 1
+            if moved == 4:
+                raise DiedError
+        return 0
+
+    daemon.fault = fault
+    options = Options(block_bytes=BLOCK, blocks_in_flight=1)
+    (daemon.root / "f" if way == "get" else tmp_path / "f").write_bytes(data)
+
+    def move() -> None:
+        if way == "get":
+            session.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+        else:
+            session.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+
+    with pytest.raises(CarefulError):
+        move()
+    daemon.fault = lambda question: 0
+
+
+def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    broken_off(route, daemon, "get", tmp_path)
+    leftover = tmp_path / ".careful-0123456789abcdef.part"
+    leftover.write_bytes(b"x")
+    young = tmp_path / ".careful-0123456789abcde0.part"
+    young.write_bytes(b"x")
+    os.utime(leftover, (0, time.time() - 3600))
+    (tmp_path / "careful.part").write_bytes(b"not one")
+    found = {one.state: one for one in find_local(str(tmp_path), clean=False)}
+    assert set(found) == {"resumable", "leftover", "in use"}
+    one = found["resumable"]
+    assert (one.bytes, one.present_bytes, one.source) == (10 * BLOCK, 3 * BLOCK, "h2:f")
+    assert 3500 < found["leftover"].age_s < 3700
+    fd = os.open(one.path, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    states = [found.state for found in find_local(str(tmp_path), clean=True)]
+    assert sorted(states) == ["in use", "in use", "removed"]
+    os.close(fd)
+    find_local(str(tmp_path), clean=True)
+    assert not Path(one.path).exists()
+    assert young.exists()
+    assert (tmp_path / "careful.part").exists()
+
+
+def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    (daemon.root / "d").mkdir()
+    broken_off(route, daemon, "put", tmp_path)
+    found: list[Found] = session.partials(route, "", clean=False)
+    assert [(one.state, one.bytes) for one in found] == [("resumable", 10 * BLOCK)]
+    assert found[0].name.startswith("h2:d/.careful-")
+    assert [one.state for one in session.partials(route, "d", clean=True)] == ["removed"]
+    assert list((daemon.root / "d").iterdir()) == []
+    assert not daemon.handles
