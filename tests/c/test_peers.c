@@ -259,13 +259,15 @@ static void test_session__without_a_way_for_frames(void)
 	struct ends ends;
 
 	pair_open(&ends.pair, 1500);
+	for (int side = 0; side < 2; side++)
+		ends.c[side] = instance_open(&ends.pair, side, (struct careful_options){ 0 });
+	ends.peer = peer_at(ends.c[0], "10.77.0.2", 0);
+	CHECK(ends.peer >= 0);
 	CHECK(!pair_run(&ends.pair, 0,
 			"ip link add other type veth peer name another && ip link set another up &&"
 			"ip link set other up && ip route add 10.77.0.2/32 dev other &&"
 			"ip route del 10.77.0.0/24"));
-	for (int side = 0; side < 2; side++)
-		ends.c[side] = instance_open(&ends.pair, side, (struct careful_options){ 0 });
-	ends.peer = peer_at(ends.c[0], "10.77.0.2", 0);
+	CHECK_EQ(peer_at(ends.c[0], "10.77.0.2", 4711), -ENETUNREACH); /* said at once */
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
 	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
