@@ -41,11 +41,11 @@ def fails(number: int, *said: str) -> Iterator[None]:
 
 
 def keys(peer: Peer) -> tuple[int, ...]:
-    return peer.request(Handlers.KEYS).wait(5).args[:3]
+    return peer.request(Handlers.KEYS).wait(30).args[:3]
 
 
 def report(peer: Peer) -> list[Any]:
-    found: list[Any] = json.loads(peer.request(Handlers.REPORT).wait(5).payload)
+    found: list[Any] = json.loads(peer.request(Handlers.REPORT).wait(30).payload)
     return found
 
 

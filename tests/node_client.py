@@ -12,6 +12,9 @@ import node_traffic
 def main() -> None:
     case = getattr(node_traffic, sys.argv[1], None) or getattr(node_life, sys.argv[1])
     owned = ("interrupt", "dropped", "left_open")
+    if sys.argv[1] == "beside_carefuld":
+        case()
+        return
     if sys.argv[1] in owned:
         case(careful.open("eth1", peers=2))
         return

@@ -6,9 +6,11 @@ import errno
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+import warnings
 import weakref
 from pathlib import Path
 
@@ -24,8 +26,11 @@ def peers(node: Node) -> None:
     """Names, and hosts that are not there."""
     with fails(errno.EHOSTUNREACH, "nowhere"):
         node.connect("nowhere")
+    for address in ("8.8.8.8", "2001:db8::1", "10.77.0.1", "127.0.0.1"):
+        with fails(errno.ENETUNREACH, address, "no route to it through this interface"):
+            node.connect(address)
     with fails(errno.ECONNREFUSED, "10.77.0.2:9"):
-        node.connect("10.77.0.2:9")
+        node.connect("10.77.0.2:9", timeout_s=30)
     began = time.monotonic()
     with raises(CarefulError):
         node.connect("10.77.0.77", timeout_s=0.5)
@@ -37,7 +42,7 @@ def peers(node: Node) -> None:
     operation = peer.request(Handlers.LATE, args=(0,))
     peer.close()
     with fails(errno.ECONNRESET, HOST):
-        operation.wait(5)
+        operation.wait(30)
     assert peer.state == "none"
     assert peer not in node.peers
     with fails(errno.ENOTCONN, HOST):
@@ -46,7 +51,7 @@ def peers(node: Node) -> None:
         node.register(bytearray(1), peer=peer)
     again = node.connect(HOST)
     assert again is not peer
-    again.request(Handlers.RELEASE).wait(5)
+    again.request(Handlers.RELEASE).wait(30)
 
 
 def close(node: Node) -> None:
@@ -57,7 +62,7 @@ def close(node: Node) -> None:
     data = bytearray(10)
     node.register(data)
     pins = Path("/sys/fs/bpf/careful") / node.instance
-    with fails(errno.EBUSY):
+    with fails(errno.EBUSY, "this program itself; close() it"):
         careful.open("eth1")
     node.close()
     assert ended == [waiting]
@@ -71,15 +76,37 @@ def close(node: Node) -> None:
     node.close()
     assert not pins.exists()
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+        second.connect(HOST).request(Handlers.RELEASE).wait(30)
+
+
+def options(node: Node) -> None:
+    """What open() refuses, in a program's words."""
+    node.close()
     with fails(errno.ENODEV, "eth9"):
         careful.open("eth9")
+    with raises(TypeError, "not bytes"):
+        careful.open(b"eth1")  # type: ignore[arg-type]
     with raises(TypeError):
         careful.open("eth1", no_such=1)
     with raises(TypeError, "carefuld"):
         careful.open("eth1", export=("/",))
+    with raises(TypeError, "peers = '8'"):
+        careful.open("eth1", peers="8")
     with fails(errno.EINVAL, "eth1", "fast"):
         careful.open("eth1", wait="fast")
+    with fails(errno.EINVAL, "eth1", "peers = -1"):
+        careful.open("eth1", peers=-1)
+    with fails(errno.EINVAL, "eth1: rx_buffers must be a power of two"):
+        careful.open("eth1", rx_buffers=100)
+    with fails(errno.ENOBUFS, "eth1", "fewer peers"):
+        careful.open("eth1", peers=200)
+    with fails(errno.ENOENT, "/no/careful.toml"):
+        careful.open("eth1", config="/no/careful.toml")
+    gc.disable()
+    careful.open("eth1", peers=4).connect(HOST)
+    with warnings.catch_warnings(record=True) as warned, careful.open("eth1") as after_it:
+        assert after_it.info()["peers_max"] == 8
+    assert [one.category for one in warned] == [ResourceWarning]  # it was dropped, not closed
 
 
 def close_errors(node: Node) -> None:
@@ -95,7 +122,7 @@ def close_errors(node: Node) -> None:
         node.close()
     assert [type(one) for one in caught[0].exceptions] == [KeyError, KeyError]
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(5)
+        second.connect(HOST).request(Handlers.RELEASE).wait(30)
 
 
 def misuse(node: Node) -> None:
@@ -119,7 +146,7 @@ def misuse(node: Node) -> None:
     peer.send(Handlers.CALL_BACK)
     with raises(RuntimeError, "a handler cannot wait"):
         while True:
-            node.wait(5)
+            node.wait(30)
     with raises(ValueError, "0 to 127"):
         node.handle(128, lambda message: None)
 
@@ -151,10 +178,10 @@ def forked(node: Node) -> None:
         assert descriptors() < before - 10
         os.read(reader, 1)
         sys.exit(0)  # and atexit runs
-    assert peer.request(Handlers.ECHO, b"still here").wait(5).payload == b"ereh llits"
+    assert peer.request(Handlers.ECHO, b"still here").wait(30).payload == b"ereh llits"
     node.close()
     with careful.open("eth1") as again:
-        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(5)
+        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(30)
         assert result.payload == b"niaga"
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
         os.write(writer, b"x")
@@ -245,8 +272,23 @@ def peer_gone(node: Node, number: int, stopped: bool) -> None:
     with fails(number, HOST):
         peer.request(Handlers.ECHO)
     with fails(number, HOST):
-        node.connect(HOST, timeout_s=0.5 if stopped else 5)
+        node.connect(HOST, timeout_s=0.5 if stopped else 30)
     os.kill(pid, signal.SIGCONT)
+
+
+def interface_gone(node: Node) -> None:
+    """Waiting says so, what is on its way ends, and closing works."""
+    peer = node.connect(HOST)
+    flying = peer.request(Handlers.LATE, args=(0,))
+    subprocess.run(["ip", "link", "delete", "eth1"], check=True)
+    with fails(errno.ENODEV, "eth1", "the interface is gone"):
+        while True:
+            node.wait(30)
+    assert flying.done
+    with fails(errno.ENODEV, HOST, "the interface is gone"):
+        flying.result()
+    with fails(errno.ENODEV):
+        node.connect(HOST)
 
 
 def peer_killed(node: Node) -> None:
@@ -256,8 +298,18 @@ def peer_killed(node: Node) -> None:
 def peer_silent(node: Node) -> None:
     peer_gone(node, errno.ETIMEDOUT, stopped=True)
     peer = node.connect(HOST)
-    assert peer.request(Handlers.ECHO, b"again").wait(5).payload == b"niaga"
+    assert peer.request(Handlers.ECHO, b"again").wait(30).payload == b"niaga"
+
+
+def beside_carefuld() -> None:
+    """The queue is taken; nothing of who has it is harmed."""
+    with fails(errno.EBUSY, "eth1", "in use by process"):
+        careful.open("eth1")
+    with fails(errno.EADDRINUSE, "UDP port 51966 on eth1 is in use"):
+        careful.open("eth1", "other")
+    with fails(errno.EBUSY, "eth1 has another XDP program, careful_"):
+        careful.open("eth1", "other", port=5000)
 
 
 def quit_server(node: Node) -> None:
-    node.connect(HOST).request(Handlers.QUIT).wait(5)
+    node.connect(HOST).request(Handlers.QUIT).wait(30)

@@ -6,6 +6,7 @@ one case a process.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -53,7 +54,8 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["regions", "memory_is_held", "peers", "close", "close_errors", "misuse", "forked"]
+    "case",
+    ["regions", "memory_is_held", "peers", "close", "close_errors", "options", "misuse", "forked"],
 )
 def test_node__case(server: Lab, case: str) -> None:
     done = run(server, case)
@@ -74,18 +76,45 @@ def test_program__ends_without_close(server: Lab) -> None:
     assert not (PINS / name).exists()
 
 
-def test_program__killed_then_opened_again(server: Lab) -> None:
+@pytest.mark.parametrize("again", ["by_a_program", "by_carefuld"])
+def test_program__killed_then_opened_again(server: Lab, again: str) -> None:
     done = run(server, "killed", check=False)
     assert done.returncode != 0
     name, child = done.stdout.split()
     assert (PINS / name).exists()
-    run(server, "request")
+    if again == "by_carefuld":
+        server.run("h1", "carefulctl", "up", "eth1")
+        run(server, "beside_carefuld")
+        server.run("h1", "carefulctl", "status", "eth1")
+        server.run("h1", "carefulctl", "down", "eth1")
+    else:
+        run(server, "request")
     assert not (PINS / name).exists()
     os.kill(int(child), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("case", ["peer_killed", "peer_silent"])
-def test_peer__is_gone(make_lab: MakeLab, case: str) -> None:
+def test_carefulctl__beside_a_program(server: Lab) -> None:
+    def ctl(*args: str, check: bool = True) -> str:
+        done = server.run("h2", "carefulctl", *args, check=check)
+        assert check or done.returncode == 1
+        return done.stdout + done.stderr
+
+    name = server.instance("h2")
+    assert f"instance {name}: is in use by process" in ctl("up", "eth1", check=False)
+    assert f"instance {name}: is in use by process" in ctl("down", "eth1", check=False)
+    assert "eth1: belongs to process" in ctl("status", "eth1", check=False)
+    assert f"instance {name}: belongs to process" in ctl("ls", "h1:", check=False)
+    assert "1000 fixed" not in ctl("tune", "show", "eth1")
+    ctl("tune", "set", "eth1", "--fragment-bytes", "1000")
+    assert "1000 fixed" in ctl("tune", "show", "eth1")
+    found = json.loads(ctl("doctor", "--json", "eth1"))["findings"]
+    states = {one["stage"]: one["state"] for one in found}
+    assert (states["XDP"], states["qdisc"], states["instance"]) == ("ok", "ok", "ok")
+    run(server, "get")
+
+
+@pytest.mark.parametrize("case", ["peer_killed", "peer_silent", "interface_gone"])
+def test_other_end__is_gone(make_lab: MakeLab, case: str) -> None:
     lab = make_lab()
     process = lab.start("h2", sys.executable, HERE / "node_server.py")
     assert process.stdout is not None

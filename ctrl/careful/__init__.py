@@ -73,7 +73,7 @@ __all__ = [
 def open(  # noqa: A001 (as in os.open)
     ifname: str,
     instance: str | None = None,
-    config: Config | Path | None = None,
+    config: Config | Path | str | None = None,
     **options: Any,
 ) -> Node:
     """Own a NIC queue: an instance of libcareful in this program. Needs root.

@@ -17,12 +17,13 @@ _MEANINGS = {
     errno_module.EBADMSG: "the data's digest does not match",
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
     errno_module.EPROTONOSUPPORT: "the peer speaks another version of careful",
-    errno_module.ENETUNREACH: "no route to it",
+    errno_module.ENETUNREACH: "no route to it through this interface",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
+    errno_module.ENODEV: "the interface is gone",
     errno_module.ENOSYS: "not available here",
 }
 

@@ -61,7 +61,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	peer = &sim->peers[slot];
 	if (!peer->cookie || peer->cookie != be64toh(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (seq - peer->seq_last - 1 >= peer->window)
+	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
 		return CAREFUL_XDP_DROP_SEQ;
 	peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;

@@ -272,12 +272,15 @@ static void store_finished(struct careful *c, struct message_in *in)
 {
 	uint32_t index = be16toh(in->am.handler);
 	struct region *region = region_find(c, in->region);
+	int error = in->error;
 
 	if (region)
 		region->uses--;
 	if (in->epoch != in->peer->epoch)
 		return;
-	if (!in->error && index < CAREFUL_HANDLERS && c->handlers[index].fn) {
+	if (!error && index < CAREFUL_HANDLERS && !c->handlers[index].fn)
+		error = ENOSYS;
+	if (!error && index < CAREFUL_HANDLERS) {
 		struct careful_message message = {
 			.instance = c,
 			.peer = in->peer->slot,
@@ -294,7 +297,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 	}
 	/* The handler may have ended the session: then nobody waits for an answer. */
 	if (in->epoch == in->peer->epoch)
-		reply_status(c, in->peer, in->am.token, in->error);
+		reply_status(c, in->peer, in->am.token, error);
 }
 
 /* All data of a bulk message is in its place, or it failed. */

@@ -196,9 +196,11 @@ static void send_all(struct careful *c)
 
 void careful_close(struct careful *c)
 {
-	if (c->owner == getpid())
+	bool ours = c->owner == getpid();
+
+	if (ours)
 		send_all(c); /* what was said before goes before the BYE */
-	for (uint32_t i = 0; c->owner == getpid() && i < c->link.peers_max; i++)
+	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
 	destroy(c);

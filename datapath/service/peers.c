@@ -12,6 +12,15 @@ struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 	return &c->link.peers[peer];
 }
 
+/* Whether frames could go there from our interface, as routes are now. */
+static bool reachable(struct careful *c, const union careful_addr *to)
+{
+	struct careful_llhdr unused;
+	int rc = c->dev->ops->resolve(c->dev, to, &unused);
+
+	return rc != -ENETUNREACH && rc != -EXDEV;
+}
+
 int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
 {
 	union careful_addr to = { 0 };
@@ -31,6 +40,9 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 		return -ENODEV;
 	if (!*port)
 		*port = htons((uint16_t)c->options.port);
+	peer = link_peer_find(&c->link, &to);
+	if ((!peer || peer->state == CAREFUL_PEER_FAILED) && !reachable(c, &to))
+		return -ENETUNREACH;
 	peer = link_peer_get(&c->link, &to);
 	if (!peer)
 		return -EADDRINUSE;

@@ -109,9 +109,10 @@ def _bad(path: Path, text: str) -> CarefulError:
     return CarefulError(errno.EINVAL, text, str(path))
 
 
-def _matches(value: Any, hint: Any) -> bool:
+def matches(value: Any, hint: Any) -> bool:
+    """Whether a value from a file or a program is of an option's type."""
     if isinstance(hint, types.UnionType):
-        return any(_matches(value, one) for one in get_args(hint) if one is not type(None))
+        return any(matches(value, one) for one in get_args(hint) if one is not type(None))
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if hint in (str, bool):
@@ -127,7 +128,7 @@ def _options(path: Path, where: str, table: Any) -> UpOptions:
     for key, value in table.items():
         if key not in hints:
             raise _bad(path, f"{where} has no option {key!r}; there are {', '.join(hints)}")
-        if not _matches(value, hints[key]):
+        if not matches(value, hints[key]):
             raise _bad(path, f"{where} {key} = {value!r}: that is of the wrong type")
         if key in _CHOICES and value not in _CHOICES[key]:
             raise _bad(path, f"{where} {key} = {value!r}: one of {', '.join(_CHOICES[key])}")

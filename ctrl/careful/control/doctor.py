@@ -136,6 +136,11 @@ def _queues(link: Link, driver: ethtool.DriverInfo) -> Iterator[Finding]:
         yield Finding("offloads", OK, "none in the way")
 
 
+def _in_use(instance: Instance) -> bool:
+    """Whether what is on the interface is a carefuld's, or a program's with a queue of its own."""
+    return bool(instance.pid or instances.owner_without_daemon(instance.name))
+
+
 def _program(link: Link, instance: Instance) -> Iterator[Finding]:
     if link.xdp_program is None:
         yield Finding("XDP", OK, "no program on the interface")
@@ -144,7 +149,7 @@ def _program(link: Link, instance: Instance) -> Iterator[Finding]:
         name = maps.program_name(link.xdp_program)
     except CarefulError:
         name = f"program {link.xdp_program} (its name is for root to see)"
-    if instance.pid:
+    if _in_use(instance):
         yield Finding("XDP", OK, f"ours: {name}, {link.xdp_mode}")
     else:
         advice = f"`up` refuses; ip link set dev {link.name} xdp off removes it"
@@ -157,7 +162,7 @@ def _qdisc(link: Link, instance: Instance) -> Iterator[Finding]:
         yield Finding(
             "qdisc", OK, "none; `up` puts a pfifo there, so that a full ring loses nothing"
         )
-    elif qdisc is not None and qdisc.is_ours and not instance.pid:
+    elif qdisc is not None and qdisc.is_ours and not _in_use(instance):
         advice = f"carefulctl down {link.name} removes it"
         yield Finding("qdisc", WARN, f"{qdisc.kind}, left by a carefuld that was killed", advice)
     else:
@@ -195,7 +200,8 @@ def _leftovers(instance: Instance, ifname: str) -> Iterator[Finding]:
         return
     pid = instances.owner_without_daemon(instance.name)
     if pid:
-        yield Finding("instance", OK, f"{instance.name} is held by process {pid}")
+        text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
+        yield Finding("instance", OK, text)
         return
     try:
         pins = (maps.PINS / instance.name).exists()
@@ -253,7 +259,7 @@ def _clear(ifname: str, name: str | None) -> str:
     instance = instances.on_interface(ifname, name)
     with instances.changing(instance.name):
         instance = instances.find(instance.name)
-        if instance.pid or instances.owner_without_daemon(instance.name):
+        if _in_use(instance):
             return ""
         done = daemon.clear(instance, ifname)
     return "removed what a killed carefuld had left" if done else ""

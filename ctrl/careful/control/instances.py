@@ -196,11 +196,14 @@ def _ambiguous(found: list[Instance]) -> CarefulError:
     return CarefulError(errno.EINVAL, f"several instances run: {listed}; choose by --instance")
 
 
-def _must_run(instance: Instance) -> Instance:
-    if not instance.pid:
-        text = "it is not up: carefulctl up IFACE"
-        raise CarefulError(errno.ENOENT, text, f"instance {instance.name}")
-    return instance
+def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
+    if instance.pid:
+        return instance
+    what = ifname or f"instance {instance.name}"
+    if pid := owner_without_daemon(instance.name):
+        text = f"belongs to process {pid}, a program with a queue of its own: no carefuld to ask"
+        raise CarefulError(errno.EBUSY, text, what)
+    raise CarefulError(errno.ENOENT, f"careful is not up: carefulctl up {ifname or 'IFACE'}", what)
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:
@@ -247,8 +250,7 @@ def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
         instance = on_interface(ifname, name)
         if not instance.pid:
             links.find(ifname)
-            raise CarefulError(errno.ENOENT, f"careful is not up: carefulctl up {ifname}", ifname)
-        return [instance]
+        return [_must_run(instance, ifname)]
     if name:
         return [_must_run(find(name))]
     return [one for one in running() if one.here is not False]

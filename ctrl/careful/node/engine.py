@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import os
+import re
 import select
 import threading
 import time
@@ -54,6 +56,12 @@ def on_peer(_instance: Any, peer: int, state: int, user: Any) -> None:
     ffi.from_handle(user)._on_peer(peer, state)
 
 
+def _in_python(text: str) -> str:
+    """What C says, with the options as open() names them."""
+    text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
+    return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
+
+
 class Engine:
     """An open instance.
 
@@ -84,9 +92,11 @@ class Engine:
                 texts.append(ffi.new("char[]", os.fsencode(value)))
                 value = texts[-1]
             setattr(raw, name, value)
+        if any(other.what == self.what for other in _open):
+            gc.collect()  # one that was dropped without close() is in nobody's way
         found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
         rc = lib.careful_open(raw, found, error)
-        said = ffi.string(error.text).decode(errors="replace")
+        said = _in_python(ffi.string(error.text).decode(errors="replace"))
         check(rc, "" if self.what in said else self.what, said)
         self._pointer = found[0]
         _open.add(self)

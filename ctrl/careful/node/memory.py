@@ -6,7 +6,10 @@ descriptor is our own. A span's end is whoever made it to say.
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
+import stat
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,31 +40,46 @@ class Span:
     Args:
         what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
             array ...), a FileRange, or an open file.
-        writable: whether C will write there.
+        access: whether C reads it ("r"), writes it ("w") or both ("rw").
 
     Raises:
         TypeError, ValueError, BufferError: no such buffer, or it is read-only.
+        io.UnsupportedOperation: the file is not open for that, or none that has places.
         OSError: of the file.
     """
 
-    def __init__(self, what: Any, writable: bool) -> None:
+    def __init__(self, what: Any, access: str) -> None:
         self.what = what
         self._buffer: Any = None
         self._fd = -1
-        if not isinstance(what, FileRange) and hasattr(what, "fileno") and not _has_buffer(what):
+        has_buffer = _has_buffer(what)
+        if not has_buffer and hasattr(what, "fileno"):
             what = FileRange(what)
         if isinstance(what, FileRange):
-            self._open_file(what)
+            self._open_file(what, access)
+        elif not has_buffer:
+            text = "an object with a contiguous buffer, a FileRange or an open file is wanted"
+            raise TypeError(f"{text}, not {type(what).__name__}")
         else:
-            self._buffer = ffi.from_buffer("uint8_t[]", what, require_writable=writable)
+            self._buffer = ffi.from_buffer("uint8_t[]", what, require_writable="w" in access)
             self.nbytes = len(self._buffer)
             self.span = {"base": self._buffer, "fd": -1}
 
-    def _open_file(self, part: FileRange) -> None:
-        fd = part.file if isinstance(part.file, int) else part.file.fileno()
+    def _open_file(self, part: FileRange, access: str) -> None:
+        fd = part.file
+        if not isinstance(fd, int):
+            getattr(fd, "flush", bool)()  # C sees what the kernel has
+            fd = fd.fileno()
+        status, mode = os.fstat(fd), fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISBLK(status.st_mode):
+            raise io.UnsupportedOperation(f"{part.file!r} is no regular file")
+        if "w" in access and mode == os.O_RDONLY:
+            raise io.UnsupportedOperation(f"{part.file!r} is not open for writing")
+        if "r" in access and mode == os.O_WRONLY:
+            raise io.UnsupportedOperation(f"{part.file!r} is not open for reading")
         nbytes = part.nbytes
         if nbytes is None:
-            nbytes = max(0, os.fstat(fd).st_size - part.offset)
+            nbytes = max(0, status.st_size - part.offset)
         if part.offset < 0 or nbytes < 0:
             raise ValueError("a file range has no negative offset or length")
         self.nbytes = nbytes

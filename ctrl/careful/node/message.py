@@ -61,7 +61,7 @@ class LateReply:
         if self.sent:
             raise RuntimeError("the request has been answered")
         answer = as_reply(reply)
-        payload = ffi.from_buffer(answer.payload)
+        payload = payload_of(answer.payload)
         args = words(answer.args)
         rc = lib.careful_reply_late(
             self._engine.pointer, self._to, answer.status, args, payload, len(payload)
@@ -138,6 +138,17 @@ def as_reply(value: Any) -> Reply:
     if value is None:
         return Reply()
     return value if isinstance(value, Reply) else Reply(value)
+
+
+def payload_of(value: Any) -> Any:
+    """A payload for C.
+
+    Raises:
+        TypeError, ValueError: it is no contiguous buffer.
+    """
+    if isinstance(value, str):
+        raise TypeError("a payload is bytes or another buffer, not str: encode it")
+    return ffi.from_buffer(value)
 
 
 def words(args: tuple[int, ...]) -> Any:

@@ -12,11 +12,11 @@ import os
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from careful._abi import enum_names, ffi, lib
 from careful.control import status
-from careful.control.config import Config, UpOptions, load
+from careful.control.config import Config, UpOptions, load, matches
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine
 from careful.node.message import Handler, Message
@@ -31,22 +31,30 @@ _ENUMS = {
 }
 
 
+def _field(ifname: str, name: str, value: Any) -> tuple[str, Any]:
+    """Field of struct careful_options, and its value, of an option that is given."""
+    if not matches(value, get_type_hints(UpOptions)[name]):
+        raise TypeError(f"{name} = {value!r}: that is of the wrong type")
+    if name in _ENUMS:
+        field, enum, prefix = _ENUMS[name]
+        names = {name: number for number, name in enum_names(enum, prefix).items()}
+        if value not in names:
+            text = f"{name} = {value!r}: one of {', '.join(names)}"
+            raise CarefulError(errno.EINVAL, text, ifname)
+        return field, names[value]
+    if isinstance(value, int) and not 0 <= value < 1 << 32:
+        raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
+    return name, value
+
+
 def _options(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
     """Fields of struct careful_options."""
     found: dict[str, Any] = {"ifname": ifname, "instance": instance}
     for option in fields(options):
         value = getattr(options, option.name)
-        if value is None or option.name in _NOT_OURS:
-            continue
-        if option.name in _ENUMS:
-            field, enum, prefix = _ENUMS[option.name]
-            names = {name: number for number, name in enum_names(enum, prefix).items()}
-            if value not in names:
-                text = f"{option.name} = {value!r}: one of {', '.join(names)}"
-                raise CarefulError(errno.EINVAL, text, ifname)
-            found[field] = names[value]
-        else:
-            found[option.name] = value
+        if value is not None and option.name not in _NOT_OURS:
+            field, number = _field(ifname, option.name, value)
+            found[field] = number
     return found
 
 
@@ -66,12 +74,17 @@ class Node:
         self,
         ifname: str,
         instance: str | None = None,
-        config: Config | Path | None = None,
+        config: Config | Path | str | None = None,
         **options: Any,
     ) -> None:
+        if not isinstance(ifname, str):
+            raise TypeError(f"an interface is named by a str, not {type(ifname).__name__}")
         if wrong := [name for name in _NOT_OURS if name in options]:
             raise TypeError(f"{wrong[0]} is an option of carefuld")
-        self.config = config if isinstance(config, Config) else load(config)
+        if isinstance(config, Config):
+            self.config = config
+        else:
+            self.config = load(Path(config) if config else None)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
         given = UpOptions(**options).over(self.config.options(self.instance))
@@ -145,8 +158,11 @@ class Node:
             handler: called with a Message; None: there is none.
 
         Raises:
+            TypeError: nothing to call.
             ValueError: the number is not an application's.
         """
+        if handler is not None and not callable(handler):
+            raise TypeError(f"handler {number}: {handler!r} cannot be called")
         if not 0 <= number < lib.CAREFUL_HANDLERS_APP:
             raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
         function, user = (lib.on_message, self._engine.owner) if handler else (ffi.NULL, ffi.NULL)

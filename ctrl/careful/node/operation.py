@@ -21,6 +21,7 @@ _MOVE = {
     errno.ENOENT: "has no such region for us",
     errno.EACCES: "its region does not allow that",
     errno.ERANGE: "that is beyond its region's end",
+    errno.ENOSYS: "has no handler of that number; the bytes are in place",
     errno.ENODATA: "the source ended early: a file shrank",
 }
 
@@ -62,6 +63,10 @@ class Operation:
         self._result: Result | None = None
         self._error: CarefulError | None = None
         self._handle = ffi.new_handle(self)
+
+    def __repr__(self) -> str:
+        state = "failed" if self._error else "done" if self._result else "on its way"
+        return f"<Operation of {self._peer.name}, {state}>"
 
     @property
     def done(self) -> bool:

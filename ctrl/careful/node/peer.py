@@ -11,7 +11,7 @@ from careful.address import Address
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine
 from careful.node.memory import SPAN_MAX, Span
-from careful.node.message import words
+from careful.node.message import payload_of, words
 from careful.node.operation import Operation
 
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
@@ -119,16 +119,15 @@ class Peer:
             CarefulError: the payload is too large (EMSGSIZE), too many are on their
                 way (EAGAIN), or the peer has failed.
         """
-        data = ffi.from_buffer(payload)
-        return self._begin(lib.careful_request, None, then, handler, words(args), data, len(data))
+        data = payload_of(payload)
+        asked = (_number(handler), words(args), data, len(data))
+        return self._begin(lib.careful_request, None, then, *asked)
 
     def send(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> None:
         """A request that wants no reply; raises as request()."""
-        data = ffi.from_buffer(payload)
-        rc = lib.careful_request(
-            self._live(), self.index, handler, words(args), data, len(data), ffi.NULL, ffi.NULL
-        )
-        self._refused(rc)
+        data = payload_of(payload)
+        asked = (_number(handler), words(args), data, len(data), ffi.NULL, ffi.NULL)
+        self._refused(lib.careful_request(self._live(), self.index, *asked))
 
     def store(
         self,
@@ -157,9 +156,9 @@ class Peer:
             CarefulError: too many are on their way (EAGAIN), or the peer has failed.
             ValueError: 4 GiB or more at a time.
         """
-        number = lib.CAREFUL_HANDLERS if handler is None else handler
+        number = lib.CAREFUL_HANDLERS if handler is None else _number(handler)
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(source, writable=False)
+        span = _span(source, "r")
         local = ffi.new("struct careful_span *", span.span)
         moved = (key, offset, local, span.nbytes, number, words(args), flags)
         return self._begin(lib.careful_store, span, then, *moved)
@@ -188,13 +187,19 @@ class Peer:
             ValueError: 4 GiB or more at a time.
         """
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(target, writable=True)
+        span = _span(target, "w")
         local = ffi.new("struct careful_span *", span.span)
         return self._begin(lib.careful_get, span, then, key, offset, local, span.nbytes, flags)
 
 
-def _span(what: Any, writable: bool) -> Span:
-    span = Span(what, writable)
+def _number(handler: int) -> int:
+    if not 0 <= handler < lib.CAREFUL_HANDLERS:
+        raise ValueError(f"handler {handler}: 0 to {lib.CAREFUL_HANDLERS - 1}")
+    return handler
+
+
+def _span(what: Any, access: str) -> Span:
+    span = Span(what, access)
     if span.nbytes > SPAN_MAX:
         nbytes = span.nbytes
         span.release()

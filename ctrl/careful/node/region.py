@@ -33,7 +33,7 @@ class Region:
             raise ValueError(f"access {access!r}: one of {', '.join(ACCESS)}")
         self._engine = engine
         pointer = engine.pointer
-        self._span = Span(what, writable="w" in access)
+        self._span = Span(what, access)
         self._peer = peer
         self.nbytes = self._span.nbytes
         region = ffi.new(

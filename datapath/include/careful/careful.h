@@ -265,7 +265,8 @@ struct careful_region {
 /* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
  * holds a line that says what to do.
  * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or
- * instance), -EINVAL (an option), -ENOBUFS (P too large for R), -EMSGSIZE (MTU). */
+ * instance), -EADDRINUSE (the port), -EINVAL (an option), -ENOBUFS (P too large for R),
+ * -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
 /* In a child of fork(): lets go of what the child inherited; the parent's instance goes on. */
@@ -281,7 +282,8 @@ int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
 /* Names a peer by address (port 0: the default) and starts the handshake. Returns
- * its index; -EADDRINUSE if all P are taken, -ENETUNREACH, -ENODEV. Idempotent. */
+ * its index; -EADDRINUSE if all P are taken, -ENETUNREACH if no route leads there from this
+ * interface, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /* Closes the session and frees the slot. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
@@ -316,8 +318,8 @@ int careful_region_add(struct careful *instance, const struct careful_region *re
 int careful_region_remove(struct careful *instance, uint32_t key);
 
 /* Moves bytes from local to a region of the peer; then handler (or
- * CAREFUL_HANDLERS for none) runs there and done here. local must stay as it is
- * until done. */
+ * CAREFUL_HANDLERS for none) runs there and done here; it hears -ENOSYS if there is no
+ * such handler, the bytes in place. local must stay as it is until done. */
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
