@@ -18,7 +18,7 @@ enum {
 	PARSE_VLANS_MAX = 2,
 	PARSE_UDP = 8,
 	PARSE_IP6 = 40,
-	PARSE_IP6_EXTENSIONS_MAX = 4,
+	PARSE_IP6_EXTENSIONS_MAX = 6, /* as XDP */
 };
 
 static inline uint32_t parse_be16(const uint8_t *p)
@@ -26,7 +26,8 @@ static inline uint32_t parse_be16(const uint8_t *p)
 	return (uint32_t)p[0] << 8 | p[1];
 }
 
-/* Skips hop-by-hop, routing and destination options; 0: no UDP there. */
+/* Skips hop-by-hop, routing and destination options, and the header of an "atomic"
+ * fragment (RFC 6946), which is a whole packet; 0: no UDP there. */
 static inline uint32_t parse_ip6(const uint8_t *p, uint32_t at, uint32_t bytes)
 {
 	uint8_t next;
@@ -36,12 +37,14 @@ static inline uint32_t parse_ip6(const uint8_t *p, uint32_t at, uint32_t bytes)
 	next = p[at + 6];
 	at += PARSE_IP6;
 	for (int i = 0; i < PARSE_IP6_EXTENSIONS_MAX; i++) {
-		if (next != 0 && next != 43 && next != 60)
+		uint8_t type = next;
+
+		if (type != 0 && type != 43 && type != 44 && type != 60)
 			break;
-		if (at + 8 > bytes)
+		if (at + 8 > bytes || (type == 44 && parse_be16(p + at + 2) & 0xfff9))
 			return 0;
 		next = p[at];
-		at += 8 + 8u * p[at + 1];
+		at += type == 44 ? 8 : 8 + 8u * p[at + 1];
 	}
 	return next == 17 ? at : 0;
 }

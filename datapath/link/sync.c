@@ -162,7 +162,8 @@ static bool refused_tick(struct link_peer *peer)
  * for ever, a reply, or a sign of life. */
 static bool awaited(const struct link_peer *peer)
 {
-	return window_tx_outstanding(&peer->tx) || peer->operations || peer->doubted;
+	return window_tx_outstanding(&peer->tx) || peer->operations || peer->doubted ||
+	       peer->refused || peer->refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)

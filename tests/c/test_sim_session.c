@@ -63,6 +63,21 @@ static void test_refused__counts_once_a_question(void)
 	}
 }
 
+/* Also where nothing else is awaited: the answer to the question that ICMP made counts. */
+static void test_refused__an_idle_session_stays(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->config.ctrl_delay_ns = SIM_MS;
+		sim_op(OP_REQUEST, 0, 100, 0);
+		sim_op(OP_REQUEST, 0, 100, 1900);
+		sim_fault(SIM_STRANGER, 1, 0, 300, 1800)->amount = 3 * SIM_MS;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+		CHECK_EQ(cluster->epochs, 2); /* one at each end */
+	}
+}
+
 /* Each ICMP message makes a question, and its answer overtakes the frames. */
 static void test_refused__questions_in_a_row_prove_no_loss(void)
 {
@@ -193,6 +208,7 @@ int main(void)
 	RUN(test_renew__frames_that_overtake_the_welcome);
 	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
 	RUN(test_refused__counts_once_a_question);
+	RUN(test_refused__an_idle_session_stays);
 	RUN(test_refused__questions_in_a_row_prove_no_loss);
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
