@@ -120,7 +120,8 @@ struct link_peer {
 	uint64_t heard_ns;
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
-	uint64_t opened_ns; /* this epoch's beginning */
+	uint64_t no_way_ns; /* when its frames' link address was last looked for in vain, */
+	uint32_t no_way; /* and how often so far */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
 	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
 	uint64_t disagreed_ns; /* when the last of them came that counts */

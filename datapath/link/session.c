@@ -186,20 +186,26 @@ static void opened(struct link_peer *peer)
 	peer->last_errno = 0;
 	if (link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
-	peer->opened_ns = link->now_ns;
+	peer->no_way = 0;
 	link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Without an address for its frames a session is none, however well control goes. */
+/* Without an address for its frames a session is none, however well control goes.
+ * Attempts are counted, not time: a process that was stopped has not tried. */
 static void resolve_tick(struct link_peer *peer)
 {
 	struct link *link = peer->link;
 	int rc = link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr);
 
-	if (!rc)
+	if (!rc) {
+		peer->no_way = 0;
 		return;
+	}
 	peer->llhdr.bytes = 0;
-	if (link->now_ns - peer->opened_ns >= CONNECT_MS * 1000000ULL)
+	if (peer->no_way && link->now_ns - peer->no_way_ns < RETRY_NS)
+		return;
+	peer->no_way_ns = link->now_ns;
+	if (++peer->no_way > CONNECT_MS * 1000000ULL / RETRY_NS)
 		link_close(peer, rc == -EAGAIN ? EHOSTUNREACH : ENETUNREACH);
 }
 

@@ -201,6 +201,35 @@ static void test_refuse__a_store_that_waits_is_told_why(void)
 	}
 }
 
+/* Who was stopped while its neighbour was unknown has not looked for it in vain. */
+static void test_resolve__a_clock_jump_is_no_attempt(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		struct op *store;
+
+		sim_scene(seed);
+		store = sim_op(OP_STORE, 0, 2000, 0);
+		sim_fault(SIM_UNRESOLVED, 0, 1, 0, 30);
+		sim_fault(SIM_CLOCK, 0, 1, 10, 11)->amount = 5000 * SIM_MS;
+		EXPECT_WELL(sim_play());
+		CHECK(scene->faults[0].hits > 1);
+		CHECK_EQ(scene->faults[1].hits, 1);
+		CHECK_EQ(store->last_status, 0);
+	}
+}
+
+/* For ever unknown, though: the session ends, and with it the store. */
+static void test_resolve__a_neighbour_never_found_ends_the_session(void)
+{
+	struct op *store;
+
+	sim_scene(1);
+	store = sim_op(OP_STORE, 0, 2000, 0);
+	sim_fault(SIM_UNRESOLVED, 0, 1, 0, 20000);
+	EXPECT_WELL(sim_play());
+	CHECK_EQ(store->last_status, -ECONNRESET);
+}
+
 int main(void)
 {
 	sim_init();
@@ -217,6 +246,8 @@ int main(void)
 	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
 	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
+	RUN(test_resolve__a_clock_jump_is_no_attempt);
+	RUN(test_resolve__a_neighbour_never_found_ends_the_session);
 	cluster_destroy(cluster);
 	return 0;
 }
