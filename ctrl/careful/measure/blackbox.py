@@ -17,15 +17,22 @@ from typing import Protocol
 import numpy as np
 
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_minima
+from careful.measure.line import RELATIVE_MAX, Line, fit_line, fit_minima, widened
 from careful.measure.piecewise import Piecewise, fit_piecewise
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
+#: More where it takes less than TRAIN_US: the first of them wake the other end.
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
-#: Round trips of each size in a round, once the first rounds did not suffice.
+TRAIN_US = 2000.0
+#: Round trips of each size in a round: as many as take so long, one at least.
+_TRIPS_US = 500.0
+_TRIPS_MAX = 200
+#: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
+#: A train that is long enough to do without its beginning.
+_LONG_TRAIN = 32
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -33,16 +40,17 @@ _OWN_PACE = 2.0
 class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
-    round_trip_us(size_bytes): until the empty answer is here; train_us(size_bytes, count):
-    the other end's times of arrival of `count` frames sent back to back, µs of its clock, and
-    how long it took us to hand one over, µs; payload_max_bytes: of one frame; credits: frames
-    that may be under way.
+    round_trips_us(size_bytes, count): until the empty answer is here, one after the other;
+    train_us(size_bytes, count): the other end's times of arrival of `count` frames sent back to
+    back, µs of its clock, and how long it took us to hand one over, µs; payload_max_bytes: of
+    one frame; credits: frames that may be under way; train_max: frames of a train.
     """
 
     payload_max_bytes: int
     credits: int
+    train_max: int
 
-    def round_trip_us(self, size_bytes: int, /) -> float: ...
+    def round_trips_us(self, size_bytes: int, count: int, /) -> list[float]: ...
 
     def train_us(self, size_bytes: int, count: int, /) -> tuple[list[float], float]: ...
 
@@ -54,7 +62,8 @@ class Options:
     sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
     at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
     largest); precision: half of the intervals of both G over them at which it is enough;
-    seconds: after which no further round begins; background: pauses, at most 1 % of the path.
+    seconds: after which no further round begins; background: pauses, at most 1 % of the path;
+    resolution_us: of the clocks.
     """
 
     sizes_count: int = 16
@@ -65,7 +74,7 @@ class Options:
     rounds_max: int = 40
     seconds: float = 25.0
     background: bool = False
-    resolution_us: float = 1.0
+    resolution_us: float = 0.1
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -116,6 +125,15 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Round:
+    """Of one round: payload bytes and µs of each round trip; gaps of trains, µs, by bytes."""
+
+    trip_sizes: list[float] = field(default_factory=list)
+    trips_us: list[float] = field(default_factory=list)
+    gaps_us: dict[int, float] = field(default_factory=dict)
+
+
 class BlackBox:
     """One measurement; `run` makes it."""
 
@@ -129,25 +147,25 @@ class BlackBox:
         self.options = options or Options()
         self._exchange, self._clock, self._sleep = exchange, clock, sleep
         self._random = random.Random(self.options.seed)
-        self._train = min(TRAIN_FRAMES, exchange.credits - 2)
+        self._train = min(TRAIN_FRAMES, exchange.train_max)
         if self._train < TRAIN_FRAMES_MIN:
             raise ValueError(
                 f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
             )
+        self._trips_count = 1
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
-        self._trips: tuple[list[float], list[float]] = ([], [])
-        self._gaps: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._rounds: list[_Round] = []
         self._own_us = float("inf")
         self._frames = 0
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
         began = self._clock()
-        self._pause(self._one_trip(self._sizes[0], keep=False))  # the path awakes
+        self._warm_up()
         number, result = 0, None
         trips, trains = 1, True
         while number < self.options.rounds_max:
@@ -166,13 +184,33 @@ class BlackBox:
         if self.options.background:
             self._sleep(99 * busy_us / 1e6)
 
-    def _one_trip(self, size: int, keep: bool = True) -> float:
-        took_us = self._exchange.round_trip_us(size)
-        self._frames += 2
+    def _warm_up(self) -> None:
+        """The path awakes; how many round trips and frames make a measurement is seen."""
+        middle = self._sizes[len(self._sizes) // 2]
+        took_us = min(self._some_trips(middle, 2, keep=False))
+        self._trips_count = int(max(1, min(_TRIPS_MAX, _TRIPS_US / took_us)))
+        gap_us = self._one_train(middle, keep=False)
+        most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
+        self._train = max(self._train, most)
+
+    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[float]:
+        took_us = self._exchange.round_trips_us(size, count)
+        self._frames += 2 * count
         if keep:
-            self._trips[0].append(size)
-            self._trips[1].append(took_us)
+            self._rounds[-1].trip_sizes.extend([size] * count)
+            self._rounds[-1].trips_us.extend(took_us)
+        self._pause(sum(took_us))
         return took_us
+
+    def _one_train(self, size: int, keep: bool = True) -> float:
+        arrivals, own_us = self._exchange.train_us(size, self._train)
+        self._frames += self._train + 1
+        gap_us = train_gap_us(arrivals)
+        if keep:
+            self._rounds[-1].gaps_us[size] = gap_us
+            self._own_us = min(self._own_us, own_us)
+        self._pause(arrivals[-1] - arrivals[0])
+        return gap_us
 
     def _lacking(self, result: Result) -> tuple[int, bool]:
         """Round trips of each size that the next round makes, and whether it has trains."""
@@ -183,22 +221,28 @@ class BlackBox:
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:
+        """Round trips of each size, `trips` times as many as at first, and one train of each."""
+        self._rounds.append(_Round())
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            took_us = 0.0
-            for _ in range(trips):
-                took_us = self._one_trip(size)
-                self._pause(took_us)
-            if not trains:
-                continue
-            arrivals, own_us = self._exchange.train_us(size, self._train)
-            self._frames += 2 * self._train
-            self._gaps[size].append(train_gap_us(arrivals))
-            self._own_us = min(self._own_us, own_us)
-            self._pause(arrivals[-1] - arrivals[0] + took_us)
+            if trips:
+                self._some_trips(size, trips * self._trips_count)
+            if trains:
+                self._one_train(size)
+
+    def _all_stages(self) -> Line:
+        """The line through the least round trips."""
+        made = [one for one in self._rounds if one.trips_us]
+        lines = [
+            fit_minima(one.trip_sizes, one.trips_us, self.options.resolution_us) for one in made
+        ]
+        sizes = [size for one in made for size in one.trip_sizes]
+        times = [time_us for one in made for time_us in one.trips_us]
+        return widened(fit_minima(sizes, times, self.options.resolution_us), lines)
 
     def _result(self, rounds: int, began: float) -> Result:
-        trips = fit_minima(*self._trips, self.options.resolution_us)
-        regimes = bottlenecks(self._gaps, self.options.resolution_us / (self._train - 1))
+        trips = self._all_stages()
+        gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
+        regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
         at_bytes = self.options.at_bytes or self._sizes[-1]
         regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
         result = Result(
@@ -248,24 +292,32 @@ def train_gap_us(arrivals_us: list[float]) -> float:
     times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
     if len(times) < 2:
         raise ValueError(f"{len(times)} arrivals make no train")
+    if len(times) >= _LONG_TRAIN:
+        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
     i, j = np.triu_indices(len(times), 1)
     return float(np.median((times[j] - times[i]) / (j - i)))
 
 
-def bottlenecks(gaps_us: dict[int, list[float]], resolution_us: float) -> list[Regime]:
-    """The bottleneck of each range of sizes from the gaps of trains, by size in bytes."""
-    sizes = sorted(gaps_us)
-    found: Piecewise = fit_piecewise(
-        sizes, [float(np.median(gaps_us[size])) for size in sizes], resolution_us
-    )
+def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
+    """The bottleneck of each range of sizes.
+
+    rounds: of each round, the gap of a train, µs, by size in bytes.
+    """
+    sizes = sorted({size for gaps in rounds for size in gaps})
+    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
+    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
     edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
-    return [
-        Regime(
-            low,
-            high,
-            line.intercept_us if line.supported else None,
-            line.G_us_per_KiB if line.supported else None,
-            line,
-        )
-        for line, low, high in zip(found.lines, edges, edges[1:], strict=False)
-    ]
+    regimes = []
+    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
+        inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
+        alone = [
+            fit_line(
+                [size for size in inside if size in gaps],
+                [gaps[size] for size in inside if size in gaps],
+            )
+            for gaps in rounds
+        ]
+        wide = widened(line, alone)
+        g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
+        regimes.append(Regime(low, high, g, G, wide))
+    return regimes
