@@ -6,6 +6,7 @@ import random
 
 import pytest
 from careful.measure.blackbox import BlackBox, Options, Result, bottlenecks, train_gap_us
+from careful.measure.oneway import Trip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,9 @@ class FakeExchange:
         own_us: float = 20.0,
         seed: int = 3,
         trip_jitter_us: float = 0.0,
+        drift: float = 20e-6,
     ) -> None:
+        self.drift = drift
         self.trip_jitter_us = trip_jitter_us
         self.stages, self.delay_us, self.jitter_us, self.own_us = (
             stages,
@@ -43,17 +46,18 @@ class FakeExchange:
         late = self.random.expovariate(1 / self.jitter_us) if self.jitter_us else 0.0
         return late + (1000 if self.random.random() < 0.03 else 0)  # a preemption
 
-    def round_trips_us(self, size_bytes: int, count: int) -> list[float]:
-        return [self._round_trip_us(size_bytes) for _ in range(count)]
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        return [self._round_trip(size_bytes) for _ in range(count)]
 
-    def _round_trip_us(self, size_bytes: int) -> float:
-        there = sum(g + G * size_bytes / 1024 for g, G in self.stages)
-        back = sum(g for g, _ in self.stages)
-        took = there + back + 2 * self.delay_us + self._jitter_us()
-        took += abs(self.random.gauss(0, self.trip_jitter_us))
-        self.now_us += took
-        self.busy_us += took
-        return took
+    def _round_trip(self, size_bytes: int) -> Trip:
+        sent = self.now_us
+        there = sum(g + G * size_bytes / 1024 for g, G in self.stages) + self.delay_us
+        there += self._jitter_us() + abs(self.random.gauss(0, self.trip_jitter_us))
+        back = sum(g for g, _ in self.stages) + self.delay_us + self._jitter_us()
+        self.now_us += there + back
+        self.busy_us += there + back
+        # The other clock was set otherwise, and runs faster.
+        return Trip(sent, there + 1e9 + self.drift * sent, there + back)
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         self.trains.append(count)

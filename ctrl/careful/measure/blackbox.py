@@ -11,13 +11,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from careful.measure.estimate import Estimate
 from careful.measure.line import RELATIVE_MAX, Line, fit_line, fit_minima, widened
+from careful.measure.oneway import Trip, drift, lateness, without_drift
 from careful.measure.piecewise import Piecewise, fit_piecewise
 
 ROUNDS_MIN = 4
@@ -33,6 +34,9 @@ _TRIPS_MAX = 200
 _TRIPS_MORE = 4
 #: A train that is long enough to do without its beginning.
 _LONG_TRAIN = 32
+#: Frames that arrive closer than this share of how they left were not taken one by one.
+_BUNCHED = 0.9
+_TRAIN_TRIES = 4
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -40,7 +44,7 @@ _OWN_PACE = 2.0
 class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
-    round_trips_us(size_bytes, count): until the empty answer is here, one after the other;
+    round_trips(size_bytes, count): messages and their empty answers, one after the other;
     train_us(size_bytes, count): the other end's times of arrival of `count` frames sent back to
     back, µs of its clock, and how long it took us to hand one over, µs; payload_max_bytes: of
     one frame; credits: frames that may be under way; train_max: frames of a train.
@@ -50,7 +54,7 @@ class Exchange(Protocol):
     credits: int
     train_max: int
 
-    def round_trips_us(self, size_bytes: int, count: int, /) -> list[float]: ...
+    def round_trips(self, size_bytes: int, count: int, /) -> list[Trip]: ...
 
     def train_us(self, size_bytes: int, count: int, /) -> tuple[list[float], float]: ...
 
@@ -105,11 +109,12 @@ class Regime:
 class Result:
     """What two regressions know of a pipeline.
 
-    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, and
-    sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
+    way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
     """
 
     round_trips: Line
+    one_way: Line
     regimes: list[Regime]
     regime: Regime
     sum_g_us: Estimate | None
@@ -127,10 +132,10 @@ class Result:
 
 @dataclass
 class _Round:
-    """Of one round: payload bytes and µs of each round trip; gaps of trains, µs, by bytes."""
+    """Of one round: payload bytes of each round trip; gaps of trains, µs, by bytes."""
 
     trip_sizes: list[float] = field(default_factory=list)
-    trips_us: list[float] = field(default_factory=list)
+    trips: list[Trip] = field(default_factory=list)
     gaps_us: dict[int, float] = field(default_factory=dict)
 
 
@@ -160,7 +165,7 @@ class BlackBox:
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._rounds: list[_Round] = []
         self._own_us = float("inf")
-        self._frames = 0
+        self._frames = self._bunched = 0
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
@@ -187,20 +192,36 @@ class BlackBox:
     def _warm_up(self) -> None:
         """The path awakes; how many round trips and frames make a measurement is seen."""
         middle = self._sizes[len(self._sizes) // 2]
-        took_us = min(self._some_trips(middle, 2, keep=False))
+        took_us = min(one.round_us for one in self._some_trips(middle, 2, keep=False))
         self._trips_count = int(max(1, min(_TRIPS_MAX, _TRIPS_US / took_us)))
         gap_us = self._one_train(middle, keep=False)
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
 
-    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[float]:
-        took_us = self._exchange.round_trips_us(size, count)
+    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
+        trips = self._exchange.round_trips(size, count)
         self._frames += 2 * count
         if keep:
             self._rounds[-1].trip_sizes.extend([size] * count)
-            self._rounds[-1].trips_us.extend(took_us)
-        self._pause(sum(took_us))
-        return took_us
+            self._rounds[-1].trips.extend(trips)
+        self._pause(sum(one.round_us for one in trips))
+        return trips
+
+    def _one_train(self, size: int, keep: bool = True) -> float:
+        """A train's gap; of several, where the other end slept and then took many at once."""
+        for _ in range(_TRAIN_TRIES):
+            arrivals, own_us = self._exchange.train_us(size, self._train)
+            self._frames += self._train + 1
+            self._pause(arrivals[-1] - arrivals[0])
+            gap_us = train_gap_us(arrivals)
+            if gap_us >= own_us * _BUNCHED:
+                break
+        else:
+            self._bunched += 1
+        if keep:
+            self._rounds[-1].gaps_us[size] = gap_us
+            self._own_us = min(self._own_us, own_us)
+        return gap_us
 
     def _one_train(self, size: int, keep: bool = True) -> float:
         arrivals, own_us = self._exchange.train_us(size, self._train)
@@ -214,8 +235,8 @@ class BlackBox:
 
     def _lacking(self, result: Result) -> tuple[int, bool]:
         """Round trips of each size that the next round makes, and whether it has trains."""
-        trips = result.round_trips
-        enough = trips.supported and trips.G_us_per_KiB.relative <= self.options.precision
+        there = result.one_way
+        enough = there.supported and there.G_us_per_KiB.relative <= self.options.precision
         G = result.regime.G_b_us_per_KiB
         trains = G is None or G.relative > self.options.precision
         return 0 if enough else _TRIPS_MORE, trains
@@ -229,24 +250,32 @@ class BlackBox:
             if trains:
                 self._one_train(size)
 
-    def _all_stages(self) -> Line:
-        """The line through the least round trips."""
-        made = [one for one in self._rounds if one.trips_us]
-        lines = [
-            fit_minima(one.trip_sizes, one.trips_us, self.options.resolution_us) for one in made
-        ]
+    def _all_stages(self) -> tuple[Line, Line]:
+        """The lines through the least round trips, and through the least times one way."""
+        made = [one for one in self._rounds if one.trips]
         sizes = [size for one in made for size in one.trip_sizes]
-        times = [time_us for one in made for time_us in one.trips_us]
-        return widened(fit_minima(sizes, times, self.options.resolution_us), lines)
+        trips = [trip for one in made for trip in one.trips]
+        rate = drift(sizes, trips)
+        there = without_drift(sizes, trips, rate)
+        found = []
+        for times in ([trip.round_us for trip in trips], there):
+            left = iter(times)
+            alone = [fit_minima(one.trip_sizes, [next(left) for _ in one.trips]) for one in made]
+            line = fit_minima(sizes, times, self.options.resolution_us)
+            late = Estimate(0.0, slack=lateness(line, sizes, times))
+            slope = line.slope_us_per_byte + late
+            found.append(widened(replace(line, slope_us_per_byte=slope), alone))
+        return found[0], found[1]
 
     def _result(self, rounds: int, began: float) -> Result:
-        trips = self._all_stages()
+        trips, there = self._all_stages()
         gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
         regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
         at_bytes = self.options.at_bytes or self._sizes[-1]
         regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
         result = Result(
             round_trips=trips,
+            one_way=there,
             regimes=regimes,
             regime=regime,
             sum_g_us=None,
@@ -258,8 +287,13 @@ class BlackBox:
             rounds_count=rounds,
             elapsed_s=self._clock() - began,
             settled=False,
-            reason=trips.reason or regime.line.reason,
+            reason=there.reason or trips.reason or regime.line.reason,
         )
+        if self._bunched:
+            result.notes.append(
+                f"{self._bunched} trains arrived in a bunch, faster than they left: the other "
+                "end slept; wait mode `spin` (carefulctl up --wait spin) or a quiet machine helps"
+            )
         if regime.line.at(regime.low_bytes) < _OWN_PACE * self._own_us:
             result.notes.append(
                 f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
@@ -267,19 +301,19 @@ class BlackBox:
         if result.reason or regime.G_b_us_per_KiB is None:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
-        result.sum_G_us_per_KiB = trips.G_us_per_KiB
-        others = trips.G_us_per_KiB - regime.G_b_us_per_KiB
+        result.sum_G_us_per_KiB = there.G_us_per_KiB
+        others = there.G_us_per_KiB - regime.G_b_us_per_KiB
         if others.high < 0:
             result.reason = (
                 f"the bottleneck's G ({regime.G_b_us_per_KiB.value:.3g} µs/KiB) is more than that "
-                f"of all stages ({trips.G_us_per_KiB.value:.3g}): the path changed meanwhile"
+                f"of all stages ({there.G_us_per_KiB.value:.3g}): the path changed meanwhile"
             )
             return result
         if others.relative > RELATIVE_MAX:
             result.reason = f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
             return result
         result.sum_G_others_us_per_KiB = others
-        widest = max(trips.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
+        widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result
 

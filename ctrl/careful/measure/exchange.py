@@ -13,6 +13,7 @@ from pathlib import Path
 from careful._abi import ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError
+from careful.measure.oneway import Trip
 from careful.transfer.ipc import Answer, Client
 
 #: Longer than carefuld itself waits for a silent peer.
@@ -56,7 +57,7 @@ class ProbeSession:
             )
             self._peer = answer.peer
             self.credits, self.payload_max_bytes = self._limits(address)
-            self.round_trips_us(0, 1)
+            self.round_trips(0, 1)
             # Arrivals come back in one frame; half of a window needs no updates meanwhile.
             stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
             self.train_max = min(self.credits // 2, stamps_max)
@@ -83,7 +84,7 @@ class ProbeSession:
         while low < high:
             middle = (low + high + 1) // 2
             try:
-                self.round_trips_us(middle, 1)
+                self.round_trips(middle, 1)
                 low = middle
             except CarefulError as error:
                 if error.errno != errno.EMSGSIZE:
@@ -91,13 +92,16 @@ class ProbeSession:
                 high = middle - 1
         return low
 
-    def round_trips_us(self, size_bytes: int, count: int) -> list[float]:
-        """From handing a message over to its empty answer, µs, `count` times one by one."""
-        took: list[float] = []
-        while len(took) < count:
-            some = min(count - len(took), lib.CAREFUL_PROBE_FRAMES)
-            took += [(back - sent) / 1e3 for sent, _, back in self._measure(size_bytes, some, 0)]
-        return took
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        """Messages and their empty answers, `count` of them one after the other."""
+        trips: list[Trip] = []
+        while len(trips) < count:
+            some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
+            trips += [
+                Trip(sent / 1e3, (arrived - sent) / 1e3, (back - sent) / 1e3)
+                for sent, arrived, back in self._measure(size_bytes, some, 0)
+            ]
+        return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame."""
