@@ -146,7 +146,7 @@ def test_blackbox__what_is_known_costs_no_more() -> None:
     found = fake.measure(seconds=1000, rounds_max=30)
     assert found.rounds_count > 4
     assert len(fake.trains) == 1 + 4 * 16
-    assert found.round_trips.samples_count == 16 * (4 + 4 * (found.rounds_count - 4))
+    assert found.round_trips.samples_count == 3 * 16 * (4 + 4 * (found.rounds_count - 4))
     assert found.sum_G_others_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
 

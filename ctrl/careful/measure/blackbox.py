@@ -27,9 +27,9 @@ ROUNDS_MIN = 4
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
 TRAIN_US = 2000.0
-#: Round trips of each size in a round: as many as take so long, one at least.
+#: Round trips of each size in a round: as many as take so long, within these bounds.
 _TRIPS_US = 500.0
-_TRIPS_MAX = 200
+_TRIPS_MIN, _TRIPS_MAX = 3, 200
 #: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
 #: A train that is long enough to do without its beginning.
@@ -157,7 +157,7 @@ class BlackBox:
             raise ValueError(
                 f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
             )
-        self._trips_count = 1
+        self._trips_count = _TRIPS_MIN
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
@@ -193,7 +193,7 @@ class BlackBox:
         """The path awakes; how many round trips and frames make a measurement is seen."""
         middle = self._sizes[len(self._sizes) // 2]
         took_us = min(one.round_us for one in self._some_trips(middle, 2, keep=False))
-        self._trips_count = int(max(1, min(_TRIPS_MAX, _TRIPS_US / took_us)))
+        self._trips_count = int(max(_TRIPS_MIN, min(_TRIPS_MAX, _TRIPS_US / took_us)))
         gap_us = self._one_train(middle, keep=False)
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
@@ -221,16 +221,6 @@ class BlackBox:
         if keep:
             self._rounds[-1].gaps_us[size] = gap_us
             self._own_us = min(self._own_us, own_us)
-        return gap_us
-
-    def _one_train(self, size: int, keep: bool = True) -> float:
-        arrivals, own_us = self._exchange.train_us(size, self._train)
-        self._frames += self._train + 1
-        gap_us = train_gap_us(arrivals)
-        if keep:
-            self._rounds[-1].gaps_us[size] = gap_us
-            self._own_us = min(self._own_us, own_us)
-        self._pause(arrivals[-1] - arrivals[0])
         return gap_us
 
     def _lacking(self, result: Result) -> tuple[int, bool]:

@@ -76,7 +76,7 @@ class Line:
 
 
 def minima(
-    sizes_bytes: Sequence[float], times_us: Sequence[float]
+    sizes_bytes: Sequence[float] | Array, times_us: Sequence[float] | Array
 ) -> tuple[Array, Array, npt.NDArray[np.int64]]:
     """The least time of each size: what queues and schedulers added is gone (pathchar).
 
@@ -90,7 +90,9 @@ def minima(
 
 
 def fit_minima(
-    sizes_bytes: Sequence[float], times_us: Sequence[float], resolution_us: float = 0.0
+    sizes_bytes: Sequence[float] | Array,
+    times_us: Sequence[float] | Array,
+    resolution_us: float = 0.0,
 ) -> Line:
     """The line through the minima; arguments and errors as in `fit_line`."""
     distinct, least, counts = minima(sizes_bytes, times_us)
