@@ -9,17 +9,16 @@ intercept, never in the second. The exchange itself is passed in.
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
-
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_line, fit_minima, widened
+from careful.measure.line import RELATIVE_MAX, Line, fit_minima, widened
 from careful.measure.oneway import Trip, drift, lateness, without_drift
-from careful.measure.piecewise import Piecewise, fit_piecewise
+from careful.measure.trains import Regime, bisected, bottlenecks, train_gap_us
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
@@ -32,11 +31,11 @@ _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
 #: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
-#: A train that is long enough to do without its beginning.
-_LONG_TRAIN = 32
 #: Frames that arrive closer than this share of how they left were not taken one by one.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
+#: Trains of each size at which a transition is looked for.
+_BISECT_TRAINS = 3
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -88,21 +87,6 @@ class Options:
             raise ValueError("sizes must not be negative")
         if not 0 < self.precision < 1 or self.seconds <= 0:
             raise ValueError("precision must be between 0 and 1, seconds above 0")
-
-
-@dataclass(frozen=True)
-class Regime:
-    """A range of fragment sizes with one bottleneck.
-
-    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
-    data do not support a slope; line: gaps over sizes.
-    """
-
-    low_bytes: float
-    high_bytes: float
-    g_b_us: Estimate | None
-    G_b_us_per_KiB: Estimate | None
-    line: Line
 
 
 @dataclass
@@ -183,7 +167,18 @@ class BlackBox:
             trips, trains = self._lacking(result)
             if result.settled or result.elapsed_s > self.options.seconds:
                 break
-        return result or self._result(number, began)
+        result = result or self._result(number, began)
+        result.regimes = bisected(result.regimes, self._gap_at)
+        result.regime = self._of_interest(result.regimes)
+        result.elapsed_s = self._clock() - began
+        return result
+
+    def _of_interest(self, regimes: list[Regime]) -> Regime:
+        at_bytes = self.options.at_bytes or self._sizes[-1]
+        return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+
+    def _gap_at(self, size: int) -> float:
+        return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
 
     def _pause(self, busy_us: float) -> None:
         if self.options.background:
@@ -261,8 +256,7 @@ class BlackBox:
         trips, there = self._all_stages()
         gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
         regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
-        at_bytes = self.options.at_bytes or self._sizes[-1]
-        regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+        regime = self._of_interest(regimes)
         result = Result(
             round_trips=trips,
             one_way=there,
@@ -306,42 +300,3 @@ class BlackBox:
         widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result
-
-
-def train_gap_us(arrivals_us: list[float]) -> float:
-    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen).
-
-    Raises ValueError for fewer than two arrivals.
-    """
-    times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
-    if len(times) < 2:
-        raise ValueError(f"{len(times)} arrivals make no train")
-    if len(times) >= _LONG_TRAIN:
-        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
-    i, j = np.triu_indices(len(times), 1)
-    return float(np.median((times[j] - times[i]) / (j - i)))
-
-
-def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
-    """The bottleneck of each range of sizes.
-
-    rounds: of each round, the gap of a train, µs, by size in bytes.
-    """
-    sizes = sorted({size for gaps in rounds for size in gaps})
-    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
-    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
-    edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
-    regimes = []
-    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
-        inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
-        alone = [
-            fit_line(
-                [size for size in inside if size in gaps],
-                [gaps[size] for size in inside if size in gaps],
-            )
-            for gaps in rounds
-        ]
-        wide = widened(line, alone)
-        g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
-        regimes.append(Regime(low, high, g, G, wide))
-    return regimes

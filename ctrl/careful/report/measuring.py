@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from careful.measure.blackbox import Regime, Result
+from careful.measure.blackbox import Result
 from careful.measure.estimate import Estimate
 from careful.measure.pathchar import Path, Segment
+from careful.measure.trains import Regime
 from careful.report.tables import table
 
 
