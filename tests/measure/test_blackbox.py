@@ -8,6 +8,7 @@ import pytest
 from careful.measure.blackbox import BlackBox, Options, Result
 from careful.measure.oneway import Trip, without_drift
 from careful.measure.oneway import drift as drift_of
+from careful.measure.rounds import Round
 from careful.measure.trains import bisected, bottlenecks, train_gap_us
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,6 +202,37 @@ def test_blackbox__time_is_bounded() -> None:
     assert fake.now_us / 1e6 < 20 + 5
 
 
+def test_blackbox__path_that_changes_in_the_middle() -> None:
+    """What was before is dropped, and said; a single round that was disturbed drops nothing."""
+    fake = FakeExchange()
+    train_us = fake.train_us
+
+    def changing(size_bytes: int, count: int) -> tuple[list[float], float]:
+        if len(fake.trains) == 3 * 16:
+            fake.stages = (*GAM[:2], (1500.0, 4980.0), GAM[3])
+        return train_us(size_bytes, count)
+
+    fake.train_us = changing  # type: ignore[method-assign]
+    found = fake.measure(seconds=1000, rounds_max=12)
+    assert "moved by" in found.notes[0]
+    assert len(found.notes) == 1
+    assert found.regime.G_b_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.regime.G_b_us_per_KiB.value == pytest.approx(4980, rel=0.01)
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.02)
+
+
+def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
+    sizes = [64.0, 64.0, 1000.0, 3000.0]
+    before = [Round(sizes, [Trip(0, 0, time) for time in (5, 9, 10, 20)], {64: 3.0})] * 2
+    late = Round(sizes, [Trip(0, 0, time) for time in (5, 5, 10, 90)], {64: 3.0})
+    assert late.shift_from(before) == 0
+    assert Round([64.0], [Trip(0, 0, 6)]).shift_from(before) == pytest.approx(0.2)
+    assert Round([], [], {64: 1.5}).shift_from(before) == pytest.approx(-0.5)
+    assert Round().shift_from(before) == 0
+    assert late.shift_from([]) == 0
+
+
 def test_blackbox__background_takes_a_hundredth() -> None:
     fake = FakeExchange()
     fake.measure(background=True, seconds=10)
@@ -272,7 +304,9 @@ def test_drift__is_found_and_taken_out(rate: float) -> None:
     found = drift_of(sizes, trips)
     assert found == pytest.approx(rate, abs=2e-6)
     there = without_drift(sizes, trips, found)
-    flat = [time - 6 * size - late[k] for k, (time, size) in enumerate(zip(there, sizes, strict=True))]
+    flat = [
+        time - 6 * size - late_us for time, size, late_us in zip(there, sizes, late, strict=True)
+    ]
     assert max(flat) - min(flat) < 15  # of 6 s
 
 

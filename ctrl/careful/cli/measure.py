@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, PLOT
 from careful.control import config, remote
 from careful.measure import blackbox as two_regressions
 from careful.measure import pathchar as plan
 from careful.measure.exchange import ProbeSession
-from careful.report import measuring
+from careful.report import measuring, measuring_plots
+
+_plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
 @click.group()
@@ -36,6 +37,7 @@ def measure() -> None:
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
 @click.option("--timeout-s", default=1.0, show_default=True, help="Longest wait for an answer.")
 @click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
+@_plot
 @config_option
 @json_option
 def pathchar(
@@ -48,6 +50,7 @@ def pathchar(
     seconds: float,
     timeout_s: float,
     background: bool,
+    plot_path: Path | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
@@ -67,8 +70,10 @@ def pathchar(
     )
     address = config.load(config_path).resolve(host)
     found = plan.measure(address, options)
-    inputs = {"host": host, "address": str(address), **asdict(options), **measuring.environment()}
+    inputs = measuring.inputs(host, address, options)
     figures = measuring.pathchar_figures(found)
+    if plot_path:
+        measuring_plots.pathchar(found, host, plot_path)
     show(as_json, "measure pathchar", inputs, figures, measuring.pathchar_table(found, host))
 
 
@@ -89,7 +94,8 @@ def pathchar(
     help="Half of an interval over the figure at which it is enough.",
 )
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option("--background", is_flag=True, help="Take at most 1 % of the path.")
+@click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
+@_plot
 @shared
 def blackbox(
     host: str,
@@ -100,6 +106,7 @@ def blackbox(
     precision: float,
     seconds: float,
     background: bool,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -123,7 +130,9 @@ def blackbox(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
-    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    inputs = measuring.inputs(host, route.address, options)
+    if plot_path:
+        measuring_plots.blackbox(found, host, plot_path)
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
-    show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)
+    show(as_json, "measure blackbox", inputs, figures, text)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_minima, widened
+from careful.measure.line import RELATIVE_MAX, Line, fit_minima, minima, widened
 from careful.measure.oneway import Trip, drift, lateness, without_drift
+from careful.measure.rounds import Round
 from careful.measure.trains import Regime, bisected, bottlenecks, train_gap_us
 
 ROUNDS_MIN = 4
@@ -34,6 +35,8 @@ _TRIPS_MORE = 4
 #: Frames that arrive closer than this share of how they left were not taken one by one.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
+#: Median shift of two rounds' times that means that the path has changed.
+_MOVED = 0.10
 #: Trains of each size at which a transition is looked for.
 _BISECT_TRAINS = 3
 #: A gap below so many times our own pace may be ours.
@@ -95,6 +98,7 @@ class Result:
 
     sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
     way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
     """
 
     round_trips: Line
@@ -112,15 +116,8 @@ class Result:
     settled: bool
     reason: str = ""
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Round:
-    """Of one round: payload bytes of each round trip; gaps of trains, µs, by bytes."""
-
-    trip_sizes: list[float] = field(default_factory=list)
-    trips: list[Trip] = field(default_factory=list)
-    gaps_us: dict[int, float] = field(default_factory=dict)
+    trip_minima: tuple[list[float], list[float]] = ([], [])
+    gaps: tuple[list[float], list[float]] = ([], [])
 
 
 class BlackBox:
@@ -147,9 +144,10 @@ class BlackBox:
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
-        self._rounds: list[_Round] = []
+        self._rounds: list[Round] = []
         self._own_us = float("inf")
         self._frames = self._bunched = 0
+        self._notes: list[str] = []
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
@@ -160,7 +158,8 @@ class BlackBox:
         while number < self.options.rounds_max:
             number += 1
             self._round(trips, trains)
-            if number < ROUNDS_MIN:
+            self._forget_what_was()
+            if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
             # What is known well enough costs no more; a round trip is far shorter than a train.
@@ -171,7 +170,14 @@ class BlackBox:
         result.regimes = bisected(result.regimes, self._gap_at)
         result.regime = self._of_interest(result.regimes)
         result.elapsed_s = self._clock() - began
+        result.trip_minima, result.gaps = self._points()
         return result
+
+    def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
+        made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]
+        sizes, least, _ = minima([size for size, _ in made], [trip.round_us for _, trip in made])
+        gaps = [pair for one in self._rounds for pair in one.gaps_us.items()]
+        return (list(sizes), list(least)), ([size for size, _ in gaps], [gap for _, gap in gaps])
 
     def _of_interest(self, regimes: list[Regime]) -> Regime:
         at_bytes = self.options.at_bytes or self._sizes[-1]
@@ -228,12 +234,25 @@ class BlackBox:
 
     def _round(self, trips: int, trains: bool) -> None:
         """Round trips of each size, `trips` times as many as at first, and one train of each."""
-        self._rounds.append(_Round())
+        self._rounds.append(Round())
         for size in self._random.sample(self._sizes, len(self._sizes)):
             if trips:
                 self._some_trips(size, trips * self._trips_count)
             if trains:
                 self._one_train(size)
+
+    def _forget_what_was(self) -> None:
+        """Once two rounds agree that the path is another one, drops the rounds before them."""
+        if len(self._rounds) < 3:
+            return
+        *before, last, latest = self._rounds
+        shifts = [one.shift_from(before) for one in (last, latest)]
+        if min(shifts) > _MOVED or max(shifts) < -_MOVED:
+            self._notes.append(
+                f"times moved by {shifts[1]:+.0%} in the middle: the path changed or is loaded; "
+                "what was before is dropped"
+            )
+            self._rounds = [last, latest]
 
     def _all_stages(self) -> tuple[Line, Line]:
         """The lines through the least round trips, and through the least times one way."""
@@ -272,6 +291,7 @@ class BlackBox:
             elapsed_s=self._clock() - began,
             settled=False,
             reason=there.reason or trips.reason or regime.line.reason,
+            notes=list(self._notes),
         )
         if self._bunched:
             result.notes.append(
@@ -282,6 +302,9 @@ class BlackBox:
             result.notes.append(
                 f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
             )
+        if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
+            g = regime.g_b_us
+            result.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
         if result.reason or regime.G_b_us_per_KiB is None:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
