@@ -34,6 +34,10 @@ def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number
     )
 
 
+def _short(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
 def _legend(pair: Any, entries: int) -> None:
     """From 0 on, with room for the legend above what was measured."""
     pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
@@ -52,12 +56,17 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
         trips,
         (trips.size_min_bytes, trips.size_max_bytes),
         0,
-        f"{label}: {G.value:.4g} ±{G.half:.2g} µs/KiB" if G else label,
+        f"{label}: {_short(G.value)} ±{G.half:.2g} µs/KiB" if G else label,
     )
-    _points(pair, *found.gaps, 1)
     for number, regime in enumerate(found.regimes, 1):
         G, g = regime.G_b_us_per_KiB, regime.g_b_us
-        said = f"{g.value:.4g} µs + {G.value:.4g} µs/KiB" if g and G else "no slope"
+        said = f"{_short(g.value)} µs + {_short(G.value)} µs/KiB" if g and G else "no slope"
+        inside = [
+            (size, gap_us)
+            for size, gap_us in zip(*found.gaps, strict=True)
+            if regime.line.size_min_bytes <= size <= regime.line.size_max_bytes
+        ]
+        _points(pair, [size for size, _ in inside], [gap_us for _, gap_us in inside], number)
         ends = (regime.low_bytes, regime.high_bytes)
         _fitted(pair, regime.line, ends, number, f"gap in a train: {said}")
     for regime in found.regimes[1:]:
@@ -80,7 +89,7 @@ def pathchar(path: HopPath, host: str, file: str | Path) -> None:
         G = segment.G_us_per_KiB if segment else None
         label = f"hop {hop.ttl}, {hop.address}"
         if G:
-            label += f": {G.value:.4g} ±{G.half:.2g} µs/KiB"
+            label += f": {_short(G.value)} ±{G.half:.2g} µs/KiB"
         assert hop.line is not None
         _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
     if measured:
