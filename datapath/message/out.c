@@ -174,7 +174,7 @@ static void seal(struct message_out *out, uint32_t i)
 	}
 }
 
-/* The frames are filled, and, unless others come first, sent: the end of their hostTx. */
+/* The frames are filled, and sent as far as one kick takes them: the end of their hostTx. */
 static void filled(struct message_out *out, uint32_t flags)
 {
 	uint32_t from = out->args[0].frag_off;
@@ -332,10 +332,12 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		link_send(out->peer, &out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
-		if (!out->frame_count)
+		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
 			filled(out, 0);
-		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX])
 			link_kick(link);
+		} else if (!out->frame_count) {
+			filled(out, 0);
+		}
 	}
 }
 

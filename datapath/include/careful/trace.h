@@ -41,7 +41,8 @@ enum {
  * @peer:       its slot
  * @msg_id, frag_off: bulk messages' fragment, the first of several
  * @seq:        of the last of the frames, as the sender counts; 0: none was sent
- * @thread:     that it ran on; whoever reads the probe fills it in
+ * @thread:     that it ran on, and
+ * @owner:      whose stage it is: whoever reads the probe fills both in
  */
 struct careful_trace {
 	__u64 begin_ns;

@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import errno
-import os
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -148,6 +147,6 @@ def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
                 raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace") from None
             if probes:
                 return path, {one.name: one for one in probes}
-    what = os.path.basename(lines[0].split(maxsplit=5)[-1]) if lines else "it"
+    what = Path(lines[0].split(maxsplit=5)[-1]).name if lines else "it"
     text = f"{what} has no probes: it is older than this careful, or of a machine without them"
     raise CarefulError(errno.ENOTSUP, text, f"process {pid}")
