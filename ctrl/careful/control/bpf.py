@@ -140,7 +140,7 @@ class Program:
         self._kinds = {"uprobe": BPF.KPROBE, "raw": BPF.RAW_TRACEPOINT}
         with _headers(), _said() as said:
             try:
-                self._bpf = BPF(text=text)
+                self._bpf = BPF(text=text.encode())
             except Exception as error:  # bcc raises nothing narrower
                 failure = error
             else:

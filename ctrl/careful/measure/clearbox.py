@@ -32,7 +32,7 @@ class Exchange(Protocol):
 
     payload_max_bytes: int
 
-    def round_trip_us(self, size_bytes: int, /) -> float: ...
+    def round_trips(self, size_bytes: int, count: int, /) -> object: ...
 
 
 class Tracer(Protocol):
@@ -60,7 +60,7 @@ class Options:
     sizes_count: int = 12
     min_bytes: int = 64
     max_bytes: int = 0
-    trips: int = 8
+    trips: int = 40
     precision: float = 0.05
     rounds_max: int = 20
     seconds: float = 25.0
@@ -142,13 +142,12 @@ class ClearBox:
 
     def _round(self, listened: tuple[int, ...]) -> None:
         self._tracer.listen(())
-        self._exchange.round_trip_us(self._sizes[-1])  # the path awakes
+        self._exchange.round_trips(self._sizes[-1], 1)  # the path awakes
         self._tracer.take()
         lost = self._tracer.lost_count
         self._tracer.listen(listened)
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            for _ in range(self.options.trips):
-                self._exchange.round_trip_us(size)
+            self._exchange.round_trips(size, self.options.trips)
             self._frames += 2 * self.options.trips
         self._tracer.collect(0.0)
         records = self._tracer.take()

@@ -59,7 +59,7 @@ def frames(burst: Burst, path: str | Path) -> None:
     draw.check_path(path)
     count = len(burst.rows)
     figure, pair = draw.axes(
-        f"one burst, {burst.messages_count} messages; hatched: waiting for a file",
+        f"one burst, messages: {burst.messages_count}; hatched: waiting for a file",
         "time (µs)",
         "",
         size=(12.0, 1.6 + 0.75 * count),

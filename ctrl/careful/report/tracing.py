@@ -207,7 +207,7 @@ def frames_table(burst: Burst, heard: Heard) -> str:
             )
         )
     columns = ("stage", "host", "transfers", "frames", "bytes", "bytes each", "busy_us", "busy")
-    title = f"one burst: {burst.messages_count} messages in {burst.took_us:.0f} µs"
+    title = f"one burst, messages: {burst.messages_count}, {burst.took_us:.0f} µs"
     listed = [
         (
             one.stage,
