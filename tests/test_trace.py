@@ -151,7 +151,7 @@ def test_frames__a_file_goes_through_all_stages(two: list[Host], tmp_path: Path)
     h1, h2 = two
     data = make_file(h1.own / "file", 100_000)
     plot = tmp_path / "burst.svg"
-    also = ("--also", h1.lab.instance("h2"))
+    also = ("--also", h1.lab.instance("h2"), "--gap-us", "10000000")
     process = start(h1, "frames", "--seconds", "60", *also, "--json", "--plot", str(plot))
     wait_for(lambda: listeners(h1) == listeners(h2) == 4, "probe")
     h1.ctl("put", h1.own / "file", "h2:")
