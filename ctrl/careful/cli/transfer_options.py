@@ -140,7 +140,15 @@ _HOW = [
         "computed at both ends and compared.",
     ),
     click.option("--no-digest", is_flag=True, help="The same as --digest none."),
-    click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+    click.option(
+        "--fsync",
+        type=click.Choice(["file", "end", "none"]),
+        default="file",
+        show_default=True,
+        help="file: each is on the disk before it gets its name; end: all are when the command "
+        "ends, by one sync; none: when the kernel likes.",
+    ),
+    click.option("--no-sync", is_flag=True, help="The same as --fsync none."),
     click.option(
         "--restart",
         is_flag=True,
@@ -203,7 +211,7 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         replace=given["force"] or given["update"] or given["checksum"],
         digest=given["digest"] != "none" and not given["no_digest"],
         blake3=given["digest"] == "blake3",
-        sync=not given["no_sync"],
+        fsync="none" if given["no_sync"] else given["fsync"],
         limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
         preserve=given["preserve"] or archive,
         links=archive,

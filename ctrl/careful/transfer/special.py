@@ -97,7 +97,7 @@ class _Sink:
 
     def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
         self.fd: int | None = None
-        self._options = options
+        self._sync = options.fsync != "none"  # of one file, the end is the file's
         self._partial: Partial | None = None
         self._close = False
         if target == NULL:
@@ -115,14 +115,14 @@ class _Sink:
         """Sync it, and give it its name; or leave nothing of what was made."""
         if self._partial is not None:
             if done:
-                self._partial.commit(self._options.sync)
-                if self._options.sync:
+                self._partial.commit(self._sync)
+                if self._sync:
                     sync_directory(os.path.dirname(self._partial.path))
             else:
                 self._partial.discard()
         elif self._close and self.fd is not None:
             try:
-                if done and self._options.sync:
+                if done and self._sync:
                     os.fsync(self.fd)
             finally:
                 os.close(self.fd)
@@ -204,7 +204,7 @@ async def _put(
         if target == NULL:
             await remote.close(handle, target)
         else:
-            replace, sync = options.replace, options.sync
+            replace, sync = options.replace, options.fsync != "none"
             await remote.commit(handle, target, mode, replace, sync, nbytes=result.bytes)
     except BaseException:
         if handle:

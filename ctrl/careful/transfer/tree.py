@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import batch
-from careful.transfer.attributes import apply_attributes, parts
+from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
 from careful.transfer.local import current_umask, digest_of
@@ -335,8 +335,8 @@ class TreeTransfer:
                 if one.name in self.made
             ]
             await self._run(fresh, lib.CAREFUL_BATCH_MODE)
-        if self.options.sync:
-            await self._run([Item(lib.CAREFUL_ITEM_SYNC, b".")])
+        if self.options.fsync != "none":
+            await sync_file_system(self.target, self.sink)
 
     def _usual_mode(self, attr: Attr) -> bytes:
         mask = current_umask() if self.is_get else 0
