@@ -101,7 +101,11 @@ def test_plain__usual_modes_and_no_links(ends: Ends) -> None:
     (ends.source / "link").symlink_to("d")
     os.mkfifo(ends.source / "pipe")
     report = ends.run(Options(fsync="none"))
-    assert sorted(kind for _, kind in report.skipped) == ["special file", "symlink"]
+    assert [kind for _, kind in report.skipped] == ["symlink"]
+    assert [text for _, text in report.failures] == [
+        f"{name}: is a fifo, no file" for name, _ in report.failures
+    ]
+    assert len(report.failures) == 1
     assert (ends.target / "d/a").stat().st_mode & 0o7777 == 0o755
     assert (ends.target / "d").stat().st_mode & 0o7777 == 0o555
     assert sorted(p.name for p in ends.target.iterdir()) == ["d"]
