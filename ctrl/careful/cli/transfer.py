@@ -39,7 +39,8 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
     whole = {**figures, **live.transfer_figures(report)} if given["as_json"] else {}
     if given["as_json"] or not given["quiet"]:
         err = names["target"] == "-"  # standard output is the file's
-        show(given["as_json"], str(ctx.info_name), inputs, whole, live.summary(report), err)
+        text = live.rehearsal(report) if given["dry_run"] else live.summary(report)
+        show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
         ctx.exit(PARTIAL if report.files or report.equal or report.links else 1)
 
