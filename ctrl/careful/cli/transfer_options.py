@@ -70,7 +70,8 @@ _WHAT = [
         "-c",
         "--checksum",
         is_flag=True,
-        help="Compare digests of blocks first; only blocks that differ move. Replaces files.",
+        help="Compare digests of blocks first; only blocks that differ move. Replaces files; "
+        "with a device or --at, what is there.",
     ),
     click.option("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
     click.option("--delete", is_flag=True, help="With -r, remove what the source does not have."),
@@ -137,7 +138,7 @@ _HOW = [
         default="xxh3",
         show_default=True,
         help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
-        "computed at both ends and compared.",
+        "or stream, computed at both ends and compared.",
     ),
     click.option("--no-digest", is_flag=True, help="The same as --digest none."),
     click.option(
