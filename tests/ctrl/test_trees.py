@@ -205,6 +205,29 @@ def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
     assert (ends.target / "locked/a").exists()
 
 
+def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
+    """rsync's rule: what is replaced may be a file; a directory goes with --delete alone."""
+    ends.write("was a file/f")
+    ends.write("was a link/f")
+    ends.write("was a directory")
+    ends.target.mkdir()
+    (ends.target / "was a file").write_bytes(b"old")
+    (ends.target / "was a link").symlink_to("was a directory/d")
+    (ends.target / "was a directory/d").mkdir(parents=True)
+    (ends.target / "was a directory/d/kept").write_bytes(b"old")
+    options = replace(ARCHIVE, update=True, replace=True)
+    rehearsed = ends.run(replace(options, delete=True, dry_run=True)).deleted
+    first = ends.run(options)
+    assert [name.rpartition("/")[2] for name, _ in first.failures] == ["was a directory"]
+    assert (ends.target / "was a directory/d/kept").exists()
+    assert not list((ends.target / "was a directory/d").glob("f"))
+    second = ends.run(replace(options, delete=True))
+    assert second.failures == []
+    assert sorted(first.deleted + second.deleted) == sorted(rehearsed)
+    assert len(rehearsed) == 5
+    assert_equal(ends.source, ends.target)
+
+
 def test_filters__patterns_and_names(ends: Ends) -> None:
     for name in ("a.c", "a.o", "keep.o", "cache/x", "src/cache/y", "src/b.c", "src/cache2/z"):
         ends.write(name)
