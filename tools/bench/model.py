@@ -17,7 +17,7 @@ from bench_lab import LAB, ROOT, SHARE, TOOL, BenchError, careful_up, ctl, run
 BYTES = 4096
 FRAGMENTS_MAX = 10
 #: Stores of each count of fragments in a run, and runs between two changes of who owns the queue.
-REPEATS = 7
+REPEATS = 20
 BATCH = 5
 ERROR_MEAN_MAX = 0.03
 BEST_MAX = 0.01
