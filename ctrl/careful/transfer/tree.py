@@ -18,7 +18,7 @@ from careful.transfer import batch
 from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
-from careful.transfer.clash import in_the_way
+from careful.transfer.clash import in_the_way, look_alike, taken_for_one
 from careful.transfer.local import current_umask, digest_of
 from careful.transfer.mover import all_of
 from careful.transfer.options import FileResult
@@ -144,6 +144,7 @@ class TreeTransfer:
         await all_of(self._small_files(), self._large_files(self.large))
         await self._large_files(self.alone)
         await self._make_links(left(self.symlinks), barred)
+        await self._look_alikes()
         if self.options.delete:
             await self._delete()
         await self._attributes()
@@ -152,6 +153,9 @@ class TreeTransfer:
         """Say what would be done."""
         for entry in self.small + self.large:
             names = self.source.name(entry.name), self.target.name(entry.name)
+            if entry.name in self.existing and not self.options.replace:
+                self._failed_there(entry.name, errno.EEXIST)
+                continue
             self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
         self.sink.report.directories += sum(
             one.name not in self.existing for one in self.directories
@@ -297,6 +301,14 @@ class TreeTransfer:
                 self._failed_there(name, answer.status)
             else:
                 self.sink.report.links += 1
+
+    async def _look_alikes(self) -> None:
+        """Where names may be replaced, one may have replaced another that differs in case alone."""
+        groups = look_alike(self.entries) if self.options.replace else []
+        for one, other in await taken_for_one(self.target, groups):
+            text = f"{self.target.name(other)} is the same name: one of the two was written over"
+            name = self.target.name(one)
+            self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
     def _extra(self) -> list[Entry]:
         """What the target has and the source has not, children first."""
