@@ -41,7 +41,7 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         err = names["target"] == "-"  # standard output is the file's
         show(given["as_json"], str(ctx.info_name), inputs, whole, live.summary(report), err)
     if report.failures:
-        ctx.exit(PARTIAL if report.files or report.equal or report.links else 1)
+        ctx.exit(PARTIAL if report.files_count or report.equal or report.links else 1)
 
 
 @click.command()

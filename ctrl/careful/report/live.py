@@ -200,7 +200,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
         "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
         "deleted": report.deleted,
-        "files_count": len(report.files),
+        "files_count": report.files_count,
         "links_count": report.links,
         "directories_count": report.directories,
         "total_bytes": report.bytes,
@@ -218,17 +218,18 @@ def transfer_figures(report: Report) -> dict[str, Any]:
 def summary(report: Report) -> str:
     """What a transfer did, in a line."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
-    noun = "file" if len(report.files) == 1 else "files"
-    parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
+    count = report.files_count
+    noun = "file" if count == 1 else "files"
+    parts = [f"{count} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
-    checked = [one for one in report.files if one.digest is not None]
-    if len(report.files) == 1 and checked:
-        kind = "BLAKE3" if checked[0].is_blake3 else "XXH3 of blocks"
-        parts.append(f"{kind} {_digest(checked[0])}")
+    checked = report.first_checked
+    if count == 1 and checked:
+        kind = "BLAKE3" if checked.is_blake3 else "XXH3 of blocks"
+        parts.append(f"{kind} {_digest(checked)}")
     elif checked:
-        kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of every block"
+        kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of every block"
         parts.append(f"{kind} checked")
-    elif report.files:
+    elif count:
         parts.append("nothing checked")
     if report.resumed_bytes:
         parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")

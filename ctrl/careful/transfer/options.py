@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -90,6 +91,9 @@ class Progress(Protocol):
     def finished(self, name: str) -> None:
         """A file is complete, or failed."""
 
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        """So many files are complete; what they are called, who wants to know can ask."""
+
     def note(self, text: str) -> None:
         """Something a person should know."""
 
@@ -102,6 +106,7 @@ class Silent:
     def present(self, nbytes: int) -> None: ...
     def retried(self) -> None: ...
     def finished(self, name: str) -> None: ...
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
     def note(self, text: str) -> None: ...
 
 

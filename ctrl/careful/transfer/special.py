@@ -259,6 +259,6 @@ async def transfer(
         result = await _get(remote, path, target, span, options, progress)
     else:
         result = await _put(remote, source, path, span, options, progress)
-    report = Report(files=[result])
+    report = Report(singles=[result])
     report.seconds = time.monotonic() - began
     return report
