@@ -249,7 +249,7 @@ void items_flush(struct items *s)
 		int dir = s->dirs[p->dir];
 		int status = rc ? rc :
 				  items_give_name(dir, p->temporary, p->name,
-					    s->flags & CAREFUL_BATCH_REPLACE);
+						  s->flags & CAREFUL_BATCH_REPLACE);
 		struct careful_block_item *record = (void *)(s->out + p->answer);
 
 		if (!status)
