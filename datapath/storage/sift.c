@@ -62,10 +62,11 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	struct careful_sifted *out = s->out;
-	struct careful_sift_part *part = out->parts + out->parts_count - 1;
+	struct careful_sift_part *part =
+		out->parts_count ? &out->parts[out->parts_count - 1] : NULL;
 	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
 
-	if (out->parts_count && part->files < s->how->part_files_max &&
+	if (part && part->files < s->how->part_files_max &&
 	    part->data_bytes + bytes <= s->how->part_bytes_max &&
 	    part->bytes + item_bytes <= READS_BYTES_MAX)
 		return part;
@@ -76,7 +77,7 @@ static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_
 		out->parts = part;
 		s->parts_room = room;
 	}
-	part = out->parts + out->parts_count++;
+	part = &out->parts[out->parts_count++];
 	*part = (struct careful_sift_part){ .offset = out->reads_bytes };
 	return part;
 }
