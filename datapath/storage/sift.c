@@ -62,8 +62,8 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	struct careful_sifted *out = s->out;
-	struct careful_sift_part *part =
-		out->parts_count ? &out->parts[out->parts_count - 1] : NULL;
+	struct careful_sift_part *part = out->parts_count ? &out->parts[out->parts_count - 1] :
+							    NULL;
 	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
 
 	if (part && part->files < s->how->part_files_max &&
