@@ -10,6 +10,7 @@ import click
 from careful.address import is_remote, split_remote
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
+from careful.cli.no_tls import asyncio  # noqa: F401 (before what imports asyncio by itself)
 from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
 from careful.control import config, remote
 from careful.report import live

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
-from careful.control.tune import Plan, Tune, class_bytes
 from careful.errors import meaning, shown
 from careful.report.tables import table
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
     from careful.control.doctor import Finding
+    from careful.control.tune import Plan, Tune
     from careful.control.tuner import Row
     from careful.transfer.block import Attr, Entry
     from careful.transfer.options import FileResult
@@ -112,6 +112,8 @@ def plan(one: Plan) -> str:
 
 
 def _class_range(first: int, last: int, count: int) -> str:
+    from careful.control.tune import class_bytes
+
     low = class_bytes(first - 1) + 1 if first else 0
     if last == count - 1:
         return f"from {size(low)}" if first else "all"
@@ -259,6 +261,8 @@ def down(ifname: str, done: Down) -> str:
 
 def tune_row(row: Row) -> dict[str, Any]:
     """What is in effect for a peer, for JSON."""
+    from careful.control.tune import class_bytes
+
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
         for index, one in enumerate(row.tune.plans)

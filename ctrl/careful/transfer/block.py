@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
+import struct
 from dataclasses import dataclass
 
 from careful._abi import lib, pack, unpack
@@ -116,7 +116,7 @@ class BlockClient:
         """A request to the service; sent again after a reset, which wire.h says does no harm."""
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
-            words[2:4] = secrets.randbits(32), secrets.randbits(32)
+            words[2:4] = struct.unpack("=II", os.urandom(8))
         for _ in range(_ATTEMPTS):
             answer = await self.ipc.ask(
                 lib.CAREFUL_IPC_REQUEST, payload, peer=self.peer, handler=handler, args=words

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,7 +98,7 @@ class SmallFiles:
                 raise
             if not wait:
                 return None
-            await asyncio.sleep(random.uniform(0.01, 0.2))
+            await asyncio.sleep(batch.wait_s())
         raise AssertionError
 
     async def _part(self, lane: Lane, part: Part) -> None:
