@@ -44,10 +44,10 @@ static size_t fill(struct entry_scan *scan, int dir_fd, const char *prefix, cons
 		return 0;
 	}
 	if (above) {
-		memcpy(text, prefix, above);
+		memcpy(text, prefix, above); /* NOLINT: records count their bytes */
 		text[above++] = '/';
 	}
-	memcpy(text + above, name, name_bytes);
+	memcpy(text + above, name, name_bytes); /* NOLINT */
 	name_bytes += above;
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW)) {
 		if (errno == ENOENT)

@@ -58,28 +58,33 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);
 }
 
+static bool has_room(const struct careful_sift_part *part, const struct careful_sift_how *how,
+		     uint64_t bytes, size_t item_bytes)
+{
+	return part->files < how->part_files_max &&
+	       part->data_bytes + bytes <= how->part_bytes_max &&
+	       part->bytes + item_bytes <= READS_BYTES_MAX;
+}
+
 /* The batch that takes a file of so many bytes, whose item has item_bytes. */
 static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	struct careful_sifted *out = s->out;
-	struct careful_sift_part *part = out->parts_count ? &out->parts[out->parts_count - 1] :
-							    NULL;
+	struct careful_sift_part *parts = out->parts;
 	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
 
-	if (part && part->files < s->how->part_files_max &&
-	    part->data_bytes + bytes <= s->how->part_bytes_max &&
-	    part->bytes + item_bytes <= READS_BYTES_MAX)
-		return part;
-	if (out->parts_count == s->parts_room) {
-		part = realloc(out->parts, room * sizeof(*part));
-		if (!part)
+	if (out->parts_count && has_room(&parts[out->parts_count - 1], s->how, bytes, item_bytes))
+		return &parts[out->parts_count - 1];
+	if (!parts || out->parts_count == s->parts_room) {
+		parts = realloc(parts, room * sizeof(*parts));
+		if (!parts)
 			return NULL;
-		out->parts = part;
+		out->parts = parts;
 		s->parts_room = room;
 	}
-	part = &out->parts[out->parts_count++];
-	*part = (struct careful_sift_part){ .offset = out->reads_bytes };
-	return part;
+	parts += out->parts_count++;
+	*parts = (struct careful_sift_part){ .offset = out->reads_bytes };
+	return parts;
 }
 
 static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t name_bytes)
