@@ -193,7 +193,7 @@ class LocalTree:
         finally:
             lib.careful_batch_release(found)
 
-    def read(self, items: memoryview, flags: int, most: int, to: Any, room: int) -> int:
+    def read(self, items: bytes, flags: int, most: int, to: Any, room: int) -> int:
         """Run READ items; what they are answered lies in memory, so many bytes.
 
         Args:

@@ -34,12 +34,13 @@ class Part(NamedTuple):
     """The files of one batch.
 
     Attributes:
-        reads: READ items of them.
+        reads: READ items of them; no memoryview, which C could not be lent: while it is, and
+            part of a cycle, collecting it crashes Python before 3.13 (gh-77894).
         files: how many.
         bytes: of their contents, when they were listed.
     """
 
-    reads: memoryview
+    reads: bytes
     files: int
     bytes: int
 
@@ -78,7 +79,7 @@ def sift(listing: bytes, options: Options) -> Sifted:
     rc = lib.careful_sift(ffi.from_buffer(listing), len(listing), how, found)
     check(rc, "", "the listing has a bad entry" if rc == -errno.EPROTO else "")
     try:
-        reads = memoryview(bytes(ffi.buffer(found.reads, found.reads_bytes)))
+        reads = ffi.buffer(found.reads, found.reads_bytes)
         rest = bytes(ffi.buffer(found.rest, found.rest_bytes))
         places = [found.parts[index] for index in range(found.parts_count)]
         parts = [
