@@ -17,7 +17,7 @@ from careful.transfer.session import Route
 from compare import assert_equal
 from fake_daemon import Answer, FakeDaemon
 
-PLAIN = Options(preserve=True, sync=False)
+PLAIN = Options(preserve=True, fsync="none")
 
 
 class Names(Silent):
