@@ -43,12 +43,12 @@ def in_the_way(
 
 def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Files whose paths differ in case or in how letters are composed alone."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, dict[str, Entry]] = {}
     for entry in entries:
         if not entry.attr.is_dir and not entry.error:
             key = unicodedata.normalize("NFC", entry.name.casefold())
-            found.setdefault(key, []).append(entry)
-    return [group for group in found.values() if len(group) > 1]
+            found.setdefault(key, {})[entry.name] = entry
+    return [list(group.values()) for group in found.values() if len(group) > 1]
 
 
 def _is_another(one: Attr, other: Attr) -> bool:
