@@ -251,6 +251,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 		bytes = index < 0 ? 0 :
 				    careful_payload_bytes(client->ipc->instance, (uint32_t)index);
 		return bytes < 0 ? 0 : (uint32_t)bytes;
+	case CAREFUL_IPC_SIGNATURE:
+		return CAREFUL_IPC_PAYLOAD_BYTES;
 	default:
 		return 0;
 	}
@@ -301,6 +303,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 	case CAREFUL_IPC_GET:
 	case CAREFUL_IPC_STORE:
 		rc = bulk(client, op, q);
+		break;
+	case CAREFUL_IPC_SIGNATURE:
+		rc = ipc_signature(client, op, q);
 		break;
 	default:
 		rc = q->head.version == CAREFUL_IPC_VERSION ? -EOPNOTSUPP : -EPROTO;

@@ -61,6 +61,8 @@ struct careful {
 
 	struct fake_operation operations[512];
 	int begin_errno; /* of the next operation */
+	bool silent; /* careful_poll() answers nothing ... */
+	int poll_status; /* ... or answers with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
+from careful.cli.logp import logp
 from careful.cli.params import BYTES
 from careful.control import config, remote
 from careful.measure import blackbox as two_regressions
@@ -127,3 +128,6 @@ def blackbox(
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)
+
+
+measure.add_command(logp)

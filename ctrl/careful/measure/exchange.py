@@ -10,6 +10,7 @@ import errno
 import select
 import time
 from pathlib import Path
+from typing import Any
 
 from careful._abi import lib
 from careful.address import Address
@@ -62,10 +63,8 @@ class ProbeSession:
 
     def _limits(self, address: Address) -> tuple[int, int]:
         """Credits towards the peer, and the most payload that it takes in one frame."""
-        for info in self._client.peers():
-            if _is(info, address):
-                return int(info.credits_window), self._payload_max(int(info.frame_bytes))
-        raise CarefulError(errno.ENOTCONN, "its session ended", self.host)
+        info = peer_info(self._client, address, self.host)
+        return int(info.credits_window), self._payload_max(int(info.frame_bytes))
 
     def _payload_max(self, frame_bytes: int) -> int:
         """Found by asking: headers differ by address family, and buffers bound it, too."""
@@ -121,6 +120,14 @@ class ProbeSession:
         answers, own_us = self._ask([bytes(size_bytes)] * count)
         stamps = sorted((answer.args[0] << 32 | answer.args[1]) for answer in answers)
         return [(stamp - stamps[0]) / 1e3 for stamp in stamps], own_us
+
+
+def peer_info(client: Client, address: Address, host: str) -> Any:
+    """The `struct careful_peer_info` of a connected peer; CarefulError where it has gone."""
+    for info in client.peers():
+        if _is(info, address):
+            return info
+    raise CarefulError(errno.ENOTCONN, "its session ended", host)
 
 
 def _is(info: object, address: Address) -> bool:
