@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
-from careful.cli.logp import logp
+from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES
 from careful.control import config, remote
 from careful.measure import blackbox as two_regressions
@@ -131,3 +131,4 @@ def blackbox(
 
 
 measure.add_command(logp)
+measure.add_command(echo)

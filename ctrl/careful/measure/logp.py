@@ -18,7 +18,7 @@ import numpy as np
 
 from careful.measure.line import Array
 from careful.measure.regimes import Regimes, find_regimes
-from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported
+from careful.measure.sample import SAMPLES_MIN, TRIM_LATE, Figure, figure, locations, supported
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
@@ -76,12 +76,13 @@ class Options:
     """How to measure.
 
     precision: half of an interval over its figure at which it is enough; seconds: after which
-    no further batch begins; messages_max: the longest burst; only: "" or "gap", for os and g
-    alone.
+    no further batch begins; messages_min, messages_max: lengths of the longest burst; only:
+    "" or "gap", for os and g alone.
     """
 
     precision: float = 0.05
     seconds: float = 20.0
+    messages_min: int = 64
     messages_max: int = 4096
     only: str = ""
 
@@ -258,7 +259,9 @@ class LogP:
 
     def _first(self) -> Curve:
         """The curve without computation, long enough to become steady."""
-        messages = min(max(2 * self._layer.capacity, 64), self.options.messages_max)
+        messages = min(
+            max(2 * self._layer.capacity, self.options.messages_min), self.options.messages_max
+        )
         while True:
             curve = Curve(0.0, self._batch(marks_to(messages), 0.0))
             more = min(2 * messages, self.options.messages_max)
@@ -299,7 +302,7 @@ class LogP:
         trials = []
         for messages in TRIED:
             found = self._batch([messages], 0.0)
-            measured = figure(found.done_us - half_us, messages, messages)
+            measured = figure(found.done_us - half_us, messages, messages, TRIM_LATE)
             predicted_us = half_us + (messages - 1) * result.g.estimate.value
             trials.append(Trial(messages, measured, predicted_us))
         return trials
@@ -308,7 +311,7 @@ class LogP:
 def read(layer: Layer, trips: Curve, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
     os, g = curves[0].overhead(), curves[0].steady()
-    rtt = figure(trips.bursts.done_us)
+    rtt = figure(trips.bursts.done_us, trim=TRIM_LATE)
     or_ = _receive_overhead(os, g, curves[1:])
     notes = []
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)

@@ -35,6 +35,14 @@ def ink(background: str) -> str:
 
 def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
     """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
+    figure, (pair,) = panels([(title, x, y)], size=size)
+    return figure, pair
+
+
+def panels(
+    labels: Sequence[tuple[str, str, str]], *, size: tuple[float, float] = (8.0, 5.0)
+) -> tuple[Any, list[Any]]:
+    """A figure with pairs of axes side by side, each of title, x and y; size: of each, inches."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -50,14 +58,18 @@ def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) 
             "svg.fonttype": "none",
         }
     )
-    figure, pair = pyplot.subplots(figsize=size, layout="constrained")
-    pair.set_title(title, loc="left")
-    pair.set_xlabel(x)
-    pair.set_ylabel(y)
-    pair.grid(True, color="#DDDDDD", linewidth=0.8)
-    pair.set_axisbelow(True)
-    pair.spines[["top", "right"]].set_visible(False)
-    return figure, pair
+    count = len(labels)
+    figure, pairs = pyplot.subplots(
+        1, count, figsize=(size[0] * count, size[1]), layout="constrained", squeeze=False
+    )
+    for pair, (title, x, y) in zip(pairs[0], labels, strict=True):
+        pair.set_title(title, loc="left")
+        pair.set_xlabel(x)
+        pair.set_ylabel(y)
+        pair.grid(True, color="#DDDDDD", linewidth=0.8)
+        pair.set_axisbelow(True)
+        pair.spines[["top", "right"]].set_visible(False)
+    return figure, list(pairs[0])
 
 
 def lines(

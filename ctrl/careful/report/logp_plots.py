@@ -1,0 +1,124 @@
+"""LogP signatures drawn as P4 draws them: message cost over burst length, a curve for each D."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from careful.measure.bulk import Bulk
+from careful.measure.line import Line
+from careful.measure.logp import Result
+from careful.report import figure
+
+
+def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: Path) -> None:
+    """Write one panel for each layer's signature (Figures 4 and 5), one for each kind of bulk."""
+    labels = [
+        (f"{one.layer} to {host}", "burst (messages)", "message cost (µs)") for one in signatures
+    ]
+    labels += [(f"{one.kind} to {host}", "size (bytes)", "time (µs)") for one in bulks]
+    whole, pairs = figure.panels(labels, size=(8.5, 5.5))
+    for pair, one in zip(pairs, signatures, strict=False):
+        _signature(pair, one)
+    for pair, bulk in zip(pairs[len(signatures) :], bulks, strict=True):
+        _bulk(pair, bulk)
+    figure.save(whole, path)
+
+
+def _signature(pair: Any, found: Result) -> None:
+    for number, curve in enumerate(found.curves):
+        costs, errors = curve.costs()
+        pair.errorbar(
+            curve.bursts.marks,
+            costs,
+            yerr=2 * errors,
+            label=f"D = {curve.compute_us:g} µs",
+            color=figure.COLOURS[number],
+            linestyle=figure.DASHES[number],
+            marker=figure.MARKERS[number],
+            markersize=6,
+            elinewidth=1,
+        )
+    pair.set_xscale("log", base=2)
+    pair.set_ylim(bottom=0)
+    ticks = [2**k for k in range(13) if 2**k <= 1.5 * found.curves[0].bursts.marks[-1]]
+    pair.set_xticks(ticks, [str(tick) for tick in ticks])
+    for name, one in (("os", found.os), ("g", found.g)):
+        if one.estimate:
+            pair.axhline(one.estimate.value, color="#666666", linewidth=1)
+            text = f"{name} = {one.estimate.value:.3g} µs"
+            pair.annotate(
+                text,
+                (1, one.estimate.value),
+                xytext=(2, 4),
+                fontsize=12,
+                textcoords="offset points",
+            )
+    _regimes(pair, found)
+    pair.legend(loc="upper left", bbox_to_anchor=(0.0, 0.9))
+
+
+def _regimes(pair: Any, found: Result) -> None:
+    """Where the regimes of D = 0 meet, and their names along the top."""
+    first = found.curves[0]
+    steady, last = first.steady_messages, float(first.bursts.marks[-1])
+    if steady is None:
+        return
+    spans = [(1.0, float(first.send_messages), "send only"), (float(steady), last, "steady")]
+    if steady > 1.25 * first.send_messages:
+        spans.insert(1, (float(first.send_messages), float(steady), "transition"))
+    for low, high, name in spans:
+        pair.annotate(
+            name,
+            ((low * high) ** 0.5, 0.97),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="top",
+            fontsize=12,
+        )
+    for edge in (first.send_messages, steady):
+        pair.axvline(edge, color="#666666", linewidth=1, linestyle=":")
+
+
+def _bulk(pair: Any, found: Bulk) -> None:
+    lines: list[tuple[str, Line | None, list[float | None]]] = [
+        ("T(n)", found.T, [_value(one.rtt.estimate) for one in found.results]),
+        ("g(n)", found.g, [_value(one.g.estimate) for one in found.results]),
+        ("os(n)", found.os, [_value(one.os.estimate) for one in found.results]),
+    ]
+    for number, (name, line, values) in enumerate(lines):
+        known = [(x, y) for x, y in zip(found.sizes_bytes, values, strict=True) if y is not None]
+        colour = figure.COLOURS[number]
+        pair.plot(
+            [x for x, _ in known],
+            [y for _, y in known],
+            linestyle="none",
+            color=colour,
+            marker=figure.MARKERS[number],
+            markersize=7,
+            label=name,
+        )
+        if line is not None and line.supported:
+            ends = [line.size_min_bytes, line.size_max_bytes]
+            pair.plot(
+                ends, [line.at(x) for x in ends], color=colour, linestyle=figure.DASHES[number]
+            )
+    if found.half_power_bytes:
+        half = found.half_power_bytes.value
+        pair.axvline(half, color="#666666", linewidth=1, linestyle=":")
+        pair.annotate(
+            f"half power {half:.0f} bytes",
+            (half, 0.02),
+            rotation=90,
+            fontsize=12,
+            xycoords=("data", "axes fraction"),
+            xytext=(4, 0),
+            textcoords="offset points",
+        )
+    pair.set_ylim(bottom=0)
+    pair.legend(loc="upper left")
+
+
+def _value(estimate: Any) -> float | None:
+    return None if estimate is None else float(estimate.value)
