@@ -138,9 +138,9 @@ class Curve:
         return None if begin is None else int(self.bursts.marks[begin])
 
     def costs(self) -> tuple[Array, Array]:
-        """Message cost, µs, and its standard error at each mark: what P4's figures show."""
-        means, errors, _ = locations(self.bursts.elapsed_us / self.bursts.marks)
-        return means, errors
+        """Message cost with D, µs, and its standard error at each mark, as in P4's figures."""
+        means, errors, _ = locations(self._issuing() / self.bursts.marks)
+        return means + self.compute_us, errors
 
     def overhead(self) -> Figure:
         """Slope of the send-only regime: os."""

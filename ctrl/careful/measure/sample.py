@@ -99,7 +99,10 @@ def figure(samples: Array, low: int = 1, high: int = 1, trim: tuple[float, float
 def supported(
     estimate: Estimate, samples: int, residual: float, low: int = 1, high: int = 1
 ) -> Figure:
-    """The figure of an estimate, or why there is none."""
-    wide = estimate.relative > RELATIVE_MAX
-    reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs" if wide else ""
-    return Figure(None if wide else estimate, samples, residual, low, high, reason)
+    """The figure of a time, µs, or why there is none."""
+    reason = ""
+    if estimate.high <= 0:
+        reason = f"{estimate.value:.3g} µs cannot be: other work came between the bursts"
+    elif estimate.relative > RELATIVE_MAX:
+        reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs"
+    return Figure(None if reason else estimate, samples, residual, low, high, reason)

@@ -64,7 +64,8 @@ def bulk_text(found: Bulk) -> str:
         )
     if found.half_power_bytes:
         half = found.half_power_bytes
-        lines.append(f"half-power point {half.value:.0f} ±{half.half:.0f} bytes")
+        beyond = " (beyond the sizes measured)" if half.value > found.sizes_bytes[-1] else ""
+        lines.append(f"half-power point {half.value:.0f} ±{half.half:.0f} bytes{beyond}")
     return "\n".join(lines)
 
 

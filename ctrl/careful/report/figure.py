@@ -42,7 +42,7 @@ def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) 
 def panels(
     labels: Sequence[tuple[str, str, str]], *, size: tuple[float, float] = (8.0, 5.0)
 ) -> tuple[Any, list[Any]]:
-    """A figure with pairs of axes side by side, each of title, x and y; size: of each, inches."""
+    """A figure with pairs of axes, two a row, each of title, x and y; size: of each, inches."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -58,18 +58,25 @@ def panels(
             "svg.fonttype": "none",
         }
     )
-    count = len(labels)
-    figure, pairs = pyplot.subplots(
-        1, count, figsize=(size[0] * count, size[1]), layout="constrained", squeeze=False
+    columns, rows = min(len(labels), 2), -(-len(labels) // 2)
+    figure, grid = pyplot.subplots(
+        rows,
+        columns,
+        figsize=(size[0] * columns, size[1] * rows),
+        layout="constrained",
+        squeeze=False,
     )
-    for pair, (title, x, y) in zip(pairs[0], labels, strict=True):
+    pairs = list(grid.flat)
+    for pair in pairs[len(labels) :]:
+        pair.remove()
+    for pair, (title, x, y) in zip(pairs, labels, strict=False):
         pair.set_title(title, loc="left")
         pair.set_xlabel(x)
         pair.set_ylabel(y)
         pair.grid(True, color="#DDDDDD", linewidth=0.8)
         pair.set_axisbelow(True)
         pair.spines[["top", "right"]].set_visible(False)
-    return figure, list(pairs[0])
+    return figure, pairs[: len(labels)]
 
 
 def lines(

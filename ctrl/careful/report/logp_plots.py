@@ -44,19 +44,20 @@ def _signature(pair: Any, found: Result) -> None:
     pair.set_ylim(bottom=0)
     ticks = [2**k for k in range(13) if 2**k <= 1.5 * found.curves[0].bursts.marks[-1]]
     pair.set_xticks(ticks, [str(tick) for tick in ticks])
-    for name, one in (("os", found.os), ("g", found.g)):
+    last = float(found.curves[0].bursts.marks[-1])
+    for name, one, at, side in (("os", found.os, 1.0, "left"), ("g", found.g, last, "right")):
         if one.estimate:
             pair.axhline(one.estimate.value, color="#666666", linewidth=1)
-            text = f"{name} = {one.estimate.value:.3g} µs"
             pair.annotate(
-                text,
-                (1, one.estimate.value),
-                xytext=(2, 4),
-                fontsize=12,
+                f"{name} = {one.estimate.value:.3g} µs",
+                (at, one.estimate.value),
+                xytext=(0, 8),
                 textcoords="offset points",
+                fontsize=12,
+                ha=side,
             )
     _regimes(pair, found)
-    pair.legend(loc="upper left", bbox_to_anchor=(0.0, 0.9))
+    pair.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88))
 
 
 def _regimes(pair: Any, found: Result) -> None:
@@ -68,10 +69,10 @@ def _regimes(pair: Any, found: Result) -> None:
     spans = [(1.0, float(first.send_messages), "send only"), (float(steady), last, "steady")]
     if steady > 1.25 * first.send_messages:
         spans.insert(1, (float(first.send_messages), float(steady), "transition"))
-    for low, high, name in spans:
+    for number, (low, high, name) in enumerate(spans):
         pair.annotate(
             name,
-            ((low * high) ** 0.5, 0.97),
+            ((low * high) ** 0.5, 0.98 - 0.05 * (number % 2)),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="top",
@@ -104,7 +105,8 @@ def _bulk(pair: Any, found: Bulk) -> None:
             pair.plot(
                 ends, [line.at(x) for x in ends], color=colour, linestyle=figure.DASHES[number]
             )
-    if found.half_power_bytes:
+    inside = found.half_power_bytes and found.half_power_bytes.value <= found.sizes_bytes[-1]
+    if found.half_power_bytes and inside:
         half = found.half_power_bytes.value
         pair.axvline(half, color="#666666", linewidth=1, linestyle=":")
         pair.annotate(
