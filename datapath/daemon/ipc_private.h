@@ -114,6 +114,7 @@ struct ipc {
 	uint32_t busy;
 	struct ipc_client *clients;
 	struct ipc_op *connects;
+	struct ipc_measure *measure; /* under way, or NULL */
 	uint16_t lives[CAREFUL_PEERS_MAX];
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
@@ -138,5 +139,11 @@ int ipc_connects_timeout_ms(const struct ipc *ipc);
 /* ipc_signature.c */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
 void ipc_issuer_leave(struct ipc_client *client);
+
+/* ipc_measure.c */
+int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head);
+void ipc_measure_poll(struct ipc *ipc);
+int ipc_measure_timeout_ms(const struct ipc *ipc);
+void ipc_measure_deinit(struct ipc *ipc);
 
 #endif /* DAEMON_IPC_PRIVATE_H */

@@ -208,7 +208,29 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
 		return -EMSGSIZE;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
+	if (!done) {
+		instance->unanswered += !instance->begin_errno;
+		return instance->begin_errno;
+	}
 	return fake_begin(instance, &op, payload);
+}
+
+int careful_poll(struct careful *instance)
+{
+	struct careful_result result = { .status = instance->poll_status, .args = { 0, 7 } };
+	int n = 0;
+
+	instance->polls++;
+	for (uint32_t i = 0; i < 512 && instance->answering; i++) {
+		struct fake_operation op = instance->operations[i];
+
+		if (!op.kind)
+			continue;
+		instance->operations[i].kind = 0;
+		op.done(&result, op.user);
+		n++;
+	}
+	return n;
 }
 
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
@@ -300,23 +322,4 @@ int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user
 	instance->watch = fn;
 	instance->watch_user = user;
 	return 0;
-}
-
-/* Answers all that is under way, one reply after the other. */
-int careful_poll(struct careful *instance)
-{
-	struct careful_result result = { .args = { 0, 7 } };
-	int n = 0;
-
-	for (uint32_t i = 0; i < 512; i++) {
-		struct fake_operation op = instance->operations[i];
-
-		if (!op.kind || instance->silent)
-			continue;
-		instance->operations[i].kind = 0;
-		result.status = instance->poll_status;
-		op.done(&result, op.user);
-		n++;
-	}
-	return n;
 }

@@ -18,7 +18,7 @@ import numpy as np
 
 from careful.measure.line import Array
 from careful.measure.regimes import Regimes, find_regimes
-from careful.measure.sample import SAMPLES_MIN, TRIM_LATE, Figure, figure, locations, supported
+from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
@@ -302,7 +302,7 @@ class LogP:
         trials = []
         for messages in TRIED:
             found = self._batch([messages], 0.0)
-            measured = figure(found.done_us - half_us, messages, messages, TRIM_LATE)
+            measured = figure(found.done_us - half_us, messages, messages)
             predicted_us = half_us + (messages - 1) * result.g.estimate.value
             trials.append(Trial(messages, measured, predicted_us))
         return trials
@@ -311,7 +311,7 @@ class LogP:
 def read(layer: Layer, trips: Curve, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
     os, g = curves[0].overhead(), curves[0].steady()
-    rtt = figure(trips.bursts.done_us, trim=TRIM_LATE)
+    rtt = figure(trips.bursts.done_us)
     or_ = _receive_overhead(os, g, curves[1:])
     notes = []
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)

@@ -14,10 +14,8 @@ import numpy as np
 from careful.measure.estimate import Estimate
 from careful.measure.line import RELATIVE_MAX, Array
 
-#: Share of a sample that is left out at either end: what differs may be off to both sides.
-TRIM = (0.2, 0.2)
-#: The same of whole times: other work on the machine makes them longer, never shorter.
-TRIM_LATE = (0.05, 0.5)
+#: Share of a sample that is left out at either end.
+TRIM = 0.2
 #: Fewer repetitions have no interval to speak of.
 SAMPLES_MIN = 5
 #: A median absolute deviation as a standard deviation.
@@ -59,35 +57,35 @@ class Figure:
         }
 
 
-def locations(samples: Array, trim: tuple[float, float] = TRIM) -> tuple[Array, Array, int]:
+def locations(samples: Array) -> tuple[Array, Array, int]:
     """Trimmed means and their standard errors, each column a sample.
 
-    samples: shape (n,) or (n, k), n >= 1; trim: TRIM or TRIM_LATE; returns means and errors of
-    shape (k,) and the degrees of freedom (Tukey and McLaughlin 1963: the winsorized variance).
-    With fewer than SAMPLES_MIN rows the errors are infinite. Raises ValueError for no rows.
+    samples: shape (n,) or (n, k), n >= 1; returns means and errors of shape (k,) and the
+    degrees of freedom (Tukey and McLaughlin 1963: the winsorized variance). With fewer than
+    SAMPLES_MIN rows the errors are infinite. Raises ValueError for no rows.
     """
     table = np.sort(samples.reshape(len(samples), -1), axis=0)
     count = len(table)
     if not count:
         raise ValueError("no samples")
-    low, high = int(trim[0] * count), int(trim[1] * count)
-    means = table[low : count - high].mean(axis=0)
+    cut = int(TRIM * count)
+    means = table[cut : count - cut].mean(axis=0)
     if count < SAMPLES_MIN:
         return means, np.full(means.shape, np.inf), 1
-    winsorized = np.clip(table, table[low], table[count - high - 1])
-    left = count - low - high
+    winsorized = np.clip(table, table[cut], table[count - cut - 1])
+    left = count - 2 * cut
     errors = winsorized.std(axis=0, ddof=1) / (left / count * math.sqrt(count))
     return means, errors, left - 1
 
 
-def figure(samples: Array, low: int = 1, high: int = 1, trim: tuple[float, float] = TRIM) -> Figure:
+def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     """The figure of a sample of shape (n,), n >= 1.
 
-    low, high: its range, messages; trim: TRIM or TRIM_LATE. There is no figure where the
-    interval is wider than the data can support: fewer than SAMPLES_MIN repetitions, or
-    RELATIVE_MAX of the value to either side.
+    low, high: its range, messages. There is no figure where the interval is wider than the
+    data can support: fewer than SAMPLES_MIN repetitions, or RELATIVE_MAX of the value to
+    either side.
     """
-    means, errors, dof = locations(samples, trim)
+    means, errors, dof = locations(samples)
     residual = _MAD * float(np.median(np.abs(samples - np.median(samples))))
     if len(samples) < SAMPLES_MIN:
         reason = f"{len(samples)} samples: an interval needs {SAMPLES_MIN}"

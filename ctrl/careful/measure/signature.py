@@ -26,6 +26,8 @@ KINDS = {
     "store": lib.CAREFUL_IPC_STORE,
     "get": lib.CAREFUL_IPC_GET,
 }
+#: A host that does not answer the first request for so long is silent.
+_SILENT_S = 3.0
 #: Longer than carefuld gives a burst.
 _TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
@@ -94,9 +96,11 @@ class Session:
                 host,
                 peer=self._peers[0],
                 handler=lib.CAREFUL_SCRATCH,
-                timeout_s=_TIMEOUT_S,
+                timeout_s=_SILENT_S,
             )
         except CarefulError as error:
+            if error.errno == errno.ETIMEDOUT:
+                raise CarefulError(errno.ETIMEDOUT, "it does not answer", host) from None
             if error.errno != errno.ENOSYS:
                 raise
             text = "its careful answers no signatures: it is older than this one"
