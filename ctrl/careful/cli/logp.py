@@ -126,4 +126,4 @@ def _text(results: list[Result], bulks: list[Any], host: str) -> str:
 @click.argument("port", type=click.IntRange(1, 65535))
 def echo(port: int) -> None:
     """Answer TCP requests on PORT, for `measure logp --tcp PORT` elsewhere, until Ctrl-C."""
-    raise SystemExit(tcp.serve(port))
+    tcp.serve(port)

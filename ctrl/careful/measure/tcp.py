@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from careful._abi import ffi
 from careful.address import Address
@@ -33,9 +34,9 @@ def program() -> str:
     return found
 
 
-def serve(port: int) -> int:
-    """Answer on a TCP port until interrupted; careful-tcp's exit status."""
-    return subprocess.run([program(), "serve", str(port)], check=False).returncode
+def serve(port: int) -> NoReturn:
+    """Become the program that answers on a TCP port until it is ended."""
+    os.execv(program(), ["careful-tcp", "serve", str(port)])
 
 
 class TcpLayer:

@@ -18,10 +18,20 @@ def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: P
         (f"{one.layer} to {host}", "burst (messages)", "message cost (µs)") for one in signatures
     ]
     labels += [(f"{one.kind} to {host}", "size (bytes)", "time (µs)") for one in bulks]
-    whole, pairs = figure.panels(labels, size=(8.5, 5.5))
+    rows = -(-len(labels) // 2)
+    columns = min(len(labels), 2)
+    size = (8.5 * columns, 5.5 * rows)
+    whole, table = figure.grid(rows, columns, size=size, widths=[1.0] * columns)
+    pairs = [pair for row in table for pair in row]
+    for pair in pairs[len(labels) :]:
+        pair.remove()
+    for pair, (title, x, y) in zip(pairs, labels, strict=False):
+        pair.set_title(title, loc="left")
+        pair.set_xlabel(x)
+        pair.set_ylabel(y)
     for pair, one in zip(pairs, signatures, strict=False):
         _signature(pair, one)
-    for pair, bulk in zip(pairs[len(signatures) :], bulks, strict=True):
+    for pair, bulk in zip(pairs[len(signatures) :], bulks, strict=False):
         _bulk(pair, bulk)
     figure.save(whole, path)
 
