@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
+from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
@@ -187,3 +188,7 @@ def clearbox(
     figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
     text = tracing.clearbox_table(found, host)
     show(as_json, "measure clearbox", inputs | measuring.environment(), figures, text)
+
+
+measure.add_command(logp)
+measure.add_command(echo)
