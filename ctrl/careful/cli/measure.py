@@ -7,12 +7,8 @@ from pathlib import Path
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
-<<<<<<< HEAD
-from careful.cli.params import BYTES, PLOT
-=======
 from careful.cli.logp import echo, logp
-from careful.cli.params import BYTES
->>>>>>> main
+from careful.cli.params import BYTES, PLOT
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
@@ -196,12 +192,8 @@ def clearbox(
     inputs = measuring.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
     text = tracing.clearbox_table(found, host)
-<<<<<<< HEAD
     show(as_json, "measure clearbox", inputs, figures, text)
-=======
-    show(as_json, "measure clearbox", inputs | measuring.environment(), figures, text)
 
 
 measure.add_command(logp)
 measure.add_command(echo)
->>>>>>> main
