@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from careful.transfer.losses import Lost
 from careful.transfer.options import FileResult
 
 
@@ -20,6 +21,7 @@ class Report:
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
+        lost: what the network lost meanwhile.
     """
 
     files: list[FileResult] = field(default_factory=list)
@@ -30,6 +32,7 @@ class Report:
     links: int = 0
     deleted: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    lost: Lost = field(default_factory=Lost)
 
     @property
     def bytes(self) -> int:
