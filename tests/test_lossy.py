@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MIB, RUN, Host, make_file
-from lab import MakeLab
+from hosts import MIB, RUN, Host, Hosts, make_file
 from lossy import hops
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
@@ -20,20 +19,16 @@ Pair = Callable[[str], list[Host]]
 
 
 @pytest.fixture
-def pair(make_lab: MakeLab, tmp_path: Path) -> Iterator[Pair]:
+def pair(hosts: Hosts, tmp_path: Path) -> Pair:
     """Make two hosts that are up, on a link with a mishap."""
-    made: list[Host] = []
 
     def make(mishap: str) -> list[Host]:
-        lab = make_lab(hops=hops(tmp_path, mishap))
-        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        made = hosts(hops=hops(tmp_path, mishap))
         for host in made:
             host.up()
         return made
 
-    yield make
-    for host in made:
-        host.ctl("down", "eth1", check=False)
+    return make
 
 
 def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:

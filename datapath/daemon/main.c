@@ -141,7 +141,7 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static const struct careful_probe_clock probe_clock = { monotonic_ns };
+static struct careful_probe probe = { .now_ns = monotonic_ns };
 
 /* Opens the instance and starts the block server; on the chosen CPU, its workers
  * everywhere. */
@@ -172,7 +172,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		return rc;
 	}
-	return careful_probe_serve(d->instance, &probe_clock);
+	return careful_probe_serve(d->instance, &probe);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)

@@ -60,6 +60,8 @@ struct careful {
 	int kept;
 
 	struct fake_operation operations[512];
+	uint32_t unanswered; /* requests sent without wanting a reply */
+	uint32_t polls;
 	int begin_errno; /* of the next operation */
 	uint32_t peers_state[FAKE_PEERS];
 	struct careful_peer_info peers[FAKE_PEERS];
