@@ -250,7 +250,7 @@ class Fault:
     after: Callable[[Ground], None] | None = None
 
 
-_GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|reached"
+_GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 FAULTS: dict[str, Fault] = {
     "SIGKILL": Fault(kill_daemon, _GONE),
     "SIGSTOP": Fault(stop_daemon),

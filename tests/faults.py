@@ -18,13 +18,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from breaks import FAULTS, Fault
 from ground import EXPORTED, Ground
-from hosts import Host, finish
+from hosts import PINS, RUN, Host, finish
 from lab import Lab
 
+Keep = Callable[[str, str], None]
 #: An operation that hears nothing gives up after 30 s (--stall-ms).
 BOUND_S = 45
 
@@ -103,40 +105,73 @@ def play(ground: Ground, name: str, rng: random.Random) -> str:
     return how
 
 
-def main() -> int:
-    """Many rounds; the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=FAULTS)
-    parser.add_argument("--report", type=Path)
-    options = parser.parse_args()
-    rng = random.Random(options.seed)
-    seen: dict[str, Counter[str]] = {name: Counter() for name in FAULTS}
-    names = [options.only] if options.only else list(FAULTS)
+def left_over(ground: Ground) -> list[str]:
+    """What is still there of carefulds that are down."""
+    found: list[Path] = []
+    for host in ground.hosts:
+        one = ground.lab.instance(host.name)
+        found += [ground.apart.seen(PINS / one), RUN / one / "sock"]
+    return [str(path) for path in found if path.exists()]
+
+
+def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
+    """Faults in turn; what is left of the carefulds in the end.
+
+    Args:
+        names: of FAULTS.
+        rounds: how many, all together.
+        rng: draws everything.
+        keep: told of each round how it ended.
+    """
     lab = Lab(hosts=3)
     with tempfile.TemporaryDirectory() as folder:
         try:
             ground = Ground(lab, Path(folder))
-            for k in range(options.rounds):
+            before = ground.descriptors()
+            for k in range(rounds):
                 name = names[k % len(names)]
                 try:
                     how = play(ground, name, rng)
                 except (AssertionError, subprocess.SubprocessError) as error:
                     how = f"BROKEN: {error}"
                     print(f"round {k}, {name}: {how}", file=sys.stderr, flush=True)
-                    for host in ground.hosts:
-                        ground.make_sure(host)
-                seen[name][how.splitlines()[0]] += 1
+                    ground.set_right()
+                keep(name, how)
+            grown = ground.descriptors() - before
+            ground.down()
+            left = left_over(ground) + ([f"{grown} descriptors of h3"] if grown > 2 else [])
             ground.close()
+            return left
         finally:
             lab.down()
-    found = {"schema": 1, "rounds": options.rounds, "seed": options.seed, "faults": seen}
-    text = json.dumps(found, indent=1)
-    print(text)
+
+
+def main() -> int:
+    """Many rounds; the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200, help="all faults together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument("--report", type=Path, help="JSON, written after each round")
+    options = parser.parse_args()
+    seen: dict[str, Counter[str]] = {name: Counter() for name in options.faults}
+    found = {"schema": 1, "seed": options.seed, "rounds": 0, "faults": seen, "left": []}
+
+    def keep(name: str, how: str) -> None:
+        seen[name][how.splitlines()[0]] += 1
+        found["rounds"] = sum(count.total() for count in seen.values())
+        if options.report:
+            options.report.write_text(json.dumps(found, indent=1) + "\n")
+
+    found["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
     if options.report:
-        options.report.write_text(text + "\n")
-    return any(how.startswith("BROKEN") for counts in seen.values() for how in counts)
+        options.report.write_text(json.dumps(found, indent=1) + "\n")
+    for name, counts in seen.items():
+        for how, count in counts.most_common():
+            print(f"{name:20} {count:5}  {how}")
+    print(f"{found['rounds']} rounds; left behind: {', '.join(found['left']) or 'nothing'}")
+    broken = any(how.startswith("BROKEN") for counts in seen.values() for how in counts)
+    return broken or bool(found["left"])
 
 
 if __name__ == "__main__":

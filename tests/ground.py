@@ -205,10 +205,18 @@ class Ground:
         for host in self.hosts:
             self.make_sure(host)
 
-    def close(self) -> None:
+    def descriptors(self) -> int:
+        """How many are open in the carefuld that no fault ends."""
+        return sum(1 for _ in Path(f"/proc/{self.hosts[-1].pid}/fd").iterdir())
+
+    def down(self) -> None:
         """Every carefuld down."""
         for host in self.hosts:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(host.pid, signal.SIGCONT)
             host.ctl("down", "eth1", check=False)
+
+    def close(self) -> None:
+        """Every carefuld down, and what they ran in."""
+        self.down()
         self.apart.close()

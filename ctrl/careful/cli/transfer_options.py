@@ -71,7 +71,8 @@ _WHAT = [
         "-c",
         "--checksum",
         is_flag=True,
-        help="Compare digests of blocks first; only blocks that differ move. Replaces files.",
+        help="Compare digests of blocks first; only blocks that differ move. Replaces files; "
+        "with a device or --at, what is there.",
     ),
     click.option("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
     click.option("--delete", is_flag=True, help="With -r, remove what the source does not have."),
@@ -138,7 +139,7 @@ _HOW = [
         default="xxh3",
         show_default=True,
         help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
-        "computed at both ends and compared.",
+        "or stream, computed at both ends and compared.",
     ),
     click.option("--no-digest", is_flag=True, help="The same as --digest none."),
     click.option(
@@ -147,7 +148,15 @@ _HOW = [
         help="When the network loses a frame: repair asks again for what it carried, fail ends "
         "the transfer with exit status 4  [default: repair, or on_loss of [transfer]].",
     ),
-    click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+    click.option(
+        "--fsync",
+        type=click.Choice(["file", "end", "none"]),
+        default="file",
+        show_default=True,
+        help="file: each is on the disk before it gets its name; end: all are when the command "
+        "ends, by one sync; none: when the kernel likes.",
+    ),
+    click.option("--no-sync", is_flag=True, help="The same as --fsync none."),
     click.option(
         "--restart",
         is_flag=True,
@@ -210,7 +219,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         replace=given["force"] or given["update"] or given["checksum"],
         digest=given["digest"] != "none" and not given["no_digest"],
         blake3=given["digest"] == "blake3",
-        sync=not given["no_sync"],
+        fsync="none" if given["no_sync"] else given["fsync"],
         limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
         preserve=given["preserve"] or archive,
         links=archive,

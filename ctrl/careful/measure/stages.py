@@ -1,0 +1,297 @@
+"""Service times of a host's stages, from what its probes told (P1 section 5.3.1).
+
+Owns the way from records to (g, G) of each stage: which record is whose, what a frame took,
+and one robust line through the unhindered times of sizes. Pure: records come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from careful._abi import lib
+from careful.measure.estimate import Estimate
+from careful.measure.line import Array, Line, fit_line
+from careful.measure.piecewise import POINTS_MIN, fit_piecewise
+
+Records = npt.NDArray[np.void]
+
+HOST_TX: int = lib.CAREFUL_STAGE_HOST_TX
+NET_TX: int = lib.CAREFUL_STAGE_NET_TX
+NET_RX: int = lib.CAREFUL_STAGE_NET_RX
+HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
+STORE: int = lib.CAREFUL_STAGE_STORE
+NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
+
+#: The quantile of a size's times that a line goes through: caches and schedulers hinder many,
+#: and how many is the machine's affair, not the stage's. Least times are what the round trips
+#: of a black box are reduced to, too; a tenth of many samples is less of an extreme.
+UNHINDERED = 0.1
+#: Samples that a size needs for that, and sizes that a line needs.
+SAMPLES_MIN = 5
+SIZES_MIN = 4
+#: Frames that may have been in the RX ring when the tracing began.
+_SHIFT_MAX = 4096
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What one stage of one host took for each frame.
+
+    size_bytes: payload of a frame; time_us: its share of the transfer; frames_count: of that
+    transfer; each of shape (n,), n >= 0. threads: that it ran on; waited_count: transfers of
+    these that waited for a device.
+    """
+
+    size_bytes: Array
+    time_us: Array
+    frames_count: npt.NDArray[np.int64]
+    threads: frozenset[int]
+    waited_count: int = 0
+
+    def __len__(self) -> int:
+        return len(self.size_bytes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One stage of one host.
+
+    name, owner: of the stage and its host; line: time of a frame over its payload, None where
+    there is nothing to fit; g_us, G_us_per_KiB: None where the data do not support a slope,
+    with a `reason`; frames_per_transfer: of the transfers that were fitted; transitions_bytes:
+    sizes where one line takes over from another; inside: the stage that it runs inside of,
+    whose figures are without it.
+    """
+
+    name: str
+    owner: str
+    samples: Samples
+    line: Line | None
+    g_us: Estimate | None
+    G_us_per_KiB: Estimate | None
+    frames_per_transfer: int
+    reason: str = ""
+    transitions_bytes: tuple[float, ...] = ()
+    resource: str = ""
+    inside: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def supported(self) -> bool:
+        """Whether there are g and G."""
+        return self.g_us is not None and self.G_us_per_KiB is not None
+
+
+def service_us(records: Records) -> Array:
+    """What each record's stage took, µs, without the clock's own time."""
+    spans = records["end_ns"].astype(np.int64) - records["begin_ns"].astype(np.int64)
+    before = records["before_ns"].astype(np.int64)
+    readings = 1 + (before > 0)
+    clock = float(np.median(records["clock_ns"])) if len(records) else 0.0
+    return np.maximum(spans + before - clock * readings, 0.0) / 1e3
+
+
+def of(records: Records, stage: int, owner: int) -> Records:
+    """One stage's records of one host, in their order."""
+    mine: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
+    return mine
+
+
+def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
+    """A host's netRx and hostRx records of the same frames, each of shape (n,).
+
+    The kernel tells of frames in the order in which the engine takes them from the ring, but
+    not which they are. Those that were in the ring when tracing began have no netRx.
+    """
+    came, taken = of(records, NET_RX, owner), of(records, HOST_RX, owner)
+    start = taken["begin_ns"].astype(np.int64) - taken["before_ns"].astype(np.int64)
+    came = came[np.argsort(came["end_ns"], kind="stable")]
+    order = np.argsort(start, kind="stable")
+    taken, start = taken[order], start[order]
+    arrived = came["end_ns"].astype(np.int64)
+    for shift in range(min(len(taken), _SHIFT_MAX)):
+        count = min(len(came), len(taken) - shift)
+        # A clock is read before the ring is: hence not later, but for its own time.
+        if (arrived[:count] <= start[shift : shift + count] + 1000).all():
+            return came[:count], taken[shift : shift + count]
+    return came[:0], taken[:0]
+
+
+def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
+    """What a stage took for each frame of at least so much payload."""
+    if stage == NET_RX:
+        mine, taken = arrivals(records, owner)
+        size = taken["bytes"].astype(np.float64)
+        keep = taken["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
+    else:
+        mine = of(records, stage, owner)
+        size = mine["bytes"] / np.maximum(mine["frames"], 1).astype(np.float64)
+        # A kick that goes on where another stopped has frames that it does not count.
+        other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
+        keep = (mine["flags"] & other == 0) & (mine["frames"] > 0)
+    keep &= size >= least_bytes
+    mine, size = mine[keep], size[keep]
+    frames = np.maximum(mine["frames"].astype(np.int64), 1)
+    waited = int(np.count_nonzero(mine["flags"] & lib.CAREFUL_TRACE_WAITED))
+    threads = frozenset(int(one) for one in np.unique(mine["thread"]))
+    return Samples(size, service_us(mine) / frames, frames, threads, waited)
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Several as one; netRx is matched within each part, so parts are joined after that."""
+    return Samples(
+        np.concatenate([part.size_bytes for part in parts] or [np.empty(0)]),
+        np.concatenate([part.time_us for part in parts] or [np.empty(0)]),
+        np.concatenate([part.frames_count for part in parts] or [np.empty(0, np.int64)]),
+        frozenset[int]().union(*(part.threads for part in parts)),
+        sum(part.waited_count for part in parts),
+    )
+
+
+def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
+    """Sizes with samples enough, the unhindered time of each, and how many samples in all."""
+    sizes, inverse, counts = np.unique(taken.size_bytes, return_inverse=True, return_counts=True)
+    enough = np.flatnonzero(counts >= SAMPLES_MIN)
+    times = [float(np.quantile(taken.time_us[inverse == one], UNHINDERED)) for one in enough]
+    return sizes[enough], np.array(times), int(counts[enough].sum())
+
+
+def _alike(taken: Samples) -> Samples:
+    """The transfers of as many frames each as give most sizes, then most samples."""
+    best, most = None, (-1, -1)
+    for count in np.unique(taken.frames_count):
+        keep = taken.frames_count == count
+        part = replace(
+            taken,
+            size_bytes=taken.size_bytes[keep],
+            time_us=taken.time_us[keep],
+            frames_count=taken.frames_count[keep],
+        )
+        sizes, _, number = _unhindered(part)
+        score = (min(len(sizes), SIZES_MIN), number)
+        if score > most:
+            best, most = part, score
+    return best or taken
+
+
+def fit(stage: int, owner: str, taken: Samples) -> Fit:
+    """(g, G) of a stage from what it took."""
+    name, alike = NAMES[stage], _alike(taken)
+    frames = int(alike.frames_count[0]) if len(alike) else 0
+    blank = Fit(name, owner, taken, None, None, None, frames)
+    sizes, times, number = _unhindered(alike)
+    if not len(taken):
+        return replace(blank, reason="no traffic")
+    if len(sizes) < SIZES_MIN:
+        reason = f"{len(sizes)} sizes with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
+        return replace(blank, reason=reason)
+    line = replace(fit_line(sizes, times), samples_count=number)
+    pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
+    return replace(
+        blank,
+        line=line,
+        g_us=line.intercept_us if line.supported else None,
+        G_us_per_KiB=line.G_us_per_KiB if line.supported else None,
+        reason=line.reason,
+        transitions_bytes=pieces,
+    )
+
+
+def shared(found: list[Fit]) -> list[Fit]:
+    """The same with resources: stages of one thread never overlap, and are one.
+
+    On veth the sender's kick runs the receiver's netRx too: netTx is then without it.
+    """
+    named: dict[int, str] = {}
+    for one in found:
+        if one.name != "netRx":
+            for thread in one.samples.threads:
+                named.setdefault(thread, f"{one.owner}'s thread")
+    result = []
+    for one in found:
+        names = {named.get(thread, "softirq") for thread in one.samples.threads}
+        if one.samples.waited_count * 2 > len(one.samples):
+            resource = f"{one.owner}'s storage"
+        else:
+            resource = names.pop() if len(names) == 1 else "several threads"
+        result.append(replace(one, resource=resource if len(one.samples) else ""))
+    kicks = [one for one in result if one.name == "netTx" and len(one.samples)]
+    for number, one in enumerate(result):
+        if one.name != "netRx" or not len(one.samples):
+            continue
+        kick = next((k for k in kicks if one.samples.threads <= k.samples.threads), None)
+        if kick is None:
+            continue
+        result[number] = replace(one, inside=f"netTx of {kick.owner}")
+        result[result.index(kick)] = _without(kick, one)
+    return result
+
+
+def _without(kick: Fit, inner: Fit) -> Fit:
+    """A kick's figures without the netRx that ran inside it."""
+    note = f"its kick runs netRx of {inner.owner}, which is taken out"
+    if not (kick.g_us and kick.G_us_per_KiB and inner.g_us and inner.G_us_per_KiB):
+        return replace(kick, notes=[*kick.notes, f"its kick runs netRx of {inner.owner}, too"])
+    return replace(
+        kick,
+        g_us=kick.g_us - inner.g_us,
+        G_us_per_KiB=kick.G_us_per_KiB - inner.G_us_per_KiB,
+        notes=[*kick.notes, note],
+    )
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What fixed-size fragmentation needs of a pipeline (P1 section 3.1).
+
+    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and
+    the sum of the other resources' G.
+    """
+
+    resource: str
+    size_bytes: float
+    g_b_us: Estimate
+    G_b_us_per_KiB: Estimate
+    sum_G_others_us_per_KiB: Estimate
+
+
+def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
+    """The bottleneck of a pipeline; None unless each of its stages has g and G."""
+    if not found or not all(one.supported and one.line for one in found):
+        return None
+    size = min(one.line.size_max_bytes for one in found if one.line)
+    sums: dict[str, tuple[Estimate, Estimate]] = {}
+    for one in found:
+        assert one.g_us is not None
+        assert one.G_us_per_KiB is not None
+        g, G = sums.get(one.resource, (Estimate(0.0), Estimate(0.0)))
+        sums[one.resource] = (g + one.g_us, G + one.G_us_per_KiB)
+    slowest = max(sums, key=lambda name: sums[name][0].value + sums[name][1].value * size / 1024)
+    others = Estimate(0.0)
+    for name, (_, G) in sums.items():
+        if name != slowest:
+            others += G
+    return Bottleneck(slowest, size, *sums[slowest], others)
+
+
+def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, Any]]:
+    """Counts of times in bins that grow by eighths of an octave at least, µs."""
+    if not len(times_us):
+        return []
+    low = max(float(np.min(times_us)), 1e-3)
+    high = max(float(np.max(times_us)), low * 2**0.125)
+    step = max(2**0.125, (high / low) ** (1 / bins_most) * (1 + 1e-9))
+    edges = [low]
+    while edges[-1] < high:
+        edges.append(edges[-1] * step)
+    counts, _ = np.histogram(np.maximum(times_us, low), bins=np.array(edges))
+    return [
+        {"low_us": round(a, 4), "high_us": round(b, 4), "count": int(n)}
+        for a, b, n in zip(edges, edges[1:], counts, strict=False)
+        if n
+    ]
