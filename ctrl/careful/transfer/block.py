@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
+import struct
 from dataclasses import dataclass
 from typing import Any
 
 from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.transfer.entries import NOTHING, Attr, Entry, attr_of, is_safe, parse_listing, relative
+from careful.transfer.entries import (
+    Attr,
+    Entry,
+    Listing,
+    attr_of,
+    is_safe,
+    parse_listing,
+    relative,
+)
 from careful.transfer.ipc import Answer, AsyncClient
 from careful.transfer.losses import Losses
 from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
@@ -25,6 +33,7 @@ __all__ = [
     "BlockClient",
     "Created",
     "Entry",
+    "Listing",
     "attr_of",
     "is_safe",
     "parse_listing",
@@ -135,7 +144,7 @@ class BlockClient:
         """A request to the service; sent again after a reset, which wire.h says does no harm."""
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
-            words[2:4] = secrets.randbits(32), secrets.randbits(32)
+            words[2:4] = struct.unpack("=II", os.urandom(8))
         for _ in range(_ATTEMPTS):
             answer = await self._ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
             if answer.status != -errno.ECONNRESET:
@@ -354,6 +363,22 @@ class BlockClient:
         self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str
     ) -> None:
         file = await self.add_file(fd)
+        await self.move_whole(op, handle, nbytes, file, what, offset)
+        await self.remove_file(file)
+
+    async def move_whole(
+        self, op: int, handle: int, nbytes: int, file: int, what: str, offset: int = 0
+    ) -> None:
+        """GET or STORE what a registered file begins with, again where it was lost.
+
+        Args:
+            op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
+            handle: of the peer's file.
+            nbytes: how much.
+            file: the registered file.
+            what: what errors are about.
+            offset: in the peer's file.
+        """
         at, step, failures = 0, _STEP, 0
         while at < nbytes:
             piece = min(step, nbytes - at)
@@ -366,13 +391,20 @@ class BlockClient:
             if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
                 raise CarefulError(errno.EPROTO, "ended early", what)
             at, failures = at + piece, 0
-        await self.remove_file(file)
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
         """Entries of a directory, or of the whole tree with parents first.
 
         Raises:
             CarefulError: no such directory, or what came is no listing.
+        """
+        return (await self.list(path, recursive)).entries()
+
+    async def list(self, path: str, recursive: bool = False) -> Listing:
+        """A directory, or the whole tree with parents first, as it comes.
+
+        Raises:
+            CarefulError: no such directory.
         """
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
@@ -384,9 +416,4 @@ class BlockClient:
             data = await self.read(handle, 0, size, self.name(path))
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-        entries = parse_listing(data)
-        unnamed = unreadable - sum(entry.error != 0 for entry in entries)
-        if unnamed > 0:
-            name = f"({unnamed} with paths that are too long)"
-            entries.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
-        return entries
+        return Listing(data, unreadable)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from careful.errors import CarefulError
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.report import Report
+from careful.transfer.report import Moved, Report
 
 #: Failures that are the connection's or the peer's: no other file would fare better.
 _FATAL = {
@@ -81,4 +81,10 @@ class Sink:
 
     def done(self, result: FileResult) -> None:
         """A file is there."""
-        self.report.files.append(result)
+        self.report.add(result)
+
+    def moved(self, files: Moved) -> None:
+        """A batch of files is there."""
+        self.report.add_batch(files)
+        self.progress.moved(files.bytes)
+        self.progress.finished_all(len(files), files.names)
