@@ -29,6 +29,7 @@
 #include "daemon/rundir.h"
 #include "service/block.h"
 #include "service/probe.h"
+#include "service/scratch.h"
 
 enum {
 	EXIT_USAGE = 2,
@@ -172,7 +173,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		return rc;
 	}
-	return careful_probe_serve(d->instance, &probe);
+	rc = careful_probe_serve(d->instance, &probe);
+	return rc ? rc : careful_scratch_serve(d->instance);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)

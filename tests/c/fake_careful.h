@@ -63,6 +63,8 @@ struct careful {
 	uint32_t unanswered; /* requests sent without wanting a reply */
 	uint32_t polls;
 	int begin_errno; /* of the next operation */
+	bool answering; /* careful_poll() answers all that is under way ... */
+	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;
