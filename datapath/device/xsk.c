@@ -50,6 +50,7 @@ static void xsk_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 	}
 	peer->seq_last = 0;
 	peer->window = window;
+	peer->probe_last = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);
 }
 

@@ -340,7 +340,7 @@ const char *careful_version(void);
 
 /* What wire.h computes inline, for those who cannot include it. */
 uint32_t careful_wire_hdr_check(const void *hdr);
-uint32_t careful_wire_ctrl_check(const void *ctrl);
+uint32_t careful_wire_message_check(const void *message, uint32_t bytes);
 uint32_t careful_wire_crc32c(const void *data, uint32_t bytes);
 
 #ifndef CAREFUL_CDEF
