@@ -27,6 +27,7 @@
 #include "daemon/log.h"
 #include "daemon/options.h"
 #include "daemon/rundir.h"
+#include "daemon/scratch.h"
 #include "service/block.h"
 #include "service/probe.h"
 
@@ -49,6 +50,7 @@ struct daemon {
 	struct ipc_event signal_event, block_event;
 	int signal_fd;
 	int epoll_fd;
+	int scratch_fd;
 	bool stop;
 	bool closing;
 };
@@ -143,6 +145,19 @@ static uint64_t monotonic_ns(void)
 
 static const struct careful_probe_clock probe_clock = { monotonic_ns };
 
+/* Stage probes are written somewhere; without a place for it they end before. */
+static int serve_probes(struct daemon *d)
+{
+	uint8_t scratch;
+
+	d->scratch_fd = scratch_open(d->options.exports, d->options.exports_count, &scratch);
+	if (d->scratch_fd < 0)
+		log_line("no scratch file for stage probes: %s", strerror(-d->scratch_fd));
+	else
+		careful_probe_scratch(d->instance, d->scratch_fd, scratch);
+	return careful_probe_serve(d->instance, &probe_clock);
+}
+
 /* Opens the instance and starts the block server; on the chosen CPU, its workers
  * everywhere. */
 static int open_instance(struct daemon *d, struct careful_error *error)
@@ -172,7 +187,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		return rc;
 	}
-	return careful_probe_serve(d->instance, &probe_clock);
+	return serve_probes(d);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)

@@ -215,6 +215,8 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	}
 	verdict = sim_xdp(sim, slot->data, slot->bytes);
 	sim->xdp[verdict]++;
+	if (verdict == CAREFUL_XDP_PASS_STAGE)
+		sim_ctrl_pass(sim, slot, header_at(slot->data));
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return;
 	if (sim_fault_fill_empty(world, slot)) {

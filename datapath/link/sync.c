@@ -193,11 +193,13 @@ static void sync_tick(struct link_peer *peer)
 /* Once a millisecond or so: everything that depends on time. */
 void link_tick(struct link *link)
 {
+	link_stamps_tick(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
+		link_stage_tick(peer);
 		if (peer->heard) {
 			peer->heard = false;
 			peer->blocked_ns = 0;

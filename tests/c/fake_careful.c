@@ -211,6 +211,20 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
 	return fake_begin(instance, &op, payload);
 }
 
+int careful_stage(struct careful *instance, uint32_t peer, const struct careful_stage_ask *ask,
+		  careful_stage_fn *done, void *user)
+{
+	if (instance->begin_errno)
+		return instance->begin_errno;
+	if (instance->stage.done)
+		return -EAGAIN;
+	instance->stage.ask = *ask;
+	instance->stage.peer = peer;
+	instance->stage.done = done;
+	instance->stage.user = user;
+	return 0;
+}
+
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)

@@ -61,6 +61,12 @@ struct careful {
 
 	struct fake_operation operations[512];
 	int begin_errno; /* of the next operation */
+	struct {
+		struct careful_stage_ask ask;
+		uint32_t peer;
+		careful_stage_fn *done; /* NULL: none is under way */
+		void *user;
+	} stage;
 	uint32_t peers_state[FAKE_PEERS];
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;

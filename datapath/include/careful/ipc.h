@@ -34,6 +34,9 @@ enum careful_ipc_op {
 	CAREFUL_IPC_REQUEST = 6, /* peer, handler, args, payload; answered with args, payload */
 	CAREFUL_IPC_GET = 7, /* peer, region, region_off, bytes, file, file_off, flags */
 	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
+	/* peer; args: stage, ttl, time limit in ms; bytes: of the IP packet. One at a time to a
+	 * peer. Answer's payload, whatever its status: struct careful_stage_result. */
+	CAREFUL_IPC_STAGE = 9,
 };
 
 /*
