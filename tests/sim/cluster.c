@@ -260,12 +260,25 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
+/* Whether a request without an answer has not left yet: nobody will say when it does. */
+static bool unsent(const struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
+		const struct careful *c = cluster->nodes[i].c;
+
+		if (c && c->messages.staged_free_count < c->messages.staged_count)
+			return true;
+	}
+	return false;
+}
+
 /* Whether there is nothing left to do, and was nothing for a while. */
 static bool ended(struct cluster *cluster)
 {
 	uint64_t now_ns = sim_now_ns(cluster->world);
 
-	if (cluster->ops_done < cluster->scenario.ops_count || now_ns < cluster->scenario.healed_ns)
+	if (cluster->ops_done < cluster->scenario.ops_count ||
+	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && unsent(cluster)))
 		return false;
 	if (!cluster->done_ns)
 		cluster->done_ns = now_ns;

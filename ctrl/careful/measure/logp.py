@@ -1,0 +1,346 @@
+"""LogP of a path as its endpoints see it (P4): os, or, g and L, read off a signature.
+
+Owns the plan of the bursts and what their curves say. A burst issues M requests with D of
+computation after each; a curve is the time of that over M, one for each D. Its slope is os
+before the first reply, g where the network is full, and os + or + D where D exceeds the time
+that the sender would idle. L is what half of a round trip leaves. Who issues is passed in.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from careful.measure.line import Array
+from careful.measure.regimes import Regimes, find_regimes
+from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported
+
+#: Bursts between two looks at the figures (P4: for the cache's sake).
+BATCH = 50
+#: D over the gap: one that the idle time hides, and two that it does not.
+_COMPUTE = (0.5, 1.25, 2.0)
+#: Messages of a curve with D, beyond those issued before the first reply.
+_BEYOND = 40
+#: Marks up to here are at every message, then ever wider apart by this factor.
+_DENSE, _WIDER = 8, 1.13
+#: Bursts by which the model is tried.
+TRIED = (2, 3, 5, 10, 20, 50)
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Bursts of the same kind, µs.
+
+    marks: messages issued, ascending, shape (k,); elapsed_us: from the first issue on until
+    so many were issued and computed for, shape (n, k); computed_us: how much of that was
+    computation; done_us: until the last reply, shape (n,); arrived_us: until the other end
+    took the last message, by its own clock: of use where that is ours.
+    """
+
+    marks: Array
+    elapsed_us: Array
+    computed_us: Array
+    done_us: Array
+    arrived_us: Array
+
+    def __add__(self, other: Bursts) -> Bursts:
+        return Bursts(
+            self.marks,
+            np.concatenate([self.elapsed_us, other.elapsed_us]),
+            np.concatenate([self.computed_us, other.computed_us]),
+            np.concatenate([self.done_us, other.done_us]),
+            np.concatenate([self.arrived_us, other.arrived_us]),
+        )
+
+
+class Layer(Protocol):
+    """A layer whose requests are answered.
+
+    name: of the layer; capacity: requests that may be under way; bursts(marks, compute_us,
+    count): at least one burst, and at most count, of marks[-1] requests each.
+    """
+
+    name: str
+    capacity: int
+
+    def bursts(self, marks: Sequence[int], compute_us: float, count: int, /) -> Bursts: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    precision: half of an interval over its figure at which it is enough; seconds: after which
+    no further batch begins; messages_max: the longest burst; only: "" or "gap", for os and g
+    alone.
+    """
+
+    precision: float = 0.05
+    seconds: float = 20.0
+    messages_max: int = 4096
+    only: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.precision < 1 or self.seconds <= 0:
+            raise ValueError("precision must be between 0 and 1, seconds above 0")
+        if not 16 <= self.messages_max <= 16384:
+            raise ValueError(f"{self.messages_max} messages: must be 16 to 16384")
+
+
+class Curve:
+    """The signature at one D: compute_us, its bursts, and its regimes.
+
+    trip_us: a round trip, where it is known: no reply comes earlier.
+    """
+
+    def __init__(self, compute_us: float, bursts: Bursts, trip_us: float = 0.0) -> None:
+        self.compute_us, self.bursts, self.trip_us = compute_us, bursts, trip_us
+        self.regimes = Regimes(0, None)
+        self._seen()
+
+    def add(self, bursts: Bursts) -> None:
+        """Further bursts of the same kind."""
+        self.bursts = self.bursts + bursts
+        self._seen()
+
+    def _seen(self) -> None:
+        marks = self.bursts.marks
+        self.regimes = find_regimes(marks, self._issuing())
+        if self.regimes.steady_begin is None and 0 < self.trip_us < 4 * self.compute_us:
+            # Too few messages leave before the first reply for a line of their own.
+            begin = int(np.searchsorted(marks, self.trip_us / self.compute_us + 2))
+            self.regimes = Regimes(0, begin)
+
+    def _issuing(self) -> Array:
+        """Time without computation: what is left is the layer's, also where D took longer."""
+        return self.bursts.elapsed_us - self.bursts.computed_us
+
+    @property
+    def samples_count(self) -> int:
+        """Bursts."""
+        return len(self.bursts.done_us)
+
+    @property
+    def send_messages(self) -> int:
+        """Messages until the first reply."""
+        return int(self.bursts.marks[self.regimes.send_end])
+
+    @property
+    def steady_messages(self) -> int | None:
+        """Messages from which on the slope does not change; None: not reached."""
+        begin = self.regimes.steady_begin
+        return None if begin is None else int(self.bursts.marks[begin])
+
+    def costs(self) -> tuple[Array, Array]:
+        """Message cost, µs, and its standard error at each mark: what P4's figures show."""
+        means, errors, _ = locations(self.bursts.elapsed_us / self.bursts.marks)
+        return means, errors
+
+    def overhead(self) -> Figure:
+        """Slope of the send-only regime: os."""
+        return self._slope(0, self.regimes.send_end)
+
+    def steady(self) -> Figure:
+        """Slope of the steady regime without D: g, or os + or."""
+        begin = self.regimes.steady_begin
+        if begin is None:
+            last = int(self.bursts.marks[-1])
+            reason = f"no steady regime within {last} messages"
+            return Figure(None, self.samples_count, 0, last, last, reason)
+        return self._slope(begin, len(self.bursts.marks) - 1)
+
+    def _slope(self, first: int, last: int) -> Figure:
+        marks, times = self.bursts.marks, self._issuing()
+        low, high = int(marks[first]), int(marks[last])
+        if first == last:  # the first reply came before the second message
+            return figure(times[:, last] / high, low, high)
+        return figure((times[:, last] - times[:, first]) / (high - low), low, high)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A burst against the model: messages, measured one way, and o + (n-1)g + L + o, µs."""
+
+    messages: int
+    measured_us: Figure
+    predicted_us: float
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction, relative; None where there was no measurement."""
+        if not self.measured_us.estimate:
+            return None
+        return self.predicted_us / self.measured_us.estimate.value - 1
+
+
+@dataclass
+class Result:
+    """A signature and what was read off it, µs; curves[0] has D = 0."""
+
+    layer: str
+    capacity: int
+    os: Figure
+    or_: Figure
+    g: Figure
+    L: Figure
+    rtt: Figure
+    curves: list[Curve]
+    settled: bool
+    trials: list[Trial] = field(default_factory=list)
+    bursts_count: int = 0
+    elapsed_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+def marks_to(messages: int) -> list[int]:
+    """Where a burst of so many messages is timed."""
+    marks = list(range(1, min(messages, _DENSE) + 1))
+    at = float(marks[-1])
+    while marks[-1] < messages:
+        at = max(at * _WIDER, marks[-1] + 1)
+        marks.append(min(round(at), messages))
+    return marks
+
+
+class LogP:
+    """One measurement of one layer; `run` makes it."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options or Options()
+        self._layer, self._clock = layer, clock
+        self._began = clock()
+        self._count = 0
+
+    def run(self) -> Result:
+        """Batches of bursts until the figures are as good as asked for, or time is up."""
+        self._layer.bursts([1], 0.0, 1)  # the path awakes
+        trips = Curve(0.0, self._batch([1], 0.0))
+        curves = [self._first()]
+        if not self.options.only:
+            curves += [self._with_compute(share, curves[0], trips) for share in _COMPUTE]
+        while True:
+            result = read(self._layer, trips, curves)
+            lacking = self._lacking(result, trips)
+            if not lacking or self._elapsed_s() > self.options.seconds:
+                break
+            for curve in lacking:
+                marks = [int(mark) for mark in curve.bursts.marks]
+                curve.add(self._batch(marks, curve.compute_us))
+        result.settled = not lacking
+        if not self.options.only:
+            result.trials = self._trials(result)
+        result.bursts_count, result.elapsed_s = self._count, self._elapsed_s()
+        return result
+
+    def _elapsed_s(self) -> float:
+        return self._clock() - self._began
+
+    def _batch(self, marks: list[int], compute_us: float) -> Bursts:
+        """A batch, cut short on a slow path, yet with enough bursts for an interval."""
+        until = self._clock() + self.options.seconds / 12
+        found = self._layer.bursts(marks, compute_us, BATCH)
+        while (have := len(found.done_us)) < BATCH:
+            if have > SAMPLES_MIN and self._clock() > until:
+                break
+            found += self._layer.bursts(marks, compute_us, BATCH - have)
+        self._count += len(found.done_us)
+        return found
+
+    def _first(self) -> Curve:
+        """The curve without computation, long enough to become steady."""
+        messages = min(max(2 * self._layer.capacity, 64), self.options.messages_max)
+        while True:
+            curve = Curve(0.0, self._batch(marks_to(messages), 0.0))
+            more = min(2 * messages, self.options.messages_max)
+            if curve.steady_messages or more == messages or self._elapsed_s() > self._half_s:
+                return curve
+            messages = more
+
+    @property
+    def _half_s(self) -> float:
+        return self.options.seconds / 2
+
+    def _with_compute(self, share: float, first: Curve, trips: Curve) -> Curve:
+        gap = first.steady().estimate
+        gap_us = gap.value if gap else float(first.costs()[0][-1])
+        compute_us = float(f"{share * gap_us:.2g}")
+        trip_us = float(np.median(trips.bursts.done_us))
+        before = math.ceil(trip_us / compute_us)
+        messages = min(before + _BEYOND, self.options.messages_max)
+        return Curve(compute_us, self._batch(marks_to(messages), compute_us), trip_us)
+
+    def _lacking(self, result: Result, trips: Curve) -> list[Curve]:
+        """The curves whose figures are not as good as asked for."""
+        fine = self.options.precision
+        lacking = [trips] if result.rtt.relative > fine else []
+        if max(result.os.relative, result.g.relative) > fine:
+            lacking.append(result.curves[0])
+        if not self.options.only and result.or_.relative > fine:
+            lacking += result.curves[1:]
+            if result.curves[0] not in lacking:
+                lacking.append(result.curves[0])
+        return lacking
+
+    def _trials(self, result: Result) -> list[Trial]:
+        """Bursts that nothing was read off, beside what the model says of them."""
+        if not (result.g.estimate and result.rtt.estimate):
+            return []
+        half_us = result.rtt.estimate.value / 2
+        trials = []
+        for messages in TRIED:
+            found = self._batch([messages], 0.0)
+            measured = figure(found.done_us - half_us, messages, messages)
+            predicted_us = half_us + (messages - 1) * result.g.estimate.value
+            trials.append(Trial(messages, measured, predicted_us))
+        return trials
+
+
+def read(layer: Layer, trips: Curve, curves: list[Curve]) -> Result:
+    """The parameters from the curves (P4, `Small-message empirical results`)."""
+    os, g = curves[0].overhead(), curves[0].steady()
+    rtt = figure(trips.bursts.done_us)
+    or_ = _receive_overhead(os, g, curves[1:])
+    notes = []
+    L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
+    if rtt.estimate and os.estimate and or_.estimate:
+        half = rtt.estimate * 0.5
+        L = supported(half - os.estimate - or_.estimate, rtt.samples_count, rtt.residual / 2)
+        both = os.estimate + or_.estimate
+        if g.estimate and (g.estimate - both).low <= 0.05 * g.estimate.value:
+            notes.append("the sender is the bottleneck: g is os + or, no computation is hidden")
+    return Result(layer.name, layer.capacity, os, or_, g, L, rtt, curves, False, notes=notes)
+
+
+def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:
+    """or: what the steady slopes with D leave above D and os, where D raised the gap."""
+    raised = []
+    for curve in curves:
+        steady = curve.steady()
+        if g.estimate and steady.estimate:
+            above = steady.estimate.value + curve.compute_us > 1.03 * g.estimate.value
+            raised += [steady] if above else []
+    if not raised or not os.estimate:
+        reasons = [one.reason for one in (os, g, *(curve.steady() for curve in curves))]
+        reason = next(filter(None, reasons), "no D raised the gap")
+        return Figure(None, 0, 0, 1, 1, reason)
+    both = raised[0].estimate
+    for one in raised[1:]:
+        both = both + one.estimate if both and one.estimate else both
+    assert both
+    return supported(
+        both * (1 / len(raised)) - os.estimate,
+        sum(one.samples_count for one in raised),
+        float(np.mean([one.residual for one in raised])),
+        min(one.low_messages for one in raised),
+        max(one.high_messages for one in raised),
+    )

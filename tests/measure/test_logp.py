@@ -1,0 +1,151 @@
+"""LogP signatures of machines whose parameters are known: regimes, figures, intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from careful.measure.estimate import Estimate
+from careful.measure.logp import LogP, Options, Result, marks_to
+from careful.measure.regimes import find_regimes
+from careful.measure.sample import figure, locations
+
+from measure.logp_machine import Machine
+
+#: P4 Table 4, µs.
+TABLE_4 = {
+    "Paragon": {"os": 1.4, "or_": 2.2, "g": 7.6, "L": 7.5},
+    "Meiko": {"os": 1.7, "or_": 1.6, "g": 13.6, "L": 7.5},
+    "Myrinet": {"os": 2.0, "or_": 2.6, "g": 12.4, "L": 11.1},
+}
+#: An emulated link of 1 Mbit/s: the network is full long before the first reply.
+LINK = {"os": 3.0, "or_": 2.0, "g": 1000.0, "L": 2000.0}
+
+
+def measure(machine: Machine, **options: object) -> Result:
+    return LogP(machine, Options(**options), clock=machine.clock).run()  # type: ignore[arg-type]
+
+
+def known(result: Result, name: str) -> Estimate:
+    estimate = getattr(result, name).estimate
+    assert isinstance(estimate, Estimate), getattr(result, name).reason
+    return estimate
+
+
+@pytest.mark.parametrize("true", [*TABLE_4.values(), LINK], ids=[*TABLE_4, "link"])
+def test_logp__reads_the_parameters_of_a_machine(true: dict[str, float]) -> None:
+    found = measure(Machine(**true))
+    assert found.settled
+    for name, value in true.items():
+        assert known(found, name).value == pytest.approx(value, rel=0.03), name
+        assert getattr(found, name).residual > 0
+        assert getattr(found, name).samples_count >= 50
+    for trial in found.trials:
+        assert trial.error == pytest.approx(0, abs=0.05), trial.messages
+
+
+def test_logp__intervals_hold_the_truth() -> None:
+    true, hits = TABLE_4["Paragon"], dict.fromkeys(TABLE_4["Paragon"], 0)
+    for seed in range(20):
+        found = measure(Machine(**true, capacity=20, noise=0.3, seed=seed))
+        for name, value in true.items():
+            hits[name] += known(found, name).contains(value)
+    assert min(hits.values()) >= 18, hits
+
+
+def test_logp__finds_the_regimes() -> None:
+    """Replies begin at RTT / os, and the network of 62 is full as P4 Figure 3 counts it."""
+    curve = measure(Machine(**TABLE_4["Paragon"])).curves[0]
+    assert 9 <= curve.send_messages <= 16  # 22.2 µs of 1.4
+    assert curve.steady_messages is not None
+    assert 70 <= curve.steady_messages <= 100  # 48 more under way, 0.74 of each that leaves
+
+
+def test_logp__a_full_network_comes_before_the_first_reply() -> None:
+    curve = measure(Machine(**LINK), only="gap").curves[0]
+    assert 44 <= curve.send_messages <= 62
+    assert curve.steady_messages is not None
+    assert 62 < curve.steady_messages <= 80
+
+
+def test_logp__a_sender_that_is_the_bottleneck_hides_nothing() -> None:
+    """P4 Figure 11: the first D raises the gap, which is os + or."""
+    found = measure(Machine(os=150, or_=120, g=100, L=200, capacity=32))
+    assert known(found, "g").value == pytest.approx(270, rel=0.03)
+    assert known(found, "or_").value == pytest.approx(120, rel=0.03)
+    assert "bottleneck" in found.notes[0]
+
+
+def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
+    found = measure(Machine(os=1.2, or_=0.5, g=2.0, L=1.2), only="gap")
+    assert found.curves[0].bursts.marks[-1] > 124
+    assert known(found, "g").value == pytest.approx(2.0, rel=0.03)
+
+
+def test_logp__a_loaded_machine_gets_no_figure() -> None:
+    found = measure(Machine(**TABLE_4["Paragon"], noise=0.99, preempted=0.2), seconds=0.05)
+    assert not found.settled
+    assert found.or_.estimate is None
+    assert found.L.estimate is None
+    assert found.or_.reason
+    assert "interval is wide" in found.os.reason or "steady" in found.or_.reason
+
+
+def test_logp__batches_of_fifty_also_in_pieces() -> None:
+    machine = Machine(**TABLE_4["Paragon"], capacity=20)
+    machine.at_most = 7
+    found = measure(machine)
+    assert {curve.samples_count % 50 for curve in found.curves} == {0}
+
+
+def test_logp__a_slow_path_gets_shorter_batches() -> None:
+    machine = Machine(os=3, or_=2, g=50000, L=2000)
+    machine.at_most = 1
+    found = measure(machine, only="gap", seconds=20)
+    assert found.elapsed_s < 80
+    assert 5 <= found.curves[0].samples_count < 50
+
+
+def test_regimes__too_few_bursts_part_nothing() -> None:
+    machine = Machine(**TABLE_4["Paragon"])
+    found = machine.bursts(marks_to(124), 0.0, 4)
+    assert find_regimes(found.marks, found.elapsed_us).steady_begin is None
+
+
+def test_marks__end_where_asked() -> None:
+    assert marks_to(1) == [1]
+    assert marks_to(9) == [*range(1, 10)]
+    assert marks_to(4096)[-1] == 4096
+    assert len(marks_to(4096)) <= 64
+
+
+def test_locations__one_in_ten_disturbed() -> None:
+    rng = np.random.default_rng(5)
+    sample = rng.normal(10, 1, 200)
+    sample[::10] += 1000
+    means, errors, _ = locations(sample)
+    assert abs(means[0] - 10) < 0.4
+    assert errors[0] < 0.2
+
+
+def test_locations__coverage() -> None:
+    """Of 95 % intervals, 95 %; of skewed samples the trimmed mean is its own truth."""
+    rng = np.random.default_rng(7)
+    hits = sum(
+        known.contains(10)
+        for known in (figure(rng.normal(10, 2, 50)).estimate for _ in range(400))
+        if known
+    )
+    assert 365 <= hits <= 395
+
+
+def test_figure__says_why_there_is_none() -> None:
+    assert "samples" in figure(np.array([1.0, 2.0])).reason
+    wide = figure(np.array([1.0, -5.0, 9.0, -8.0, 6.0]))
+    assert wide.estimate is None
+    assert "wide" in wide.reason
+
+
+@pytest.mark.parametrize("options", [{"precision": 0}, {"seconds": 0}, {"messages_max": 4}])
+def test_logp__bad_options(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"precision|messages"):
+        measure(Machine(**LINK), **options)
