@@ -158,6 +158,7 @@ void link_stage_answer(struct link_peer *peer, struct careful_stage_answer *answ
 	answer->turn_ns = htobe32(turn_ns < UINT32_MAX ? (uint32_t)turn_ns : UINT32_MAX);
 	answer->check = 0;
 	answer->check = htobe32(careful_message_check(answer, sizeof(*answer)));
+	link_count(peer->link, CAREFUL_C_STAGES_ANSWERED);
 	dev->ops->ctrl_send(dev, &peer->address, answer, sizeof(*answer));
 }
 
@@ -177,8 +178,12 @@ bool link_on_stage(struct link *link, const struct careful_hdr *hdr)
 		return false;
 	link->dev->ops->probed(link->dev, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
-	if (probed.probe != probe || !careful_probe_new(probe, peer->stage.answered))
+	if (!careful_probe_new(probe, peer->stage.answered))
 		return false;
+	if (probed.probe != probe) {
+		link_count(link, CAREFUL_C_STAGES_LATE);
+		return true;
+	}
 	peer->stage.answered = probe;
 	answer.arrived_ns = htobe64(probed.at_ns);
 	answer.net_cpu = htobe16((uint16_t)probed.net_cpu);

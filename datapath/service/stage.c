@@ -25,7 +25,10 @@ int careful_stage(struct careful *c, uint32_t index, const struct careful_stage_
 
 	if (!peer)
 		return -ENOENT;
-	if (c->stages[index].done)
+	/* Data goes first: with credits for small frames alone, probes of that size would
+	 * take them all before a large frame that waits ever had enough. */
+	if (c->stages[index].done ||
+	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
 	rc = link_stage_ask(peer, ask);
 	if (rc)
@@ -144,7 +147,7 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 	/* The peer sends one at a time: one that another overtook, or that comes while the
 	 * last is being written, has nobody who waits for its answer. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
-		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+		link_count(&c->link, CAREFUL_C_STAGES_LATE);
 		link_release(&c->link, frame);
 		return;
 	}

@@ -252,6 +252,7 @@ static void test_stage__strangers_get_nothing(void)
 	CHECK_EQ(peer->stage.answered, 3);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
+	CHECK_EQ(counter(ends.c[1], CAREFUL_C_STAGES_ANSWERED), 3);
 	/* Who even knows the cookie makes the peer, not itself, an answer's receiver. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
 	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);

@@ -154,6 +154,8 @@ enum careful_counter {
 	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered without keeping anything of them */
 	CAREFUL_C_DIGEST_BAD, /* bulk payload whose digest did not match */
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
+	CAREFUL_C_STAGES_ANSWERED, /* stage probes of peers */
+	CAREFUL_C_STAGES_LATE, /* of them, that another one overtook: nobody waits for it */
 	CAREFUL_COUNTERS,
 };
 
@@ -364,7 +366,8 @@ struct careful_stage_result {
 typedef void careful_stage_fn(const struct careful_stage_result *result, void *user);
 
 /* Sends a stage probe, at once; done runs once. Over IPv4.
- * -EAGAIN: one is under way to this peer, or no credit or send buffer is free; -EMSGSIZE;
+ * -EAGAIN: one is under way to this peer, data waits for credits (which goes before what
+ * goes past NET_RX), or no credit or send buffer is free; -EMSGSIZE;
  * -EINVAL; -ENOTCONN; -ENOTSUP: a stage beyond NET_RX before one of NET_RX was answered in
  * this session: an older peer would take it for a lost frame; -EAFNOSUPPORT. */
 int careful_stage(struct careful *instance, uint32_t peer, const struct careful_stage_ask *ask,
