@@ -455,10 +455,11 @@ static void test_stage__further_is_in_sequence(void)
 {
 	static struct frame frame;
 
-	for (uint8_t limit = CAREFUL_STAGE_HOST_RX; limit <= CAREFUL_STAGE_STORE; limit++) {
-		struct shape shape = {
-			.type = CAREFUL_STAGE, .stage_limit = limit, .msg_id = 1, .frag_bytes = 600
-		};
+	for (uint32_t limit = CAREFUL_STAGE_HOST_RX; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_STAGE,
+				       .stage_limit = (uint8_t)limit,
+				       .msg_id = 1,
+				       .frag_bytes = 600 };
 
 		CHECK_EQ(judge(&shape), CAREFUL_XDP_ADMITTED);
 		CHECK_EQ(entry_of(FRAME_NODE).seq_last, 1);
@@ -474,10 +475,11 @@ static void test_stage__further_is_in_sequence(void)
 
 static void test_stage__a_stranger_gets_nothing(void)
 {
-	for (uint8_t limit = 0; limit <= CAREFUL_STAGE_STORE; limit++) {
-		struct shape shape = {
-			.type = CAREFUL_STAGE, .stage_limit = limit, .msg_id = 1, .frag_bytes = 9
-		};
+	for (uint32_t limit = 0; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_STAGE,
+				       .stage_limit = (uint8_t)limit,
+				       .msg_id = 1,
+				       .frag_bytes = 9 };
 		uint32_t right = limit ? CAREFUL_XDP_DROP_COOKIE : CAREFUL_XDP_DROP_STAGE;
 
 		shape.cookie = frame_cookie ^ 1;
