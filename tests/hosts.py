@@ -1,7 +1,8 @@
 """Hosts of a lab as users see them: carefulctl on each, transfers, counters.
 
-Owns the carefulds that a test brings up; all of them are down when it ends. Used by
-the tests that try careful from the command line to the wire.
+Owns the carefulds that a test brings up, and the fixtures `hosts`, `pair` and `shared_pair`;
+all of them are down when it ends. Used by the tests that try careful from the command line
+to the wire.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab import Lab
+import pytest
+from lab import Lab, MakeLab
 
 PINS = Path("/sys/fs/bpf/careful")
 RUN = Path("/run/careful")
@@ -117,3 +119,43 @@ def alive(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
+
+
+Hosts = Callable[..., list[Host]]
+
+
+@pytest.fixture
+def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
+    """Make hosts in a lab of their own, by make_lab()'s options; none of them is up."""
+    made: list[Host] = []
+
+    def make(**options: Any) -> list[Host]:
+        lab = make_lab(**options)
+        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        return made
+
+    yield make
+    for host in made:
+        host.ctl("down", "eth1", check=False)
+
+
+def _two(lab: Lab, folder: Path) -> Iterator[tuple[Host, Host]]:
+    made = [Host(lab, name, folder) for name in lab.hosts]
+    for host in made:
+        host.up()
+    yield made[0], made[1]
+    for host in made:
+        lab.run(host.name, "ip", "link", "set", "eth1", "up")
+        host.ctl("down", "eth1", check=False)
+
+
+@pytest.fixture
+def pair(lab: Lab, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
+    """h1, which asks, and h2, which serves, up for one test."""
+    yield from _two(lab, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_pair(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    """Likewise, for tests that leave them as they were."""
+    yield from _two(lab, tmp_path_factory.mktemp("pair"))

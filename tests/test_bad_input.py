@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +18,15 @@ pytest.importorskip("careful._binding")
 
 from careful._abi import lib, unpack
 from careful.transfer import partial
-from hosts import MIB, PINS, Host, alive, finish, make_file, moving, wait_for
-from lab import Lab, MakeLab
+from hosts import MIB, PINS, Host, Hosts, alive, finish, make_file, moving, wait_for
+from lab import Lab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
-Hosts = Callable[..., list[Host]]
 #: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
 SLOWLY = ("--block-bytes", "16KiB", "--blocks", "2")
 #: What `up` puts on an interface, and must not leave there.
 QDISC = "pfifo ca00:"
-
-
-@pytest.fixture
-def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
-    """Make hosts on a link; their carefulds end with the test."""
-    made: list[Host] = []
-
-    def make(**options: Any) -> list[Host]:
-        lab = make_lab(**options)
-        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
-        return made
-
-    yield make
-    for host in made:
-        host.ctl("down", "eth1", check=False)
-
-
-@pytest.fixture(scope="module")
-def pair(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """Two hosts that are up, for what leaves them as they were."""
-    two = [Host(lab, name, tmp_path_factory.mktemp("pair")) for name in lab.hosts]
-    for host in two:
-        host.up()
-    yield two
-    for host in two:
-        host.down()
 
 
 def refused(
@@ -175,8 +147,8 @@ def test_up__another_xdp_program_is_named(hosts: Hosts, tmp_path: Path) -> None:
     a.up()
 
 
-def test_up__twice(pair: list[Host]) -> None:
-    a, _ = pair
+def test_up__twice(shared_pair: tuple[Host, Host]) -> None:
+    a, _ = shared_pair
     pid = a.pid
     assert str(pid) in refused(a, "up", "eth1")
     assert alive(pid)
@@ -218,17 +190,18 @@ def test_mtu__changed_while_a_transfer_runs(hosts: Hosts) -> None:
 # --- who is not there
 
 
-def test_get__host_unknown(pair: list[Host]) -> None:
-    assert "nowhere.invalid" in refused(pair[0], "get", "nowhere.invalid:f", pair[0].own)
+def test_get__host_unknown(shared_pair: tuple[Host, Host]) -> None:
+    a, _ = shared_pair
+    assert "nowhere.invalid" in refused(a, "get", "nowhere.invalid:f", a.own)
 
 
-def test_get__no_route(pair: list[Host]) -> None:
-    said = refused(pair[0], "get", "198.51.100.7:f", pair[0].own, within_s=15)
+def test_get__no_route(shared_pair: tuple[Host, Host]) -> None:
+    said = refused(shared_pair[0], "get", "198.51.100.7:f", shared_pair[0].own, within_s=15)
     assert "198.51.100.7" in said
 
 
-def test_get__no_neighbour(pair: list[Host]) -> None:
-    said = refused(pair[0], "get", "10.77.0.200:f", pair[0].own, within_s=15)
+def test_get__no_neighbour(shared_pair: tuple[Host, Host]) -> None:
+    said = refused(shared_pair[0], "get", "10.77.0.200:f", shared_pair[0].own, within_s=15)
     assert "10.77.0.200" in said
 
 
@@ -319,8 +292,8 @@ def refusal(hello: bytes) -> bytes:
 @pytest.mark.parametrize(
     "path", ["../h1/own/secret", "tree/../../own/secret", "out", "way/secret", "/etc/passwd"]
 )
-def test_get__nothing_outside_the_export(pair: list[Host], path: str) -> None:
-    a, b = pair
+def test_get__nothing_outside_the_export(shared_pair: tuple[Host, Host], path: str) -> None:
+    a, b = shared_pair
     make_file(b.own / "secret", 100)
     (b.export / "tree").mkdir(exist_ok=True)
     for name, target in (("out", b.own / "secret"), ("way", b.own)):
@@ -330,8 +303,8 @@ def test_get__nothing_outside_the_export(pair: list[Host], path: str) -> None:
     assert not (a.own / "stolen").exists()
 
 
-def test_put__nothing_outside_the_export(pair: list[Host]) -> None:
-    a, b = pair
+def test_put__nothing_outside_the_export(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     make_file(a.own / "f", 100)
     if not (b.export / "away").is_symlink():
         (b.export / "away").symlink_to(b.own)
@@ -340,8 +313,8 @@ def test_put__nothing_outside_the_export(pair: list[Host]) -> None:
     assert not (b.own / "planted").exists()
 
 
-def test_get__missing_and_special(pair: list[Host]) -> None:
-    a, b = pair
+def test_get__missing_and_special(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     assert "missing" in refused(a, "get", "h2:missing", a.own)
     if not (b.export / "pipe").exists():
         os.mkfifo(b.export / "pipe")
@@ -375,8 +348,8 @@ def test_disk__full_on_either_side(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize("how", ["shrinks", "changes", "goes"])
-def test_source__while_it_is_read(pair: list[Host], how: str) -> None:
-    a, b = pair
+def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> None:
+    a, b = shared_pair
     source = b.export / f"big-{how}"
     make_file(source, 192 * MIB)
     b.crawl()
@@ -439,8 +412,8 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_command__killed_in_the_middle(pair: list[Host], how: signal.Signals) -> None:
-    a, b = pair
+def test_command__killed_in_the_middle(shared_pair: tuple[Host, Host], how: signal.Signals) -> None:
+    a, b = shared_pair
     make_file(b.export / "big", 192 * MIB)
     before = a.status()["peers"][0]["operations"] if a.status()["peers"] else 0
     b.crawl()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MIB, Host, make_file
-from lab import MakeLab
+from hosts import MIB, Host, Hosts, make_file
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
@@ -29,22 +28,18 @@ Pair = Callable[[str], list[Host]]
 
 
 @pytest.fixture
-def pair(make_lab: MakeLab, tmp_path: Path) -> Iterator[Pair]:
+def pair(hosts: Hosts, tmp_path: Path) -> Pair:
     """Make two hosts that are up, on a link with a mishap."""
-    made: list[Host] = []
 
     def make(mishap: str) -> list[Host]:
         hops = tmp_path / "hops.toml"
         hops.write_text(LINK.format(mishap=mishap))
-        lab = make_lab(hops=hops)
-        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
+        made = hosts(hops=hops)
         for host in made:
             host.up()
         return made
 
-    yield make
-    for host in made:
-        host.ctl("down", "eth1", check=False)
+    return make
 
 
 def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:

@@ -8,35 +8,15 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from hosts import MIB, Host, alive, finish, make_file, moving
-from lab import Lab, MakeLab
+from hosts import MIB, Hosts, alive, finish, make_file, moving
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
-Hosts = Callable[..., list[Host]]
-
-
-@pytest.fixture
-def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
-    """Make hosts in a lab of their own; their carefulds end with the test."""
-    made: list[Host] = []
-
-    def make(count: int = 2, mtu: int | None = None) -> list[Host]:
-        lab: Lab = make_lab(hosts=count, mtu=mtu) if mtu else make_lab(hosts=count)
-        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
-        return made
-
-    yield make
-    for host in made:
-        host.ctl("down", "eth1", check=False)
-
 
 def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
-    three = hosts(3)
+    three = hosts(hosts=3)
     held = {}
     for seed, host in enumerate(three):
         host.up("--peers", "4")
@@ -57,7 +37,7 @@ def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
 
 
 def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
-    a, b, stopped = hosts(3)
+    a, b, stopped = hosts(hosts=3)
     for host in (a, b, stopped):
         host.up("--peers", "4")
     kept = make_file(a.export / "big", 64 * MIB)
@@ -100,7 +80,7 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
 @pytest.mark.parametrize("kind", [[], ["-u", "-b", "0", "-l", "1400"]], ids=["tcp", "udp-flood"])
 def test_coexistence__iperf3_beside_a_transfer(hosts: Hosts, kind: list[str]) -> None:
-    a, b = hosts(2)
+    a, b = hosts(hosts=2)
     a.up()
     b.up()
     kept = make_file(b.export / "big", 64 * MIB)
@@ -128,7 +108,7 @@ def test_coexistence__iperf3_beside_a_transfer(hosts: Hosts, kind: list[str]) ->
 
 
 def test_peers__one_too_many_is_refused_by_name(hosts: Hosts) -> None:
-    a, b, c = hosts(3)
+    a, b, c = hosts(hosts=3)
     a.up("--peers", "1")
     b.up()
     c.up()

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hosts import MIB, Host, wait_for
-from lab import MakeLab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 #: The promise: UMEM, the copy-out pool, and this.
 MORE = 32 * MIB
-
-
-@pytest.fixture
-def pair(make_lab: MakeLab, tmp_path: Path) -> Iterator[list[Host]]:
-    """Two hosts that are up; their carefulds end with the test."""
-    lab = make_lab(hosts=2)
-    made = [Host(lab, name, tmp_path) for name in lab.hosts]
-    for host in made:
-        host.up()
-    yield made
-    for host in made:
-        host.ctl("down", "eth1", check=False)
 
 
 def resident(pid: int) -> int:
@@ -64,7 +51,7 @@ def put(a: Host, b: Host, nbytes: int) -> object:
 
 
 @pytest.mark.parametrize("move", [get, put])
-def test_memory__does_not_grow_with_a_transfer(pair: list[Host], move: Move) -> None:
+def test_memory__does_not_grow_with_a_transfer(pair: tuple[Host, Host], move: Move) -> None:
     a, b = pair
     move(a, b, 16 * MIB)
     small = [resident(host.pid) for host in pair]

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ pytest.importorskip("careful._binding")
 
 from careful.transfer import partial
 from hosts import MIB, Host, alive, finish, make_file, wait_for
-from lab import Lab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
@@ -82,25 +80,12 @@ class Pair:
         return self.a if self.way == "get" else self.b
 
 
-@pytest.fixture
-def pair(
-    lab: Lab, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Callable[[str], Pair]]:
-    made = [Host(lab, name, tmp_path) for name in lab.hosts]
-    for host in made:
-        host.up()
-    yield lambda way: Pair(made[0], made[1], way)
-    for host in made:
-        lab.run(host.name, "ip", "link", "set", "eth1", "up")
-        host.ctl("down", "eth1", check=False)
-
-
 both = pytest.mark.parametrize("way", ["get", "put"])
 
 
 @both
-def test_resume__interrupted(pair: Callable[[str], Pair], way: str) -> None:
-    one = pair(way)
+def test_resume__interrupted(pair: tuple[Host, Host], way: str) -> None:
+    one = Pair(*pair, way)
     job = one.begin()
     job.send_signal(signal.SIGINT)
     status, _, errors = finish(job)
@@ -110,8 +95,8 @@ def test_resume__interrupted(pair: Callable[[str], Pair], way: str) -> None:
 
 
 @both
-def test_resume__command_killed(pair: Callable[[str], Pair], way: str) -> None:
-    one = pair(way)
+def test_resume__command_killed(pair: tuple[Host, Host], way: str) -> None:
+    one = Pair(*pair, way)
     job = one.begin()
     job.kill()
     finish(job)
@@ -120,8 +105,8 @@ def test_resume__command_killed(pair: Callable[[str], Pair], way: str) -> None:
 
 @both
 @pytest.mark.parametrize("whose", ["own", "peer"])
-def test_resume__daemon_killed(pair: Callable[[str], Pair], way: str, whose: str) -> None:
-    one = pair(way)
+def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) -> None:
+    one = Pair(*pair, way)
     job = one.begin()
     host = one.a if whose == "own" else one.b
     pid = host.pid
@@ -134,9 +119,9 @@ def test_resume__daemon_killed(pair: Callable[[str], Pair], way: str, whose: str
 
 
 @both
-def test_resume__link_down(pair: Callable[[str], Pair], way: str) -> None:
+def test_resume__link_down(pair: tuple[Host, Host], way: str) -> None:
     """While the link is down nothing moves; a person gives up, and goes on when it is back."""
-    one = pair(way)
+    one = Pair(*pair, way)
     job = one.begin()
     one.a.lab.run("h2", "ip", "link", "set", "eth1", "down")
     job.send_signal(signal.SIGINT)
@@ -148,8 +133,8 @@ def test_resume__link_down(pair: Callable[[str], Pair], way: str) -> None:
 
 
 @both
-def test_resume__source_changed(pair: Callable[[str], Pair], way: str) -> None:
-    one = pair(way)
+def test_resume__source_changed(pair: tuple[Host, Host], way: str) -> None:
+    one = Pair(*pair, way)
     job = one.begin()
     job.kill()
     finish(job)

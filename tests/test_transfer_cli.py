@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,12 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from hosts import MIB, Host, finish, make_file, moving
-from lab import Lab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
-@pytest.fixture(scope="module")
-def pair(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
-    """h1, which asks, and h2, which serves."""
-    folder = tmp_path_factory.mktemp("pair")
-    made = [Host(lab, name, folder) for name in lab.hosts]
-    for host in made:
-        host.up()
-    yield made[0], made[1]
-    for host in made:
-        host.ctl("down", "eth1", check=False)
-
-
-def test_pipes__both_ways(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_pipes__both_ways(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     data = make_file(b.export / "piped", 9 * MIB + 7)
     got = subprocess.run(
         a.lab.argv("h1", "carefulctl", "get", "h2:piped", "-"), capture_output=True, timeout=60
@@ -51,9 +37,9 @@ def test_pipes__both_ways(pair: tuple[Host, Host]) -> None:
     assert (b.export / "from-pipe").read_bytes() == data
 
 
-def test_pipe__interrupted_leaves_nothing(pair: tuple[Host, Host]) -> None:
+def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> None:
     """Standard input that never ends, or standard output that nobody reads, hangs nothing."""
-    a, b = pair
+    a, b = shared_pair
     make_file(b.export / "unread", 64 * MIB)
     before = sorted(b.export.iterdir())
     silent, hold = os.pipe()
@@ -77,19 +63,19 @@ def test_pipe__interrupted_leaves_nothing(pair: tuple[Host, Host]) -> None:
     assert sorted(b.export.iterdir()) == before
 
 
-def test_null__network_alone(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_null__network_alone(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     found = json.loads(a.ctl("get", "h2:null:", "null:", "--bytes", "64MiB", "--json").stdout)
     assert found["moved_bytes"] == 64 * MIB
     make_file(b.export / "disk", 8 * MIB)
     assert json.loads(a.ctl("get", "h2:disk", "null:", "--json").stdout)["total_bytes"] == 8 * MIB
     a.ctl("put", "null:", "h2:null:", "--bytes", "64MiB")
-    for host in pair:
+    for host in shared_pair:
         host.assert_nothing_lost()
 
 
-def test_device__source_and_destination(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_device__source_and_destination(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     data = make_file(b.export / "image", 4 * MIB)
     devices = []
     try:
@@ -120,8 +106,8 @@ def test_device__source_and_destination(pair: tuple[Host, Host]) -> None:
             subprocess.run(["losetup", "-d", device], check=True)
 
 
-def test_verify__without_moving(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_verify__without_moving(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     make_file(b.export / "v", 16 * MIB)
     a.ctl("get", "h2:v", a.own / "v")
     before = a.status()["counters"]["rx_bytes"]
@@ -136,8 +122,8 @@ def test_verify__without_moving(pair: tuple[Host, Host]) -> None:
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_partials__listed_and_cleaned(pair: tuple[Host, Host], way: str) -> None:
-    a, b = pair
+def test_partials__listed_and_cleaned(shared_pair: tuple[Host, Host], way: str) -> None:
+    a, b = shared_pair
     folder = a.own / way if way == "get" else b.export / way
     folder.mkdir()
     make_file(b.export / "p", 24 * MIB)
@@ -156,8 +142,8 @@ def test_partials__listed_and_cleaned(pair: tuple[Host, Host], way: str) -> None
     assert list(folder.iterdir()) == []
 
 
-def test_sparse__hardly_anything_moves(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_sparse__hardly_anything_moves(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     with (b.export / "holes").open("wb") as file:
         file.write(b"begin")
         file.seek(512 * MIB)
@@ -188,8 +174,8 @@ def completed(host: Host, shell: str, *words: str) -> list[str]:
     return [line.partition(",")[2] for line in lines] if shell == "bash" else lines[1::3]
 
 
-def test_completion__of_remote_paths(pair: tuple[Host, Host]) -> None:
-    a, b = pair
+def test_completion__of_remote_paths(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
     (b.export / "complete/inner").mkdir(parents=True)
     (b.export / "complete/file").write_bytes(b"")
     assert completed(a, "zsh", "carefulctl", "get", "h2:comp") == ["h2:complete/"]

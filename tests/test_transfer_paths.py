@@ -8,36 +8,16 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
 from careful.control import maps, tune
-from hosts import MIB, Host, finish, make_file, moving
-from lab import MakeLab
+from hosts import MIB, Host, Hosts, finish, make_file, moving
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
-Hosts = Callable[..., list[Host]]
-
-
-@pytest.fixture
-def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
-    """Make two hosts on a link; their carefulds end with the test."""
-    made: list[Host] = []
-
-    def make(**options: Any) -> list[Host]:
-        lab = make_lab(**options)
-        made.extend(Host(lab, name, tmp_path) for name in lab.hosts)
-        return made
-
-    yield make
-    for host in made:
-        host.ctl("down", "eth1", check=False)
 
 
 def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,8 @@ pytest.importorskip("careful._binding")
 
 from compare import assert_equal, set_xattr
 from hosts import MIB, Host, alive, finish, make_file, moving, wait_for
-from lab import Lab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
-
-@pytest.fixture
-def pair(lab: Lab, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
-    """h1, which asks, and h2, which serves."""
-    made = [Host(lab, name, tmp_path) for name in lab.hosts]
-    for host in made:
-        host.up()
-    yield made[0], made[1]
-    for host in made:
-        host.ctl("down", "eth1", check=False)
 
 
 def make_tree(top: Path) -> None:
@@ -118,7 +105,7 @@ def test_small__killed_and_again(pair: tuple[Host, Host], command: str) -> None:
     words = ("h2:tree", a.own / "to") if command == "get" else (a.own / "tree", "h2:to")
     (a.own if command == "get" else b.export).joinpath("to").mkdir()
     job = a.start(command, "-a", "--rate-limit", "1MiB", *words)
-    moving(a)
+    moving(a if command == "get" else b)
     pid = b.pid
     os.kill(pid, signal.SIGKILL)
     status, _, errors = finish(job)

@@ -350,6 +350,8 @@ void ipc_poll(struct ipc *ipc)
 
 	if (ipc->connects)
 		ipc_connects_poll(ipc);
+	if (ipc->measure)
+		ipc_measure_poll(ipc);
 	if (!ipc->busy)
 		return;
 	at = &ipc->clients;
@@ -375,6 +377,8 @@ int ipc_timeout_ms(const struct ipc *ipc)
 	int connects = ipc_connects_timeout_ms(ipc);
 	int busy = ipc->busy ? 10 : -1;
 
+	if (ipc_measure_timeout_ms(ipc) == 0)
+		return 0;
 	if (connects < 0 || busy < 0)
 		return connects < 0 ? busy : connects;
 	return connects < busy ? connects : busy;
@@ -420,5 +424,6 @@ void ipc_destroy(struct ipc *ipc)
 			client->files[i].users = 0;
 		client_destroy(client);
 	}
+	ipc_measure_deinit(ipc);
 	free(ipc);
 }

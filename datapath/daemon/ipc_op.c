@@ -269,6 +269,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 		return sizeof(struct careful_stage_result);
 	case CAREFUL_IPC_PEERS:
 		return client->ipc->peers_max * (uint32_t)sizeof(struct careful_peer_info);
+	case CAREFUL_IPC_MEASURE:
+		return CAREFUL_PROBE_FRAMES * (uint32_t)sizeof(struct careful_ipc_probe);
 	case CAREFUL_IPC_REQUEST:
 		/* What we may send to it is about what it may send to us. */
 		index = ipc_peer_index(client->ipc, head->peer);
@@ -328,6 +330,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_STAGE:
 		rc = stage(client, op, q);
+		break;
+	case CAREFUL_IPC_MEASURE:
+		rc = ipc_measure(client->ipc, op, &q->head);
 		break;
 	default:
 		rc = q->head.version == CAREFUL_IPC_VERSION ? -EOPNOTSUPP : -EPROTO;

@@ -113,6 +113,7 @@ struct ipc {
 	uint32_t busy;
 	struct ipc_client *clients;
 	struct ipc_op *connects;
+	struct ipc_measure *measure; /* under way, or NULL */
 	uint16_t lives[CAREFUL_PEERS_MAX];
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
@@ -133,5 +134,11 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
+
+/* ipc_measure.c */
+int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head);
+void ipc_measure_poll(struct ipc *ipc);
+int ipc_measure_timeout_ms(const struct ipc *ipc);
+void ipc_measure_deinit(struct ipc *ipc);
 
 #endif /* DAEMON_IPC_PRIVATE_H */

@@ -143,7 +143,7 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static const struct careful_probe_clock probe_clock = { monotonic_ns };
+static struct careful_probe probe = { .now_ns = monotonic_ns };
 
 /* Stage probes are written somewhere; without a place for it they end before. */
 static int serve_probes(struct daemon *d)
@@ -155,7 +155,7 @@ static int serve_probes(struct daemon *d)
 		log_line("no scratch file for stage probes: %s", strerror(-d->scratch_fd));
 	else
 		careful_probe_scratch(d->instance, d->scratch_fd, scratch);
-	return careful_probe_serve(d->instance, &probe_clock);
+	return careful_probe_serve(d->instance, &probe);
 }
 
 /* Opens the instance and starts the block server; on the chosen CPU, its workers

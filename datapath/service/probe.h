@@ -6,14 +6,23 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
+#include <careful/wire.h>
 
-/* @now_ns: a monotonic clock; the engine has none of its own */
-struct careful_probe_clock {
+/*
+ * @now_ns: a monotonic clock; the engine has none of its own
+ * @peer, @train, @count: the train that is arriving, and how many of its frames did
+ * @stamps: when each of them did, as the answer says it
+ */
+struct careful_probe {
 	uint64_t (*now_ns)(void);
+	uint32_t peer;
+	uint32_t train; /* 0: none */
+	uint32_t count;
+	__be64 stamps[CAREFUL_PROBE_FRAMES];
 };
 
-/* Answers probes until careful_close(); the clock must last as long. */
-int careful_probe_serve(struct careful *instance, const struct careful_probe_clock *clock);
+/* Answers probes until careful_close(); @probe, all 0 but its clock, must last as long. */
+int careful_probe_serve(struct careful *instance, struct careful_probe *probe);
 
 /* Where stage probes that go as far as the store are written (enum careful_scratch); fd
  * must last as long as the instance. Without it they end at HOST_RX. */

@@ -208,6 +208,10 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
 		return -EMSGSIZE;
 	if (args)
 		memcpy(op.args, args, sizeof(op.args));
+	if (!done) {
+		instance->unanswered += !instance->begin_errno;
+		return instance->begin_errno;
+	}
 	return fake_begin(instance, &op, payload);
 }
 
@@ -222,6 +226,12 @@ int careful_stage(struct careful *instance, uint32_t peer, const struct careful_
 	instance->stage.peer = peer;
 	instance->stage.done = done;
 	instance->stage.user = user;
+	return 0;
+}
+
+int careful_poll(struct careful *instance)
+{
+	instance->polls++;
 	return 0;
 }
 

@@ -60,6 +60,8 @@ struct careful {
 	int kept;
 
 	struct fake_operation operations[512];
+	uint32_t unanswered; /* requests sent without wanting a reply */
+	uint32_t polls;
 	int begin_errno; /* of the next operation */
 	struct {
 		struct careful_stage_ask ask;

@@ -5,6 +5,7 @@
  * privilege.
  */
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -21,6 +22,7 @@
 #include <careful/wire.h>
 
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
@@ -702,6 +704,117 @@ static void test_client__does_not_read(void)
 	careful_peer_close(c, 0);
 }
 
+static struct careful_ipc measure_of(uint32_t peer, uint32_t frames, uint32_t flags)
+{
+	return (struct careful_ipc){ .op = CAREFUL_IPC_MEASURE,
+				     .id = 40,
+				     .peer = peer,
+				     .bytes = 1000,
+				     .flags = flags,
+				     .args = { frames } };
+}
+
+static const struct careful_ipc_probe *probes_of(const struct answer *a, uint32_t count)
+{
+	assert(!a->head.status);
+	assert(a->head.payload_bytes == count * sizeof(struct careful_ipc_probe));
+	return (const struct careful_ipc_probe *)a->payload;
+}
+
+static void test_measure__train_has_one_answer(void)
+{
+	const __be64 stamps[4] = { htobe64(1ULL << 40), htobe64(7), htobe64(8), htobe64(9) };
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001), before = c->unanswered;
+	const struct careful_ipc_probe *probes;
+	struct fake_operation *last;
+
+	ask(fd, measure_of(peer, 4, CAREFUL_IPC_TRAIN), NULL, 0);
+	assert(!next_answer(fd) && c->unanswered == before + 3 && operations() == 1);
+	last = operation('r');
+	assert(last->handler == CAREFUL_PROBE && last->args[0] && last->args[1] == 3);
+	assert(last->payload_bytes == 1000 && ipc_timeout_ms(server) == -1);
+	/* Another has to wait until this one is over. */
+	ask(fd, measure_of(peer, 1, 0), NULL, 0);
+	assert(answered(fd, 40)->head.status == -EBUSY);
+	end(last, 0, 0, stamps, sizeof(stamps));
+	probes = probes_of(answered(fd, 40), 4);
+	assert(probes[0].arrived_ns == 1ULL << 40 && probes[3].arrived_ns == 9);
+	for (int i = 0; i < 3; i++)
+		assert(probes[i].sent_ns <= probes[i + 1].sent_ns && !probes[i].back_ns);
+	assert(probes[3].back_ns >= probes[3].sent_ns);
+	/* An older careful there answers without the arrivals. */
+	ask(fd, measure_of(peer, 4, CAREFUL_IPC_TRAIN), NULL, 0);
+	turn();
+	end(operation('r'), 0, 0, NULL, 0);
+	assert(answered(fd, 40)->head.status == -EPROTO);
+	close(fd);
+	turn();
+	careful_peer_close(c, 0);
+}
+
+static void test_measure__round_trips_one_by_one(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+	const struct careful_ipc_probe *probes;
+
+	ask(fd, measure_of(peer, 3, 0), NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		turn();
+		assert(operations() == 1 && operation('r')->args[0] == 0);
+		end(operation('r'), 0, (uint32_t)i, NULL, 0);
+	}
+	probes = probes_of(answered(fd, 40), 3);
+	for (int i = 0; i < 3; i++)
+		assert(probes[i].arrived_ns >> 32 == (uint64_t)i &&
+		       probes[i].back_ns >= probes[i].sent_ns);
+	/* A failure ends it; what is not sent stays so. */
+	ask(fd, measure_of(peer, 3, 0), NULL, 0);
+	turn();
+	end(operation('r'), -ECONNRESET, 0, NULL, 0);
+	assert(answered(fd, 40)->head.status == -ECONNRESET && !operations());
+	close(fd);
+	turn();
+	careful_peer_close(c, 0);
+}
+
+static void test_measure__refused_or_put_off(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+	struct careful_ipc head = measure_of(peer, 0, 0);
+
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 40)->head.status == -EINVAL);
+	ask(fd, measure_of(peer, CAREFUL_PROBE_FRAMES + 1, 0), NULL, 0);
+	assert(answered(fd, 40)->head.status == -EINVAL);
+	ask(fd, measure_of(peer, 1, 2), NULL, 0);
+	assert(answered(fd, 40)->head.status == -EINVAL);
+	ask(fd, measure_of(peer + 1, 1, 0), NULL, 0);
+	assert(answered(fd, 40)->head.status == -ENOTCONN);
+	head = measure_of(peer, 1, 0);
+	head.bytes = 3701;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 40)->head.status == -EMSGSIZE);
+	/* No room in the engine: later, without a word. */
+	c->begin_errno = -EAGAIN;
+	ask(fd, measure_of(peer, 2, CAREFUL_IPC_TRAIN), NULL, 0);
+	assert(!next_answer(fd) && !operations() && ipc_timeout_ms(server) == 0);
+	c->begin_errno = 0;
+	turn();
+	assert(operations() == 1);
+	/* Who asked has gone: the probe that is under way ends, no other begins. */
+	close(fd);
+	turn();
+	assert(server->clients && server->measure);
+	end(operation('r'), 0, 0, NULL, 0);
+	turn();
+	turn();
+	assert(!server->measure && !server->clients && !operations());
+	careful_peer_close(c, 0);
+}
+
 static void test_clients__too_many(void)
 {
 	int fds[IPC_CLIENTS], fd;
@@ -744,6 +857,9 @@ int main(void)
 	test_client__closes_its_handles_itself();
 	test_client__asks_more_than_it_may();
 	test_client__does_not_read();
+	test_measure__train_has_one_answer();
+	test_measure__round_trips_one_by_one();
+	test_measure__refused_or_put_off();
 	test_clients__too_many();
 	/* The end with a client there. */
 	assert(client() >= 0);

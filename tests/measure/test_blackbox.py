@@ -6,6 +6,7 @@ import random
 
 import pytest
 from careful.measure.blackbox import BlackBox, Options, Result, bottlenecks, train_gap_us
+from careful.measure.oneway import Trip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +27,9 @@ class FakeExchange:
         own_us: float = 20.0,
         seed: int = 3,
         trip_jitter_us: float = 0.0,
+        drift: float = 20e-6,
     ) -> None:
+        self.drift = drift
         self.trip_jitter_us = trip_jitter_us
         self.stages, self.delay_us, self.jitter_us, self.own_us = (
             stages,
@@ -34,7 +37,7 @@ class FakeExchange:
             jitter_us,
             own_us,
         )
-        self.payload_max_bytes, self.credits = 3702, 64
+        self.payload_max_bytes, self.credits, self.train_max = 3702, 64, 32
         self.random = random.Random(seed)
         self.now_us = self.busy_us = 0.0
         self.trains: list[int] = []
@@ -43,14 +46,18 @@ class FakeExchange:
         late = self.random.expovariate(1 / self.jitter_us) if self.jitter_us else 0.0
         return late + (1000 if self.random.random() < 0.03 else 0)  # a preemption
 
-    def round_trip_us(self, size_bytes: int) -> float:
-        there = sum(g + G * size_bytes / 1024 for g, G in self.stages)
-        back = sum(g for g, _ in self.stages)
-        took = there + back + 2 * self.delay_us + self._jitter_us()
-        took += abs(self.random.gauss(0, self.trip_jitter_us))
-        self.now_us += took
-        self.busy_us += took
-        return took
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        return [self._round_trip(size_bytes) for _ in range(count)]
+
+    def _round_trip(self, size_bytes: int) -> Trip:
+        sent = self.now_us
+        there = sum(g + G * size_bytes / 1024 for g, G in self.stages) + self.delay_us
+        there += self._jitter_us() + abs(self.random.gauss(0, self.trip_jitter_us))
+        back = sum(g for g, _ in self.stages) + self.delay_us + self._jitter_us()
+        self.now_us += there + back
+        self.busy_us += there + back
+        # The other clock was set otherwise, and runs faster.
+        return Trip(sent, there + 1e9 + self.drift * sent, there + back)
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         self.trains.append(count)
@@ -138,8 +145,8 @@ def test_blackbox__what_is_known_costs_no_more() -> None:
     fake = FakeExchange(trip_jitter_us=2500)
     found = fake.measure(seconds=1000, rounds_max=30)
     assert found.rounds_count > 4
-    assert len(fake.trains) == 4 * 16
-    assert found.round_trips.samples_count == 16 * (4 + 4 * (found.rounds_count - 4))
+    assert len(fake.trains) == 1 + 4 * 16
+    assert found.round_trips.samples_count == 3 * 16 * (4 + 4 * (found.rounds_count - 4))
     assert found.sum_G_others_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
 
@@ -167,10 +174,10 @@ def test_blackbox__background_takes_a_hundredth() -> None:
 
 def test_blackbox__trains_fit_the_window() -> None:
     fake = FakeExchange()
-    fake.credits = 9
+    fake.train_max = 7
     fake.measure(rounds_max=4)
     assert set(fake.trains) == {7}
-    fake.credits = 5
+    fake.train_max = 3
     with pytest.raises(ValueError, match="too small for a train"):
         fake.measure()
 
@@ -209,8 +216,8 @@ def test_train_gap__one_arrival_is_no_train() -> None:
 
 
 def test_bottlenecks__ranges_join() -> None:
-    gaps = {64 * k: [max(500.0, 200 + 0.3 * 64 * k)] * 3 for k in range(1, 40)}
-    low, high = bottlenecks(gaps, 0.1)
+    gaps = {64 * k: max(500.0, 200 + 0.3 * 64 * k) for k in range(1, 40)}
+    low, high = bottlenecks([gaps] * 3, 0.1)
     assert low.G_b_us_per_KiB is None  # flat: an overhead without a G to speak of
     assert high.G_b_us_per_KiB is not None
     assert low.high_bytes == high.low_bytes == pytest.approx(1000, rel=0.05)

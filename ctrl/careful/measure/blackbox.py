@@ -11,21 +11,32 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_minima
+from careful.measure.line import RELATIVE_MAX, Line, fit_line, fit_minima, widened
+from careful.measure.oneway import Trip, drift, lateness, without_drift
 from careful.measure.piecewise import Piecewise, fit_piecewise
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
+#: More where it takes less than TRAIN_US: the first of them wake the other end.
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
-#: Round trips of each size in a round, once the first rounds did not suffice.
+TRAIN_US = 2000.0
+#: Round trips of each size in a round: as many as take so long, within these bounds.
+_TRIPS_US = 500.0
+_TRIPS_MIN, _TRIPS_MAX = 3, 200
+#: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
+#: A train that is long enough to do without its beginning.
+_LONG_TRAIN = 32
+#: Frames that arrive closer than this share of how they left were not taken one by one.
+_BUNCHED = 0.9
+_TRAIN_TRIES = 4
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -33,16 +44,17 @@ _OWN_PACE = 2.0
 class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
-    round_trip_us(size_bytes): until the empty answer is here; train_us(size_bytes, count):
-    the other end's times of arrival of `count` frames sent back to back, µs of its clock, and
-    how long it took us to hand one over, µs; payload_max_bytes: of one frame; credits: frames
-    that may be under way.
+    round_trips(size_bytes, count): messages and their empty answers, one after the other;
+    train_us(size_bytes, count): the other end's times of arrival of `count` frames sent back to
+    back, µs of its clock, and how long it took us to hand one over, µs; payload_max_bytes: of
+    one frame; credits: frames that may be under way; train_max: frames of a train.
     """
 
     payload_max_bytes: int
     credits: int
+    train_max: int
 
-    def round_trip_us(self, size_bytes: int, /) -> float: ...
+    def round_trips(self, size_bytes: int, count: int, /) -> list[Trip]: ...
 
     def train_us(self, size_bytes: int, count: int, /) -> tuple[list[float], float]: ...
 
@@ -54,7 +66,8 @@ class Options:
     sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
     at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
     largest); precision: half of the intervals of both G over them at which it is enough;
-    seconds: after which no further round begins; background: pauses, at most 1 % of the path.
+    seconds: after which no further round begins; background: pauses, at most 1 % of the path;
+    resolution_us: of the clocks.
     """
 
     sizes_count: int = 16
@@ -65,7 +78,7 @@ class Options:
     rounds_max: int = 40
     seconds: float = 25.0
     background: bool = False
-    resolution_us: float = 1.0
+    resolution_us: float = 0.1
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -96,11 +109,12 @@ class Regime:
 class Result:
     """What two regressions know of a pipeline.
 
-    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, and
-    sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
+    way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
     """
 
     round_trips: Line
+    one_way: Line
     regimes: list[Regime]
     regime: Regime
     sum_g_us: Estimate | None
@@ -116,6 +130,15 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Round:
+    """Of one round: payload bytes of each round trip; gaps of trains, µs, by bytes."""
+
+    trip_sizes: list[float] = field(default_factory=list)
+    trips: list[Trip] = field(default_factory=list)
+    gaps_us: dict[int, float] = field(default_factory=dict)
+
+
 class BlackBox:
     """One measurement; `run` makes it."""
 
@@ -129,25 +152,25 @@ class BlackBox:
         self.options = options or Options()
         self._exchange, self._clock, self._sleep = exchange, clock, sleep
         self._random = random.Random(self.options.seed)
-        self._train = min(TRAIN_FRAMES, exchange.credits - 2)
+        self._train = min(TRAIN_FRAMES, exchange.train_max)
         if self._train < TRAIN_FRAMES_MIN:
             raise ValueError(
                 f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
             )
+        self._trips_count = _TRIPS_MIN
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
-        self._trips: tuple[list[float], list[float]] = ([], [])
-        self._gaps: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._rounds: list[_Round] = []
         self._own_us = float("inf")
-        self._frames = 0
+        self._frames = self._bunched = 0
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
         began = self._clock()
-        self._pause(self._one_trip(self._sizes[0], keep=False))  # the path awakes
+        self._warm_up()
         number, result = 0, None
         trips, trains = 1, True
         while number < self.options.rounds_max:
@@ -166,43 +189,83 @@ class BlackBox:
         if self.options.background:
             self._sleep(99 * busy_us / 1e6)
 
-    def _one_trip(self, size: int, keep: bool = True) -> float:
-        took_us = self._exchange.round_trip_us(size)
-        self._frames += 2
+    def _warm_up(self) -> None:
+        """The path awakes; how many round trips and frames make a measurement is seen."""
+        middle = self._sizes[len(self._sizes) // 2]
+        took_us = min(one.round_us for one in self._some_trips(middle, 2, keep=False))
+        self._trips_count = int(max(_TRIPS_MIN, min(_TRIPS_MAX, _TRIPS_US / took_us)))
+        gap_us = self._one_train(middle, keep=False)
+        most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
+        self._train = max(self._train, most)
+
+    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
+        trips = self._exchange.round_trips(size, count)
+        self._frames += 2 * count
         if keep:
-            self._trips[0].append(size)
-            self._trips[1].append(took_us)
-        return took_us
+            self._rounds[-1].trip_sizes.extend([size] * count)
+            self._rounds[-1].trips.extend(trips)
+        self._pause(sum(one.round_us for one in trips))
+        return trips
+
+    def _one_train(self, size: int, keep: bool = True) -> float:
+        """A train's gap; of several, where the other end slept and then took many at once."""
+        for _ in range(_TRAIN_TRIES):
+            arrivals, own_us = self._exchange.train_us(size, self._train)
+            self._frames += self._train + 1
+            self._pause(arrivals[-1] - arrivals[0])
+            gap_us = train_gap_us(arrivals)
+            if gap_us >= own_us * _BUNCHED:
+                break
+        else:
+            self._bunched += 1
+        if keep:
+            self._rounds[-1].gaps_us[size] = gap_us
+            self._own_us = min(self._own_us, own_us)
+        return gap_us
 
     def _lacking(self, result: Result) -> tuple[int, bool]:
         """Round trips of each size that the next round makes, and whether it has trains."""
-        trips = result.round_trips
-        enough = trips.supported and trips.G_us_per_KiB.relative <= self.options.precision
+        there = result.one_way
+        enough = there.supported and there.G_us_per_KiB.relative <= self.options.precision
         G = result.regime.G_b_us_per_KiB
         trains = G is None or G.relative > self.options.precision
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:
+        """Round trips of each size, `trips` times as many as at first, and one train of each."""
+        self._rounds.append(_Round())
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            took_us = 0.0
-            for _ in range(trips):
-                took_us = self._one_trip(size)
-                self._pause(took_us)
-            if not trains:
-                continue
-            arrivals, own_us = self._exchange.train_us(size, self._train)
-            self._frames += 2 * self._train
-            self._gaps[size].append(train_gap_us(arrivals))
-            self._own_us = min(self._own_us, own_us)
-            self._pause(arrivals[-1] - arrivals[0] + took_us)
+            if trips:
+                self._some_trips(size, trips * self._trips_count)
+            if trains:
+                self._one_train(size)
+
+    def _all_stages(self) -> tuple[Line, Line]:
+        """The lines through the least round trips, and through the least times one way."""
+        made = [one for one in self._rounds if one.trips]
+        sizes = [size for one in made for size in one.trip_sizes]
+        trips = [trip for one in made for trip in one.trips]
+        rate = drift(sizes, trips)
+        there = without_drift(sizes, trips, rate)
+        found = []
+        for times in ([trip.round_us for trip in trips], there):
+            left = iter(times)
+            alone = [fit_minima(one.trip_sizes, [next(left) for _ in one.trips]) for one in made]
+            line = fit_minima(sizes, times, self.options.resolution_us)
+            late = Estimate(0.0, slack=lateness(line, sizes, times))
+            slope = line.slope_us_per_byte + late
+            found.append(widened(replace(line, slope_us_per_byte=slope), alone))
+        return found[0], found[1]
 
     def _result(self, rounds: int, began: float) -> Result:
-        trips = fit_minima(*self._trips, self.options.resolution_us)
-        regimes = bottlenecks(self._gaps, self.options.resolution_us / (self._train - 1))
+        trips, there = self._all_stages()
+        gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
+        regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
         at_bytes = self.options.at_bytes or self._sizes[-1]
         regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
         result = Result(
             round_trips=trips,
+            one_way=there,
             regimes=regimes,
             regime=regime,
             sum_g_us=None,
@@ -214,8 +277,13 @@ class BlackBox:
             rounds_count=rounds,
             elapsed_s=self._clock() - began,
             settled=False,
-            reason=trips.reason or regime.line.reason,
+            reason=there.reason or trips.reason or regime.line.reason,
         )
+        if self._bunched:
+            result.notes.append(
+                f"{self._bunched} trains arrived in a bunch, faster than they left: the other "
+                "end slept; wait mode `spin` (carefulctl up --wait spin) or a quiet machine helps"
+            )
         if regime.line.at(regime.low_bytes) < _OWN_PACE * self._own_us:
             result.notes.append(
                 f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
@@ -223,19 +291,19 @@ class BlackBox:
         if result.reason or regime.G_b_us_per_KiB is None:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
-        result.sum_G_us_per_KiB = trips.G_us_per_KiB
-        others = trips.G_us_per_KiB - regime.G_b_us_per_KiB
+        result.sum_G_us_per_KiB = there.G_us_per_KiB
+        others = there.G_us_per_KiB - regime.G_b_us_per_KiB
         if others.high < 0:
             result.reason = (
                 f"the bottleneck's G ({regime.G_b_us_per_KiB.value:.3g} µs/KiB) is more than that "
-                f"of all stages ({trips.G_us_per_KiB.value:.3g}): the path changed meanwhile"
+                f"of all stages ({there.G_us_per_KiB.value:.3g}): the path changed meanwhile"
             )
             return result
         if others.relative > RELATIVE_MAX:
             result.reason = f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
             return result
         result.sum_G_others_us_per_KiB = others
-        widest = max(trips.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
+        widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result
 
@@ -248,24 +316,32 @@ def train_gap_us(arrivals_us: list[float]) -> float:
     times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
     if len(times) < 2:
         raise ValueError(f"{len(times)} arrivals make no train")
+    if len(times) >= _LONG_TRAIN:
+        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
     i, j = np.triu_indices(len(times), 1)
     return float(np.median((times[j] - times[i]) / (j - i)))
 
 
-def bottlenecks(gaps_us: dict[int, list[float]], resolution_us: float) -> list[Regime]:
-    """The bottleneck of each range of sizes from the gaps of trains, by size in bytes."""
-    sizes = sorted(gaps_us)
-    found: Piecewise = fit_piecewise(
-        sizes, [float(np.median(gaps_us[size])) for size in sizes], resolution_us
-    )
+def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
+    """The bottleneck of each range of sizes.
+
+    rounds: of each round, the gap of a train, µs, by size in bytes.
+    """
+    sizes = sorted({size for gaps in rounds for size in gaps})
+    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
+    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
     edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
-    return [
-        Regime(
-            low,
-            high,
-            line.intercept_us if line.supported else None,
-            line.G_us_per_KiB if line.supported else None,
-            line,
-        )
-        for line, low, high in zip(found.lines, edges, edges[1:], strict=False)
-    ]
+    regimes = []
+    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
+        inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
+        alone = [
+            fit_line(
+                [size for size in inside if size in gaps],
+                [gaps[size] for size in inside if size in gaps],
+            )
+            for gaps in rounds
+        ]
+        wide = widened(line, alone)
+        g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
+        regimes.append(Regime(low, high, g, G, wide))
+    return regimes

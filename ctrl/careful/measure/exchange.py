@@ -7,17 +7,25 @@ blackbox.py's.
 from __future__ import annotations
 
 import errno
-import select
 import time
 from pathlib import Path
 
-from careful._abi import lib
+from careful._abi import ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError
+from careful.measure.oneway import Trip
 from careful.transfer.ipc import Answer, Client
 
 #: Longer than carefuld itself waits for a silent peer.
 _TIMEOUT_S = 40.0
+#: How often, and after what pause, to ask again where others measure at the same time.
+_TRIES, _PAUSE_S = 100, 0.05
+#: What an older careful says.
+_OLD = {
+    errno.ENOSYS: "its careful answers no probes: it is older than this one",
+    errno.EPROTO: "its careful answers no trains: it is older than this one",
+    errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
+}
 
 
 class ProbeSession:
@@ -48,8 +56,11 @@ class ProbeSession:
                 timeout_s=timeout_s + 1,
             )
             self._peer = answer.peer
-            self._ask([b""])
             self.credits, self.payload_max_bytes = self._limits(address)
+            self.round_trips(0, 1)
+            # Arrivals come back in one frame; half of a window needs no updates meanwhile.
+            stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
+            self.train_max = min(self.credits // 2, stamps_max)
         except BaseException:
             self._client.close()
             raise
@@ -73,7 +84,7 @@ class ProbeSession:
         while low < high:
             middle = (low + high + 1) // 2
             try:
-                self._ask([bytes(middle)])
+                self.round_trips(middle, 1)
                 low = middle
             except CarefulError as error:
                 if error.errno != errno.EMSGSIZE:
@@ -81,51 +92,53 @@ class ProbeSession:
                 high = middle - 1
         return low
 
-    def _ask(self, payloads: list[bytes]) -> tuple[list[Answer], float]:
-        """One request of each payload, back to back; answers, and µs to hand one over."""
-        answers: list[Answer] = []
-        began = time.monotonic_ns()
-        for payload in payloads:
-            self._client.submit(
-                lib.CAREFUL_IPC_REQUEST,
-                answers.append,
-                payload,
-                peer=self._peer,
-                handler=lib.CAREFUL_PROBE,
-            )
-        own_us = (time.monotonic_ns() - began) / 1e3 / len(payloads)
-        poller = select.poll()
-        poller.register(self._client.fileno(), select.POLLIN)
-        deadline = time.monotonic() + _TIMEOUT_S
-        while len(answers) < len(payloads):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not poller.poll(left_s * 1e3):
-                raise CarefulError(errno.ETIMEDOUT, "", self.host)
-            self._client.receive()
-        for answer in answers:
-            if answer.status == -errno.ENOSYS:
-                text = "its careful answers no probes: it is older than this one"
-                raise CarefulError(errno.ENOSYS, text, self.host)
-            answer.check(self.host)
-        return answers, own_us
-
-    def round_trip_us(self, size_bytes: int) -> float:
-        """From handing a message over to its empty answer, µs."""
-        payload = bytes(size_bytes)
-        began = time.monotonic_ns()
-        self._ask([payload])
-        return (time.monotonic_ns() - began) / 1e3
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        """Messages and their empty answers, `count` of them one after the other."""
+        trips: list[Trip] = []
+        while len(trips) < count:
+            some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
+            trips += [
+                Trip(sent / 1e3, (arrived - sent) / 1e3, (back - sent) / 1e3)
+                for sent, arrived, back in self._measure(size_bytes, some, 0)
+            ]
+        return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame."""
-        answers, own_us = self._ask([bytes(size_bytes)] * count)
-        stamps = sorted((answer.args[0] << 32 | answer.args[1]) for answer in answers)
-        return [(stamp - stamps[0]) / 1e3 for stamp in stamps], own_us
+        probes = self._measure(size_bytes, count, lib.CAREFUL_IPC_TRAIN)
+        sent, arrived, _ = zip(*probes, strict=True)
+        own_us = (sent[-1] - sent[0]) / 1e3 / max(count - 1, 1)
+        return [(stamp - arrived[0]) / 1e3 for stamp in arrived], own_us
+
+    def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
+        """Of each probe, ns: sent, by our clock, arrived, by the peer's, and back, by ours."""
+        payload = self._call(size_bytes, count, flags).payload
+        probes = ffi.from_buffer("struct careful_ipc_probe[]", payload)
+        return [(probe.sent_ns, probe.arrived_ns, probe.back_ns) for probe in probes]
+
+    def _call(self, size_bytes: int, count: int, flags: int) -> Answer:
+        for _ in range(_TRIES):
+            try:
+                return self._client.call(
+                    lib.CAREFUL_IPC_MEASURE,
+                    self.host,
+                    timeout_s=_TIMEOUT_S + count,
+                    peer=self._peer,
+                    bytes=size_bytes,
+                    flags=flags,
+                    args=[count, 0, 0, 0],
+                )
+            except CarefulError as error:
+                if error.errno in _OLD:
+                    raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
+                if error.errno not in (errno.EBUSY, errno.EAGAIN):
+                    raise
+            time.sleep(_PAUSE_S)
+        text = "somebody else measures all the time: one at a time"
+        raise CarefulError(errno.EBUSY, text, self.host)
 
 
 def _is(info: object, address: Address) -> bool:
     """Whether a peer's struct is that of an address."""
-    from careful._abi import ffi
-
     raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
     return Address.from_sockaddr(raw).ip == address.ip

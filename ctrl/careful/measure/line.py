@@ -61,7 +61,8 @@ class Line:
     def estimate_at(self, size_bytes: float) -> Estimate:
         """The same with its interval."""
         both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
-        return replace(both, dof=self.slope_us_per_byte.dof)
+        # The two share their residuals: together they have no more freedom than either.
+        return replace(both, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
 
     @property
     def intercept_us(self) -> Estimate:
@@ -75,7 +76,7 @@ class Line:
 
 
 def minima(
-    sizes_bytes: Sequence[float], times_us: Sequence[float]
+    sizes_bytes: Sequence[float] | Array, times_us: Sequence[float] | Array
 ) -> tuple[Array, Array, npt.NDArray[np.int64]]:
     """The least time of each size: what queues and schedulers added is gone (pathchar).
 
@@ -89,12 +90,37 @@ def minima(
 
 
 def fit_minima(
-    sizes_bytes: Sequence[float], times_us: Sequence[float], resolution_us: float = 0.0
+    sizes_bytes: Sequence[float] | Array,
+    times_us: Sequence[float] | Array,
+    resolution_us: float = 0.0,
 ) -> Line:
     """The line through the minima; arguments and errors as in `fit_line`."""
     distinct, least, counts = minima(sizes_bytes, times_us)
     line = fit_line(distinct, least, resolution_us)
     return replace(line, samples_count=int(counts.sum()))
+
+
+def widened(line: Line, repeated: Sequence[Line]) -> Line:
+    """The line with intervals that its repetitions bear out.
+
+    What a machine did during one of them moved all its points together: that is no residual,
+    it is a difference between repetitions. repeated: the same fit to each alone; their
+    spread, where it is wider, replaces what the residuals say (a cluster-robust error).
+    """
+    known = [one for one in repeated if math.isfinite(one.slope_us_per_byte.se)]
+    if len(known) < 2 or not math.isfinite(line.slope_us_per_byte.se):
+        return line
+    middle_us = _wider(line.middle_us, [one.at(line.middle_bytes) for one in known])
+    slope = _wider(line.slope_us_per_byte, [one.slope_us_per_byte.value for one in known])
+    wide = replace(line, middle_us=middle_us, slope_us_per_byte=slope)
+    return replace(wide, reason=line.reason or _unsupported(slope))
+
+
+def _wider(estimate: Estimate, repeated: Sequence[float]) -> Estimate:
+    """With the standard error of the mean of repetitions, if that gives the wider interval."""
+    error = float(np.std(repeated, ddof=1)) / math.sqrt(len(repeated))
+    other = replace(estimate, se=error, dof=len(repeated) - 1)
+    return other if other.half > estimate.half else estimate
 
 
 def fit_line(

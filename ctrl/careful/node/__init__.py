@@ -1,25 +1,17 @@
 """Instances that a Python program owns: requests, replies, stores and gets (P4).
 
 >>> node = careful.open("eth1")
+
+What programs are to use is named in careful.__all__.
 """
 
-from careful.errors import CarefulError
-from careful.node.memory import FileRange
-from careful.node.message import LateReply, Message, Reply
-from careful.node.node import Node
-from careful.node.operation import Operation, Result
-from careful.node.peer import Peer
-from careful.node.region import Region
-
-__all__ = [
-    "CarefulError",
-    "FileRange",
-    "LateReply",
-    "Message",
-    "Node",
-    "Operation",
-    "Peer",
-    "Region",
-    "Reply",
-    "Result",
-]
+from careful.errors import CarefulError as CarefulError
+from careful.node.memory import FileRange as FileRange
+from careful.node.message import LateReply as LateReply
+from careful.node.message import Message as Message
+from careful.node.message import Reply as Reply
+from careful.node.node import Node as Node
+from careful.node.operation import Operation as Operation
+from careful.node.operation import Result as Result
+from careful.node.peer import Peer as Peer
+from careful.node.region import Region as Region

@@ -137,6 +137,8 @@ def blackbox_figures(found: Result) -> dict[str, Any]:
         "low_bytes": round(found.regime.low_bytes, 1),
         "high_bytes": round(found.regime.high_bytes, 1),
         "regimes": [_regime(regime) for regime in found.regimes],
+        **trips.G_us_per_KiB.figures("sum_G_by_round_trips", "us_per_KiB"),
+        "one_way_residual_us": round(found.one_way.residual_us, 3),
         "round_trips_residual_us": round(trips.residual_us, 3),
         "round_trips_count": trips.samples_count,
         "sizes_count": trips.points_count,
@@ -149,6 +151,7 @@ def blackbox_figures(found: Result) -> dict[str, Any]:
         "elapsed_s": round(found.elapsed_s, 3),
         "G_counts": "payload bytes",
         "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
+        "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
         "notes": found.notes,
     }
 

@@ -34,9 +34,30 @@ enum careful_ipc_op {
 	CAREFUL_IPC_REQUEST = 6, /* peer, handler, args, payload; answered with args, payload */
 	CAREFUL_IPC_GET = 7, /* peer, region, region_off, bytes, file, file_off, flags */
 	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
+	/* Probes to peer, sent and timed by the daemon itself: args[0] frames of `bytes` of
+	 * payload each, flags CAREFUL_IPC_TRAIN or 0. Answered with a struct
+	 * careful_ipc_probe for each, when the last answer is here; -EBUSY: one at a time. */
+	CAREFUL_IPC_MEASURE = 9,
 	/* peer; args: stage, ttl, time limit in ms; bytes: of the IP packet. One at a time to a
 	 * peer. Answer's payload, whatever its status: struct careful_stage_result. */
-	CAREFUL_IPC_STAGE = 9,
+	CAREFUL_IPC_STAGE = 10,
+};
+
+enum careful_ipc_measure {
+	CAREFUL_IPC_TRAIN = 1, /* back to back, each in a kick of its own; else one at a time */
+};
+
+/*
+ * One probe, by monotonic clocks, ns.
+ *
+ * @sent_ns:     ours, before it was handed to the engine
+ * @arrived_ns:  the peer's, when its handler ran
+ * @back_ns:     ours, when the answer's callback ran; 0 in a train, but for its last
+ */
+struct careful_ipc_probe {
+	uint64_t sent_ns;
+	uint64_t arrived_ns;
+	uint64_t back_ns;
 };
 
 /*

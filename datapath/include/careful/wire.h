@@ -451,11 +451,16 @@ struct careful_block_entry {
 /*
  * The probe service (P1 section 5.3.2): a request to this handler, of any payload, is
  * answered at once and without payload. Reply: args[0] and args[1], high and low, are
- * the answering host's monotonic clock when its handler ran, ns: differences of it
- * time a train of requests at the end where they arrive.
+ * the answering host's monotonic clock when its handler ran, ns.
+ *
+ * A train is timed where it arrives, without an answer to each frame, which would be work
+ * for both ends: args[0] is its number (not 0), args[1] a frame's index, from 0. The last
+ * frame alone wants a reply, whose payload is a __be64 for each frame, the clock as above.
+ * EAGAIN: another train came between; one at a time.
  */
 enum careful_probe_handler {
 	CAREFUL_PROBE = 160,
+	CAREFUL_PROBE_FRAMES = 400, /* of a train at most */
 };
 
 #ifndef CAREFUL_CDEF

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * MEASURE: probes that the daemon sends and times itself, for a client's own pace is tens of
+ * microseconds a frame. A train leaves in one go, between two rounds of the main loop;
+ * a round trip begins when the one before is over.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+#include "daemon/ipc_private.h"
+
+/*
+ * One measurement; ends when every answer is here and nothing is left to send.
+ *
+ * @op:       whose question it is
+ * @index:    the peer's
+ * @bytes:    payload of a frame, @payload behind the probes
+ * @train:    its number; 0: one at a time
+ * @count:    frames to send; @sent of them were
+ * @awaited:  answers
+ * @status:   0, or the first failure: nothing more is sent
+ */
+struct ipc_measure {
+	struct ipc_op *op;
+	uint32_t index;
+	uint32_t bytes;
+	uint32_t train;
+	uint32_t count;
+	uint32_t sent;
+	uint32_t awaited;
+	int status;
+	struct careful_ipc_probe probes[CAREFUL_PROBE_FRAMES];
+	unsigned char payload[];
+};
+
+static void take_arrivals(struct ipc_measure *m, const struct careful_result *result)
+{
+	uint32_t bytes = m->count * (uint32_t)sizeof(__be64);
+	__be64 stamp;
+
+	/* An older careful answers a train's last frame as any other. */
+	if (result->bytes != bytes || !result->payload) {
+		m->status = -EPROTO;
+		return;
+	}
+	for (uint32_t i = 0; i < m->count; i++) {
+		memcpy(&stamp, (const char *)result->payload + i * sizeof(stamp), sizeof(stamp));
+		m->probes[i].arrived_ns = be64toh(stamp);
+	}
+}
+
+static void on_answer(const struct careful_result *result, void *user)
+{
+	struct ipc_measure *m = user;
+	struct careful_ipc_probe *probe = &m->probes[m->sent - 1];
+
+	probe->back_ns = ipc_now_ns();
+	probe->arrived_ns = (uint64_t)result->args[0] << 32 | result->args[1];
+	m->awaited--;
+	if (result->status)
+		m->status = m->status ? m->status : result->status;
+	else if (m->train)
+		take_arrivals(m, result);
+}
+
+/* 0, or -errno: -EAGAIN where the engine has no room just now. */
+static int send_one(struct ipc *ipc, struct ipc_measure *m)
+{
+	bool answered = !m->train || m->sent + 1 == m->count;
+	const uint32_t args[CAREFUL_AM_ARGS] = { m->train, m->train ? m->sent : 0 };
+	int rc;
+
+	m->probes[m->sent].sent_ns = ipc_now_ns();
+	/* Before the call: the answer may come within it. */
+	m->sent++;
+	m->awaited += answered;
+	rc = careful_request(ipc->instance, m->index, CAREFUL_PROBE, args, m->payload, m->bytes,
+			     answered ? on_answer : NULL, m);
+	if (rc) {
+		m->sent--;
+		m->awaited -= answered;
+	}
+	return rc;
+}
+
+/* All of a train, or one probe; each is on the wire before the next is built. */
+static void send_some(struct ipc *ipc, struct ipc_measure *m)
+{
+	int rc = 0;
+
+	do {
+		rc = send_one(ipc, m);
+		careful_poll(ipc->instance);
+	} while (!rc && m->train && m->sent < m->count && !m->status);
+	if (rc && rc != -EAGAIN && !m->status)
+		m->status = rc;
+}
+
+/* Whether it goes on: not for a client that has gone. */
+static bool to_send(const struct ipc_measure *m)
+{
+	return !m->status && m->op->client->fd >= 0 && m->sent < m->count &&
+	       (m->train || !m->awaited);
+}
+
+void ipc_measure_poll(struct ipc *ipc)
+{
+	struct ipc_measure *m = ipc->measure;
+
+	if (to_send(m))
+		send_some(ipc, m);
+	if (m->awaited || to_send(m))
+		return;
+	ipc->measure = NULL;
+	ipc_answer(m->op, m->status, NULL, m->probes,
+		   m->status ? 0 : m->count * (uint32_t)sizeof(m->probes[0]));
+	free(m);
+}
+
+/* 0: at once; -1: when an event arrives. */
+int ipc_measure_timeout_ms(const struct ipc *ipc)
+{
+	return ipc->measure && to_send(ipc->measure) ? 0 : -1;
+}
+
+/* 0: it has begun; -errno: it has not. */
+int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head)
+{
+	static uint32_t trains;
+	int index = ipc_peer_index(ipc, head->peer), most;
+	struct ipc_measure *m;
+
+	if (index < 0)
+		return index;
+	most = careful_payload_bytes(ipc->instance, (uint32_t)index);
+	if (most < 0)
+		return most;
+	if (head->bytes > (uint32_t)most)
+		return -EMSGSIZE;
+	if (!head->args[0] || head->args[0] > CAREFUL_PROBE_FRAMES ||
+	    head->flags & ~(uint32_t)CAREFUL_IPC_TRAIN)
+		return -EINVAL;
+	if (ipc->measure)
+		return -EBUSY;
+	m = calloc(1, sizeof(*m) + head->bytes);
+	if (!m)
+		return -ENOMEM;
+	if (head->flags & CAREFUL_IPC_TRAIN)
+		m->train = ++trains ? trains : ++trains;
+	m->op = op;
+	m->index = (uint32_t)index;
+	m->bytes = (uint32_t)head->bytes;
+	m->count = head->args[0];
+	op->peer = head->peer;
+	ipc->measure = m;
+	return 0;
+}
+
+void ipc_measure_deinit(struct ipc *ipc)
+{
+	free(ipc->measure);
+	ipc->measure = NULL;
+}
