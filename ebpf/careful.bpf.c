@@ -126,7 +126,7 @@ static __always_inline int is_stage(const struct careful_hdr *hdr)
 /* Does it end here, at XDP? Then it has no sequence number and takes no buffer. */
 static __always_inline int ends_here(const struct careful_hdr *hdr)
 {
-	return is_stage(hdr) && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
+	return is_stage(hdr) && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
 }
 
 /* Notes when a stage probe came; the engine, which answers it, reads that in place. */
@@ -185,7 +185,7 @@ static __always_inline __u32 judge(const struct datagram *datagram)
 		return CAREFUL_XDP_DROP_CHECK;
 	if (hdr->type != CAREFUL_DATA && hdr->type != CAREFUL_UPDATE && !is_stage(hdr))
 		return CAREFUL_XDP_DROP_TYPE;
-	if (is_stage(hdr) && (!hdr->stage_limit || hdr->stage_limit > CAREFUL_STAGE_STORE))
+	if (is_stage(hdr) && (!hdr->stage_limit || hdr->stage_limit > CAREFUL_LIMIT_STORE))
 		return CAREFUL_XDP_DROP_STAGE;
 	if (sizeof(*hdr) + body_bytes(hdr) != datagram->bytes)
 		return CAREFUL_XDP_DROP_SHORT;

@@ -2,7 +2,7 @@
 
 import signal
 
-pytest_plugins = ["lab", "hosts"]
+pytest_plugins = ["lab", "hosts", "disks"]
 
 # A shell that starts us in the background has SIGINT ignored, and whatever we start
 # would inherit that: tests of Ctrl-C would interrupt nothing.

@@ -33,7 +33,7 @@ static bool outside(const uint8_t *frame)
 	const uint8_t *hdr = frame + header_at(frame);
 
 	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_STAGE &&
-	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_STAGE_NET_RX;
+	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_LIMIT_NET_RX;
 }
 
 uint8_t sim_wire_what(const struct sim_slot *slot)

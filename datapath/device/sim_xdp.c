@@ -56,7 +56,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	uint32_t seq = be32toh(hdr->seq);
 	uint32_t probe = be32toh(hdr->msg_id);
 	bool stage = hdr->type == CAREFUL_STAGE;
-	bool ends_here = stage && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
+	bool ends_here = stage && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
 	struct careful_peer_entry *peer;
 
 	if (slot >= sim->peers_count)
@@ -101,7 +101,7 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	if (hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE && hdr.type != CAREFUL_STAGE)
 		return CAREFUL_XDP_DROP_TYPE;
 	if (hdr.type == CAREFUL_STAGE &&
-	    (!hdr.stage_limit || hdr.stage_limit > CAREFUL_STAGE_STORE))
+	    (!hdr.stage_limit || hdr.stage_limit > CAREFUL_LIMIT_STORE))
 		return CAREFUL_XDP_DROP_STAGE;
 	if (sizeof(hdr) + body_bytes(&hdr) != datagram_bytes)
 		return CAREFUL_XDP_DROP_SHORT;

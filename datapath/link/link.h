@@ -16,6 +16,7 @@
 #include <careful/wire.h>
 
 #include "device/device.h"
+#include "device/trace.h"
 #include "link/window.h"
 
 enum {
@@ -38,6 +39,8 @@ struct link_rxframe {
 	uint32_t cost; /* buffers it counts for */
 	uint16_t segments;
 	struct careful_desc desc[CAREFUL_SEGMENTS_MAX];
+	uint32_t parse_ns; /* while hostRx is traced: what taking it from the ring took */
+	uint64_t began_ns; /* of its hostRx; 0: not traced, or told of */
 };
 
 /* Receive buffers held beyond the batch in which they arrived. */
@@ -188,6 +191,8 @@ struct link {
 	struct careful_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
 	uint32_t tx_pulse_bytes; /* queued and not kicked */
+	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for netTx */
+	const struct link_peer *tx_last; /* whose the last of them is */
 	bool kick_again; /* the device was busy at the last kick */
 
 	/* Receive buffers on their way back, and the peers that they belong to. */
@@ -236,6 +241,7 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 void link_publish(struct link *link);
 struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 bool link_stale(const struct link_rxframe *frame);
+void link_placed(struct link_rxframe *frame);
 
 /* hold.c: frames that stay */
 struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);

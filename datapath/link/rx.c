@@ -22,6 +22,7 @@ static uint32_t gather(struct link *link, const struct careful_desc *descs, uint
 
 	*bytes = 0;
 	frame->segments = 0;
+	frame->peer = NULL;
 	do {
 		assert(i < n); /* the device never hands out part of a frame */
 		last = i++;
@@ -66,7 +67,7 @@ static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
 static bool right_stage(const struct careful_hdr *hdr)
 {
 	return hdr->type != CAREFUL_STAGE ||
-	       (hdr->stage_limit > CAREFUL_STAGE_NET_RX && hdr->stage_limit <= CAREFUL_STAGE_STORE);
+	       (hdr->stage_limit > CAREFUL_LIMIT_NET_RX && hdr->stage_limit <= CAREFUL_LIMIT_STORE);
 }
 
 /* Points the frame at its header and body; false: not one of ours. */
@@ -161,6 +162,19 @@ static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 	return true;
 }
 
+/* Ends the time that taking a frame from the ring took, and begins the next one's. One
+ * that goes no further has been placed. */
+static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
+{
+	uint64_t now = trace_now();
+
+	frame->parse_ns = (uint32_t)(now - *began_ns);
+	frame->began_ns = now;
+	if (!further)
+		link_placed(frame);
+	*began_ns = trace_now();
+}
+
 /*
  * Takes a batch from the device. Returns the data frames in it, at most
  * LINK_BATCH; each must be released or held, then link_publish() called. *more:
@@ -171,6 +185,7 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	struct careful_desc descs[LINK_BATCH];
 	uint32_t got, used, bytes;
 	uint32_t count = 0;
+	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
 
 	assert(n >= LINK_BATCH);
 	got = link->dev->ops->rx(link->dev, descs, LINK_BATCH);
@@ -179,10 +194,37 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 		link->rx_drains++;
 	for (uint32_t i = 0; i < got; i += used) {
 		used = gather(link, descs + i, got - i, &frames[count], &bytes);
-		if (take(link, &frames[count], bytes))
-			count++;
+		bool further = take(link, &frames[count], bytes);
+
+		frames[count].began_ns = 0;
+		if (began_ns)
+			taken(&frames[count], further, &began_ns);
+		count += further;
 	}
 	return count;
+}
+
+/* The payload is where it belongs: the end of the frame's hostRx, if that is traced. */
+void link_placed(struct link_rxframe *frame)
+{
+	const struct careful_hdr *hdr = &frame->hdr;
+	bool data = frame->peer && hdr->type == CAREFUL_DATA;
+
+	if (!frame->began_ns)
+		return;
+	trace_end((struct careful_trace){
+		.stage = CAREFUL_STAGE_HOST_RX,
+		.begin_ns = frame->began_ns,
+		.before_ns = frame->parse_ns,
+		.flags = data ? 0 : CAREFUL_TRACE_CONTROL,
+		.bytes = data ? be16toh(hdr->frag_bytes) : 0,
+		.frames = 1,
+		.peer = frame->peer ? frame->peer->slot : 0,
+		.seq = frame->peer ? be32toh(hdr->seq) : 0,
+		.msg_id = data ? be32toh(hdr->msg_id) : 0,
+		.frag_off = data ? be32toh(hdr->frag_off) : 0,
+	});
+	frame->began_ns = 0;
 }
 
 /* Whether the session that the frame came in on is over. */

@@ -39,9 +39,9 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes)
 /* Whether the probe can be sent at all: 0, the body's bytes, or -errno. */
 static int check(const struct link_peer *peer, const struct careful_stage_ask *ask)
 {
-	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
+	bool outside = ask->stage == CAREFUL_LIMIT_NET_RX;
 
-	if (!ask->stage || ask->stage > CAREFUL_STAGE_STORE || ask->ttl > 255 ||
+	if (!ask->stage || ask->stage > CAREFUL_LIMIT_STORE || ask->ttl > 255 ||
 	    (ask->ttl && !outside))
 		return -EINVAL;
 	if (peer->address.sa.sa_family != AF_INET)
@@ -82,7 +82,7 @@ int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask)
 {
 	struct link_stage *stage = &peer->stage;
 	struct link *link = peer->link;
-	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
+	bool outside = ask->stage == CAREFUL_LIMIT_NET_RX;
 	uint64_t begun_ns, built_ns;
 	struct link_txframe frame;
 	struct link_send_args args = { .type = CAREFUL_STAGE };
@@ -169,12 +169,12 @@ bool link_on_stage(struct link *link, const struct careful_hdr *hdr)
 	uint32_t probe = be32toh(hdr->msg_id);
 	struct careful_probed probed;
 	struct careful_stage_answer answer = {
-		.stage = CAREFUL_STAGE_NET_RX,
+		.stage = CAREFUL_LIMIT_NET_RX,
 		.probe = hdr->msg_id,
 	};
 
 	if (hdr->version != CAREFUL_WIRE_VERSION || be32toh(hdr->check) != careful_hdr_check(hdr) ||
-	    hdr->stage_limit != CAREFUL_STAGE_NET_RX || !peer || peer->phase != LINK_OPEN)
+	    hdr->stage_limit != CAREFUL_LIMIT_NET_RX || !peer || peer->phase != LINK_OPEN)
 		return false;
 	link->dev->ops->probed(link->dev, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
@@ -194,9 +194,9 @@ bool link_on_stage(struct link *link, const struct careful_hdr *hdr)
 
 static bool ended_rightly(const struct link_peer *peer, const struct careful_stage_answer *answer)
 {
-	if (peer->stage.asked == CAREFUL_STAGE_STORE)
-		return answer->stage == CAREFUL_STAGE_STORE ||
-		       answer->stage == CAREFUL_STAGE_HOST_RX;
+	if (peer->stage.asked == CAREFUL_LIMIT_STORE)
+		return answer->stage == CAREFUL_LIMIT_STORE ||
+		       answer->stage == CAREFUL_LIMIT_HOST_RX;
 	return answer->stage == peer->stage.asked;
 }
 
@@ -243,7 +243,7 @@ void link_on_stage_icmp(struct link *link, const union careful_addr *to,
 	struct link_peer *peer = link_peer_find(link, to);
 	struct careful_stage_result *result;
 
-	if (!peer || peer->stage.asked != CAREFUL_STAGE_NET_RX)
+	if (!peer || peer->stage.asked != CAREFUL_LIMIT_NET_RX)
 		return;
 	if (quoted->type &&
 	    (quoted->type != CAREFUL_STAGE || be32toh(quoted->msg_id) != peer->stage.last))

@@ -175,6 +175,7 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 		link->tx_queue[link->tx_queued++] = frame->desc[i];
 		link->tx_pulse_bytes += frame->desc[i].bytes;
 	}
+	link->tx_pulse_frames++;
 }
 
 static void write_hdr(const struct link_peer *peer, struct link_txframe *frame,
@@ -214,6 +215,8 @@ void link_send(struct link_peer *peer, struct link_txframe *frame,
 	window_tx_send(&peer->tx, cost);
 	write_hdr(peer, frame, args, ++peer->seq_out, window_rx_announce(&peer->rx));
 	queue_frame(link, frame);
+	link->tx_pulse_payload += args->frag_bytes;
+	link->tx_last = peer;
 	peer->tx_frames++;
 	peer->tx_bytes += frame->body_total;
 	link_count(link, CAREFUL_C_TX_FRAMES);
@@ -244,16 +247,34 @@ void link_send_outside(struct link_peer *peer, struct link_txframe *frame,
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
 	queue_frame(peer->link, frame);
+	peer->link->tx_last = peer;
+}
+
+/* The end of a kick's span; `again` if one before had left frames. */
+static void traced(const struct link *link, uint64_t began_ns, bool again)
+{
+	trace_end((struct careful_trace){
+		.stage = CAREFUL_STAGE_NET_TX,
+		.begin_ns = began_ns,
+		.bytes = link->tx_pulse_payload,
+		.frames = link->tx_pulse_frames,
+		.peer = link->tx_pulse_frames ? link->tx_last->slot : 0,
+		.seq = link->tx_pulse_frames ? link->tx_last->seq_out : 0,
+		.flags = again || link->kick_again ? CAREFUL_TRACE_AGAIN : 0,
+	});
 }
 
 /* Moves what is queued to the wire. */
 void link_kick(struct link *link)
 {
 	struct careful_device *dev = link->dev;
+	bool again = link->kick_again;
+	uint64_t began_ns;
 	int rc;
 
-	if (!link->tx_queued && !link->kick_again)
+	if (!link->tx_queued && !again)
 		return;
+	began_ns = trace_begin(CAREFUL_STAGE_NET_TX);
 	if (link->tx_queued) {
 		uint32_t n = dev->ops->tx(dev, link->tx_queue, link->tx_queued);
 
@@ -264,6 +285,9 @@ void link_kick(struct link *link)
 	}
 	rc = dev->ops->kick(dev);
 	link->kick_again = rc == -EAGAIN;
+	if (began_ns)
+		traced(link, began_ns, again);
+	link->tx_pulse_payload = link->tx_pulse_frames = 0;
 	link_count(link, CAREFUL_C_PULSES);
 }
 

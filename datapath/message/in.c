@@ -158,9 +158,21 @@ static void let_go(struct message_in *in, uint32_t n)
 	}
 }
 
-static void written(struct message_in *in)
+/* flags: of its span, if store is traced. */
+static void written(struct message_in *in, uint32_t flags)
 {
 	in->writing = false;
+	if (in->began_ns)
+		trace_end((struct careful_trace){
+			.stage = CAREFUL_STAGE_STORE,
+			.begin_ns = in->began_ns,
+			.flags = flags,
+			.bytes = (uint32_t)in->io.bytes,
+			.frames = in->writing_parts,
+			.peer = in->peer->slot,
+			.msg_id = in->id,
+			.frag_off = (uint32_t)(in->io.offset - in->sink.offset),
+		});
 	if (in->io.result < 0)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
@@ -176,7 +188,7 @@ static void on_written(struct careful_io *io)
 	struct message_in *in =
 		(struct message_in *)((uint8_t *)io - offsetof(struct message_in, io));
 
-	written(in);
+	written(in, CAREFUL_TRACE_WAITED);
 	move_on(in);
 }
 
@@ -188,6 +200,7 @@ static void start_write(struct message_in *in)
 
 	in->io.bytes = 0;
 	in->writing_parts = 0;
+	in->began_ns = trace_begin(CAREFUL_STAGE_STORE);
 	for (const struct message_part *part = in->parts; part; part = part->next) {
 		if (n + part->pieces > CAREFUL_IO_SEGMENTS)
 			break;
@@ -210,7 +223,7 @@ static void start_write(struct message_in *in)
 		return;
 	if (rc < 0)
 		in->io.result = rc;
-	written(in);
+	written(in, 0);
 }
 
 static bool write_due(const struct message_in *in)
@@ -325,6 +338,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 			end_digest(in, frame, at + bytes);
 	}
 	place(in, frame, iov, n, bytes);
+	link_placed(frame);
 	in->received += bytes;
 	move_on(in);
 }

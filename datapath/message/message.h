@@ -53,6 +53,7 @@ struct message_out {
 	struct link_send_args args[MESSAGE_BATCH];
 	uint32_t costs[MESSAGE_BATCH];
 	uint32_t frame_first, frame_count;
+	uint64_t began_ns; /* of the hostTx that filled them; 0: not traced, or told of */
 	bool reading;
 	struct careful_io io;
 };
@@ -90,6 +91,7 @@ struct message_in {
 	uint32_t pieces_count, parts_count;
 	uint64_t waiting_bytes, written;
 	uint32_t writing_parts; /* of the first of them, io is reading */
+	uint64_t began_ns; /* of that, its store; 0: not traced */
 	struct careful_io io;
 };
 

@@ -174,6 +174,27 @@ static void seal(struct message_out *out, uint32_t i)
 	}
 }
 
+/* The frames are filled, and sent as far as one kick takes them: the end of their hostTx. */
+static void filled(struct message_out *out, uint32_t flags)
+{
+	uint32_t from = out->args[0].frag_off;
+
+	if (!out->began_ns)
+		return;
+	trace_end((struct careful_trace){
+		.stage = CAREFUL_STAGE_HOST_TX,
+		.begin_ns = out->began_ns,
+		.flags = flags,
+		.bytes = out->built - from,
+		.frames = out->frame_first + out->frame_count,
+		.peer = out->peer->slot,
+		.seq = out->frame_count ? 0 : out->peer->seq_out,
+		.msg_id = out->id,
+		.frag_off = from,
+	});
+	out->began_ns = 0;
+}
+
 static void fill_from_memory(struct message_out *out, uint32_t i)
 {
 	const struct link_send_args *args = &out->args[i];
@@ -202,6 +223,7 @@ static void on_read(struct careful_io *io)
 
 	out->reading = false;
 	read_done(out);
+	filled(out, CAREFUL_TRACE_WAITED);
 }
 
 /* Builds frames up to one pulse and reads the file into them. */
@@ -212,6 +234,7 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 	uint32_t n = 0;
 
 	out->frame_first = out->frame_count = 0;
+	out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 	while (out->frame_count < MESSAGE_BATCH &&
 	       n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
 	       (out->built < out->bytes || !out->started) && build(state, out)) {
@@ -302,14 +325,19 @@ static void send_ready(struct message_state *state, struct message_out *out)
 
 		if (!link_may_send(out->peer, out->frames[i].body_total)) {
 			out->blocked = true;
+			filled(out, 0);
 			return;
 		}
 		uncount_built(state, out, i);
 		link_send(out->peer, &out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
-		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX])
+		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
+			filled(out, 0);
 			link_kick(link);
+		} else if (!out->frame_count) {
+			filled(out, 0);
+		}
 	}
 }
 
@@ -333,6 +361,7 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 		}
 		if (out->source.base || !out->bytes) {
 			out->frame_first = 0;
+			out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 			if (!build(state, out)) {
 				out->blocked = true;
 				return false;

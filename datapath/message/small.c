@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
-static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes)
+/* began_ns: of its hostTx; 0: nobody listens. */
+static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes,
+		       uint64_t began_ns)
 {
 	link_send(peer, frame,
 		  &(struct link_send_args){
@@ -19,6 +21,15 @@ static void send_small(struct link_peer *peer, struct link_txframe *frame, uint3
 			  .frag_bytes = (uint16_t)bytes,
 			  .crc_bytes = MESSAGE_AM_BYTES + bytes,
 		  });
+	if (began_ns)
+		trace_end((struct careful_trace){
+			.stage = CAREFUL_STAGE_HOST_TX,
+			.begin_ns = began_ns,
+			.bytes = bytes,
+			.frames = 1,
+			.peer = peer->slot,
+			.seq = peer->seq_out,
+		});
 }
 
 static bool is_question(const struct careful_am *am)
@@ -97,6 +108,7 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	uint32_t body = MESSAGE_AM_BYTES + bytes;
+	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 	struct link_txframe frame;
 
 	if (body > state->link->dev->buffer_bytes)
@@ -108,7 +120,7 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	if (bytes)
 		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
 	count_get(mp, am);
-	send_small(peer, &frame, bytes);
+	send_small(peer, &frame, bytes, began_ns);
 	return 0;
 }
 
@@ -126,6 +138,8 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		struct careful_am am;
 
 		if (small->epoch == peer->epoch) {
+			uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+
 			memcpy(&am, small->body, sizeof(am));
 			if (!may_ask(mp, peer, &am))
 				return true; /* it waits for data, not for credits */
@@ -133,7 +147,7 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 				return false;
 			link_tx_write(&frame, 0, small->body, body);
 			count_get(mp, &am);
-			send_small(peer, &frame, small->bytes);
+			send_small(peer, &frame, small->bytes, began_ns);
 		}
 		queue->first = small->next;
 		if (!queue->first)

@@ -141,6 +141,7 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 		return;
 	}
 	memcpy(&am, frame->body, sizeof(am));
+	link_placed(frame); /* what is done with it is the handler's time */
 	if (am.kind == CAREFUL_AM_REPLY) {
 		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
 	} else if (!can_serve(c, &am)) {
@@ -256,6 +257,8 @@ void am_receive(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;
 
+	if (frame->began_ns) /* others of its batch came before */
+		frame->began_ns = trace_now();
 	if (link_stale(frame)) {
 		link_release(&c->link, frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BULK) {
@@ -266,6 +269,7 @@ void am_receive(struct careful *c, struct link_rxframe *frame)
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
 	}
+	link_placed(frame);
 }
 
 static void store_finished(struct careful *c, struct message_in *in)

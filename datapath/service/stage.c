@@ -28,7 +28,7 @@ int careful_stage(struct careful *c, uint32_t index, const struct careful_stage_
 	/* Data goes first: with credits for small frames alone, probes of that size would
 	 * take them all before a large frame that waits ever had enough. */
 	if (c->stages[index].done ||
-	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
+	    (ask->stage != CAREFUL_LIMIT_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
 	rc = link_stage_ask(peer, ask);
 	if (rc)
@@ -76,7 +76,7 @@ static void written(struct stage_slot *slot, bool at_once)
 	uint64_t end_ns = now_ns(c), from_ns = slot->host_ns;
 
 	if (slot->io.result == (int64_t)slot->io.bytes) {
-		slot->answer.stage = CAREFUL_STAGE_STORE;
+		slot->answer.stage = CAREFUL_LIMIT_STORE;
 		slot->answer.store_ns = ns32(end_ns - slot->host_ns);
 		slot->answer.store_inline = at_once;
 		from_ns = end_ns;
@@ -143,6 +143,7 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 		return;
 	}
 	host_ns = now_ns(c);
+	link_placed(frame);
 	c->dev->ops->probed(c->dev, peer->slot, &probed);
 	/* The peer sends one at a time: one that another overtook, or that comes while the
 	 * last is being written, has nobody who waits for its answer. */
@@ -153,7 +154,7 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 	}
 	slot->host_ns = host_ns;
 	slot->answer = (struct careful_stage_answer){
-		.stage = CAREFUL_STAGE_HOST_RX,
+		.stage = CAREFUL_LIMIT_HOST_RX,
 		.probe = frame->hdr.msg_id,
 		.arrived_ns = htobe64(probed.at_ns),
 		.host_rx_ns = ns32(host_ns - probed.at_ns),
@@ -161,7 +162,7 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 		.net_cpu = htobe16((uint16_t)probed.net_cpu),
 		.host_cpu = htobe16((uint16_t)probed.cpu),
 	};
-	if (frame->hdr.stage_limit == CAREFUL_STAGE_STORE && c->scratch_fd >= 0 &&
+	if (frame->hdr.stage_limit == CAREFUL_LIMIT_STORE && c->scratch_fd >= 0 &&
 	    frame->body_bytes) {
 		store(c, slot, frame);
 		return;

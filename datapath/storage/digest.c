@@ -62,13 +62,19 @@ static int add_range(struct state *s, int fd, uint64_t offset, uint64_t bytes, c
 
 int careful_digest(int fd, uint64_t offset, uint64_t bytes, uint32_t algorithm, uint8_t *digest)
 {
+	return careful_digest_at(fd, offset, offset, bytes, algorithm, digest);
+}
+
+int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, uint32_t algorithm,
+		      uint8_t *digest)
+{
 	struct state s = { .algorithm = algorithm };
 	char *piece;
 	int rc;
 
 	if (algorithm < CAREFUL_BLOCK_XXH3 || algorithm > CAREFUL_BLOCK_BLAKE3_ROOT)
 		return -EINVAL;
-	if (offset > INT64_MAX || bytes > INT64_MAX - offset)
+	if (place > INT64_MAX || bytes > INT64_MAX - place)
 		return -EINVAL;
 	piece = malloc(PIECE);
 	if (algorithm == CAREFUL_BLOCK_XXH3)
@@ -80,7 +86,7 @@ int careful_digest(int fd, uint64_t offset, uint64_t bytes, uint32_t algorithm, 
 			XXH3_64bits_reset(s.xxh3);
 		else
 			blake3_init(&s.blake3, algorithm == CAREFUL_BLOCK_BLAKE3 ? offset : 0);
-		rc = add_range(&s, fd, offset, bytes, piece);
+		rc = add_range(&s, fd, place, bytes, piece);
 		if (!rc)
 			rc = end(&s, digest);
 	}

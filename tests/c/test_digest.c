@@ -84,7 +84,9 @@ static void test_blake3__parts_join(void)
 {
 	static uint8_t parts[128][32];
 	uint8_t whole[32], joined[32];
+	int copy = memfd_create("copy", MFD_CLOEXEC);
 
+	assert(copy >= 0);
 	for (uint64_t block = 1024; block <= 65536; block *= 2) {
 		for (uint64_t bytes = block + 1; bytes <= FILE_BYTES; bytes += block / 3 + 1021) {
 			uint64_t n = 0;
@@ -95,11 +97,19 @@ static void test_blake3__parts_join(void)
 				assert(careful_digest(fd, at, size, CAREFUL_BLOCK_BLAKE3,
 						      parts[n]) == 32);
 			}
+			/* The last part, where it is not in place. */
+			assert(!lseek(copy, 0, SEEK_SET));
+			assert(write(copy, input + (n - 1) * block, bytes - (n - 1) * block) ==
+			       (ssize_t)(bytes - (n - 1) * block));
+			careful_digest_at(copy, 0, (n - 1) * block, bytes - (n - 1) * block,
+					  CAREFUL_BLOCK_BLAKE3, joined);
+			assert(!memcmp(joined, parts[n - 1], 32));
 			careful_digest_join(parts[0], n, joined);
 			careful_digest(fd, 0, bytes, CAREFUL_BLOCK_BLAKE3_ROOT, whole);
 			assert(!memcmp(joined, whole, 32));
 		}
 	}
+	close(copy);
 }
 
 static void test_digest__xxh3(void)

@@ -379,7 +379,7 @@ static void test_stage__results(void)
 				    .id = 20,
 				    .peer = connect_peer(fd, 0x0a000001),
 				    .bytes = 1400,
-				    .args = { CAREFUL_STAGE_STORE, 0, 500 } };
+				    .args = { CAREFUL_LIMIT_STORE, 0, 500 } };
 	struct careful_stage_result result = { .status = -ETIMEDOUT, .net_tx_ns = 7 };
 	careful_stage_fn *done;
 	struct answer *a;
@@ -392,7 +392,7 @@ static void test_stage__results(void)
 	for (uint32_t i = 0; i < 2; i++) {
 		turn();
 		done = c->stage.done;
-		assert(done && c->stage.ask.stage == CAREFUL_STAGE_STORE);
+		assert(done && c->stage.ask.stage == CAREFUL_LIMIT_STORE);
 		assert(c->stage.ask.bytes == 1400 + i && c->stage.ask.timeout_ms == 500);
 		c->stage.done = NULL;
 		done(&result, c->stage.user);

@@ -12,7 +12,7 @@ static void begin(uint64_t seed)
 
 static void expect_all_stages(void)
 {
-	for (uint32_t stage = CAREFUL_STAGE_NET_RX; stage <= CAREFUL_STAGE_STORE; stage++)
+	for (uint32_t stage = CAREFUL_LIMIT_NET_RX; stage <= CAREFUL_LIMIT_STORE; stage++)
 		CHECK(cluster->stages[stage] >= 3);
 }
 
@@ -65,7 +65,7 @@ static void test_sim_stage__losses(void)
 		begin(seed);
 		sim_fault(SIM_LOSS, 0, 1, 0, 20)->one_in = 20;
 		EXPECT_WELL(sim_play());
-		CHECK(cluster->stages[CAREFUL_STAGE_NET_RX]);
+		CHECK(cluster->stages[CAREFUL_LIMIT_NET_RX]);
 	}
 }
 

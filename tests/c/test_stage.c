@@ -84,7 +84,7 @@ static void test_stage__each_answers(void)
 	struct ends ends;
 
 	open_up(&ends);
-	for (uint32_t stage = CAREFUL_STAGE_NET_RX; stage <= CAREFUL_STAGE_HOST_RX; stage++) {
+	for (uint32_t stage = CAREFUL_LIMIT_NET_RX; stage <= CAREFUL_LIMIT_HOST_RX; stage++) {
 		r = probe(&ends, stage, 600);
 		CHECK_EQ(r.status, 0);
 		CHECK_EQ(r.stage, stage);
@@ -93,16 +93,16 @@ static void test_stage__each_answers(void)
 		/* One clock here, and what comes later is later. */
 		CHECK(r.arrived_ns > r.sent_ns);
 		CHECK(r.round_trip_ns > r.turn_ns + (r.arrived_ns - r.sent_ns) + r.host_rx_ns);
-		CHECK_EQ(r.host_rx_ns > 0, stage == CAREFUL_STAGE_HOST_RX);
+		CHECK_EQ(r.host_rx_ns > 0, stage == CAREFUL_LIMIT_HOST_RX);
 		CHECK_EQ(r.store_ns, 0);
 	}
-	r = probe(&ends, CAREFUL_STAGE_STORE, 600);
-	CHECK_EQ(r.stage, CAREFUL_STAGE_HOST_RX); /* there is nowhere to write */
+	r = probe(&ends, CAREFUL_LIMIT_STORE, 600);
+	CHECK_EQ(r.stage, CAREFUL_LIMIT_HOST_RX); /* there is nowhere to write */
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_NONE);
 	careful_probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
-	r = probe(&ends, CAREFUL_STAGE_STORE, 3826);
+	r = probe(&ends, CAREFUL_LIMIT_STORE, 3826);
 	CHECK_EQ(r.status, 0);
-	CHECK_EQ(r.stage, CAREFUL_STAGE_STORE);
+	CHECK_EQ(r.stage, CAREFUL_LIMIT_STORE);
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_MEMORY);
 	CHECK(r.host_rx_ns && r.store_ns);
 	CHECK_EQ(lseek(fd, 0, SEEK_END), 3826 - 28 - LINK_HDR_BYTES);
@@ -121,12 +121,12 @@ static void test_stage__credits_are_conserved(void)
 	careful_probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
 	window = near(&ends)->tx.size;
 	for (uint32_t i = 0; i < 20; i++)
-		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 80 + 150 * i).status, 0);
+		CHECK_EQ(probe(&ends, CAREFUL_LIMIT_NET_RX, 80 + 150 * i).status, 0);
 	CHECK_EQ(near(&ends)->tx.sent, 0);
 	CHECK_EQ(near(&ends)->seq_out, 0);
 	/* More than a window: without updates it would end. */
 	for (uint32_t i = 0; i < 3 * window; i++) {
-		uint32_t stage = CAREFUL_STAGE_HOST_RX + i % 2;
+		uint32_t stage = CAREFUL_LIMIT_HOST_RX + i % 2;
 
 		CHECK_EQ(probe(&ends, stage, 600).stage, stage);
 		CHECK_EQ(near(&ends)->tx.sent, i + 1);
@@ -144,10 +144,10 @@ static void test_stage__what_is_refused(void)
 {
 	const struct careful_stage_ask bad[] = {
 		{ .stage = 0, .bytes = 600 },
-		{ .stage = CAREFUL_STAGE_STORE + 1, .bytes = 600 },
-		{ .stage = CAREFUL_STAGE_HOST_RX, .ttl = 1, .bytes = 600 },
-		{ .stage = CAREFUL_STAGE_NET_RX, .ttl = 256, .bytes = 600 },
-		{ .stage = CAREFUL_STAGE_NET_RX, .bytes = 75 },
+		{ .stage = CAREFUL_LIMIT_STORE + 1, .bytes = 600 },
+		{ .stage = CAREFUL_LIMIT_HOST_RX, .ttl = 1, .bytes = 600 },
+		{ .stage = CAREFUL_LIMIT_NET_RX, .ttl = 256, .bytes = 600 },
+		{ .stage = CAREFUL_LIMIT_NET_RX, .bytes = 75 },
 	};
 	struct told told, second;
 	struct ends ends;
@@ -157,21 +157,21 @@ static void test_stage__what_is_refused(void)
 		CHECK_EQ(careful_stage(ends.c[0], (uint32_t)ends.peer, &bad[i], on_stage, &told),
 			 -EINVAL);
 	CHECK_EQ(careful_stage(ends.c[0], 7, &bad[0], on_stage, &told), -ENOENT);
-	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 3827, &told), -EMSGSIZE);
+	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 3827, &told), -EMSGSIZE);
 	/* An older peer would take it for a lost frame. */
-	CHECK_EQ(ask(&ends, CAREFUL_STAGE_HOST_RX, 600, &told), -ENOTSUP);
-	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &told), 0);
-	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &second), -EAGAIN);
+	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_HOST_RX, 600, &told), -ENOTSUP);
+	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 76, &told), 0);
+	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 76, &second), -EAGAIN);
 	await_stage(&ends, &told);
 	CHECK_EQ(told.result.status, 0);
-	CHECK_EQ(probe(&ends, CAREFUL_STAGE_HOST_RX, 76).status, 0);
+	CHECK_EQ(probe(&ends, CAREFUL_LIMIT_HOST_RX, 76).status, 0);
 	ends_close(&ends);
 }
 
 /* No answer: in time, and once; likewise where the session ends meanwhile. */
 static void test_stage__ends_without_an_answer(void)
 {
-	struct careful_stage_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
+	struct careful_stage_ask ask = { .stage = CAREFUL_LIMIT_NET_RX,
 					 .bytes = 600,
 					 .timeout_ms = 20 };
 	struct told told = { 0 };
@@ -238,7 +238,7 @@ static void test_stage__strangers_get_nothing(void)
 	pair_leave(&ends.pair);
 	CHECK(fd >= 0);
 	for (uint32_t i = 0; i < 3; i++)
-		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 600).status, 0);
+		CHECK_EQ(probe(&ends, CAREFUL_LIMIT_NET_RX, 600).status, 0);
 	peer = far(&ends);
 	cookie = peer->cookie_in;
 	for (uint32_t i = 0; i < 300; i++) {
@@ -255,7 +255,7 @@ static void test_stage__strangers_get_nothing(void)
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_STAGES_ANSWERED), 3);
 	/* Who even knows the cookie makes the peer, not itself, an answer's receiver. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
-	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
+	say(fd, &to, cookie, peer->slot, CAREFUL_LIMIT_NET_RX, 1000, 0);
 	for (int i = 0; i < PATIENCE && counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN) == unknown; i++)
 		poll_both(&ends);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), unknown + 1);
@@ -267,7 +267,7 @@ static void test_stage__strangers_get_nothing(void)
 
 static void test_stage__over_ipv4_alone(void)
 {
-	const struct careful_stage_ask ask = { .stage = CAREFUL_STAGE_NET_RX, .bytes = 600 };
+	const struct careful_stage_ask ask = { .stage = CAREFUL_LIMIT_NET_RX, .bytes = 600 };
 	struct sockaddr_in6 to = { .sin6_family = AF_INET6 };
 	struct told told;
 	struct ends ends;

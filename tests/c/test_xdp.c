@@ -434,7 +434,7 @@ static void test_stage__net_rx_is_never_redirected(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 7,
+	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = CAREFUL_LIMIT_NET_RX, .msg_id = 7,
 		       .seq = 1, .frag_bytes = 1400),
 		 CAREFUL_XDP_PASS_STAGE);
 	entry = entry_of(FRAME_NODE);
@@ -444,7 +444,7 @@ static void test_stage__net_rx_is_never_redirected(void)
 	/* No answer to a replay, nor to what is older. */
 	for (uint32_t probe = 7; probe > 4; probe--) {
 		frame_build(&frame, &(struct shape){ .type = CAREFUL_STAGE,
-						     .stage_limit = CAREFUL_STAGE_NET_RX,
+						     .stage_limit = CAREFUL_LIMIT_NET_RX,
 						     .msg_id = probe });
 		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_STAGE);
 		CHECK_EQ(entry_of(FRAME_NODE).probe_ns, entry.probe_ns);
@@ -455,7 +455,7 @@ static void test_stage__further_is_in_sequence(void)
 {
 	static struct frame frame;
 
-	for (uint32_t limit = CAREFUL_STAGE_HOST_RX; limit <= CAREFUL_STAGE_STORE; limit++) {
+	for (uint32_t limit = CAREFUL_LIMIT_HOST_RX; limit <= CAREFUL_LIMIT_STORE; limit++) {
 		struct shape shape = { .type = CAREFUL_STAGE,
 				       .stage_limit = (uint8_t)limit,
 				       .msg_id = 1,
@@ -475,7 +475,7 @@ static void test_stage__further_is_in_sequence(void)
 
 static void test_stage__a_stranger_gets_nothing(void)
 {
-	for (uint32_t limit = 0; limit <= CAREFUL_STAGE_STORE; limit++) {
+	for (uint32_t limit = 0; limit <= CAREFUL_LIMIT_STORE; limit++) {
 		struct shape shape = { .type = CAREFUL_STAGE,
 				       .stage_limit = (uint8_t)limit,
 				       .msg_id = 1,

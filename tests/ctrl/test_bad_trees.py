@@ -18,7 +18,7 @@ from compare import assert_equal
 from fake_daemon import FakeDaemon
 
 ARCHIVE = Options(
-    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, sync=False
+    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
 )
 
 

@@ -9,11 +9,16 @@ import pty
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from careful.cli.main import run
+from careful.control import remote
 from careful.report.jsonout import document
 from careful.report.progress import Bar, Lines, watch
+from careful.transfer import session
+from careful.transfer.options import FileResult
+from careful.transfer.report import Report
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
 NAME = "new\nline \x1b[31m \udcff"
@@ -106,6 +111,69 @@ def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatc
     said = terminal.text()
     assert "1/3 files" in said
     assert "KiB" in said
+
+
+def test_bar__rate_time_left_and_retries(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(terminal, monkeypatch)
+    now = 0.0
+    with Bar(clock=lambda: now) as bar:
+        bar.expect(2, 10 << 20)
+        for _ in range(4):
+            bar.moved(1 << 20)
+            now += 1
+            bar.moved(1 << 20)
+            now += 0.5
+        bar.retried()
+        bar.retried()
+    said = terminal.text()
+    assert "8.0/10.0 MiB" in said
+    assert "1.3 MiB/s" in said
+    assert "0:00:02" in said
+    assert "0/2 files, 2 retries" in said
+
+
+class Effect:
+    """What remote.find() says is in effect."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "err"),
+    [
+        ([], "XXH3 of blocks checked: 000000000000beef", ["carefulctl: h2:b: no"]),
+        (["-v"], "3 blocks asked for again", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-q"], "", ["carefulctl: h2:b: no"]),
+        (["-qv"], "", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-n"], "h2:a -> a\ndelete old\n1 files, 1 MiB to move", ["carefulctl: h2:b: no"]),
+    ],
+)
+def test_get__quiet_and_verbose(
+    words: list[str],
+    out: str,
+    err: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report(files=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
+    report.failures.append(("h2:b", "h2:b: no"))
+    report.deleted.append("old")
+
+    def get(*given: Any) -> Report:
+        given[5].finished("h2:a")
+        given[5].note("h2:b: no")
+        return report
+
+    monkeypatch.setattr(remote, "find", lambda *_: (None, Effect()))
+    monkeypatch.setattr(session, "get", get)
+    assert run(["get", *words, "h2:a", "h2:b", "."]) == 3
+    said = capsys.readouterr()
+    assert out in said.out
+    assert bool(out) == bool(said.out)
+    assert said.err.splitlines() == err
 
 
 def test_json__a_name_that_is_no_utf_8() -> None:

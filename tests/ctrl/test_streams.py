@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import session
@@ -139,6 +141,57 @@ def test_in_place__a_range_is_overwritten(
     assert (target / "f").stat().st_ino == inode
 
 
+@pytest.mark.parametrize("there", [5000, len(DATA), len(DATA) + 5000])
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_in_place__only_what_differs(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, there: int
+) -> None:
+    """-c: what an interrupted transfer brought is not moved again; a longer file stays longer."""
+    source, target = (export, tmp_path) if way == "get" else (tmp_path, export)
+    (source / "f").write_bytes(DATA)
+    old = bytearray((DATA + DATA)[:there])
+    old[4321] ^= 1
+    (target / "t").write_bytes(b"before" + old)
+    ends = ("f", str(tmp_path / "t")) if way == "get" else (str(tmp_path / "f"), "t")
+    move = get if way == "get" else put
+    options = replace(FORCE, checksum=True)
+    result = move(route, *ends, options, at=6).files[0]
+    assert (target / "t").read_bytes() == b"before" + DATA + bytes(old[len(DATA) :])
+    differing = len(DATA) - BLOCK if there == 5000 else BLOCK
+    assert result.bytes - result.matched_bytes == differing
+    blocks = [xxhash.xxh3_64_digest(DATA[at : at + BLOCK]) for at in range(0, len(DATA), BLOCK)]
+    assert result.digest == xxhash.xxh3_64_intdigest(b"".join(blocks))
+    again = move(route, *ends, options, at=6)
+    assert (again.files, [nbytes for _, nbytes in again.equal]) == ([], [len(DATA)])
+    assert not daemon.handles
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_in_place__dry_run(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str
+) -> None:
+    source, target = (export, tmp_path) if way == "get" else (tmp_path, export)
+    (source / "f").write_bytes(DATA)
+    (target / "t").write_bytes(b"kept")
+    ends = ("f", str(tmp_path / "t")) if way == "get" else (str(tmp_path / "f"), "t")
+    report = (get if way == "get" else put)(route, *ends, replace(FORCE, dry_run=True), at=0)
+    assert (report.bytes, report.files[0].digest) == (len(DATA), None)
+    assert (target / "t").read_bytes() == b"kept"
+    assert not daemon.handles
+
+
+def test_refused__what_such_ends_cannot(route: Route, export: Path, tmp_path: Path) -> None:
+    (export / "f").write_bytes(DATA)
+    here = str(tmp_path / "g")
+    with pytest.raises(CarefulError, match="-u: is of files as a whole"):
+        get(route, "f", here, replace(OPTIONS, update=True), offset=0, nbytes=5)
+    with pytest.raises(CarefulError, match="-c: compares"):
+        get(route, "f", here, replace(OPTIONS, checksum=True), nbytes=5)
+    with pytest.raises(CarefulError, match="--digest blake3: is of a whole"):
+        get(route, "f", here, replace(OPTIONS, blake3=True), offset=BLOCK)
+    assert not (tmp_path / "g").exists()
+
+
 def test_get__damage_is_asked_for_again(route: Route, daemon: FakeDaemon, export: Path) -> None:
     (export / "f").write_bytes(DATA)
     count = 0
@@ -207,3 +260,45 @@ def test_blake3__a_block_that_differs_is_moved_again(
     assert damaged
     assert (tmp_path / "g").read_bytes() == DATA
     assert done.retries == 1
+
+
+@pytest.mark.parametrize("size", [0, 100, BLOCK, BLOCK + 1, len(DATA)])
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_blake3__of_a_stream(
+    route: Route,
+    daemon: FakeDaemon,
+    export: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
+    way: str,
+    size: int,
+) -> None:
+    """As of a file, whoever knows the length beforehand; a block that differs moves again."""
+    (export / "f").write_bytes(DATA[:size])
+    options = replace(OPTIONS, blake3=True)
+    whole = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
+    wrong = 1
+
+    def fault(question: Any) -> int:
+        nonlocal wrong
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        if asks and question.handler == lib.CAREFUL_BLOCK_DIGEST and wrong and size > BLOCK:
+            wrong -= 1
+            for part in export.glob(".careful-*.part"):
+                with part.open("r+b") as file:
+                    file.write(b"damage")
+        return 0
+
+    daemon.fault = fault
+    if way == "get":
+        with (tmp_path / "out").open("wb") as out:
+            monkeypatch.setattr("sys.stdout", out)
+            stream = get(route, "f", "-", options).files[0]
+        assert (tmp_path / "out").read_bytes() == DATA[:size]
+    else:
+        with (tmp_path / "g").open("rb") as source:
+            monkeypatch.setattr("sys.stdin", source)
+            stream = put(route, "-", "sent", options).files[0]
+        assert (export / "sent").read_bytes() == DATA[:size]
+        assert stream.retries == (size > BLOCK)
+    assert (stream.digest, stream.is_blake3) == (whole.digest, True)

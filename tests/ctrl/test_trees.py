@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 ARCHIVE = Options(
-    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, sync=False
+    block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
 )
 
 
@@ -100,8 +100,12 @@ def test_plain__usual_modes_and_no_links(ends: Ends) -> None:
     (ends.source / "d").chmod(0o555)
     (ends.source / "link").symlink_to("d")
     os.mkfifo(ends.source / "pipe")
-    report = ends.run(Options(sync=False))
-    assert sorted(kind for _, kind in report.skipped) == ["special file", "symlink"]
+    report = ends.run(Options(fsync="none"))
+    assert [kind for _, kind in report.skipped] == ["symlink"]
+    assert [text for _, text in report.failures] == [
+        f"{name}: is a fifo, no file" for name, _ in report.failures
+    ]
+    assert len(report.failures) == 1
     assert (ends.target / "d/a").stat().st_mode & 0o7777 == 0o755
     assert (ends.target / "d").stat().st_mode & 0o7777 == 0o555
     assert sorted(p.name for p in ends.target.iterdir()) == ["d"]
@@ -199,6 +203,29 @@ def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
     report = ends.run(replace(ARCHIVE, delete=True, replace=True))
     assert report.failures
     assert (ends.target / "locked/a").exists()
+
+
+def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
+    """rsync's rule: what is replaced may be a file; a directory goes with --delete alone."""
+    ends.write("was a file/f")
+    ends.write("was a link/f")
+    ends.write("was a directory")
+    ends.target.mkdir()
+    (ends.target / "was a file").write_bytes(b"old")
+    (ends.target / "was a link").symlink_to("was a directory/d")
+    (ends.target / "was a directory/d").mkdir(parents=True)
+    (ends.target / "was a directory/d/kept").write_bytes(b"old")
+    options = replace(ARCHIVE, update=True, replace=True)
+    rehearsed = ends.run(replace(options, delete=True, dry_run=True)).deleted
+    first = ends.run(options)
+    assert [name.rpartition("/")[2] for name, _ in first.failures] == ["was a directory"]
+    assert (ends.target / "was a directory/d/kept").exists()
+    assert not list((ends.target / "was a directory/d").glob("f"))
+    second = ends.run(replace(options, delete=True))
+    assert second.failures == []
+    assert sorted(first.deleted + second.deleted) == sorted(rehearsed)
+    assert len(rehearsed) == 5
+    assert_equal(ends.source, ends.target)
 
 
 def test_filters__patterns_and_names(ends: Ends) -> None:

@@ -103,6 +103,10 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     young.write_bytes(b"x")
     os.utime(leftover, (0, time.time() - 3600))
     (tmp_path / "careful.part").write_bytes(b"not one")
+    tomorrow = tmp_path / ".careful-0123456789abcde1.part"
+    tomorrow.write_bytes(b"x")
+    os.utime(tomorrow, (0, time.time() + 86400))
+    assert [one.state for one in find_local(str(tomorrow), clean=True)] == ["removed"]
     found = {one.state: one for one in find_local(str(tmp_path), clean=False)}
     assert set(found) == {"resumable", "leftover", "in use"}
     one = found["resumable"]

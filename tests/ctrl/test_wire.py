@@ -195,7 +195,7 @@ def test_control__check_is_computed() -> None:
 
 def test_stage__probe_and_its_answer() -> None:
     probe = bytes(CarefulHdr(type="stage", stage_limit="store", msg_id=3) / bytes(100))
-    assert CarefulHdr(probe).stage_limit == lib.CAREFUL_STAGE_STORE
+    assert CarefulHdr(probe).stage_limit == lib.CAREFUL_LIMIT_STORE
     raw = bytes(layers.CarefulStageAnswer(probe=3, stage="store", scratch="memory", turn_ns=5))
     assert len(raw) == 48  # never larger than a probe
     found = CarefulHdr(raw)

@@ -61,7 +61,7 @@ static void send_outside(struct link_peer *peer)
 {
 	const struct link_send_args args = {
 		.type = CAREFUL_STAGE,
-		.stage_limit = CAREFUL_STAGE_NET_RX,
+		.stage_limit = CAREFUL_LIMIT_NET_RX,
 		.frag_bytes = 1,
 	};
 	struct link_txframe frame;
@@ -79,7 +79,7 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 	const uint32_t body = body_of(cost);
 	const struct link_send_args args = {
 		.type = cost == 1 ? CAREFUL_STAGE : CAREFUL_DATA,
-		.stage_limit = cost == 1 ? CAREFUL_STAGE_HOST_RX : 0,
+		.stage_limit = cost == 1 ? CAREFUL_LIMIT_HOST_RX : 0,
 		.msg_bytes = body,
 		.frag_bytes = (uint16_t)body,
 	};

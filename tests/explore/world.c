@@ -75,7 +75,7 @@ static void take_frame(struct node *node, const struct careful_desc *descs, uint
 		return;
 	}
 	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
-	if (hdr.type == CAREFUL_STAGE && hdr.stage_limit == CAREFUL_STAGE_NET_RX) {
+	if (hdr.type == CAREFUL_STAGE && hdr.stage_limit == CAREFUL_LIMIT_NET_RX) {
 		take_outside(node, &hdr, descs, n);
 		return;
 	}
@@ -343,7 +343,7 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.type = flight->update	  ? CAREFUL_UPDATE :
 			flight->cost == 1 ? CAREFUL_STAGE :
 					    CAREFUL_DATA,
-		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_STAGE_HOST_RX : 0,
+		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_LIMIT_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
 		.seq = htobe32(here->seq_in + 1),

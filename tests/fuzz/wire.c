@@ -374,7 +374,7 @@ static void on_stage(const struct careful_stage_result *result, void *user)
 {
 	struct node *node = user;
 
-	MUST(result->status <= 0 && result->stage <= CAREFUL_STAGE_STORE);
+	MUST(result->status <= 0 && result->stage <= CAREFUL_LIMIT_STORE);
 	node->ended++;
 }
 

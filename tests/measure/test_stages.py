@@ -1,173 +1,266 @@
-"""Stages inside hosts, from stamps made up: figures, resources, what cannot be said."""
+"""From records of stages to (g, G): whose they are, what a frame took, and what data allow."""
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
+import numpy as np
 import pytest
 from careful._abi import lib
-from careful.measure import stages
-from careful.measure.pathchar import Options, Path, Pathchar
-from careful.measure.probe import Answer, Reply
-from careful.measure.stage_probe import StageReply
-from careful.report.stages import resources, stages_figures, stages_table
+from careful.control.tracer import RECORD
+from careful.measure import clearbox, frames, listening, stages
+from careful.measure.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
+
+CLOCK_NS = 25
+SENDER, RECEIVER = 0, 1
+SENDS, RECEIVES = 100, 200  # threads
+#: Of each stage, ns and ns per KiB; the kick has netRx in it.
+TRUE = {HOST_TX: (300, 270), NET_TX: (2900, 700), NET_RX: (1200, 310), HOST_RX: (150, 120)}
 
 
-class FakeHosts:
-    """(g, G) of each stage, µs and µs per KiB; two hops before the host."""
-
-    def __init__(self, **bent: Any) -> None:
-        self.g_G = {"host_tx": (1.0, 0.5), "net_tx": (4.0, 1.0), "host_rx": (9.0, 2.0)}
-        self.g_G |= {"store": (20.0, 3.0)}
-        self.hops = ((250.0, 800.0), (350.0, 1600.0), (150.0, 1000.0))
-        self.scratch: int = lib.CAREFUL_SCRATCH_MEMORY
-        self.cpus = (0, 0, 1)
-        self.inline = False
-        self.jitter_us = 5.0
-        self.silent = False
-        self.now_s = 0.0
-        self.asked: list[int] = []
-        self.dice = random.Random(3)
-        vars(self).update(bent)
-
-    def _us(self, name: str, size: int) -> float:
-        g, G = self.g_G[name]
-        return g + G * size / 1024 + self.dice.expovariate(1 / self.jitter_us)
-
-    def _way_us(self, ttl: int, size: int) -> float:
-        return sum(latency + G * size / 1024 for latency, G in self.hops[:ttl])
-
-    def probe(self, ttl: int, size: int, timeout_s: float, /) -> Reply:
-        ttl = min(ttl, len(self.hops))
-        last = ttl == len(self.hops)
-        answer_bytes = 76 if last else 576
-        rtt_us = self._way_us(ttl, size) + self._way_us(ttl, answer_bytes)
-        rtt_us += 5 + self.dice.expovariate(1)
-        self.now_s += rtt_us / 1e6
-        answer = Answer.REACHED if last else Answer.EXPIRED
-        return Reply(answer, f"10.0.{ttl}.1", rtt_us, answer_bytes, 5.0)
-
-    def ask(self, stage: int, size: int, timeout_s: float, /) -> StageReply:
-        self.asked.append(stage)
-        self.now_s += 0.01
-        if self.silent:
-            return StageReply(-110)
-        one_way_us = self._us("net_tx", size) + self._way_us(3, size)
-        return StageReply(
-            status=0,
-            stage=stage,
-            host_tx_us=self._us("host_tx", size),
-            net_tx_us=self._us("net_tx", size),
-            path_us=2 * one_way_us,
-            one_way_us=one_way_us,
-            host_rx_us=self._us("host_rx", size),
-            store_us=self._us("store", size) if self.scratch else 0.0,
-            scratch=self.scratch,
-            store_inline=self.inline,
-            cpus=self.cpus,
-        )
-
-    def path(self) -> Path:
-        found = Pathchar(
-            self.probe, 3826, Options(), clock=lambda: self.now_s, sleep=lambda _: None
-        )
-        return found.run()
-
-    def measure(self, **options: Any) -> stages.Stages:
-        words = {"kick_runs_all": False, "clock": lambda: self.now_s} | options
-        return stages.measure(self.ask, self.path(), **words)
+def record(stage: int, begin_ns: float, took_ns: float, **more: int) -> np.void:
+    """One record; the clock's own time is in what it took, as with the engine's."""
+    one = np.zeros((), RECORD)
+    clock = 0 if stage == NET_RX else CLOCK_NS
+    one["stage"], one["clock_ns"], one["frames"] = stage, clock, 1
+    one["begin_ns"], one["end_ns"] = round(begin_ns), round(begin_ns + took_ns) + clock
+    for name, value in more.items():
+        one[name] = value
+    return one[()]
 
 
-def names(found: stages.Stages) -> list[tuple[str, ...]]:
-    return [stage.names for stage in found.stages]
+def traffic(sizes: list[int], rounds: int = 30, late: float = 0.3, seed: int = 1) -> np.ndarray:
+    """Frames one after the other through the stages of TRUE, some of them hindered."""
+    rng = np.random.default_rng(seed)
+    made, now = [], 1e9
+
+    def took(stage: int, size: int) -> float:
+        g, G = TRUE[stage]
+        hindered = rng.exponential(5000) if rng.random() < late else 0.0
+        return g + G * size / 1024 + abs(rng.normal(0, 15)) + hindered
+
+    for seq, size in enumerate(sizes * rounds, 1):
+        mine = {"bytes": size, "seq": seq, "thread": SENDS, "owner": SENDER}
+        theirs = {"bytes": size, "seq": seq, "thread": RECEIVES, "owner": RECEIVER}
+        span = took(HOST_TX, size)
+        made.append(record(HOST_TX, now, span, **mine))
+        now += span + 500
+        inside, kick = took(NET_RX, size), took(NET_TX, size)
+        made.append(record(NET_RX, now + 900, inside, thread=SENDS, owner=RECEIVER))
+        made.append(record(NET_TX, now, max(kick, inside + 901), **mine))
+        now += kick + inside + 2000
+        span = took(HOST_RX, size)
+        half = round(span / 2)
+        made.append(record(HOST_RX, now + half, span - half, before_ns=half + CLOCK_NS, **theirs))
+        now += span + 5000
+    return np.array(made)
 
 
-def test_stages__in_the_order_of_the_way() -> None:
-    found = FakeHosts().measure()
-    assert names(found) == [
-        ("hostTx",),
-        ("netTx",),
-        ("hop 1",),
-        ("hop 2",),
-        ("hop 3", "netRx"),
-        ("hostRx",),
-        ("store",),
+SIZES = [64 + 330 * k for k in range(12)]
+
+
+def fitted(records: np.ndarray) -> dict[str, stages.Fit]:
+    wanted = ((HOST_TX, SENDER), (NET_TX, SENDER), (NET_RX, RECEIVER), (HOST_RX, RECEIVER))
+    owners = ("a", "b")
+    found = [stages.fit(s, owners[who], stages.samples(records, s, who)) for s, who in wanted]
+    return {one.name: one for one in stages.shared(found)}
+
+
+def test_fit__each_stage_is_found_although_many_frames_are_hindered() -> None:
+    found = fitted(traffic(SIZES))
+    for stage in (HOST_TX, NET_RX, HOST_RX):
+        one = found[stages.NAMES[stage]]
+        g, G = TRUE[stage]
+        assert one.g_us is not None
+        assert one.g_us.value == pytest.approx(g / 1e3, abs=0.02), one.name
+        assert one.G_us_per_KiB is not None
+        assert one.G_us_per_KiB.value == pytest.approx(G / 1e3, rel=0.05), one.name
+        assert one.line is not None
+        assert (one.line.size_min_bytes, one.line.size_max_bytes) == (SIZES[0], SIZES[-1])
+        assert one.line.samples_count == 12 * 30
+
+
+def test_shared__netRx_inside_the_kick_is_counted_once() -> None:
+    found = fitted(traffic(SIZES))
+    kick = found["netTx"]
+    assert kick.line is not None
+    assert kick.line.G_us_per_KiB.value == pytest.approx(0.7, rel=0.05)
+    assert kick.G_us_per_KiB is not None
+    assert kick.G_us_per_KiB.value == pytest.approx(0.7 - 0.31, rel=0.1)
+    assert found["netRx"].inside == "netTx of a"
+    assert {found[name].resource for name in ("hostTx", "netTx", "netRx")} == {"a's thread"}
+    limits = stages.bottleneck(list(found.values()))
+    assert limits is not None
+    assert limits.resource == "a's thread"
+    assert limits.g_b_us.value == pytest.approx(0.3 + 2.9, rel=0.02)
+    assert limits.G_b_us_per_KiB.value == pytest.approx(0.27 + 0.7, rel=0.05)
+    assert limits.sum_G_others_us_per_KiB.value == pytest.approx(0.12, rel=0.05)
+
+
+def test_fit__says_what_data_are_too_few() -> None:
+    found = fitted(traffic(SIZES[:3]))["hostTx"]
+    assert found.line is None
+    assert "3 sizes" in found.reason
+    assert stages.bottleneck([found]) is None
+
+
+def test_fit__hindered_frames_widen_the_interval_or_leave_no_slope() -> None:
+    honest = refused = 0
+    for seed in range(20):
+        taken = stages.samples(traffic(SIZES, 5, 1.0, seed), HOST_RX, RECEIVER)
+        one = stages.fit(HOST_RX, "b", taken)
+        refused += one.G_us_per_KiB is None
+        honest += one.G_us_per_KiB is None or one.G_us_per_KiB.contains(0.12)
+    assert honest >= 17
+    assert refused >= 10
+
+
+def test_fit__transfers_of_as_many_frames_are_compared() -> None:
+    """Kicks of one and of eight frames: a frame's share of the kick differs."""
+    made = []
+    for k, size in enumerate(SIZES * 20):
+        made.append(record(NET_TX, 1e9 + 2e4 * k, 2000 + size, bytes=size))
+        made.append(record(NET_TX, 1e9 + 2e4 * k + 1e4, 8000 + size, bytes=8 * 1000, frames=8))
+    one = stages.fit(NET_TX, "a", stages.samples(np.array(made), NET_TX, 0))
+    assert one.frames_per_transfer == 1
+    assert one.g_us is not None
+    assert one.g_us.value == pytest.approx(2.0, abs=0.01)
+
+
+def test_arrivals__frames_that_were_in_the_ring_before_are_left_out() -> None:
+    records = traffic(SIZES, rounds=3)
+    kernel = np.flatnonzero(records["stage"] == NET_RX)
+    came, taken = stages.arrivals(np.delete(records, kernel[:2]), RECEIVER)
+    assert len(came) == 36 - 2
+    assert list(taken["seq"]) == list(range(3, 37))
+    assert (came["end_ns"] < taken["begin_ns"]).all()
+
+
+def test_arrivals__a_window_update_is_no_sample_but_keeps_the_order() -> None:
+    records = traffic(SIZES, rounds=3)
+    updates = np.flatnonzero(records["stage"] == HOST_RX)[::4]
+    records["flags"][updates] = lib.CAREFUL_TRACE_CONTROL
+    taken = stages.samples(records, NET_RX, RECEIVER)
+    assert len(taken) == 36 - len(updates)
+
+
+# --- listening in turns
+
+
+class FakeTracer:
+    """Tells what was listened to; Ctrl-C after so many slices."""
+
+    def __init__(self, slices: int | None = None, loses_in: int | None = None) -> None:
+        self.listened: list[tuple[int, ...]] = []
+        self.now, self.lost_count = 0.0, 0
+        self._slices, self._loses_in = slices, loses_in
+
+    def listen(self, wanted) -> None:
+        self.listened.append(tuple(wanted))
+
+    def collect(self, seconds: float) -> None:
+        self.now += seconds
+        if self._slices is not None:
+            self._slices -= 1
+            if self._slices < 0:
+                raise KeyboardInterrupt
+
+    def take(self) -> np.ndarray:
+        wanted = self.listened[-1]
+        if self._loses_in in wanted:
+            self.lost_count += 3
+        found = traffic(SIZES, rounds=5)
+        return found[np.isin(found["stage"], wanted)]
+
+    def clock(self) -> float:
+        return self.now
+
+    # what clearbox.Exchange wants
+    payload_max_bytes = 3702
+
+    def round_trips(self, size_bytes: int, count: int) -> None:
+        self.now += 1e-4 * count
+
+
+def test_listen__stages_take_turns_and_nothing_stays_attached() -> None:
+    tracer = FakeTracer()
+    heard = listening.listen(tracer, 2.0, clock=tracer.clock)
+    assert tracer.listened[-1] == ()
+    assert set(tracer.listened[:-1]) == set(listening.TURNS)
+    found = {(one.name, one.owner) for one in listening.fits(heard, ("a", "b"))}
+    assert found == {("hostTx", "a"), ("netTx", "a"), ("netRx", "b"), ("hostRx", "b")}
+    assert not heard.interrupted
+
+
+def test_listen__ctrl_c_keeps_what_was_heard() -> None:
+    tracer = FakeTracer(slices=2)
+    heard = listening.listen(tracer, 9.0, (listening.ALL,), clock=tracer.clock)
+    assert heard.interrupted
+    assert heard.seconds < 9
+    assert heard.records_count == len(traffic(SIZES, rounds=5))
+
+
+def test_listen__with_lost_records_nobody_knows_which_netRx_is_whose() -> None:
+    tracer = FakeTracer(loses_in=NET_RX)
+    heard = listening.listen(tracer, 2.0, clock=tracer.clock)
+    assert heard.lost_count > 0
+    assert not heard.records[(NET_RX, HOST_RX)]
+    assert heard.records[(HOST_RX,)]
+
+
+def test_clearbox__measures_until_it_is_enough() -> None:
+    tracer = FakeTracer()
+    found = clearbox.ClearBox(tracer, tracer, ("a", "b"), clock=tracer.clock).run()
+    assert found.settled
+    assert [one.name for one in found.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
+    assert found.bottleneck is not None
+    assert found.bottleneck.g_b_us.value == pytest.approx(3.2, rel=0.02)
+
+
+def test_clearbox__of_another_machine_only_what_is_sent() -> None:
+    tracer = FakeTracer()
+    options = clearbox.Options(rounds_max=2)
+    found = clearbox.ClearBox(tracer, tracer, ("a",), options, clock=tracer.clock).run()
+    assert [one.name for one in found.stages] == ["hostTx", "netTx"]
+    assert found.bottleneck is None
+    assert "trace stages" in found.notes[0]
+
+
+# --- one burst
+
+
+def test_burst__is_the_one_with_most_payload() -> None:
+    big, small = traffic([3000] * 4, rounds=1), traffic([1000], rounds=1)
+    for one in (small,):
+        one["begin_ns"] += 10**9
+        one["end_ns"] += 10**9
+    found = frames.burst(np.concatenate([big, small]), ("a", "b"))
+    assert found.rows == [("hostTx", "a"), ("netTx", "a"), ("netRx", "b"), ("hostRx", "b")]
+    assert found.messages_count == 4
+    assert [one.messages for one in found.of(("netRx", "b"))] == [(1,), (2,), (3,), (4,)]
+    assert all(one.bytes == 3000 for one in found.transfers)
+    assert min(one.begin_us for one in found.transfers) == 0
+
+
+def test_burst__a_kick_is_of_the_messages_that_its_frames_are_of() -> None:
+    made = [
+        record(HOST_TX, 1e9, 100, bytes=6000, frames=2, seq=2, msg_id=7),
+        record(HOST_TX, 1e9 + 200, 100, bytes=3000, seq=3, msg_id=8),
+        record(NET_TX, 1e9 + 400, 900, bytes=9000, frames=3, seq=3),
+        record(STORE, 1e9 + 2000, 900, bytes=9000, frames=3, owner=1, msg_id=7),
     ]
+    found = frames.burst(np.array(made), ("a", "b"))
+    assert [one.messages for one in found.transfers] == [(1,), (2,), (1, 2), (1,)]
+    cut = frames.burst(np.array(made), ("a", "b"), transfers_most=2)
+    assert (len(cut.transfers), cut.cut_count) == (2, 2)
 
 
-def test_stages__g_and_G_of_each_are_in_their_intervals() -> None:
-    hits: dict[str, int] = {}
-    for seed in range(10):
-        hosts = FakeHosts(dice=random.Random(seed), jitter_us=1.0)
-        found = {stage.names[0]: stage for stage in hosts.measure().stages}
-        for name, key in (("hostTx", "host_tx"), ("hostRx", "host_rx"), ("store", "store")):
-            g, G = hosts.g_G[key]
-            assert found[name].latency_us is None
-            assert found[name].g_us is not None
-            assert found[name].G_us_per_KiB is not None
-            # Minima of so few samples are a little above what there was, in g alone.
-            assert found[name].g_us.value == pytest.approx(g, abs=0.5)
-            hits[name] = hits.get(name, 0) + found[name].G_us_per_KiB.contains(G)
-        assert found["hop 2"].g_us is None  # a hop's intercept is never g
-        assert found["hop 2"].latency_us is not None
-        assert found["hop 2"].latency_us.value == pytest.approx(350, abs=5)
-    assert min(hits.values()) >= 8, hits
+def test_burst__of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no burst"):
+        frames.burst(traffic([0], rounds=2), ("a", "b"))
 
 
-def test_stages__what_the_data_do_not_say_is_not_said() -> None:
-    """No slope: neither g nor G, but the time at a size."""
-    hosts = FakeHosts(jitter_us=300.0)
-    found = hosts.measure(seconds=1.0)
-    host_rx = found.stages[-2]
-    assert host_rx.names == ("hostRx",)
-    assert host_rx.g_us is None
-    assert host_rx.G_us_per_KiB is None
-    assert "wide" in host_rx.reason or "falls" in host_rx.reason
-    figures = stages_figures(found)["stages"][-2]
-    assert figures["g_us"] is None
-    assert figures["middle_us"] > 9
-    assert "hostRx: " in stages_table(found, "h2")
-
-
-def test_stages__stop_when_they_are_known() -> None:
-    quiet, noisy = FakeHosts(jitter_us=0.01), FakeHosts(jitter_us=50.0)
-    assert quiet.measure(seconds=1000).rounds_count == stages.ROUNDS_MIN
-    assert noisy.measure(seconds=1000).rounds_count > stages.ROUNDS_MIN
-    assert set(quiet.asked) == {lib.CAREFUL_STAGE_STORE}
-
-
-def test_stages__of_one_thread_or_cpu_are_one_resource() -> None:
-    apart = resources(FakeHosts().measure())
-    assert ["hostTx", "netTx"] in apart.values()
-    assert ["netRx"] in apart.values()
-    assert ["hostRx"] in apart.values()
-    assert ["store"] in apart.values()
-    shared = FakeHosts(cpus=(0, 1, 1), inline=True).measure()
-    assert ["netRx", "hostRx", "store"] in resources(shared).values()
-    assert any("one resource with hostRx" in note for note in shared.notes)
-    kicked = FakeHosts(hops=((3.0, 1.0),)).measure(kick_runs_all=True)
-    assert names(kicked)[1] == ("netTx", "hop 1", "netRx")
-    assert ["hostTx", "netTx", "netRx"] in resources(kicked).values()
-
-
-def test_stages__sum_is_the_one_way_time() -> None:
-    found = FakeHosts(jitter_us=0.5).measure(one_clock=True)
-    rows = stages_figures(found)["one_way"]
-    assert [row["size_bytes"] for row in rows] == [600, 2213, 3826]
-    for row in rows:
-        assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.01)
-    assert "one_way" not in stages_figures(FakeHosts().measure())
-
-
-def test_stages__no_scratch_file_no_store() -> None:
-    found = FakeHosts(scratch=lib.CAREFUL_SCRATCH_NONE).measure()
-    assert names(found)[-1] == ("hostRx",)
-    assert any("no scratch file" in note for note in found.notes)
-
-
-def test_stages__nobody_past_xdp_answers() -> None:
-    found = FakeHosts(silent=True).measure(seconds=1.0)
-    assert names(found) == [("hop 1",), ("hop 2",), ("hop 3", "netRx")]
-    assert found.lost_count == found.probes_count > 0
-    assert "was answered" in found.notes[0]
+def test_histogram__counts_all() -> None:
+    times = np.array([0.5, 1.0, 1.0, 30.0])
+    bins = stages.histogram(times)
+    assert sum(one["count"] for one in bins) == 4
+    assert bins[0]["low_us"] == 0.5
+    assert stages.histogram(times[:0]) == []

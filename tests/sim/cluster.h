@@ -146,7 +146,7 @@ struct cluster {
 	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
 	uint32_t epochs; /* likewise, that were opened */
 	uint64_t polls;
-	uint64_t stages[CAREFUL_STAGE_STORE + 1]; /* probes answered, by where they ended */
+	uint64_t stages[CAREFUL_LIMIT_STORE + 1]; /* probes answered, by where they ended */
 	bool trace; /* print what passes the network */
 	struct cut seen; /* what the faults hit */
 };

@@ -38,14 +38,14 @@ static void on_stage(const struct careful_stage_result *r, void *user)
 	}
 	node->cluster->stages[r->stage]++;
 	if (r->stage != node->stage ||
-	    (r->stage == CAREFUL_STAGE_NET_RX && (r->host_rx_ns || r->store_ns)))
+	    (r->stage == CAREFUL_LIMIT_NET_RX && (r->host_rx_ns || r->store_ns)))
 		sim_fail(world, "node %u: a probe of stage %u is answered by %u", node->port,
 			 node->stage, r->stage);
 }
 
 static void probe(struct node *node, uint32_t peer)
 {
-	uint32_t stage = 1 + node->probes % CAREFUL_STAGE_STORE;
+	uint32_t stage = 1 + node->probes % CAREFUL_LIMIT_STORE;
 	const struct careful_stage_ask ask = {
 		.stage = stage,
 		.bytes = IP_BYTES + 1 + node->probes * 37 % 300,
@@ -54,7 +54,7 @@ static void probe(struct node *node, uint32_t peer)
 	int rc = careful_stage(node->c, peer, &ask, on_stage, node);
 
 	if (rc == -ENOTSUP) { /* in a new epoch the first stage comes first */
-		node->probes += CAREFUL_STAGE_STORE - node->probes % CAREFUL_STAGE_STORE;
+		node->probes += CAREFUL_LIMIT_STORE - node->probes % CAREFUL_LIMIT_STORE;
 	} else if (!rc) {
 		node->probes++;
 		node->stage = stage;
@@ -77,12 +77,12 @@ uint64_t stages_run(struct node *node)
 	if (node->stage_ns > now_ns)
 		return node->stage_ns;
 	node->stage_ns = now_ns + PERIOD_NS;
-	peer = node->probes / CAREFUL_STAGE_STORE % s->options.peers;
+	peer = node->probes / CAREFUL_LIMIT_STORE % s->options.peers;
 	if (!node->probing && !careful_peer_info(node->c, peer, &info) &&
 	    info.state == CAREFUL_PEER_UP)
 		probe(node, peer);
 	else if (!node->probing)
-		node->probes += CAREFUL_STAGE_STORE; /* another peer's turn */
+		node->probes += CAREFUL_LIMIT_STORE; /* another peer's turn */
 	return node->stage_ns;
 }
 

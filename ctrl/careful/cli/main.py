@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "put": "careful.cli.transfer:put",
     "simulate": "careful.cli.simulate:simulate",
     "status": "careful.cli.status:status",
+    "trace": "careful.cli.trace:trace",
     "tune": "careful.cli.tune:tune",
     "up": "careful.cli.up:up",
     "verify": "careful.cli.files:verify",

@@ -9,13 +9,15 @@ import click
 
 from careful.cli.common import shared, show
 from careful.cli.params import BYTES
-from careful.control import config, remote
+from careful.control import config, remote, traced
+from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
+from careful.measure import clearbox as inside
 from careful.measure import pathchar as plan
 from careful.measure import whole
 from careful.measure.exchange import ProbeSession
-from careful.report import measuring
-from careful.report.stages import stages_figures, stages_table
+from careful.report import figure, measuring, trace_plots, tracing
+from careful.report.inside import stages_figures, stages_table
 
 
 @click.group()
@@ -81,7 +83,7 @@ def pathchar(
     address = settings.resolve(host)
     way, why_not = remote.find_if(host, instance, settings, stages)
     route, effect = way or (None, None)
-    found, inside, silent = whole.measure(
+    found, ends, silent = whole.measure(
         address,
         route,
         effect.driver if effect else "",
@@ -92,9 +94,9 @@ def pathchar(
     why_not = why_not or silent
     inputs = {"host": host, "address": str(address), **asdict(options), **measuring.environment()}
     figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
-    if inside is not None and effect is not None:
-        figures |= {**effect.as_dict(), **stages_figures(inside)}
-        text = stages_table(inside, host) + measuring.pathchar_summary(found)
+    if ends is not None and effect is not None:
+        figures |= {**effect.as_dict(), **stages_figures(ends)}
+        text = stages_table(ends, host) + measuring.pathchar_summary(found)
     else:
         text = measuring.pathchar_table(found, host)
     if why_not and stages is None:
@@ -157,3 +159,61 @@ def blackbox(
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)
+
+
+@measure.command()
+@click.argument("host")
+@click.option("--sizes", "sizes_count", default=12, show_default=True, help="How many sizes.")
+@click.option("--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload.")
+@click.option("--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]")
+@click.option(
+    "--precision",
+    default=0.05,
+    show_default=True,
+    help="Half of an interval over the figure at which it is enough.",
+)
+@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: FILE.png or FILE.svg."
+)
+@shared
+def clearbox(
+    host: str,
+    sizes_count: int,
+    min_bytes: int,
+    max_bytes: int | None,
+    precision: float,
+    seconds: float,
+    plot: Path | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    r"""(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
+
+    Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
+    while this runs. With both ends here, as in a lab, the result is a pipeline:
+
+    \b
+    carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
+    """
+    if plot:
+        figure.check_path(plot)
+    options = inside.Options(
+        sizes_count=sizes_count,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes or 0,
+        precision=precision,
+        seconds=seconds,
+    )
+    route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    with ProbeSession(route.socket, route.instance, route.address, host) as session:
+        targets = traced.ends(route)
+        with Tracer(targets) as tracer:
+            found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
+    if plot:
+        trace_plots.stages(found.stages, plot)
+    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
+    text = tracing.clearbox_table(found, host)
+    show(as_json, "measure clearbox", inputs | measuring.environment(), figures, text)

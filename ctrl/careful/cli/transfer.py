@@ -39,7 +39,8 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
     whole = {**figures, **live.transfer_figures(report)} if given["as_json"] else {}
     if given["as_json"] or not given["quiet"]:
         err = names["target"] == "-"  # standard output is the file's
-        show(given["as_json"], str(ctx.info_name), inputs, whole, live.summary(report), err)
+        text = live.rehearsal(report) if given["dry_run"] else live.summary(report)
+        show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
         ctx.exit(PARTIAL if report.files or report.equal or report.links else 1)
 
@@ -64,8 +65,12 @@ def get(
     """Fetch files that a host exports into LOCAL (default: here).
 
     A file appears under its name when it is complete, checked and synced; an existing one
-    is replaced with -f, -u or -c alone. Without -a symlinks are skipped, special files always;
-    they are named. Exit status 3: some files failed, each named on standard error.
+    is replaced with -f, -u or -c alone. LOCAL may be `-` (standard output), null: (thrown away)
+    or a block device; HOST:null: is zeros. Symlinks are skipped without -a.
+
+    Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
+    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted: the
+    same command goes on.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
     parts = [split_remote(source) for source in sources]
@@ -101,8 +106,12 @@ def put(
     """Send files to a host that exports a directory with :rw.
 
     A file appears there under its name when it is complete, checked and synced; an existing
-    one is replaced with -f, -u or -c alone. Without -a symlinks are skipped, special files
-    always; they are named. Exit status 3: some files failed, each named on standard error.
+    one is replaced with -f, -u or -c alone. LOCAL may be `-` (standard input), null: (zeros) or
+    a block device; HOST:null: throws away. Symlinks are skipped without -a.
+
+    Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
+    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted: the
+    same command goes on.
     """
     host, path = split_remote(target)
     recursive = recursive or given["archive"]

@@ -70,7 +70,8 @@ _WHAT = [
         "-c",
         "--checksum",
         is_flag=True,
-        help="Compare digests of blocks first; only blocks that differ move. Replaces files.",
+        help="Compare digests of blocks first; only blocks that differ move. Replaces files; "
+        "with a device or --at, what is there.",
     ),
     click.option("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
     click.option("--delete", is_flag=True, help="With -r, remove what the source does not have."),
@@ -137,10 +138,18 @@ _HOW = [
         default="xxh3",
         show_default=True,
         help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
-        "computed at both ends and compared.",
+        "or stream, computed at both ends and compared.",
     ),
     click.option("--no-digest", is_flag=True, help="The same as --digest none."),
-    click.option("--no-sync", is_flag=True, help="No fsync before a file gets its name."),
+    click.option(
+        "--fsync",
+        type=click.Choice(["file", "end", "none"]),
+        default="file",
+        show_default=True,
+        help="file: each is on the disk before it gets its name; end: all are when the command "
+        "ends, by one sync; none: when the kernel likes.",
+    ),
+    click.option("--no-sync", is_flag=True, help="The same as --fsync none."),
     click.option(
         "--restart",
         is_flag=True,
@@ -203,7 +212,7 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         replace=given["force"] or given["update"] or given["checksum"],
         digest=given["digest"] != "none" and not given["no_digest"],
         blake3=given["digest"] == "blake3",
-        sync=not given["no_sync"],
+        fsync="none" if given["no_sync"] else given["fsync"],
         limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
         preserve=given["preserve"] or archive,
         links=archive,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from careful._abi import lib
-from careful.control import daemon, ethtool, instances, links, maps
+from careful.control import bpf, daemon, ethtool, instances, links, maps
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.errors import CarefulError
@@ -90,7 +90,7 @@ def _bpffs() -> Iterator[Finding]:
 
 def _python() -> Iterator[Finding]:
     try:
-        maps._libbcc()
+        bpf.library()
         yield Finding("bcc", OK, "python3-bpfcc is there")
     except CarefulError as error:
         yield Finding("bcc", FAIL, "python3-bpfcc is missing", error.reason)

@@ -1,7 +1,7 @@
 """The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE.
 
-The only place that imports bcc, of which it needs system calls alone: no compiler
-is involved. Owns that a map is of the shape that abi.h declares.
+Needs bcc's system calls alone: no compiler is involved. Owns that a map is of the shape
+that abi.h declares.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import ctypes
 import errno
 import os
 import struct
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from careful._abi import enum_names, ffi, lib, sizeof
+from careful.control import bpf
 from careful.errors import CarefulError
 
 PINS = Path("/sys/fs/bpf/careful")
@@ -30,32 +30,6 @@ class Map(Protocol):
         """Replace the value of a key."""
 
 
-@cache
-def _libbcc() -> Any:
-    try:
-        from bcc import libbcc
-    except (ImportError, OSError):
-        text = (
-            "needs Debian's package python3-bpfcc, seen by this Python: apt-get install "
-            "python3-bpfcc, and a virtual environment made with --system-site-packages"
-        )
-        raise CarefulError(errno.ENOPKG, text, "BPF maps") from None
-    library = ctypes.CDLL(libbcc.lib._name, use_errno=True)
-    library.bpf_lookup_elem.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-    library.bpf_update_elem.argtypes = [
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_ulonglong,
-    ]
-    library.bpf_obj_get_info.argtypes = [
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.POINTER(ctypes.c_uint32),
-    ]
-    return library
-
-
 def _failed(what: str) -> CarefulError:
     code = ctypes.get_errno()
     text = "not permitted; run as root" if code in (errno.EPERM, errno.EACCES) else ""
@@ -68,7 +42,7 @@ def _object_info(fd: int, size: int, what: str) -> bytes:
     """Struct bpf_map_info or bpf_prog_info of a descriptor, as far as `size`."""
     info = ctypes.create_string_buffer(size)
     length = ctypes.c_uint32(size)
-    if _libbcc().bpf_obj_get_info(fd, info, ctypes.byref(length)) < 0:
+    if bpf.library().bpf_obj_get_info(fd, info, ctypes.byref(length)) < 0:
         raise _failed(what)
     return info.raw
 
@@ -93,7 +67,7 @@ class PinnedMap:
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:
         self.path = path
-        self._fd = _libbcc().bpf_obj_get(os.fsencode(path))
+        self._fd = bpf.library().bpf_obj_get(os.fsencode(path))
         if self._fd < 0:
             raise _failed(str(path))
         # struct bpf_map_info: type, id, key_size, value_size, max_entries ...
@@ -125,14 +99,14 @@ class PinnedMap:
         """The value of a key, of all CPUs one after the other."""
         value = ctypes.create_string_buffer(self._bytes)
         word = ctypes.byref(ctypes.c_uint32(key))
-        if _libbcc().bpf_lookup_elem(self._fd, word, value) < 0:
+        if bpf.library().bpf_lookup_elem(self._fd, word, value) < 0:
             raise _failed(f"{self.path} [{key}]")
         return value.raw
 
     def update(self, key: int, value: bytes) -> None:
         """Replace the whole value of a key."""
         word = ctypes.byref(ctypes.c_uint32(key))
-        if _libbcc().bpf_update_elem(self._fd, word, value, 0) < 0:
+        if bpf.library().bpf_update_elem(self._fd, word, value, 0) < 0:
             raise _failed(f"{self.path} [{key}]")
 
 
@@ -171,7 +145,7 @@ def program_name(number: int) -> str:
     Raises:
         CarefulError: not permitted, or bcc is missing.
     """
-    fd = _libbcc().bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
+    fd = bpf.library().bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
     if fd < 0:
         raise _failed(f"BPF program {number}")
     try:

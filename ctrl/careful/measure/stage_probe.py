@@ -1,7 +1,7 @@
 """Stage probes by way of carefuld: frames that end at a hop, or at a stage inside the peer.
 
 Owns the session with the other end for the time of a measurement. What the figures mean is
-pathchar.py's and stages.py's.
+pathchar.py's and inside.py's.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class StageSession:
     def _first(self) -> None:
         """No stage answers where the host is of an older careful."""
         for _ in range(3):
-            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, HEADERS_BYTES, 1.0)
+            reply = self.ask(lib.CAREFUL_LIMIT_NET_RX, HEADERS_BYTES, 1.0)
             if reply.status == 0:
                 return
         text = "it answers no stage probes: its careful is older than this one"
@@ -118,7 +118,7 @@ class StageSession:
         low, high = HEADERS_BYTES, 65535
         while low < high:
             middle = (low + high + 1) // 2
-            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, middle, 0.001, ttl=1)
+            reply = self.ask(lib.CAREFUL_LIMIT_NET_RX, middle, 0.001, ttl=1)
             if reply.status == -errno.EMSGSIZE:
                 high = middle - 1
             else:
@@ -160,7 +160,7 @@ class StageSession:
 
         Raises CarefulError where it cannot be sent.
         """
-        found = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
+        found = self.ask(lib.CAREFUL_LIMIT_NET_RX, size_bytes, timeout_s, ttl)
         if found.status == -errno.EMSGSIZE:
             return Reply(Answer.TOO_BIG, mtu_bytes=self.mtu_bytes)
         if found.status == -errno.ETIMEDOUT or (found.status == 0 and found.path_us <= 0):

@@ -1,225 +1,297 @@
-"""Stages inside the hosts at either end of a path (P1 section 6).
+"""Service times of a host's stages, from what its probes told (P1 section 5.3.1).
 
-hostTx, netTx, netRx, hostRx, store, in the order of the way. Owns the plan of the probes that
-go as far as the peer's store, and what their times say: each
-probe carries the stamps of consecutive stages, whose differences, their minima over sizes, are
-the stages' (g, G). netRx ends the path that pathchar measures with the same probes: XDP is the
-first at the host that answers. Pure but for the probes, which are passed in.
+Owns the way from records to (g, G) of each stage: which record is whose, what a frame took,
+and one robust line through the unhindered times of sizes. Pure: records come from anywhere.
 """
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from careful._abi import lib
 from careful.measure.estimate import Estimate
-from careful.measure.line import Line, fit_minima
-from careful.measure.pathchar import Path, Segment
-from careful.measure.stage_probe import StageReply
+from careful.measure.line import Array, Line, fit_line
+from careful.measure.piecewise import POINTS_MIN, fit_piecewise
 
-#: Rounds of all sizes before it may be enough, and after which it is.
-ROUNDS_MIN = 6
-ROUNDS_MAX = 100
-#: Half of G's interval over G at which a stage inside a host needs no more probes.
-PRECISION = 0.1
-#: What a stamp may be off by: the clocks are read in so many µs.
-RESOLUTION_US = 0.05
-#: Share of probes on one CPU from which stages count as one resource.
-_MOST = 0.5
+Records = npt.NDArray[np.void]
 
-HOST_TX, NET_TX, NET_RX, HOST_RX, STORE = "hostTx", "netTx", "netRx", "hostRx", "store"
+HOST_TX: int = lib.CAREFUL_STAGE_HOST_TX
+NET_TX: int = lib.CAREFUL_STAGE_NET_TX
+NET_RX: int = lib.CAREFUL_STAGE_NET_RX
+HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
+STORE: int = lib.CAREFUL_STAGE_STORE
+NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
 
-
-class Ask(Protocol):
-    """ask(stage, size_bytes, timeout_s): see careful.measure.stage_probe.StageSession."""
-
-    def __call__(self, stage: int, size_bytes: int, timeout_s: float, /) -> StageReply: ...
+#: The quantile of a size's times that a line goes through: caches and schedulers hinder many,
+#: and how many is the machine's affair, not the stage's. Least times are what the round trips
+#: of a black box are reduced to, too; a tenth of many samples is less of an extreme.
+UNHINDERED = 0.1
+#: Samples that a size needs for that, and sizes that a line needs.
+SAMPLES_MIN = 5
+SIZES_MIN = 4
+#: Frames that may have been in the RX ring when the tracing began.
+_SHIFT_MAX = 4096
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A stage, or the hops and stages that no answer tells apart.
+class Samples:
+    """What one stage of one host took for each frame.
 
-    names: in order, hops as "hop N"; g, latency: µs, one or the other: a latency holds
-    propagation, too; G: µs per KiB; line: the times they were fitted to; resource: the thread
-    or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
+    size_bytes: payload of a frame; time_us: its share of the transfer; frames_count: of that
+    transfer; each of shape (n,), n >= 0. threads: that it ran on; waited_count: transfers of
+    these that waited for a device.
     """
 
-    names: tuple[str, ...]
-    line: Line
+    size_bytes: Array
+    time_us: Array
+    frames_count: npt.NDArray[np.int64]
+    threads: frozenset[int]
+    waited_count: int = 0
+
+    def __len__(self) -> int:
+        return len(self.size_bytes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One stage of one host.
+
+    name, owner: of the stage and its host; line: time of a frame over its payload, None where
+    there is nothing to fit; g_us, G_us_per_KiB: None where the data do not support a slope,
+    with a `reason`; frames_per_transfer: of the transfers that were fitted; transitions_bytes:
+    sizes where one line takes over from another; inside: the stage that it runs inside of,
+    whose figures are without it.
+    """
+
+    name: str
+    owner: str
+    samples: Samples
+    line: Line | None
+    g_us: Estimate | None
     G_us_per_KiB: Estimate | None
-    g_us: Estimate | None = None
-    latency_us: Estimate | None = None
-    address: str = ""
-    resource: str = ""
+    frames_per_transfer: int
     reason: str = ""
-
-    def at(self, size_bytes: int) -> float:
-        """Its time for an IP packet of a size, one way, µs; the way there alone of a hop."""
-        if self.latency_us is not None and self.G_us_per_KiB is not None:
-            return self.latency_us.value + self.G_us_per_KiB.value * size_bytes / 1024
-        return self.line.at(size_bytes)
-
-
-@dataclass
-class Stages:
-    """All that was found of both hosts and what lies between.
-
-    stages: from the sender's memory to the receiver's file; scratch: enum careful_scratch;
-    one_way: where both ends share a clock, the whole way measured at once, over sizes.
-    """
-
-    stages: list[Stage]
-    scratch: int
-    probes_count: int
-    lost_count: int
-    rounds_count: int
-    elapsed_s: float
-    one_way: Line | None = None
+    transitions_bytes: tuple[float, ...] = ()
+    resource: str = ""
+    inside: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def sum_us(self, size_bytes: int) -> float:
-        """All stages' times for an IP packet of a size."""
-        return sum(stage.at(size_bytes) for stage in self.stages)
+    @property
+    def supported(self) -> bool:
+        """Whether there are g and G."""
+        return self.g_us is not None and self.G_us_per_KiB is not None
 
 
-@dataclass
-class _Times:
-    """Sizes, and what each probe of them took in each stage, µs."""
-
-    sizes: list[float] = field(default_factory=list)
-    host_tx: list[float] = field(default_factory=list)
-    net_tx: list[float] = field(default_factory=list)
-    host_rx: list[float] = field(default_factory=list)
-    store: list[float] = field(default_factory=list)
-    whole: list[float] = field(default_factory=list)
-    shared: list[bool] = field(default_factory=list)
-    inline: list[bool] = field(default_factory=list)
-
-    def add(self, size: int, reply: StageReply) -> None:
-        self.sizes.append(size)
-        self.host_tx.append(reply.host_tx_us)
-        self.net_tx.append(reply.net_tx_us)
-        self.host_rx.append(reply.host_rx_us)
-        self.store.append(reply.store_us)
-        self.whole.append(reply.host_tx_us + reply.one_way_us + reply.host_rx_us + reply.store_us)
-        self.shared.append(reply.cpus[1] == reply.cpus[2])
-        self.inline.append(reply.store_inline)
+def service_us(records: Records) -> Array:
+    """What each record's stage took, µs, without the clock's own time."""
+    spans = records["end_ns"].astype(np.int64) - records["begin_ns"].astype(np.int64)
+    before = records["before_ns"].astype(np.int64)
+    readings = 1 + (before > 0)
+    clock = float(np.median(records["clock_ns"])) if len(records) else 0.0
+    return np.maximum(spans + before - clock * readings, 0.0) / 1e3
 
 
-def measure(
-    ask: Ask,
-    path: Path,
-    *,
-    kick_runs_all: bool,
-    seconds: float = 8.0,
-    timeout_s: float = 1.0,
-    background: bool = False,
-    one_clock: bool = False,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Stages:
-    """Measure the stages at both ends of a path whose hops are known.
+def of(records: Records, stage: int, owner: int) -> Records:
+    """One stage's records of one host, in their order."""
+    mine: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
+    return mine
 
-    ask: sends a probe; path: what pathchar found with NET_RX probes, its last hop the host;
-    kick_runs_all: the path's times have our kick in them, which runs it; seconds: after which
-    no further round begins; one_clock: both ends are one machine.
-    Raises CarefulError where probes cannot be sent, ValueError where the path did not reach
-    the host.
+
+def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
+    """A host's netRx and hostRx records of the same frames, each of shape (n,).
+
+    The kernel tells of frames in the order in which the engine takes them from the ring, but
+    not which they are. Those that were in the ring when tracing began have no netRx.
     """
-    if not path.reached or not path.segments:
-        raise ValueError("the path was not measured as far as the host")
-    began, times, lost, scratch, rounds = clock(), _Times(), 0, 0, 0
-    sizes = list(path.sizes_bytes)
-    dice = random.Random(1)
-    for rounds in range(1, ROUNDS_MAX + 1):
-        for size in dice.sample(sizes, len(sizes)):
-            reply = ask(lib.CAREFUL_STAGE_STORE, size, timeout_s)
-            if reply.status or not reply.net_tx_us:
-                lost += 1
-                continue
-            scratch = max(scratch, reply.scratch)
-            times.add(size, reply)
-            if background:
-                sleep(99 * reply.path_us / 1e6)
-        if rounds >= ROUNDS_MIN and (clock() - began > seconds or _settled(times)):
-            break
-    found = _stages(path, times, kick_runs_all, scratch)
-    found = replace(
-        found,
-        probes_count=rounds * len(sizes),
-        lost_count=lost,
-        rounds_count=rounds,
-        elapsed_s=clock() - began,
-    )
-    if one_clock and times.sizes:
-        found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
-    return found
+    came, taken = of(records, NET_RX, owner), of(records, HOST_RX, owner)
+    start = taken["begin_ns"].astype(np.int64) - taken["before_ns"].astype(np.int64)
+    came = came[np.argsort(came["end_ns"], kind="stable")]
+    order = np.argsort(start, kind="stable")
+    taken, start = taken[order], start[order]
+    arrived = came["end_ns"].astype(np.int64)
+    for shift in range(min(len(taken), _SHIFT_MAX)):
+        count = min(len(came), len(taken) - shift)
+        # A clock is read before the ring is: hence not later, but for its own time.
+        if (arrived[:count] <= start[shift : shift + count] + 1000).all():
+            return came[:count], taken[shift : shift + count]
+    return came[:0], taken[:0]
 
 
-def _inside(name: str, sizes: list[float], times: list[float], resource: str) -> Stage:
-    line = fit_minima(sizes, times, RESOLUTION_US)
-    if not line.supported:
-        return Stage((name,), line, None, resource=resource, reason=line.reason)
-    return Stage((name,), line, line.G_us_per_KiB, g_us=line.intercept_us, resource=resource)
+def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
+    """What a stage took for each frame of at least so much payload."""
+    if stage == NET_RX:
+        mine, taken = arrivals(records, owner)
+        size = taken["bytes"].astype(np.float64)
+        keep = taken["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
+    else:
+        mine = of(records, stage, owner)
+        size = mine["bytes"] / np.maximum(mine["frames"], 1).astype(np.float64)
+        # A kick that goes on where another stopped has frames that it does not count.
+        other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
+        keep = (mine["flags"] & other == 0) & (mine["frames"] > 0)
+    keep &= size >= least_bytes
+    mine, size = mine[keep], size[keep]
+    frames = np.maximum(mine["frames"].astype(np.int64), 1)
+    waited = int(np.count_nonzero(mine["flags"] & lib.CAREFUL_TRACE_WAITED))
+    threads = frozenset(int(one) for one in np.unique(mine["thread"]))
+    return Samples(size, service_us(mine) / frames, frames, threads, waited)
 
 
-def _hops(segment: Segment, last: bool) -> Stage:
-    names = tuple(f"hop {ttl}" for ttl in segment.ttls)
-    return Stage(
-        (*names, NET_RX) if last else names,
-        segment.line,
-        segment.G_us_per_KiB,
-        latency_us=segment.latency_us,
-        address=segment.address,
-        reason=segment.reason,
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Several as one; netRx is matched within each part, so parts are joined after that."""
+    return Samples(
+        np.concatenate([part.size_bytes for part in parts] or [np.empty(0)]),
+        np.concatenate([part.time_us for part in parts] or [np.empty(0)]),
+        np.concatenate([part.frames_count for part in parts] or [np.empty(0, np.int64)]),
+        frozenset[int]().union(*(part.threads for part in parts)),
+        sum(part.waited_count for part in parts),
     )
 
 
-def _settled(times: _Times) -> bool:
-    """Whether every stage's G is as well known as it needs to be."""
-    if not times.sizes:
-        return False
-    columns = (times.host_tx, times.net_tx, times.host_rx, times.store)
-    lines = [fit_minima(times.sizes, one, RESOLUTION_US) for one in columns]
-    return all(line.supported and line.G_us_per_KiB.relative <= PRECISION for line in lines)
+def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
+    """Sizes with samples enough, the unhindered time of each, and how many samples in all."""
+    sizes, inverse, counts = np.unique(taken.size_bytes, return_inverse=True, return_counts=True)
+    enough = np.flatnonzero(counts >= SAMPLES_MIN)
+    times = [float(np.quantile(taken.time_us[inverse == one], UNHINDERED)) for one in enough]
+    return sizes[enough], np.array(times), int(counts[enough].sum())
 
 
-def _stages(path: Path, times: _Times, kick_runs_all: bool, scratch: int) -> Stages:
-    found = Stages([], scratch, 0, 0, 0, 0.0)
-    if not times.sizes:
-        found.notes.append("no probe that goes past XDP was answered")
-        found.stages = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
-        return found
-    here, there = "our engine's thread", "its engine's thread"
-    host_tx = _inside(HOST_TX, times.sizes, times.host_tx, here)
-    net_tx = _inside(NET_TX, times.sizes, times.net_tx, here)
-    hops = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
-    net_rx = "its engine's CPU" if sum(times.shared) > _MOST * len(times.shared) else "its softirq"
-    hops[-1] = replace(hops[-1], resource=net_rx)
-    host_rx = _inside(HOST_RX, times.sizes, times.host_rx, there)
-    if net_rx == "its engine's CPU":
-        host_rx = replace(host_rx, resource=net_rx)
-        found.notes.append("netRx ran on its engine's CPU: one resource with hostRx")
-    middle = [net_tx, *hops]
-    if kick_runs_all:
-        names = (NET_TX, *hops[0].names)
-        middle = [replace(hops[0], names=names, resource=here)]
-        found.notes.append("veth: our kick runs the link and netRx, too: one resource")
-    found.stages = [host_tx, *middle, host_rx]
-    if not scratch:
-        found.notes.append("store: the peer has no scratch file")
-        return found
-    inline = sum(times.inline) > _MOST * len(times.inline)
-    where = host_rx.resource if inline else "its kernel's I/O worker"
-    found.stages.append(_inside(STORE, times.sizes, times.store, where))
-    kind = {
-        lib.CAREFUL_SCRATCH_FILE: "an unnamed file in its export",
-        lib.CAREFUL_SCRATCH_MEMORY: "memory, for it exports nothing for writing",
-    }[scratch]
-    found.notes.append(f"store: {kind}, by way of the page cache")
-    return found
+def _alike(taken: Samples) -> Samples:
+    """The transfers of as many frames each as give most sizes, then most samples."""
+    best, most = None, (-1, -1)
+    for count in np.unique(taken.frames_count):
+        keep = taken.frames_count == count
+        part = replace(
+            taken,
+            size_bytes=taken.size_bytes[keep],
+            time_us=taken.time_us[keep],
+            frames_count=taken.frames_count[keep],
+        )
+        sizes, _, number = _unhindered(part)
+        score = (min(len(sizes), SIZES_MIN), number)
+        if score > most:
+            best, most = part, score
+    return best or taken
+
+
+def fit(stage: int, owner: str, taken: Samples) -> Fit:
+    """(g, G) of a stage from what it took."""
+    name, alike = NAMES[stage], _alike(taken)
+    frames = int(alike.frames_count[0]) if len(alike) else 0
+    blank = Fit(name, owner, taken, None, None, None, frames)
+    sizes, times, number = _unhindered(alike)
+    if not len(taken):
+        return replace(blank, reason="no traffic")
+    if len(sizes) < SIZES_MIN:
+        reason = f"{len(sizes)} sizes with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
+        return replace(blank, reason=reason)
+    line = replace(fit_line(sizes, times), samples_count=number)
+    pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
+    return replace(
+        blank,
+        line=line,
+        g_us=line.intercept_us if line.supported else None,
+        G_us_per_KiB=line.G_us_per_KiB if line.supported else None,
+        reason=line.reason,
+        transitions_bytes=pieces,
+    )
+
+
+def shared(found: list[Fit]) -> list[Fit]:
+    """The same with resources: stages of one thread never overlap, and are one.
+
+    On veth the sender's kick runs the receiver's netRx too: netTx is then without it.
+    """
+    named: dict[int, str] = {}
+    for one in found:
+        if one.name != "netRx":
+            for thread in one.samples.threads:
+                named.setdefault(thread, f"{one.owner}'s thread")
+    result = []
+    for one in found:
+        names = {named.get(thread, "softirq") for thread in one.samples.threads}
+        if one.samples.waited_count * 2 > len(one.samples):
+            resource = f"{one.owner}'s storage"
+        else:
+            resource = names.pop() if len(names) == 1 else "several threads"
+        result.append(replace(one, resource=resource if len(one.samples) else ""))
+    kicks = [one for one in result if one.name == "netTx" and len(one.samples)]
+    for number, one in enumerate(result):
+        if one.name != "netRx" or not len(one.samples):
+            continue
+        kick = next((k for k in kicks if one.samples.threads <= k.samples.threads), None)
+        if kick is None:
+            continue
+        result[number] = replace(one, inside=f"netTx of {kick.owner}")
+        result[result.index(kick)] = _without(kick, one)
+    return result
+
+
+def _without(kick: Fit, inner: Fit) -> Fit:
+    """A kick's figures without the netRx that ran inside it."""
+    note = f"its kick runs netRx of {inner.owner}, which is taken out"
+    if not (kick.g_us and kick.G_us_per_KiB and inner.g_us and inner.G_us_per_KiB):
+        return replace(kick, notes=[*kick.notes, f"its kick runs netRx of {inner.owner}, too"])
+    return replace(
+        kick,
+        g_us=kick.g_us - inner.g_us,
+        G_us_per_KiB=kick.G_us_per_KiB - inner.G_us_per_KiB,
+        notes=[*kick.notes, note],
+    )
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What fixed-size fragmentation needs of a pipeline (P1 section 3.1).
+
+    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and
+    the sum of the other resources' G.
+    """
+
+    resource: str
+    size_bytes: float
+    g_b_us: Estimate
+    G_b_us_per_KiB: Estimate
+    sum_G_others_us_per_KiB: Estimate
+
+
+def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
+    """The bottleneck of a pipeline; None unless each of its stages has g and G."""
+    if not found or not all(one.supported and one.line for one in found):
+        return None
+    size = min(one.line.size_max_bytes for one in found if one.line)
+    sums: dict[str, tuple[Estimate, Estimate]] = {}
+    for one in found:
+        assert one.g_us is not None
+        assert one.G_us_per_KiB is not None
+        g, G = sums.get(one.resource, (Estimate(0.0), Estimate(0.0)))
+        sums[one.resource] = (g + one.g_us, G + one.G_us_per_KiB)
+    slowest = max(sums, key=lambda name: sums[name][0].value + sums[name][1].value * size / 1024)
+    others = Estimate(0.0)
+    for name, (_, G) in sums.items():
+        if name != slowest:
+            others += G
+    return Bottleneck(slowest, size, *sums[slowest], others)
+
+
+def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, Any]]:
+    """Counts of times in bins that grow by eighths of an octave at least, µs."""
+    if not len(times_us):
+        return []
+    low = max(float(np.min(times_us)), 1e-3)
+    high = max(float(np.max(times_us)), low * 2**0.125)
+    step = max(2**0.125, (high / low) ** (1 / bins_most) * (1 + 1e-9))
+    edges = [low]
+    while edges[-1] < high:
+        edges.append(edges[-1] * step)
+    counts, _ = np.histogram(np.maximum(times_us, low), bins=np.array(edges))
+    return [
+        {"low_us": round(a, 4), "high_us": round(b, 4), "count": int(n)}
+        for a, b, n in zip(edges, edges[1:], counts, strict=False)
+        if n
+    ]

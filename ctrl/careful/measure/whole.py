@@ -11,7 +11,7 @@ import socket
 
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.measure import pathchar, stages
+from careful.measure import inside, pathchar
 from careful.measure.stage_probe import StageSession
 from careful.transfer.session import Route
 
@@ -24,7 +24,7 @@ def measure(
     *,
     must: bool = False,
     one_clock: bool = False,
-) -> tuple[pathchar.Path, stages.Stages | None, str]:
+) -> tuple[pathchar.Path, inside.Stages | None, str]:
     """Hops, and stages if there is a way to them; else why there is none.
 
     route: to the peer by way of our carefuld; driver: of its interface; must: no stages are an
@@ -45,7 +45,7 @@ def measure(
         if not path.reached:
             text = "careful answers there, but not through the hops that were found"
             raise CarefulError(errno.EHOSTUNREACH, text, route.host)
-        inside = stages.measure(
+        found = inside.measure(
             session.ask,
             path,
             kick_runs_all=driver == "veth" and len(path.hops) == 1,
@@ -54,4 +54,4 @@ def measure(
             background=options.background,
             one_clock=one_clock,
         )
-    return path, inside, ""
+    return path, found, ""

@@ -33,8 +33,7 @@ def ink(background: str) -> str:
     return "black" if bright > 0.18 else "white"
 
 
-def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
-    """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
+def _pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -50,14 +49,41 @@ def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) 
             "svg.fonttype": "none",
         }
     )
-    figure, pair = pyplot.subplots(figsize=size, layout="constrained")
-    pair.set_title(title, loc="left")
-    pair.set_xlabel(x)
-    pair.set_ylabel(y)
+    return pyplot
+
+
+def _style(pair: Any) -> None:
     pair.grid(True, color="#DDDDDD", linewidth=0.8)
     pair.set_axisbelow(True)
     pair.spines[["top", "right"]].set_visible(False)
+
+
+def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
+    """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
+    figure, pair = _pyplot().subplots(figsize=size, layout="constrained")
+    pair.set_title(title, loc="left")
+    pair.set_xlabel(x)
+    pair.set_ylabel(y)
+    _style(pair)
     return figure, pair
+
+
+def grid(
+    rows: int, columns: int, *, size: tuple[float, float], widths: Sequence[float]
+) -> tuple[Any, list[list[Any]]]:
+    """A figure with rows of axes, to be labelled by the caller; widths: of its columns."""
+    figure, pairs = _pyplot().subplots(
+        rows,
+        columns,
+        figsize=size,
+        layout="constrained",
+        squeeze=False,
+        gridspec_kw={"width_ratios": list(widths)},
+    )
+    for row in pairs:
+        for pair in row:
+            _style(pair)
+    return figure, [list(row) for row in pairs]
 
 
 def lines(

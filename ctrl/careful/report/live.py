@@ -215,6 +215,23 @@ def transfer_figures(report: Report) -> dict[str, Any]:
     }
 
 
+def rehearsal(report: Report) -> str:
+    """What a transfer would do, a line each, and in sum."""
+    lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
+    lines += [f"delete {name}" for name in report.deleted]
+    parts = [f"{len(report.files)} files, {size(report.bytes)} to move"]
+    counts = (
+        (report.links, "links"),
+        (report.directories, "directories to make"),
+        (len(report.deleted), "to delete"),
+        (len(report.equal), "equal"),
+        (len(report.skipped), "skipped"),
+        (len(report.failures), "FAILED"),
+    )
+    parts += [f"{count} {what}" for count, what in counts if count]
+    return "\n".join([*lines, ", ".join(parts) + "; nothing was changed"])
+
+
 def summary(report: Report) -> str:
     """What a transfer did, in a line."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
@@ -223,8 +240,8 @@ def summary(report: Report) -> str:
     parts.append(f"{rate:.2f} Gbit/s")
     checked = [one for one in report.files if one.digest is not None]
     if len(report.files) == 1 and checked:
-        kind = "BLAKE3" if checked[0].is_blake3 else "XXH3 of blocks"
-        parts.append(f"{kind} {_digest(checked[0])}")
+        kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of blocks"
+        parts.append(f"{kind} checked: {_digest(checked[0])}")
     elif checked:
         kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of every block"
         parts.append(f"{kind} checked")

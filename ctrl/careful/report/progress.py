@@ -6,9 +6,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from careful.errors import shown
+from careful.report.live import size
 
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1
@@ -103,9 +105,19 @@ class Lines:
 
 
 class Bar(Lines):
-    """Bytes, rate, time left, files and retries, on the terminal at standard error."""
+    """Bytes, rate, time left, files and retries, on the terminal at standard error.
 
-    def __init__(self, verbose: bool = False, fd: int | None = None) -> None:
+    Args:
+        verbose, fd: as of Lines.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        verbose: bool = False,
+        fd: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(verbose, fd)
         from rich.console import Console
         from rich.progress import (
@@ -114,18 +126,26 @@ class Bar(Lines):
             Progress,
             TextColumn,
             TimeRemainingColumn,
-            TransferSpeedColumn,
         )
+        from rich.text import Text
+
+        class Rate(TextColumn):
+            """Bytes a second, in the units of the bytes."""
+
+            def render(self, task: Any) -> Text:
+                speed = task.finished_speed or task.speed
+                return Text("" if speed is None else f"{size(speed)}/s")
 
         self._bar: Any = Progress(
             BarColumn(),
             DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            Rate(""),
             TimeRemainingColumn(),
             TextColumn("{task.fields[files]}", markup=False),
             console=Console(stderr=True),
             transient=True,
             refresh_per_second=8,
+            get_time=clock,
         )
         self._task = self._bar.add_task("", total=0, files="")
 

@@ -1,4 +1,4 @@
-"""What stands beside contents, from one tree to another, many names at a time."""
+"""What stands beside contents, from one tree to another, many names at a time; durability."""
 
 from __future__ import annotations
 
@@ -59,3 +59,16 @@ async def apply_attributes(
         for (_, name, _), answer in zip(part, answers, strict=True):
             if answer.status:
                 sink.fail_errno(target.name(name), answer.status)
+
+
+async def sync_file_system(tree: Tree, sink: Sink) -> None:
+    """Make all durable that lies where a directory does (syncfs).
+
+    Args:
+        tree: the directory.
+        sink: told if it fails: then nothing is sure to be there after a crash.
+    """
+    item = Item(lib.CAREFUL_ITEM_SYNC, b".")
+    for answer in batch.parse(await tree.run(item.packed(), 0)):
+        if answer.status:
+            sink.fail_errno(tree.name("."), answer.status)

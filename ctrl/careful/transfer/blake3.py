@@ -15,9 +15,10 @@ from careful.transfer.mover import Mover, in_thread
 _ATTEMPTS = 3
 
 
-def _one(fd: int, offset: int, nbytes: int, algorithm: int) -> bytes:
+def _one(fd: int, offset: int, nbytes: int, algorithm: int, place: int | None = None) -> bytes:
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
-    check(lib.careful_digest(fd, offset, nbytes, algorithm, digest), "")
+    place = offset if place is None else place
+    check(lib.careful_digest_at(fd, place, offset, nbytes, algorithm, digest), "")
     return bytes(digest)
 
 
@@ -64,3 +65,56 @@ async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> i
             mover.progress.retried()
             await mover.block(index * step, min(step, nbytes - index * step))
     raise CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(path))
+
+
+class StreamDigest:
+    """The BLAKE3 of a stream, whose blocks pass through memory one after the other.
+
+    Args:
+        mover: moves its blocks between the peer's file and a ring in memory.
+        remote: the peer's tree.
+        path: the peer's, for errors.
+        is_one: whether the stream is known to have one block.
+    """
+
+    def __init__(self, mover: Mover, remote: BlockClient, path: str, is_one: bool = False) -> None:
+        self._mover, self._remote, self._path = mover, remote, path
+        self._parts: dict[int, bytes] = {}
+        self.is_one = is_one
+
+    async def block(self, offset: int, nbytes: int, base: int) -> int:
+        """Move a block until both ends say the same of it; its XXH3."""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self._mover.pace.retries += 1
+                self._mover.progress.retried()
+            digest = await self._mover.block(offset, nbytes, base)
+            if await self._agrees(offset, nbytes, base):
+                return digest
+        raise CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(self._path))
+
+    async def _agrees(self, offset: int, nbytes: int, base: int) -> bool:
+        kind = lib.CAREFUL_BLOCK_BLAKE3_ROOT if self.is_one else lib.CAREFUL_BLOCK_BLAKE3
+        mover, span = self._mover, (offset, nbytes)
+        [theirs] = await self._remote.digests_as(
+            kind, mover.handle, span, mover.block_bytes, self._path
+        )
+        mine = await in_thread(partial(_one, mover.fd, offset, nbytes, kind, base))
+        self._parts[offset] = mine
+        return mine == theirs
+
+    async def end(self, nbytes: int) -> int:
+        """The digest of all, which had so many bytes.
+
+        Raises:
+            CarefulError: the two ends differ after all.
+        """
+        if not nbytes:
+            return int.from_bytes(_one(self._mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
+        if len(self._parts) == 1 and not self.is_one:  # nobody knew that it would be the last
+            self.is_one = True
+            if not await self._agrees(0, nbytes, 0):
+                text = "the BLAKE3 of the two ends differs"
+                raise CarefulError(errno.EBADMSG, text, shown(self._path))
+        parts = [self._parts[offset] for offset in sorted(self._parts)]
+        return int.from_bytes(parts[0], "big") if len(parts) == 1 else _joined(parts)

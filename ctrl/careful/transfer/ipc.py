@@ -299,6 +299,7 @@ class AsyncClient:
         try:
             self.client.submit(op, done, payload, fd, **fields)
         except CarefulError as error:
+            future.cancel()  # nobody awaits it
             self._fail(error)
             raise
         return await future

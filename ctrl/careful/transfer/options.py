@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from careful._abi import lib
 from careful.transfer.filters import Filters
@@ -21,7 +21,8 @@ class Options:
         replace: whether existing files may be replaced.
         digest: whether each block carries its XXH3, checked where it was written.
         blake3: whether each file's BLAKE3 is computed at both ends, and compared.
-        sync: whether a file is synced before it gets its name.
+        fsync: when what came is made durable: each "file" before it gets its name, all at
+            the "end" by one sync of the file system, or "none": when the kernel likes.
         limit: of the bytes per second of all files together; None: none.
         preserve: whether modes, times and, as far as one may, owners are the source's.
         links: whether symlinks are made; else they are skipped.
@@ -42,7 +43,7 @@ class Options:
     replace: bool = False
     digest: bool = True
     blake3: bool = False
-    sync: bool = True
+    fsync: Literal["file", "end", "none"] = "file"
     limit: RateLimit | None = None
     preserve: bool = False
     links: bool = False
@@ -55,6 +56,11 @@ class Options:
     dry_run: bool = False
     filters: Filters = field(default_factory=Filters)
     restart: bool = False
+
+    @property
+    def sync(self) -> bool:
+        """Whether a file is durable before it gets its name."""
+        return self.fsync == "file"
 
     @property
     def looks(self) -> bool:

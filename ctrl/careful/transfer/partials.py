@@ -18,7 +18,8 @@ from careful.transfer.block import BlockClient
 from careful.transfer.local import shown
 from careful.transfer.partial import FOOTER_BYTES, NAME, Journal, read_journal
 
-#: One that changed since may belong to a transfer that is under way, seconds.
+#: One that changed since may belong to a transfer that is under way, seconds; clocks differ,
+#: and one that claims to be of tomorrow is not kept for ever.
 YOUNG_S = 60.0
 
 
@@ -86,7 +87,7 @@ def find_local(top: str, clean: bool) -> list[Found]:
             try:
                 age_s = time.time() - os.fstat(fd).st_mtime
                 journal = read_journal(fd)
-                busy = _is_locked(fd) or (journal is None and age_s < YOUNG_S)
+                busy = _is_locked(fd) or (journal is None and abs(age_s) < YOUNG_S)
                 one = _describe(path, journal, age_s, busy, shown(path))
                 if clean and not busy:
                     os.unlink(path)
@@ -117,7 +118,7 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
         path = entry.name if top == "." else f"{top}/{entry.name}"
         age_s = now - entry.attr.mtime_ns / 1e9
         journal = await _remote_journal(remote, path)
-        busy = journal is None and age_s < YOUNG_S
+        busy = journal is None and abs(age_s) < YOUNG_S
         found.append(_describe(entry.name, journal, age_s, busy, remote.name(shown(path))))
     if not clean:
         return found

@@ -27,9 +27,18 @@ _TEXTS = {
 }
 
 
+_KINDS = {
+    stat.S_IFLNK: "symlink",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
+
+
 def kind_of(mode: int) -> str:
-    """What people call what is no regular file."""
-    return "symlink" if stat.S_ISLNK(mode) else "special file"
+    """What people call what is neither a file nor a directory."""
+    return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,16 @@ class Sink:
         self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
 
     def skip(self, name: str, mode: int) -> None:
-        """Note what is neither a file nor a directory."""
-        self.report.skipped.append((name, kind_of(mode)))
-        self.progress.note(f"{name}: skipped, it is a {kind_of(mode)}")
+        """Note what is neither a file nor a directory.
+
+        Symlinks are skipped because nobody asked for them; a special file is what was asked
+        for and cannot be had: a failure, as it is to scp.
+        """
+        if stat.S_ISLNK(mode):
+            self.report.skipped.append((name, kind_of(mode)))
+            self.progress.note(f"{name}: skipped, it is a symlink; -a keeps it")
+        else:
+            self.fail(name, CarefulError(errno.ENOTSUP, f"is a {kind_of(mode)}, no file", name))
 
     def done(self, result: FileResult) -> None:
         """A file is there."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import BlockClient, relative
 from careful.transfer.files import check_same
+from careful.transfer.inplace import Side, bytes_from, move_differing
 from careful.transfer.local import Partial, shown, sync_directory
 from careful.transfer.mover import quietly
 from careful.transfer.options import FileResult, Options, Progress
@@ -83,7 +84,8 @@ def _open_device(path: str, at: int, options: Options) -> int:
     """A local device or file that is written in its place."""
     if not options.replace:
         raise CarefulError(errno.EEXIST, "would be written over; -f does it", shown(path))
-    flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
+    flags = os.O_RDWR if options.checksum else os.O_WRONLY
+    flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
     try:
         fd = os.open(path, flags)
         os.lseek(fd, at, os.SEEK_SET)
@@ -97,7 +99,7 @@ class _Sink:
 
     def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
         self.fd: int | None = None
-        self._options = options
+        self._sync = options.fsync != "none"  # of one file, the end is the file's
         self._partial: Partial | None = None
         self._close = False
         if target == NULL:
@@ -115,14 +117,14 @@ class _Sink:
         """Sync it, and give it its name; or leave nothing of what was made."""
         if self._partial is not None:
             if done:
-                self._partial.commit(self._options.sync)
-                if self._options.sync:
+                self._partial.commit(self._sync)
+                if self._sync:
                     sync_directory(os.path.dirname(self._partial.path))
             else:
                 self._partial.discard()
         elif self._close and self.fd is not None:
             try:
-                if done and self._options.sync:
+                if done and self._sync:
                     os.fsync(self.fd)
             finally:
                 os.close(self.fd)
@@ -145,13 +147,30 @@ async def _get(
         if span.nbytes is not None and span.nbytes > nbytes:
             raise CarefulError(errno.ENODATA, f"has {nbytes} bytes from there on", name)
         nbytes = nbytes if span.nbytes is None else span.nbytes
+        names = name, shown(target)
+        if options.dry_run:
+            await remote.close(handle, source)
+            return FileResult(*names, nbytes, None, 0)
         progress.expect(1, nbytes)
         sink = _Sink(target, span, mode, options)
         done = False
         try:
-            names = name, shown(target)
-            part = span.offset, nbytes
-            result = await receive(remote, handle, part, sink.fd, names, options, progress)
+
+            async def fetch(at: int, size: int, seen: dict[int, int] | None = None) -> FileResult:
+                part = span.offset + at, size
+                if seen is not None and sink.fd is not None:
+                    os.lseek(sink.fd, (span.at or 0) + at, os.SEEK_SET)
+                return await receive(remote, handle, part, sink.fd, names, options, progress, seen)
+
+            if options.checksum and sink.fd is not None:
+                place = span.at or 0
+                mine = Side(sink.fd, place, bytes_from(sink.fd, place), target)
+                sides = Side(handle, span.offset, nbytes, source), mine
+                result = await move_differing(
+                    remote, sides, nbytes, names, options, progress, fetch
+                )
+            else:
+                result = await fetch(0, nbytes)
             after = await remote.close(handle, source)
             if source != NULL:
                 before = attr.bytes, attr.mtime_ns
@@ -186,25 +205,44 @@ async def _put(
     most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
     fd, mode = _open_source(source, span.offset)
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
-    handle, at = 0, span.at or 0
+    handle, at, there = 0, span.at or 0, 0
     try:
+        if options.dry_run:
+            known = bytes_from(fd, span.offset) if fd is not None and source != STDIO else 0
+            return FileResult(*names, min(most, known) if fd is not None else most, None, 0)
         if target == NULL:
             handle = await remote.open_null(ENDLESS)
         elif span.at is not None or await _is_remote_device(remote, target):
             if not options.replace:
                 raise CarefulError(errno.EEXIST, "would be written over; -f does it", names[1])
             handle, device = await remote.open_inplace(target)
+            there = max(0, device.bytes - at)
             if device.is_device:
-                most = min(most, max(0, device.bytes - at))
+                most = min(most, there)
         else:
             handle = await remote.create_stream(target, mode, options.replace)
-        progress.expect(1, 0 if most == ENDLESS else most)
-        result = await send(remote, handle, (at, most), fd, names, options, progress)
+
+        async def move(offset: int, size: int, seen: dict[int, int] | None = None) -> FileResult:
+            if seen is not None and fd is not None:
+                os.lseek(fd, span.offset + offset, os.SEEK_SET)
+            part = at + offset, size
+            return await send(remote, handle, part, fd, names, options, progress, seen)
+
+        if options.checksum and fd is not None:
+            mine = Side(fd, span.offset, bytes_from(fd, span.offset), source)
+            nbytes = min(most, mine.bytes)
+            progress.expect(1, nbytes)
+            sides = Side(handle, at, there, target), mine
+            result = await move_differing(remote, sides, nbytes, names, options, progress, move)
+            os.lseek(fd, span.offset + nbytes, os.SEEK_SET)
+        else:
+            progress.expect(1, 0 if most == ENDLESS else most)
+            result = await move(0, most)
         await _check_all_fitted(fd, result.bytes, most, span, names[1])
         if target == NULL:
             await remote.close(handle, target)
         else:
-            replace, sync = options.replace, options.sync
+            replace, sync = options.replace, options.fsync != "none"
             await remote.commit(handle, target, mode, replace, sync, nbytes=result.bytes)
     except BaseException:
         if handle:
@@ -225,6 +263,23 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
         return
     if os.read(fd, 1):
         raise CarefulError(errno.ENOSPC, f"{sent} bytes fit", name)
+
+
+def _refuse(source: str, target: str, span: Span, in_place: bool, options: Options) -> None:
+    """Say what cannot be done with such ends, rather than do something else.
+
+    Raises:
+        CarefulError: what was asked for is of files that are moved as a whole.
+    """
+    ends = source, target
+    if options.update:
+        raise CarefulError(errno.EINVAL, "is of files as a whole; -c compares devices", "-u")
+    if options.checksum and (not in_place or STDIO in ends or NULL in ends):
+        text = "compares a file or device with a device, or with a file at --at"
+        raise CarefulError(errno.EINVAL, text, "-c")
+    if options.blake3 and (options.checksum or span.offset or span.at or NULL in ends):
+        text = "is of a whole file, stream or device: without --offset, --at, -c and null:"
+        raise CarefulError(errno.EINVAL, text, "--digest blake3")
 
 
 async def transfer(
@@ -250,15 +305,25 @@ async def transfer(
     Raises:
         CarefulError: it failed; a device or a file that was written in place is not as it was.
     """
-    if options.blake3:
-        raise CarefulError(errno.EINVAL, "is of files that are moved as a whole", "--digest blake3")
     began = time.monotonic()
     there = source if is_get else target
     path = there if there == NULL else relative(there)
-    if is_get:
-        result = await _get(remote, path, target, span, options, progress)
-    else:
-        result = await _put(remote, source, path, span, options, progress)
-    report = Report(files=[result])
+    in_place = span.at is not None or (
+        is_device(target) if is_get else await _is_remote_device(remote, path)
+    )
+    _refuse(source, target, span, in_place, options)
+    try:
+        if is_get:
+            result = await _get(remote, path, target, span, options, progress)
+        else:
+            result = await _put(remote, source, path, span, options, progress)
+    except CarefulError as error:
+        if in_place and options.replace and error.errno != errno.ENOSPC:
+            error.reason += "; -c goes on with the blocks that differ"
+        raise
+    is_equal = result.bytes == result.matched_bytes > 0
+    report = Report(files=[] if is_equal else [result])
+    if is_equal:
+        report.equal.append((result.source, result.bytes))
     report.seconds = time.monotonic() - began
     return report

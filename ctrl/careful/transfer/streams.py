@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
+from careful.transfer.blake3 import StreamDigest
 from careful.transfer.block import BlockClient
 from careful.transfer.local import digest_of_blocks
 from careful.transfer.mover import Mover, quietly
@@ -83,7 +84,10 @@ class Ring:
             remote, op, handle, self.fd, -1, name, options, progress, self.block_bytes
         )
         self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
+        self._options = options
         self.digests: list[int] = []
+        path = name.removeprefix(remote.name(""))
+        self.blake3 = StreamDigest(self.mover, remote, path) if options.blake3 else None
 
     async def open(self) -> None:
         """Make it known to carefuld."""
@@ -111,7 +115,8 @@ class Ring:
     def begin(self, offset: int, nbytes: int) -> None:
         """Move the next block."""
         base = self.next_base
-        job = self.mover.block(offset, nbytes, base)
+        move = self.mover.block if self.blake3 is None else self.blake3.block
+        job = move(offset, nbytes, base)
         self._tasks.append((asyncio.create_task(job), base, nbytes))
 
     async def end(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
@@ -127,6 +132,14 @@ class Ring:
         """Wait for all."""
         while self._tasks:
             await self.end(then)
+
+    async def result(self, names: tuple[str, str], nbytes: int) -> FileResult:
+        """What became of so many bytes; before close()."""
+        digest = digest_of_blocks(self.digests) if self._options.digest else None
+        if self.blake3 is not None:
+            digest = await self.blake3.end(nbytes)
+        retries = self.mover.pace.retries
+        return FileResult(*names, nbytes, digest, retries, is_blake3=self.blake3 is not None)
 
 
 def _write_out(ring: int, base: int, nbytes: int, sink: int, name: str) -> None:
@@ -156,6 +169,7 @@ async def receive(
     names: tuple[str, str],
     options: Options,
     progress: Progress,
+    seen: dict[int, int] | None = None,
 ) -> FileResult:
     """Fetch a range in order.
 
@@ -167,6 +181,7 @@ async def receive(
         names: what people call the two ends.
         options: how.
         progress: told of each piece.
+        seen: gets the XXH3 of each block, by number.
 
     Raises:
         CarefulError: it failed.
@@ -178,6 +193,8 @@ async def receive(
         if sink is not None:
             await _apart(partial(_write_out, ring.fd, base, size, sink, names[1]))
 
+    if ring.blake3 is not None:
+        ring.blake3.is_one = nbytes <= ring.block_bytes
     try:
         await ring.open()
         for at in range(0, nbytes, ring.block_bytes):
@@ -185,10 +202,11 @@ async def receive(
                 await ring.end(write)
             ring.begin(offset + at, min(ring.block_bytes, nbytes - at))
         await ring.drain(write)
+        if seen is not None:
+            seen |= enumerate(ring.digests)
+        return await ring.result(names, nbytes)
     finally:
         await ring.close()
-    digest = digest_of_blocks(ring.digests) if options.digest else None
-    return FileResult(*names, nbytes, digest, ring.mover.pace.retries)
 
 
 async def send(
@@ -199,6 +217,7 @@ async def send(
     names: tuple[str, str],
     options: Options,
     progress: Progress,
+    seen: dict[int, int] | None = None,
 ) -> FileResult:
     """Send what a descriptor gives, to its end.
 
@@ -210,6 +229,7 @@ async def send(
         names: what people call the two ends.
         options: how.
         progress: told of each piece.
+        seen: gets the XXH3 of each block, by number.
 
     Raises:
         CarefulError: it failed.
@@ -232,10 +252,11 @@ async def send(
             ring.begin(offset + sent, size)
             sent += size
         await ring.drain()
+        if seen is not None:
+            seen |= enumerate(ring.digests)
+        return await ring.result(names, sent)
     finally:
         await ring.close()
-    digest = digest_of_blocks(ring.digests) if options.digest else None
-    return FileResult(*names, sent, digest, ring.mover.pace.retries)
 
 
 def need_length(nbytes: int | None) -> int:

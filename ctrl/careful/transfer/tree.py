@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import batch
-from careful.transfer.attributes import apply_attributes, parts
+from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
+from careful.transfer.clash import in_the_way
 from careful.transfer.local import current_umask, digest_of
 from careful.transfer.mover import all_of
 from careful.transfer.options import FileResult
@@ -130,6 +131,10 @@ class TreeTransfer:
         if self.options.dry_run:
             self._rehearse()
             return
+        clashing = in_the_way(self.entries, self.existing, self.options)
+        await self._remove(clashing)
+        for one in clashing:
+            del self.existing[one.name]
         barred = await self._make_directories()
 
         def left(entries: list[Entry]) -> list[Entry]:
@@ -152,8 +157,9 @@ class TreeTransfer:
             one.name not in self.existing for one in self.directories
         )
         self.sink.report.links += len(self.symlinks) + len(self.hard_links)
-        if self.options.delete:
-            self.sink.report.deleted += [self.target.name(one.name) for one in self._extra()]
+        gone = in_the_way(self.entries, self.existing, self.options)
+        gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
+        self.sink.report.deleted += [self.target.name(one.name) for one in gone]
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
         """Run items at the target in batches of a size; what each was answered."""
@@ -311,7 +317,10 @@ class TreeTransfer:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):
             self.sink.progress.note("nothing is deleted: the source could not be read as a whole")
             return
-        extra = self._extra()
+        await self._remove(self._extra())
+
+    async def _remove(self, extra: Sequence[Entry]) -> None:
+        """Remove names from the target, children first."""
         by_depth = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.name)) for one in extra]
         for one, answer in zip(extra, await self._run(by_depth), strict=True):
             name = self.target.name(one.name)
@@ -335,8 +344,8 @@ class TreeTransfer:
                 if one.name in self.made
             ]
             await self._run(fresh, lib.CAREFUL_BATCH_MODE)
-        if self.options.sync:
-            await self._run([Item(lib.CAREFUL_ITEM_SYNC, b".")])
+        if self.options.fsync != "none":
+            await sync_file_system(self.target, self.sink)
 
     def _usual_mode(self, attr: Attr) -> bytes:
         mask = current_umask() if self.is_get else 0

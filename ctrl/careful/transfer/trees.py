@@ -16,7 +16,7 @@ from functools import partial
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.attributes import apply_attributes
+from careful.transfer.attributes import apply_attributes, sync_file_system
 from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
 from careful.transfer.block import Attr, BlockClient, Entry, relative
 from careful.transfer.files import get_file, put_file
@@ -193,12 +193,20 @@ class _Get:
         self.folders |= {os.path.dirname(os.path.join(target, one)) for one in work.made}
         self.folders |= {os.path.join(target, os.path.dirname(one.name)) for one in work.small}
 
-    def sync(self) -> None:
-        """Make all names durable."""
-        if self.options.sync and not self.options.dry_run:
-            for path in self.folders:
-                with suppress(FileNotFoundError):
-                    sync_directory(path)
+    async def sync(self) -> None:
+        """Make all names durable; with fsync "end", what they name, too."""
+        if self.options.fsync == "none" or self.options.dry_run:
+            return
+        synced: set[int] = set()
+        for path in self.folders:
+            with suppress(FileNotFoundError):
+                if self.options.sync:
+                    await in_thread(partial(sync_directory, path))
+                elif (device := os.stat(path or ".").st_dev) not in synced:
+                    synced.add(device)
+                    here = LocalTree(path)
+                    await sync_file_system(here, self.sink)
+                    here.close()
 
 
 def _make_directory(target: str, mode: int) -> bool:
@@ -248,7 +256,7 @@ async def get(
         except CarefulError as error:
             sink.fail(remote.name(shown(source)), error)
     await work.singles.run()
-    await in_thread(work.sync)
+    await work.sync()
     sink.report.seconds = time.monotonic() - started
     return sink.report
 
@@ -368,5 +376,8 @@ async def put(
         except CarefulError as error:
             sink.fail(shown(source), error)
     await work.singles.run()
+    if options.fsync == "end" and work.singles.jobs and not options.dry_run:
+        folder = target if into else posixpath.dirname(target) or "."
+        await sync_file_system(RemoteTree(remote, folder), sink)
     sink.report.seconds = time.monotonic() - started
     return sink.report

@@ -50,7 +50,7 @@ CONTROL_TYPES = {
     for value, name in enum_names("careful_type", "CAREFUL_").items()
     if value & lib.CAREFUL_CTRL_BIT
 }
-STAGES = enum_names("careful_stage", "CAREFUL_STAGE_")
+STAGES = enum_names("careful_limit", "CAREFUL_LIMIT_")
 SCRATCHES = enum_names("careful_scratch", "CAREFUL_SCRATCH_")
 AM_KINDS = enum_names("careful_am_kind", "CAREFUL_AM_")
 #: Bit -> name of each enum careful_block_flag.

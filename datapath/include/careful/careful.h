@@ -314,10 +314,10 @@ void careful_reply_name(const struct careful_message *message, struct careful_re
 int careful_payload_bytes(struct careful *instance, uint32_t peer);
 
 /*
- * A question to the stages of the path to a peer (wire.h: enum careful_stage).
+ * A question to the stages of the path to a peer (wire.h: enum careful_limit).
  *
  * @stage:       where the probe ends
- * @ttl:         IP's, with CAREFUL_STAGE_NET_RX alone: where it expires a router answers;
+ * @ttl:         IP's, with CAREFUL_LIMIT_NET_RX alone: where it expires a router answers;
  *               0: the usual one
  * @bytes:       of the IP packet, in one buffer
  * @timeout_ms:  how long to wait for the answer

@@ -20,6 +20,9 @@ enum { CAREFUL_DIGEST_BYTES_MAX = 32 };
  * (enum careful_block_algorithm). Returns its bytes; -ENODATA: the file ends before
  * the range does; -EINVAL: no such algorithm. */
 int careful_digest(int fd, uint64_t offset, uint64_t bytes, uint32_t algorithm, uint8_t *digest);
+/* Likewise, of a range that is at `place` in its file now, though it is of `offset`. */
+int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, uint32_t algorithm,
+		      uint8_t *digest);
 /* The BLAKE3 hash of a file from the digests (CAREFUL_BLOCK_BLAKE3) of its n >= 2 blocks
  * of equal size, the last of which may be shorter: 32 bytes each. */
 void careful_digest_join(const uint8_t *digests, uint64_t n, uint8_t *digest);

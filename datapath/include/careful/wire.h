@@ -49,10 +49,10 @@ enum careful_type {
  * sequence and costs credits as data does. One probe at a time from each end of a session;
  * msg_id numbers them from 1 in each epoch, so that none is answered twice.
  */
-enum careful_stage {
-	CAREFUL_STAGE_NET_RX = 1, /* XDP, on arrival */
-	CAREFUL_STAGE_HOST_RX = 2, /* the engine, on receipt, the payload's CRC checked */
-	CAREFUL_STAGE_STORE = 3, /* the payload is written to a scratch file */
+enum careful_limit {
+	CAREFUL_LIMIT_NET_RX = 1, /* XDP, on arrival */
+	CAREFUL_LIMIT_HOST_RX = 2, /* the engine, on receipt, the payload's CRC checked */
+	CAREFUL_LIMIT_STORE = 3, /* the payload is written to a scratch file */
 };
 
 /* Flags of a frame. */
@@ -72,7 +72,7 @@ enum {
  * @version:      CAREFUL_WIRE_VERSION
  * @type:         enum careful_type, without CAREFUL_CTRL_BIT
  * @flags:        CAREFUL_F_*
- * @stage_limit:  STAGE: the stage at which it ends, enum careful_stage; else 0: no limit
+ * @stage_limit:  STAGE: the stage at which it ends, enum careful_limit; else 0: no limit
  * @src_node:     the slot that the receiver granted to the sender at the handshake
  * @queue:        the receiver's queue, as announced at the handshake
  * @cookie:       the session's epoch, chosen by the receiver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from careful.measure.estimate import Estimate
-from careful.measure.stages import Stage, Stages
+from careful.measure.inside import Stage, Stages
 from careful.report.tables import table
 
 

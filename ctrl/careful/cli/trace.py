@@ -1,0 +1,115 @@
+"""`carefulctl trace`: what the datapath's stages do, live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from careful.cli.common import instance_option, json_option, show
+from careful.control import traced
+from careful.control.tracer import Target, Tracer
+from careful.measure import frames as flow
+from careful.measure import listening
+from careful.report import figure, measuring, trace_plots, tracing
+
+_seconds = click.option(
+    "--seconds", default=5.0, show_default=True, help="How long; Ctrl-C ends it earlier."
+)
+_also = click.option(
+    "--also",
+    multiple=True,
+    metavar="NAME",
+    help="Another instance on this machine, as the other end in a lab; repeatable.",
+)
+_plot = click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: FILE.png or FILE.svg."
+)
+
+
+@click.group()
+def trace() -> None:
+    """Trace the stages of messages that flow, by probes in the datapath. Needs root and bcc."""
+
+
+def _listening(targets: Sequence[Target], seconds: float) -> None:
+    names = ", ".join(one.name for one in targets)
+    click.echo(f"carefulctl: listening to {names} for {seconds:g} s; Ctrl-C ends it", err=True)
+
+
+@trace.command("stages")
+@click.argument("ifname", metavar="[IFACE]", required=False)
+@_seconds
+@_also
+@_plot
+@instance_option
+@json_option
+def trace_stages(
+    ifname: str | None,
+    seconds: float,
+    also: tuple[str, ...],
+    plot: Path | None,
+    instance: str | None,
+    as_json: bool,
+) -> None:
+    """Time of a frame in each stage, and (g, G) where sizes differ enough.
+
+    Listens to one stage at a time, so that no probe slows what another times.
+    """
+    if plot:
+        figure.check_path(plot)
+    targets = traced.targets(ifname, instance, also)
+    with Tracer(targets) as tracer:
+        heard = listening.listen(tracer, seconds, ready=lambda: _listening(targets, seconds))
+    found = listening.fits(heard, [one.name for one in targets])
+    if plot and found:
+        trace_plots.stages(found, plot)
+    inputs = {"instances": [one.name for one in targets], "seconds": seconds}
+    figures = tracing.stages_figures(heard, found)
+    text = tracing.heard_table(heard, found)
+    show(as_json, "trace stages", inputs | measuring.environment(), figures, text)
+
+
+@trace.command("frames")
+@click.argument("ifname", metavar="[IFACE]", required=False)
+@_seconds
+@click.option(
+    "--gap-us", default=flow.GAP_US, show_default=True, help="Idle time that ends a burst."
+)
+@click.option(
+    "--most", default=flow.TRANSFERS_MOST, show_default=True, help="Transfers of it at most."
+)
+@_also
+@_plot
+@instance_option
+@json_option
+def trace_frames(
+    ifname: str | None,
+    seconds: float,
+    gap_us: float,
+    most: int,
+    also: tuple[str, ...],
+    plot: Path | None,
+    instance: str | None,
+    as_json: bool,
+) -> None:
+    """The packet-flow graph of the largest burst: which stage had which fragment when.
+
+    Listens to all stages at once: the probes' own time lies between the boxes.
+    """
+    if plot:
+        figure.check_path(plot)
+    targets = traced.targets(ifname, instance, also)
+    owners = [one.name for one in targets]
+    with Tracer(targets) as tracer:
+        heard = listening.listen(
+            tracer, seconds, (listening.ALL,), lambda: _listening(targets, seconds)
+        )
+    burst = flow.burst(listening.together(heard), owners, gap_us, most)
+    if plot:
+        trace_plots.frames(burst, plot)
+    inputs = {"instances": owners, "seconds": seconds, "gap_us": gap_us, "most": most}
+    figures = tracing.frames_figures(burst, heard)
+    text = tracing.frames_table(burst, heard)
+    show(as_json, "trace frames", inputs | measuring.environment(), figures, text)

@@ -1,0 +1,228 @@
+"""The one place where bcc is imported: its system calls, and programs compiled to trace.
+
+Maps need no compiler. Programs are compiled against headers of our own, a dozen tiny files
+that live while the compiler runs: no kernel headers are needed, whatever is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from careful.errors import CarefulError
+
+_MISSING = (
+    "needs Debian's package python3-bpfcc, seen by this Python: apt-get install "
+    "python3-bpfcc, and a virtual environment made with --system-site-packages"
+)
+
+#: What bcc's own headers include, as far as they need it of a kernel's. {page} is PAGE_SIZE.
+_HEADERS = {
+    "linux/kconfig.h": "#define CONFIG_BPF_SYSCALL 1\n",
+    "linux/types.h": """#pragma once
+typedef signed char __s8, s8;
+typedef unsigned char __u8, u8;
+typedef short __s16, s16;
+typedef unsigned short __u16, u16, __be16, __le16;
+typedef int __s32, s32, pid_t;
+typedef unsigned int __u32, u32, __be32, __wsum;
+typedef long long __s64, s64;
+typedef unsigned long long __u64, u64, __be64;
+typedef unsigned long size_t, uintptr_t;
+typedef _Bool bool;
+#define __aligned_u64 __u64 __attribute__((aligned(8)))
+""",
+    "linux/version.h": """#define KERNEL_VERSION(a, b, c) (((a) << 16) + ((b) << 8) + (c))
+#undef LINUX_VERSION_CODE
+#define LINUX_VERSION_CODE KERNEL_VERSION(6, 1, 0)
+""",
+    "linux/bpf_common.h": "",
+    "linux/log2.h": "",
+    "asm/page.h": "#define PAGE_SIZE {page}\n",
+    "uapi/linux/bpf.h": "#include <bcc/bpf.h>\n",
+    "uapi/linux/if_ether.h": "",
+    "uapi/linux/if_packet.h": "",
+    "uapi/linux/ptrace.h": """#pragma once
+struct pt_regs {
+#if defined(__aarch64__)
+	unsigned long regs[31], sp, pc, pstate;
+#else
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax,
+		ip, cs, flags, sp, ss;
+#endif
+};
+""",
+}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """libbcc, with the types of what is called of it and errno kept.
+
+    Raises:
+        CarefulError: bcc is not installed, or this Python does not see it.
+    """
+    try:
+        from bcc import libbcc
+    except (ImportError, OSError):
+        raise CarefulError(errno.ENOPKG, _MISSING, "BPF") from None
+    found = ctypes.CDLL(libbcc.lib._name, use_errno=True)
+    number, pointer, text = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
+    found.bpf_lookup_elem.argtypes = [number, pointer, pointer]
+    found.bpf_update_elem.argtypes = [number, pointer, pointer, ctypes.c_ulonglong]
+    found.bpf_obj_get_info.argtypes = [number, pointer, ctypes.POINTER(ctypes.c_uint32)]
+    # progfd, entry or return, name of the event, file, offset in it, pid, the semaphore's offset
+    found.bpf_attach_uprobe.argtypes = [
+        *(number, number, text, text),
+        *(ctypes.c_uint64, number, ctypes.c_uint32),
+    ]
+    found.bpf_attach_raw_tracepoint.argtypes = [number, text]
+    return found
+
+
+@contextmanager
+def _said() -> Iterator[list[str]]:
+    """Keeps what C code writes to standard error, line by line, instead of showing it."""
+    lines: list[str] = []
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            file.seek(0)
+            lines += file.read().decode(errors="replace").splitlines()
+
+
+@contextmanager
+def _headers() -> Iterator[None]:
+    """The headers above, where bcc looks for a kernel's."""
+    name = "BCC_KERNEL_SOURCE"
+    before = os.environ.get(name)
+    with tempfile.TemporaryDirectory(prefix="careful-bcc-") as folder:
+        for path, text in _HEADERS.items():
+            file = Path(folder) / "include" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text.replace("{page}", str(os.sysconf("SC_PAGESIZE"))))
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+
+class Program:
+    """A compiled program that traces; what is attached ends with it, however it ends.
+
+    Args:
+        text: C, as bcc takes it.
+
+    Raises:
+        CarefulError: bcc is missing, not permitted, or it does not compile.
+    """
+
+    def __init__(self, text: str) -> None:
+        library()
+        from bcc import BPF
+
+        self._kinds = {"uprobe": BPF.KPROBE, "raw": BPF.RAW_TRACEPOINT}
+        with _headers(), _said() as said:
+            try:
+                self._bpf = BPF(text=text.encode())
+            except Exception as error:  # bcc raises nothing narrower
+                failure = error
+            else:
+                return
+        if os.geteuid() != 0:
+            raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace")
+        why = next((line for line in said if "error" in line), str(failure))
+        raise CarefulError(errno.EIO, f"bcc cannot compile it: {why}", "trace")
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unload it. What was attached has been detached by who attached it."""
+        with suppress(AttributeError):
+            self._bpf.cleanup()
+
+    def _load(self, function: str, kind: str) -> int:
+        with _said() as said:
+            try:
+                return int(self._bpf.load_func(function.encode(), self._kinds[kind]).fd)
+            except Exception as error:
+                failure = error
+        if isinstance(failure, OSError) and failure.errno == errno.EPERM:
+            raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace")
+        why = said[-1] if said else str(failure)
+        raise CarefulError(errno.EIO, f"the kernel refuses {function}: {why}", "trace")
+
+    def attach_uprobe(
+        self, function: str, path: str, offset: int, pid: int, semaphore_offset: int
+    ) -> int:
+        """Run a function where a process executes an instruction.
+
+        Args:
+            function: of the program.
+            path: of the file with the instruction.
+            offset: of the instruction in it, bytes.
+            pid: of the process.
+            semaphore_offset: in the file, of the word that the kernel counts up meanwhile.
+
+        Returns:
+            A descriptor for `detach`.
+
+        Raises:
+            CarefulError: the process has ended, or the kernel refuses.
+        """
+        fd = self._load(function, "uprobe")
+        name = f"careful_{pid}_{offset:x}".encode()
+        with _said():
+            event = library().bpf_attach_uprobe(
+                fd, 0, name, path.encode(), offset, pid, semaphore_offset
+            )
+        if event >= 0:
+            return int(event)
+        if not Path(f"/proc/{pid}").exists():
+            raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}")
+        code = ctypes.get_errno()
+        text = f"the kernel refuses a uprobe: {os.strerror(code)}"
+        raise CarefulError(code or errno.EIO, text, f"process {pid}")
+
+    def attach_tracepoint(self, function: str, tracepoint: str) -> int:
+        """Run a function at a kernel's tracepoint; returns and raises as `attach_uprobe`."""
+        fd = self._load(function, "raw")
+        with _said():
+            event = library().bpf_attach_raw_tracepoint(fd, tracepoint.encode())
+        if event < 0:
+            code = ctypes.get_errno()
+            text = f"the kernel has no such tracepoint, or refuses: {os.strerror(code)}"
+            raise CarefulError(code or errno.EIO, text, tracepoint)
+        return int(event)
+
+    def detach(self, event: int) -> None:
+        """End what an `attach_…` began."""
+        os.close(event)
+
+    def table(self, name: str) -> Any:
+        """A map of the program, as bcc gives it."""
+        return self._bpf[name.encode()]
+
+    def poll(self, timeout_ms: int) -> None:
+        """Wait for records in ring buffers that were opened, and hand over what is there."""
+        self._bpf.ring_buffer_poll(timeout_ms)

@@ -1,0 +1,152 @@
+"""Statically defined probes (USDT) of a program: what its ELF notes say of them.
+
+Owns the reading of `.note.stapsdt`, and finding which file of a process has probes. Attaches
+nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from careful.errors import CarefulError, from_os
+
+PROVIDER = "careful"
+
+_STAPSDT = 3  # type of the note
+_SHT_NOTE = 7
+_PT_LOAD = 1
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe of one file.
+
+    Attributes:
+        name: of the probe.
+        offset: of its instruction in the file, bytes.
+        semaphore_offset: in the file, of the word that counts listeners; 0: it has none.
+        arguments: where its arguments lie, as the note says.
+    """
+
+    name: str
+    offset: int
+    semaphore_offset: int
+    arguments: str
+
+
+class _Elf:
+    """As much of an ELF file as the notes need: 64 bits, either order of bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        if data[:4] != b"\x7fELF" or len(data) < 64 or data[4] != 2 or data[5] not in (1, 2):
+            raise ValueError("not an ELF file of 64 bits")
+        self.data, self.order = data, "<" if data[5] == 1 else ">"
+        header = struct.unpack_from(f"{self.order}16xHHIQQQIHHHHHH", data)
+        self._programs = self._table(header[4], header[8], header[9], "IIQQQQQQ")
+        sections = self._table(header[5], header[10], header[11], "IIQQQQIIQQ")
+        self.sections = [one for one in sections if one[1] == _SHT_NOTE]
+        self.bases = {}
+        if header[12] < len(sections):
+            names = sections[header[12]]
+            for one in sections:
+                self.bases[self.text(names[4] + one[0])] = one[3]
+
+    def _table(self, at: int, size: int, count: int, form: str) -> list[tuple[int, ...]]:
+        form = self.order + form
+        if count and (size < struct.calcsize(form) or at + size * count > len(self.data)):
+            raise ValueError("its tables lead out of the file")
+        return [struct.unpack_from(form, self.data, at + size * k) for k in range(count)]
+
+    def text(self, at: int) -> str:
+        """The string that begins there."""
+        return self.data[at : self.data.index(b"\0", at)].decode(errors="replace")
+
+    def offset_of(self, address: int) -> int:
+        """Where in the file an address of memory comes from."""
+        for kind, _, offset, start, _, in_file, _, _ in self._programs:
+            if kind == _PT_LOAD and start <= address < start + in_file:
+                return address - start + offset
+        raise ValueError(f"nothing of the file is at {address:#x}")
+
+
+def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
+    """Descriptions of the notes of our kind in a section."""
+    found, at, end = [], section[4], section[4] + section[5]
+    while at + 12 <= end:
+        name_bytes, bytes_, kind = struct.unpack_from(f"{elf.order}III", elf.data, at)
+        name = elf.data[at + 12 : at + 12 + name_bytes]
+        at += 12 + (name_bytes + 3) // 4 * 4
+        if name == b"stapsdt\0" and kind == _STAPSDT:
+            found.append(elf.data[at : at + bytes_])
+        at += (bytes_ + 3) // 4 * 4
+    return found
+
+
+def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
+    """The probes of an ELF file.
+
+    Args:
+        data: the file.
+        provider: whose probes are meant.
+
+    Raises:
+        ValueError: it is no ELF file of 64 bits, or a damaged one.
+    """
+    try:
+        elf = _Elf(data)
+        probes = []
+        for note in [one for section in elf.sections for one in _notes(elf, section)]:
+            address, base, semaphore = struct.unpack_from(f"{elf.order}QQQ", note)
+            texts = note[24:].split(b"\0")
+            if texts[0].decode() != provider:
+                continue
+            moved = elf.bases.get(".stapsdt.base", base) - base  # by prelink
+            probes.append(
+                Probe(
+                    texts[1].decode(),
+                    elf.offset_of(address + moved),
+                    elf.offset_of(semaphore + moved) if semaphore else 0,
+                    texts[2].decode(),
+                )
+            )
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"damaged: {error}") from None
+    return probes
+
+
+def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
+    """The file that a process runs careful from, by a path that outlives its name, and its probes.
+
+    Raises:
+        CarefulError: there is no such process, we may not look, or it has no probes.
+    """
+    maps = Path(f"/proc/{pid}/maps")
+    try:
+        lines = maps.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}") from None
+    except OSError as error:
+        raise from_os(error, str(maps)) from None
+    seen = set()
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) < 6 or "x" not in fields[1] or fields[4] == "0":
+            continue
+        if (fields[3], fields[4]) in seen:
+            continue
+        seen.add((fields[3], fields[4]))
+        path = f"/proc/{pid}/map_files/{fields[0]}"
+        with suppress(FileNotFoundError, ValueError):
+            try:
+                probes = parse(Path(path).read_bytes())
+            except PermissionError:
+                raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace") from None
+            if probes:
+                return path, {one.name: one for one in probes}
+    what = Path(lines[0].split(maxsplit=5)[-1]).name if lines else "it"
+    text = f"{what} has no probes: it is older than this careful, or of a machine without them"
+    raise CarefulError(errno.ENOTSUP, text, f"process {pid}")

@@ -1,0 +1,106 @@
+"""Which processes a trace is of: instances by interface, by name, or by the host they are.
+
+Owns the way from what a user names to `tracer.Target`s on this machine.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from socket import AF_INET6, inet_pton
+
+from careful._abi import ffi
+from careful.address import Address
+from careful.control import instances
+from careful.control.tracer import Target
+from careful.errors import CarefulError
+from careful.transfer.ipc import Client
+from careful.transfer.session import Route
+
+
+def _target(name: str, pid: int) -> Target:
+    try:
+        return Target(name, pid)
+    except CarefulError as error:
+        error.what = f"instance {name}"
+        raise
+
+
+def target(ifname: str | None, instance: str | None) -> Target:
+    """The one that an interface or a name means; by default the only one that runs here.
+
+    Args:
+        ifname: its interface.
+        instance: its name, by option or CAREFUL_INSTANCE.
+
+    Raises:
+        CarefulError: none runs, it is not clear which, it has no probes, or we may not look.
+    """
+    if ifname:
+        one = instances.on_interface(ifname, instance)
+    elif instance:
+        one = instances.find(instance)
+    else:
+        one = instances.choose(None)
+    pid = one.pid or instances.owner_without_daemon(one.name)
+    if not pid:
+        text = f"careful is not up: carefulctl up {ifname or 'IFACE'}"
+        raise CarefulError(errno.ENOENT, text, ifname or f"instance {one.name}")
+    instances.need_root("trace")
+    return _target(one.name, pid)
+
+
+def _has(pid: int, address: Address) -> bool:
+    """Whether an address is one of a process' network namespace."""
+    with suppress(OSError):
+        if ":" in address.ip:
+            bare = inet_pton(AF_INET6, address.ip.partition("%")[0]).hex()
+            return bare in Path(f"/proc/{pid}/net/if_inet6").read_text()
+        lines = Path(f"/proc/{pid}/net/fib_trie").read_text().splitlines()
+        hosts = (a for a, b in pairwise(lines) if "/32 host LOCAL" in b)
+        return any(line.split()[-1] == address.ip for line in hosts)
+    return False
+
+
+def at(address: Address, name: str, other_than: Target) -> Target | None:
+    """The instance of a host that is on this machine, as in a lab; None: it is elsewhere.
+
+    Args:
+        address: the host's. Those of several labs may have the same, hence
+        name: what the host calls itself, by default its instance's.
+        other_than: our own.
+    """
+    found = [one for one in instances.running() if _has(one.pid, address)]
+    found = [one for one in found if one.name != other_than.name]
+    if len(found) > 1:
+        found = [one for one in found if one.name == name]
+    return _target(found[0].name, found[0].pid) if len(found) == 1 else None
+
+
+def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> list[Target]:
+    """The one that is meant, and others by name; raises as `target`."""
+    found = [target(ifname, instance)]
+    for name in also:
+        if name not in [one.name for one in found]:
+            found.append(target(None, name))
+    return found
+
+
+def _peer_name(socket: Path, instance: str, address: Address) -> str:
+    """What a peer calls itself; "" without a session."""
+    with Client(socket, f"carefuld of {instance}") as client:
+        for info in client.peers():
+            raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
+            if Address.from_sockaddr(raw).ip == address.ip:
+                return str(ffi.string(info.name).decode(errors="replace"))
+    return ""
+
+
+def ends(route: Route) -> list[Target]:
+    """Our instance, and that of the host it has a session with if it is on this machine, too."""
+    ours = target(None, route.instance)
+    theirs = at(route.address, _peer_name(route.socket, route.instance, route.address), ours)
+    return [ours, theirs] if theirs else [ours]

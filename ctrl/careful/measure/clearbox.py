@@ -1,0 +1,189 @@
+"""The stages between two hosts, timed inside them (P1 section 5.3.1).
+
+Owns the traffic: messages of one frame of several sizes, each alone on the way, while one
+stage at a time is listened to, so that no probe stands in another's way. The exchange and the
+tracer are passed in.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from careful.measure import stages
+from careful.measure.estimate import Estimate
+from careful.measure.stages import Bottleneck, Fit, Records
+
+#: What is listened to together: netRx does not know sizes, hostRx of the same frames does.
+PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
+ROUNDS_MIN = 2
+
+_ELSEWHERE = (
+    "netRx and hostRx are the other host's, on another machine: `carefulctl trace stages` there "
+    "while this runs"
+)
+
+
+class Exchange(Protocol):
+    """The way to the other end: see blackbox.Exchange."""
+
+    payload_max_bytes: int
+
+    def round_trips(self, size_bytes: int, count: int, /) -> object: ...
+
+
+class Tracer(Protocol):
+    """What tells of stages: see control/tracer.py."""
+
+    @property
+    def lost_count(self) -> int: ...
+
+    def listen(self, wanted: Sequence[int], /) -> None: ...
+
+    def collect(self, seconds: float, /) -> None: ...
+
+    def take(self) -> Records: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds); trips:
+    messages of each size in a round, for each stage; precision: half of the intervals of all G
+    over them at which it is enough; seconds: after which no further round begins.
+    """
+
+    sizes_count: int = 12
+    min_bytes: int = 64
+    max_bytes: int = 0
+    trips: int = 40
+    precision: float = 0.05
+    rounds_max: int = 20
+    seconds: float = 25.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not stages.SIZES_MIN <= self.sizes_count <= 100:
+            raise ValueError(f"{self.sizes_count} sizes: must be {stages.SIZES_MIN} to 100")
+        if self.min_bytes < 1 or self.max_bytes < 0:
+            raise ValueError("sizes must be above 0")
+        if not 0 < self.precision < 1 or self.seconds <= 0:
+            raise ValueError("precision must be between 0 and 1, seconds above 0")
+
+
+@dataclass
+class Result:
+    """The stages that could be listened to, in the order of the way, and what limits them.
+
+    bottleneck: None unless all stages of the way have g and G; settled: whether precision was
+    reached; lost_count: records that there was no room for.
+    """
+
+    stages: list[Fit]
+    bottleneck: Bottleneck | None
+    settled: bool
+    rounds_count: int
+    frames_count: int
+    lost_count: int
+    elapsed_s: float
+    notes: list[str] = field(default_factory=list)
+
+
+class ClearBox:
+    """One measurement; `run` makes it.
+
+    Args:
+        exchange: towards the other end.
+        tracer: owner 0 is this end, owner 1 the other, if its instance runs here.
+        owners: their names.
+        options: how to measure.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        tracer: Tracer,
+        owners: Sequence[str],
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options or Options()
+        self._exchange, self._tracer, self._owners, self._clock = exchange, tracer, owners, clock
+        high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
+        low, count = self.options.min_bytes, self.options.sizes_count
+        if high - low < 2 * count:
+            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+        self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+        self._random = random.Random(self.options.seed)
+        self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}
+        self._frames = 0
+
+    def _passes(self) -> list[tuple[int, ...]]:
+        """Without the other end, only what is sent is timed."""
+        return list(PASSES if len(self._owners) > 1 else PASSES[:2])
+
+    def run(self) -> Result:
+        """Rounds of all sizes, until it is enough."""
+        began = self._clock()
+        for number in range(1, self.options.rounds_max + 1):
+            for listened in self._passes():
+                self._round(listened)
+            elapsed_s = self._clock() - began
+            if number >= ROUNDS_MIN:
+                result = self._result(number, elapsed_s)
+                if result.settled or elapsed_s > self.options.seconds:
+                    return result
+        return self._result(number, self._clock() - began)
+
+    def _round(self, listened: tuple[int, ...]) -> None:
+        self._tracer.listen(())
+        self._exchange.round_trips(self._sizes[-1], 1)  # the path awakes
+        self._tracer.take()
+        lost = self._tracer.lost_count
+        self._tracer.listen(listened)
+        for size in self._random.sample(self._sizes, len(self._sizes)):
+            self._exchange.round_trips(size, self.options.trips)
+            self._frames += 2 * self.options.trips
+        self._tracer.collect(0.0)
+        records = self._tracer.take()
+        if lost == self._tracer.lost_count:  # else frames could be mistaken for others
+            self._records[listened].append(records)
+
+    def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
+        """Of all rounds; netRx and hostRx are matched within each."""
+        return stages.joined(
+            [stages.samples(one, stage, owner, 1) for one in self._records[listened]]
+        )
+
+    def _result(self, rounds: int, elapsed_s: float) -> Result:
+        found = []
+        for listened, stage, owner in zip(
+            [*PASSES[:2], PASSES[3], PASSES[2]],
+            (stages.HOST_TX, stages.NET_TX, stages.NET_RX, stages.HOST_RX),
+            (0, 0, 1, 1),
+            strict=True,
+        ):
+            if listened in self._records:
+                taken = self._samples(listened, stage, owner)
+                found.append(stages.fit(stage, self._owners[owner], taken))
+        found = stages.shared(found)
+        limits = stages.bottleneck(found) if len(self._owners) > 1 else None
+        # What counts are the sums: a stage of no weight need not be known well.
+        wanted: list[Estimate] = (
+            [limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB] if limits else []
+        )
+        return Result(
+            stages=found,
+            bottleneck=limits,
+            settled=bool(wanted) and all(one.relative <= self.options.precision for one in wanted),
+            rounds_count=rounds,
+            frames_count=self._frames,
+            lost_count=self._tracer.lost_count,
+            elapsed_s=elapsed_s,
+            notes=[] if len(self._owners) > 1 else [_ELSEWHERE],
+        )

@@ -1,0 +1,124 @@
+"""What is written in its place, after a comparison: only blocks that differ move.
+
+So an interrupted transfer onto a device goes on, too: what came is equal, and needs no journal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from careful.errors import CarefulError, from_os
+from careful.transfer.block import BlockClient
+from careful.transfer.compare import block_sizes
+from careful.transfer.local import digest_of_blocks, digest_of_range, shown
+from careful.transfer.mover import in_thread
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.resume import runs
+
+
+@dataclass(frozen=True)
+class Side:
+    """A range of an open file at one end.
+
+    Attributes:
+        handle: of the peer's file, or our descriptor.
+        offset: where the range begins.
+        bytes: how many there are from there on, maybe fewer than the range.
+        name: for errors, without the host.
+    """
+
+    handle: int
+    offset: int
+    bytes: int
+    name: str
+
+
+def open_to_read(path: str) -> int:
+    """Open what is at a local path, to be compared.
+
+    Raises:
+        CarefulError: it cannot be read.
+    """
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise from_os(error, shown(path)) from None
+
+
+def bytes_from(fd: int, offset: int) -> int:
+    """How many bytes a file or a block device has from an offset on."""
+    return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)
+
+
+async def _equal(
+    remote: BlockClient, there: Side, here: Side, sizes: list[int], block_bytes: int
+) -> dict[int, int]:
+    """The blocks that both ends have, with their digests, by number."""
+    common, whole = 0, min(there.bytes, here.bytes)
+    count = 0
+    while count < len(sizes) and common + sizes[count] <= whole:
+        common += sizes[count]
+        count += 1
+    if not count:
+        return {}
+    path = there.name
+    theirs = await remote.digests(there.handle, there.offset, common, block_bytes, path)
+
+    def own() -> list[int]:
+        starts = range(here.offset, here.offset + common, block_bytes)
+        pairs = zip(starts, sizes, strict=False)
+        try:
+            return [digest_of_range(here.handle, at, size) for at, size in pairs]
+        except CarefulError as error:
+            raise CarefulError(error.errno or 0, error.reason, shown(here.name)) from None
+
+    mine = await in_thread(own)
+    pairs = zip(mine, theirs, strict=True)
+    return {index: a for index, (a, b) in enumerate(pairs) if a == b}
+
+
+#: Moves so many bytes at an offset of the range; notes each block's digest.
+Move = Callable[[int, int, dict[int, int]], Awaitable[FileResult]]
+
+
+async def move_differing(
+    remote: BlockClient,
+    sides: tuple[Side, Side],
+    nbytes: int,
+    names: tuple[str, str],
+    options: Options,
+    progress: Progress,
+    move: Move,
+) -> FileResult:
+    """Move of a range what the two ends do not have in common.
+
+    Args:
+        remote: the peer's tree.
+        sides: the peer's and ours.
+        nbytes: of the range.
+        names: what people call source and target.
+        options: how.
+        progress: told of what need not come.
+        move: moves a part.
+
+    Raises:
+        CarefulError: one end cannot be read, or moving failed.
+    """
+    step = options.block_bytes
+    sizes = block_sizes(nbytes, step)
+    equal = await _equal(remote, *sides, sizes, step)
+    digests = dict(equal)
+    matched = sum(sizes[index] for index in equal)
+    progress.present(matched)
+    retries = 0
+    for first, count in runs(index for index in range(len(sizes)) if index not in equal):
+        part = first * step, sum(sizes[first : first + count])
+        found: dict[int, int] = {}
+        retries += (await move(*part, found)).retries
+        digests |= {index + first: value for index, value in found.items()}
+    digest = None
+    if options.digest:
+        digest = digest_of_blocks(digests[index] for index in range(len(sizes)))
+    return FileResult(*names, nbytes, digest, retries, matched_bytes=matched)

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One statically defined probe: a nop and a note that says where it is, what it is
+ * called, which word counts those who listen, and where its argument lies (the format:
+ * sourceware.org/systemtap/wiki/UserSpaceProbeImplementation). Ours, so that the build
+ * needs no <sys/sdt.h>; a probe needs no more than this.
+ */
+#ifndef DEVICE_SDT_H
+#define DEVICE_SDT_H
+
+/* The argument is in the register of a call's first, as BPF programs expect. The nop is of
+ * five bytes on x86-64: Linux 6.18 turns such a probe's trap into a call. */
+#if defined(__x86_64__)
+#define SDT_NOP ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00"
+#define SDT_ARGUMENT "8@%%rdi"
+#define SDT_REGISTER "rdi"
+#elif defined(__aarch64__)
+#define SDT_NOP "nop"
+#define SDT_ARGUMENT "8@x0"
+#define SDT_REGISTER "x0"
+#endif
+
+#ifdef SDT_NOP
+
+/*
+ * Tells whoever listens of `pointer`. `semaphore` is an assembler's expression for a
+ * 16-bit word in the section .probes, above 0 while somebody does. The base's address
+ * lets readers find out by how much prelink moved the text.
+ */
+#define SDT_PROBE(provider, name, semaphore, pointer)                                             \
+	do {                                                                                      \
+		register const void *sdt_argument __asm__(SDT_REGISTER) = (pointer);              \
+		__asm__ volatile(                                                                 \
+			"990: " SDT_NOP "\n"                                                      \
+			".pushsection .note.stapsdt, \"\", %%note\n"                              \
+			".balign 4\n"                                                             \
+			".4byte 992f - 991f, 994f - 993f, 3\n"                                    \
+			"991: .asciz \"stapsdt\"\n"                                               \
+			"992: .balign 4\n"                                                        \
+			"993: .8byte 990b, _.stapsdt.base, " semaphore "\n"                       \
+			".asciz \"" provider "\"\n"                                               \
+			".asciz \"" name "\"\n"                                                   \
+			".asciz \"" SDT_ARGUMENT "\"\n"                                           \
+			"994: .balign 4\n"                                                        \
+			".popsection\n"                                                           \
+			".ifndef _.stapsdt.base\n"                                                \
+			".pushsection .stapsdt.base, \"aG\", %%progbits, .stapsdt.base, comdat\n" \
+			".weak _.stapsdt.base\n"                                                  \
+			".hidden _.stapsdt.base\n"                                                \
+			"_.stapsdt.base: .space 1\n"                                              \
+			".size _.stapsdt.base, 1\n"                                               \
+			".popsection\n"                                                           \
+			".endif\n"                                                                \
+			: /* it changes nothing */                                                \
+			: "r"(sdt_argument)                                                       \
+			: "memory");                                                              \
+	} while (0)
+
+#else /* another machine: no probes, and `carefulctl trace` says so */
+
+#define SDT_PROBE(provider, name, semaphore, pointer) ((void)(pointer))
+
+#endif
+
+#endif /* DEVICE_SDT_H */

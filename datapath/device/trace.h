@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Probes at the boundaries of stages. While nobody listens to a stage, its beginning
+ * costs a load and a branch, and its end a test of a register. While somebody does, the
+ * engine reads the clock at both and the probe fires after the end, so that the trap,
+ * thousands of cycles, is in no stage's time.
+ */
+#ifndef DEVICE_TRACE_H
+#define DEVICE_TRACE_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include <careful/trace.h>
+
+/* How many listen to each stage; the kernel counts. */
+extern uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((visibility("hidden")));
+
+static inline uint64_t trace_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* The time if somebody listens to the stage, else 0: then there is no end to tell of. */
+static inline uint64_t trace_begin(enum careful_stage stage)
+{
+	const volatile uint16_t *listeners = &trace_listeners[stage];
+
+	return __builtin_expect(*listeners != 0, 0) ? trace_now() : 0;
+}
+
+/* Ends a span that begin_ns, stage and whatever else is meant describe; tells of it. */
+void trace_end(struct careful_trace span);
+
+#endif /* DEVICE_TRACE_H */

@@ -1,0 +1,98 @@
+"""Small disks of a test's own: ext4 on a loop device, which can be looked at and broken.
+
+Owns the device and the mount; both are gone when the test ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+BLOCK_BYTES = 4096
+_FIBMAP = 1
+
+
+class Disk:
+    """An ext4 file system of its own.
+
+    Attributes:
+        top: where it is mounted.
+        device: the loop device.
+    """
+
+    def __init__(self, image: Path, top: Path, nbytes: int) -> None:
+        self.image, self.top = image, top
+        with image.open("wb") as file:
+            os.truncate(file.fileno(), nbytes)
+        made = ["mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-m", "0", image]
+        subprocess.run(made, check=True, capture_output=True)
+        found = subprocess.run(
+            ["losetup", "--show", "-f", image], check=True, capture_output=True, text=True
+        )
+        self.device = Path(found.stdout.strip())
+        top.mkdir(exist_ok=True)
+        self.mount()
+
+    def mount(self) -> None:
+        """Mount it; the journal is committed when somebody asks for it, and not by time."""
+        argv = ["mount", "-o", "commit=300", self.device, self.top]
+        subprocess.run(argv, check=True, capture_output=True)
+
+    def unmount(self) -> None:
+        """Unmount it: nothing of it stays in memory."""
+        subprocess.run(["umount", self.top], check=True, capture_output=True)
+
+    def destroy(self) -> None:
+        """Give device and mount back, whatever a test left of them."""
+        subprocess.run(["umount", "-l", self.top], check=False, capture_output=True)
+        subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
+
+    def flushes(self) -> int:
+        """How often the disk was told to make durable what it has (Documentation/block/stat)."""
+        return int(Path(f"/sys/block/{self.device.name}/stat").read_text().split()[15])
+
+    def break_last_block(self) -> Path:
+        """Make the one block unreadable that lies last of all files'; the file it is of."""
+
+        def last_block(path: Path) -> int:
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                index = (path.stat().st_size - 1) // BLOCK_BYTES
+                answer = fcntl.ioctl(fd, _FIBMAP, struct.pack("i", index))
+            finally:
+                os.close(fd)
+            return int(struct.unpack("i", answer)[0])
+
+        last, path = max((last_block(one), one) for one in self.top.rglob("*") if one.is_file())
+        self.unmount()
+        os.truncate(self.image, last * BLOCK_BYTES)  # reads beyond the image are EIO
+        self.mount()
+        return path
+
+
+MakeDisk = Callable[..., Disk]
+
+
+@pytest.fixture
+def make_disk(tmp_path: Path) -> Iterator[MakeDisk]:
+    """Make disks: make_disk(top, nbytes); skip where that is not possible."""
+    made: list[Disk] = []
+
+    def make(top: Path, nbytes: int = 32 << 20) -> Disk:
+        try:
+            made.append(Disk(tmp_path / f"disk{len(made)}.img", top, nbytes))
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", b"") or str(error).encode()
+            pytest.skip(f"no ext4 on a loop device: {said.decode(errors='replace').strip()}")
+        return made[-1]
+
+    yield make
+    for disk in made:
+        disk.destroy()

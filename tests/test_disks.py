@@ -1,0 +1,76 @@
+"""Transfers and the disks under them: when what came is durable, and blocks that fail."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from disks import MakeDisk
+from hosts import Host, make_file
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_fsync__flushes_of_the_disk(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+    """Each file by itself, all together, or not at all: what the disk is told of it."""
+    a, b = pair
+    disk = make_disk(b.export / "disk")
+    source = b.export / "source" if way == "get" else a.own / "source"
+    source.mkdir()
+    for index in range(6):
+        make_file(source / str(index), 100_000)
+        make_file(source / f"small{index}", 1000)
+    flushes, one = {}, {}
+    for policy in ("none", "end", "file"):
+        words = ("--fsync", policy, "h2:source", disk.top / policy)
+        if way == "put":
+            words = ("--fsync", policy, source, f"h2:disk/{policy}")
+        before = disk.flushes()
+        a.ctl(way, "-r", *words)
+        flushes[policy] = disk.flushes() - before
+        words = tuple(f"{word}/0" if word == "h2:source" else word for word in words)
+        words = tuple(word / "0" if word == source else word for word in words)
+        before = disk.flushes()
+        a.ctl(way, *words[:3], f"{words[3]}-one")
+        one[policy] = disk.flushes() - before
+    print(flushes, one)
+    assert flushes["none"] == one["none"] == 0
+    assert 1 <= one["end"] <= one["file"]
+    assert 1 <= flushes["end"] < 6 <= flushes["file"]
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+    """That file fails by name, and nothing of it is seen; the others go on."""
+    a, b = pair
+    disk = make_disk((b.export if way == "get" else a.own) / "disk")
+    whole = {str(index): make_file(disk.top / str(index), 300_000, index) for index in range(5)}
+    whole |= {f"s{index}": make_file(disk.top / f"s{index}", 3000, index) for index in range(5)}
+    shutil.rmtree(disk.top / "lost+found")
+    bad = disk.break_last_block().name
+    words = ("h2:disk", a.own / "to") if way == "get" else (disk.top, "h2:to")
+    done = a.ctl(way, "-r", "--json", *words, check=False)
+    assert done.returncode == 3, done.stderr
+    failures = json.loads(done.stdout)["failures"]
+    assert [one["name"].rpartition("/")[2] for one in failures] == [bad]
+    assert os.strerror(errno.EIO) in failures[0]["error"]
+    target = (a.own if way == "get" else b.export) / "to"
+    came = {one.name: one.read_bytes() for one in target.iterdir() if one.name[0] != "."}
+    assert came == {name: data for name, data in whole.items() if name != bad}
+    # The device itself, as far as its blocks are there; then what can be had of it.
+    if way == "put":  # the device itself, and what can be had of it
+        disk.unmount()
+        spoilt = a.ctl("put", disk.device, "h2:image", check=False)
+        assert spoilt.returncode == 1
+        assert f"{disk.device}: {os.strerror(errno.EIO)}" in spoilt.stderr
+        assert not (b.export / "image").exists()
+        half = disk.image.stat().st_size // 2
+        a.ctl("put", "--bytes", str(half), disk.device, "h2:image")
+        assert (b.export / "image").read_bytes() == disk.image.read_bytes()[:half]
