@@ -43,8 +43,15 @@ static void await_stage(struct ends *ends, struct told *told)
 static struct careful_stage_result probe(struct ends *ends, uint32_t stage, uint32_t bytes)
 {
 	struct told told;
+	int rc = -EAGAIN;
 
-	CHECK_EQ(ask(ends, stage, bytes, &told), 0);
+	/* A veth whose other end is not run at once is busy for a while. */
+	for (int i = 0; i < PATIENCE && rc == -EAGAIN; i++) {
+		rc = ask(ends, stage, bytes, &told);
+		if (rc)
+			poll_both(ends);
+	}
+	CHECK_EQ(rc, 0);
 	await_stage(ends, &told);
 	return told.result;
 }
