@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from disks import MakeDisk
-from hosts import Host, make_file
+from hosts import MIB, Host, finish, make_file, wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
@@ -74,3 +74,30 @@ def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, 
         half = disk.image.stat().st_size // 2
         a.ctl("put", "--bytes", str(half), disk.device, "h2:image")
         assert (b.export / "image").read_bytes() == disk.image.read_bytes()[:half]
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_room__taken_before_the_first_byte(
+    pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
+    """Where that is cheap; so what does not fit fails at once, and moves nothing."""
+    a, b = pair
+    disk = make_disk((a.own if way == "get" else b.export) / "disk")
+    source = (b.export if way == "get" else a.own) / "file"
+    make_file(source, 8 * MIB)
+    words = ("h2:file", disk.top) if way == "get" else (source, "h2:disk")
+    job = a.start(way, "--rate-limit", "1MiB", "--block-bytes", "64KiB", *words)
+    wait_for(lambda: list(disk.top.glob(".*.part")) or job.poll() is not None, "its beginning")
+    [part] = disk.top.glob(".*.part")
+    wait_for(lambda: part.stat().st_blocks * 512 >= 8 * MIB or job.poll() is not None, "its room")
+    assert job.poll() is None
+    job.kill()
+    finish(job)
+    os.truncate(source, 64 * MIB)
+    with source.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 * MIB)  # no holes
+    before = b.status()["counters"]["tx_bytes" if way == "get" else "rx_bytes"]
+    done = a.ctl(way, "--restart", *words, check=False)
+    assert done.returncode == 1
+    assert os.strerror(errno.ENOSPC) in done.stderr
+    assert b.status()["counters"]["tx_bytes" if way == "get" else "rx_bytes"] - before < MIB

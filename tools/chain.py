@@ -12,7 +12,7 @@ import math
 import subprocess
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,17 @@ def read(path: Path, scale: float) -> list[Hop]:
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: stage {number}: {error}") from None
     return hops
+
+
+def star(hops: list[Hop], hosts: int) -> list[Hop]:
+    """The links of a lab: a chain for two hosts, else the file's only one for each host."""
+    if hosts == 2:
+        return hops
+    if len(hops) != 1:
+        raise ValueError(f"{hosts} hosts have a link of one kind each: the file has {len(hops)}")
+    if hosts > HOPS_MAX:
+        raise ValueError(f"{hosts} hosts: at most {HOPS_MAX} emulated links")
+    return [replace(hops[0], name=f"h{k}: {hops[0].name}") for k in range(1, hosts + 1)]
 
 
 def emulator() -> Path:

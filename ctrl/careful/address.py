@@ -107,8 +107,10 @@ def resolve(text: str) -> Address:
         CarefulError: it is unknown.
     """
     host, port = _split(text)
+    # A text would be encoded with IDNA, whose tables take a while to load.
+    name = host.encode() if host.isascii() else host
     try:
-        found = socket.getaddrinfo(host, port or None, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(name, port or None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         advice = "unknown host; name it in [nodes] of careful.toml, or give its address"
         raise CarefulError(errno.EHOSTUNREACH, advice, text) from None

@@ -300,6 +300,7 @@ static struct ipc_client *client_create(struct ipc *ipc, int fd)
 static void client_destroy(struct ipc_client *client)
 {
 	ipc_close_files(client);
+	ipc_issuer_leave(client);
 	free(client->handles);
 	free(client);
 }

@@ -277,6 +277,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 		bytes = index < 0 ? 0 :
 				    careful_payload_bytes(client->ipc->instance, (uint32_t)index);
 		return bytes < 0 ? 0 : (uint32_t)bytes;
+	case CAREFUL_IPC_SIGNATURE:
+		return CAREFUL_IPC_PAYLOAD_BYTES;
 	default:
 		return 0;
 	}
@@ -330,6 +332,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_STAGE:
 		rc = stage(client, op, q);
+		break;
+	case CAREFUL_IPC_SIGNATURE:
+		rc = ipc_signature(client, op, q);
 		break;
 	case CAREFUL_IPC_MEASURE:
 		rc = ipc_measure(client->ipc, op, &q->head);

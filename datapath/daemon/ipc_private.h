@@ -22,6 +22,7 @@ enum {
 };
 
 struct ipc_client;
+struct ipc_issuer;
 
 /*
  * A question under way, until its answer is in the socket.
@@ -93,6 +94,7 @@ struct ipc_client {
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
+	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
 };
@@ -134,6 +136,10 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
+
+/* ipc_signature.c */
+int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+void ipc_issuer_leave(struct ipc_client *client);
 
 /* ipc_measure.c */
 int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head);

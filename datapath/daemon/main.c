@@ -27,9 +27,10 @@
 #include "daemon/log.h"
 #include "daemon/options.h"
 #include "daemon/rundir.h"
-#include "daemon/scratch.h"
+#include "daemon/stage_file.h"
 #include "service/block.h"
 #include "service/probe.h"
+#include "service/scratch.h"
 
 enum {
 	EXIT_USAGE = 2,
@@ -150,7 +151,7 @@ static int serve_probes(struct daemon *d)
 {
 	uint8_t scratch;
 
-	d->scratch_fd = scratch_open(d->options.exports, d->options.exports_count, &scratch);
+	d->scratch_fd = stage_file_open(d->options.exports, d->options.exports_count, &scratch);
 	if (d->scratch_fd < 0)
 		log_line("no scratch file for stage probes: %s", strerror(-d->scratch_fd));
 	else
@@ -187,7 +188,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		return rc;
 	}
-	return serve_probes(d);
+	rc = serve_probes(d);
+	return rc ? rc : careful_scratch_serve(d->instance);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)

@@ -4,7 +4,6 @@
  * file that the peer then gets like any other. A tree is walked breadth first by
  * reading the records back, so that its size costs no memory and parents come first.
  */
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,22 +17,17 @@
 #include "service/block_private.h"
 #include "storage/attr.h"
 #include "storage/beneath.h"
+#include "storage/entry.h"
 
 enum { BUFFER_BYTES = 64 << 10 };
 
 static const char spool_dir[] = "/var/tmp";
-
-struct record {
-	struct careful_block_entry entry;
-	char text[2 * PATH_MAX + 8]; /* name, target, padding */
-};
 
 /*
  * @root:        the listed directory, or -1 for the top of several exports
  * @fd:          where the records go: a memfd, or a file on disk
  * @bytes:       written there so far
  * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
- * @unreadable:  entries that could not be read
  * @used:        bytes that wait in `out`
  * @in_at:       where in fd what `in` holds begins, in_bytes of it
  */
@@ -44,12 +38,10 @@ struct listing {
 	bool on_disk;
 	uint64_t bytes;
 	uint64_t memory;
-	uint32_t unreadable;
 	uint32_t used;
 	uint64_t in_at;
 	uint32_t in_bytes;
-	struct record record;
-	char dents[BUFFER_BYTES] __attribute__((aligned(8)));
+	struct entry_scan scan;
 	char out[BUFFER_BYTES];
 	char in[BUFFER_BYTES];
 };
@@ -121,88 +113,26 @@ static int flush(struct listing *l)
 	return rc;
 }
 
-/* Appends l->record, whose name and target have these lengths. */
-static int append(struct listing *l, size_t name_bytes, size_t target_bytes)
+/* Appends the record at hand. */
+static int append(struct entry_scan *scan, size_t bytes, void *user)
 {
-	size_t bytes = sizeof(l->record.entry) + name_bytes + target_bytes;
-	size_t padded = (bytes + 7) & ~(size_t)7;
+	struct listing *l = user;
 
-	l->record.entry.name_bytes = htobe16((uint16_t)name_bytes);
-	l->record.entry.target_bytes = htobe16((uint16_t)target_bytes);
-	memset((char *)&l->record + bytes, 0, padded - bytes);
-	if (l->used + padded > sizeof(l->out)) {
+	if (l->used + bytes > sizeof(l->out)) {
 		int rc = flush(l);
 
 		if (rc)
 			return rc;
 	}
-	memcpy(l->out + l->used, &l->record, padded);
-	l->used += (uint32_t)padded;
+	memcpy(l->out + l->used, &scan->record, bytes);
+	l->used += (uint32_t)bytes;
 	return 0;
-}
-
-/* One entry `name` of the directory dir_fd, whose own name below the listed one is
- * `prefix`. An entry that has gone in the meantime is none. */
-static int list_entry(struct listing *l, int dir_fd, const char *prefix, const char *name)
-{
-	struct careful_block_entry *e = &l->record.entry;
-	size_t prefix_bytes = strlen(prefix);
-	size_t name_bytes = strlen(name);
-	size_t target_bytes = 0;
-	struct stat st;
-
-	memset(e, 0, sizeof(*e));
-	if (prefix_bytes + 1 + name_bytes >= PATH_MAX) {
-		l->unreadable++; /* no request could name it */
-		return 0;
-	}
-	if (prefix_bytes) {
-		memcpy(l->record.text, prefix, prefix_bytes);
-		l->record.text[prefix_bytes++] = '/';
-	}
-	memcpy(l->record.text + prefix_bytes, name, name_bytes);
-	name_bytes += prefix_bytes;
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW)) {
-		if (errno == ENOENT)
-			return 0;
-		e->error = htobe32((uint32_t)errno);
-		l->unreadable++;
-		return append(l, name_bytes, 0);
-	}
-	attr_set(&e->attr, &st);
-	if (S_ISLNK(st.st_mode)) {
-		ssize_t n = readlinkat(dir_fd, name, l->record.text + name_bytes, PATH_MAX);
-
-		if (n < 0) {
-			e->error = htobe32((uint32_t)errno);
-			l->unreadable++;
-		}
-		target_bytes = n < 0 ? 0 : (size_t)n;
-	}
-	return append(l, name_bytes, target_bytes);
 }
 
 /* All entries of dir_fd, which it closes. */
 static int list_dir(struct listing *l, int dir_fd, const char *prefix)
 {
-	ssize_t n;
-	int rc = 0;
-
-	while (!rc && (n = getdents64(dir_fd, l->dents, sizeof(l->dents))) != 0) {
-		if (n < 0) {
-			rc = -errno;
-			break;
-		}
-		for (ssize_t at = 0; !rc && at < n;) {
-			struct dirent64 *d = (struct dirent64 *)(l->dents + at);
-
-			at += d->d_reclen;
-			if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-				rc = list_entry(l, dir_fd, prefix, d->d_name);
-		}
-	}
-	close(dir_fd);
-	return rc;
+	return entry_each(&l->scan, dir_fd, prefix, append, l);
 }
 
 /* The exports themselves, where there are several. */
@@ -215,12 +145,12 @@ static int list_top(struct listing *l)
 		size_t n = strlen(export->name);
 		struct stat st;
 
-		memset(&l->record.entry, 0, sizeof(l->record.entry));
-		memcpy(l->record.text, export->name, n);
+		memset(&l->scan.record.entry, 0, sizeof(l->scan.record.entry));
+		memcpy(l->scan.record.text, export->name, n);
 		if (fstat(export->fd, &st))
 			return -errno;
-		attr_set(&l->record.entry.attr, &st);
-		rc = append(l, n, 0);
+		attr_set(&l->scan.record.entry.attr, &st);
+		rc = append(&l->scan, entry_seal(&l->scan, n, 0), l);
 	}
 	return rc;
 }
@@ -297,7 +227,7 @@ static int list_tree(struct listing *l)
 		if (rc == -EACCES || rc == -EPERM || rc == -EIO || rc == -ESTALE) {
 			__be32 error = htobe32((uint32_t)-rc);
 
-			l->unreadable++;
+			l->scan.unreadable++;
 			rc = write_all(l->fd, (const char *)&error, sizeof(error),
 				       (off_t)(at + offsetof(struct careful_block_entry, error)));
 		}
@@ -338,7 +268,8 @@ int block_list(struct careful_block_server *server, struct block_job *job)
 			close(root);
 		return -ENOMEM;
 	}
-	memset(l, 0, offsetof(struct listing, record));
+	memset(l, 0, offsetof(struct listing, scan));
+	l->scan.unreadable = 0;
 	l->server = server;
 	l->root = root;
 	l->fd = memfd_create("careful-listing", MFD_CLOEXEC);
@@ -348,7 +279,7 @@ int block_list(struct careful_block_server *server, struct block_job *job)
 	job->handle->bytes = l->bytes;
 	job->args[1] = (uint32_t)(l->bytes >> 32);
 	job->args[2] = (uint32_t)l->bytes;
-	job->args[3] = l->unreadable;
+	job->args[3] = l->scan.unreadable;
 	if (root >= 0)
 		close(root);
 	free(l);

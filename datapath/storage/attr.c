@@ -59,12 +59,18 @@ static int set_owner(int fd, const struct careful_block_attr *attr)
 	return geteuid() && errno == EPERM ? 0 : -errno;
 }
 
+mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how)
+{
+	mode_t mask = how->flags & CAREFUL_BATCH_MODE ? 07777U : 0777U & ~how->umask;
+
+	return be32toh(attr->mode) & mask;
+}
+
 static int set_mode(int fd, mode_t mode, const struct attr_how *how)
 {
 	char path[XATTRS_PROC_BYTES];
 	int rc;
 
-	mode &= how->flags & CAREFUL_BATCH_MODE ? 07777U : 0777U & ~how->umask;
 	if (!how->is_path)
 		return fchmod(fd, mode) ? -errno : 0;
 	snprintf(path, sizeof(path), XATTRS_PROC, fd);
@@ -90,8 +96,8 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 
 	if (how->flags & CAREFUL_BATCH_OWNER)
 		rc = set_owner(fd, attr);
-	if (!rc && !is_link && (how->is_new || how->flags & CAREFUL_BATCH_MODE))
-		rc = set_mode(fd, be32toh(attr->mode), how);
+	if (!rc && !is_link && !how->has_mode && (how->is_new || how->flags & CAREFUL_BATCH_MODE))
+		rc = set_mode(fd, attr_mode(attr, how), how);
 	if (!rc && !is_link && how->flags & CAREFUL_BATCH_XATTRS)
 		rc = xattrs_set(fd, xattrs, xattrs_bytes);
 	if (!rc && how->flags & CAREFUL_BATCH_TIME)

@@ -20,13 +20,17 @@ void attr_set(struct careful_block_attr *attr, const struct stat *st);
  * @fd:      opened with O_PATH, if is_path
  * @umask:   taken from the mode of a new file where flags leave the mode out
  * @is_new:  made just now: its mode is set in any case
+ * @has_mode: but not where it is so already
  */
 struct attr_how {
 	uint32_t flags;
 	uint32_t umask;
 	bool is_path;
 	bool is_new;
+	bool has_mode;
 };
+/* The mode that is set, without type bits. */
+mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);
 /* The modification time, ns since 1970. */

@@ -66,6 +66,8 @@ int items_parent(struct items *s, char *name, const char **last)
 		return s->parent;
 	if (s->parent >= 0)
 		close(s->parent);
+	s->fresh = (struct items_fresh){ 0 };
+	s->no_nameless = false;
 	s->parent = beneath_open(s->base, folder, O_RDONLY | O_DIRECTORY, 0);
 	if (s->parent >= 0)
 		strcpy(s->parent_name, folder); /* NOLINT: both have PATH_MAX */
@@ -83,37 +85,53 @@ static int take_name(char *to, const char *from, size_t bytes)
 	return 0;
 }
 
-/* Takes the record at *at apart. -EPROTO: the rest of the batch is none. */
+int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *r)
+{
+	size_t rest = bytes - *at, whole;
+
+	if (rest < sizeof(r->head))
+		return -EPROTO;
+	memcpy(&r->head, in + *at, sizeof(r->head));
+	r->name_bytes = be32toh(r->head.name_bytes);
+	r->text_bytes = be32toh(r->head.text_bytes);
+	r->xattrs_bytes = be32toh(r->head.xattrs_bytes);
+	r->data_bytes = be64toh(r->head.data_bytes);
+	whole = sizeof(r->head) + r->name_bytes + r->text_bytes + r->xattrs_bytes;
+	if (whole > rest || r->data_bytes > rest - whole)
+		return -EPROTO;
+	r->name = in + *at + sizeof(r->head);
+	r->text = r->name + r->name_bytes;
+	r->xattrs = r->text + r->text_bytes;
+	r->data = r->xattrs + r->xattrs_bytes;
+	whole = padded(whole + r->data_bytes);
+	*at = whole > rest ? bytes : *at + whole;
+	return 0;
+}
+
+/* Takes the record at *at. -EPROTO: the rest of the batch is none. */
 static int next(struct item *item, const char *in, size_t bytes, size_t *at, int *status)
 {
-	struct careful_block_item head;
-	size_t name, text, rest = bytes - *at;
-	const char *p;
+	struct items_record r;
+	int rc = items_cut(in, bytes, at, &r);
+	uint32_t code;
 
-	if (rest < sizeof(head))
-		return -EPROTO;
-	memcpy(&head, in + *at, sizeof(head));
-	rest -= sizeof(head);
-	p = in + *at + sizeof(head);
-	name = be32toh(head.name_bytes);
-	text = be32toh(head.text_bytes);
-	item->xattrs_bytes = be32toh(head.xattrs_bytes);
-	item->data_bytes = be64toh(head.data_bytes);
-	if (name > rest || text > rest - name || item->xattrs_bytes > rest - name - text ||
-	    item->data_bytes > rest - name - text - item->xattrs_bytes)
-		return -EPROTO;
-	item->attr = head.attr;
-	item->op = be16toh(head.op);
-	item->digest = be64toh(head.digest);
-	item->xattrs = p + name + text;
-	item->data = item->xattrs + item->xattrs_bytes;
+	if (rc)
+		return rc;
+	code = be32toh(r.head.status) & 0xfff;
+	item->attr = r.head.attr;
+	item->op = be16toh(r.head.op);
+	item->digest = be64toh(r.head.digest);
+	item->xattrs = r.xattrs;
+	item->xattrs_bytes = r.xattrs_bytes;
+	item->data = r.data;
+	item->data_bytes = r.data_bytes;
 	/* What the other end could not read is answered as it said. */
-	*status = head.status ? -(int)(be32toh(head.status) & 0xfff) :
-				take_name(item->name, p, name);
+	if (r.head.status)
+		*status = code ? -(int)code : -EIO;
+	else
+		*status = take_name(item->name, r.name, r.name_bytes);
 	if (!*status)
-		*status = take_name(item->text, p + name, text);
-	rest = padded(sizeof(head) + name + text + item->xattrs_bytes + item->data_bytes);
-	*at = rest > bytes - *at ? bytes : *at + rest;
+		*status = take_name(item->text, r.text, r.text_bytes);
 	return 0;
 }
 
@@ -160,12 +178,15 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	*answer = (struct careful_batch_answer){ 0 };
 	if (!s)
 		return -ENOMEM;
+	s->out = how->memory;
+	s->room = s->out ? how->answer_bytes_max : 0;
 	s->base = base;
 	s->flags = how->flags;
 	s->umask = how->umask;
 	s->file_max = how->file_bytes_max;
 	s->writable = how->writable;
 	s->room_max = how->answer_bytes_max;
+	s->is_root = !geteuid();
 	s->parent = -1;
 	rc = getrandom(&s->counter, sizeof(s->counter), 0) == sizeof(s->counter) ? 0 : -EIO;
 	if (!rc)
@@ -173,7 +194,8 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	if (s->parent >= 0)
 		close(s->parent);
 	if (rc) {
-		free(s->out);
+		if (!how->memory)
+			free(s->out);
 	} else {
 		answer->items = s->out;
 		answer->bytes = s->used;

@@ -20,6 +20,13 @@ enum {
 	ITEMS_TEMPORARY_BYTES = 40,
 };
 
+/* A record of a batch, as it stands there: what is in it lies within. */
+struct items_record {
+	struct careful_block_item head;
+	const char *name, *text, *xattrs, *data;
+	size_t name_bytes, text_bytes, xattrs_bytes, data_bytes;
+};
+
 /* One record, its integers in host order; xattrs and data point into the batch. */
 struct item {
 	struct careful_block_attr attr;
@@ -39,11 +46,20 @@ struct pending {
 	char name[NAME_MAX + 1];
 };
 
+/* What a file that is made in the parent turns out to be, as far as it is known: its owner,
+ * and its mode where `asked` was asked for. */
+struct items_fresh {
+	bool owner_known, mode_known;
+	uint32_t uid, gid;
+	mode_t asked, mode;
+};
+
 /*
  * A batch under way.
  *
  * @base:      the directory
  * @parent:    the directory of the last item, or -1; its name beneath base
+ * @no_nameless: its file system has no files without a name
  * @dirs:      directories that pending files stand in
  * @out:       the answer so far, used of room bytes, room at most room_max
  * @counter:   makes names of temporary files
@@ -52,9 +68,11 @@ struct items {
 	int base;
 	uint32_t flags, umask;
 	uint64_t file_max;
-	bool writable;
+	bool writable, is_root;
 	int parent;
 	char parent_name[PATH_MAX];
+	struct items_fresh fresh;
+	bool no_nameless;
 	struct pending *pending;
 	uint32_t pending_count;
 	int dirs[ITEMS_DIRS];
@@ -66,7 +84,9 @@ struct items {
 	struct item item;
 };
 
-/* items.c. Room for bytes behind the answer: 0, -EOVERFLOW if it is too long, -ENOMEM. */
+/* items.c. Takes the record at *at apart, and moves *at behind it. -EPROTO: there is none. */
+int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *record);
+/* Room for bytes behind the answer: 0, -EOVERFLOW if it is too long, -ENOMEM. */
 int items_reserve(struct items *s, size_t bytes);
 /* Writes the answer's record at s->used, what follows it being there already. */
 void items_answer(struct items *s, struct careful_block_item *record, int status);
@@ -77,9 +97,16 @@ int items_parent(struct items *s, char *name, const char **last);
 /* items_read.c: READ; answers itself. */
 void items_read(struct items *s);
 
-/* items_write.c: what makes or changes something: status, or 1 if it is answered later. */
-int items_write(struct items *s);
+/* items_file.c: FILE: status, or 1 if it is answered later. */
+int items_make_file(struct items *s, int dir, const char *name);
+/* A name that nothing has. */
+void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES]);
+/* Makes `temporary` be `name`. */
+int items_give_name(int dir, const char *temporary, const char *name, bool replace);
 /* Syncs what is pending, and gives it its names. */
 void items_flush(struct items *s);
+
+/* items_write.c: what makes or changes something: status, or 1 if it is answered later. */
+int items_write(struct items *s);
 
 #endif /* STORAGE_ITEMS_H */

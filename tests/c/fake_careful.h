@@ -69,6 +69,8 @@ struct careful {
 		careful_stage_fn *done; /* NULL: none is under way */
 		void *user;
 	} stage;
+	bool answering; /* careful_poll() answers all that is under way ... */
+	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;

@@ -25,6 +25,7 @@
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 
 static struct careful *c;
@@ -724,7 +725,7 @@ static const struct careful_ipc_probe *probes_of(const struct answer *a, uint32_
 static void test_measure__train_has_one_answer(void)
 {
 	const __be64 stamps[4] = { htobe64(1ULL << 40), htobe64(7), htobe64(8), htobe64(9) };
-	int fd = client();
+	int fd = client(), other = client();
 	uint32_t peer = connect_peer(fd, 0x0a000001), before = c->unanswered;
 	const struct careful_ipc_probe *probes;
 	struct fake_operation *last;
@@ -734,20 +735,24 @@ static void test_measure__train_has_one_answer(void)
 	last = operation('r');
 	assert(last->handler == CAREFUL_PROBE && last->args[0] && last->args[1] == 3);
 	assert(last->payload_bytes == 1000 && ipc_timeout_ms(server) == -1);
-	/* Another has to wait until this one is over. */
-	ask(fd, measure_of(peer, 1, 0), NULL, 0);
-	assert(answered(fd, 40)->head.status == -EBUSY);
+	/* Another waits until this one is over. */
+	ask(other, measure_of(peer, 1, 0), NULL, 0);
+	assert(!next_answer(other) && operations() == 1);
 	end(last, 0, 0, stamps, sizeof(stamps));
 	probes = probes_of(answered(fd, 40), 4);
 	assert(probes[0].arrived_ns == 1ULL << 40 && probes[3].arrived_ns == 9);
 	for (int i = 0; i < 3; i++)
 		assert(probes[i].sent_ns <= probes[i + 1].sent_ns && !probes[i].back_ns);
 	assert(probes[3].back_ns >= probes[3].sent_ns);
+	assert(operations() == 1);
+	end(operation('r'), 0, 0, NULL, 0);
+	probes_of(answered(other, 40), 1);
 	/* An older careful there answers without the arrivals. */
 	ask(fd, measure_of(peer, 4, CAREFUL_IPC_TRAIN), NULL, 0);
 	turn();
 	end(operation('r'), 0, 0, NULL, 0);
 	assert(answered(fd, 40)->head.status == -EPROTO);
+	close(other);
 	close(fd);
 	turn();
 	careful_peer_close(c, 0);
@@ -832,6 +837,100 @@ static void test_clients__too_many(void)
 	assert(!server->clients && !server->clients_count);
 }
 
+static struct careful_signature signature_to(uint32_t peer, uint32_t kind)
+{
+	return (struct careful_signature){
+		.kind = kind,
+		.bytes = 16,
+		.bursts = 2,
+		.capacity = 4,
+		.peers_count = 1,
+		.peers = { peer },
+		.marks_count = 3,
+		.marks = { 1, 2, 9 },
+	};
+}
+
+static int sign(int fd, const struct careful_signature *s, struct answer **a)
+{
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_SIGNATURE, .id = 60, .region = 5 }, s,
+	    sizeof(*s));
+	*a = answered(fd, 60);
+	return (*a)->head.status;
+}
+
+static void test_signature__bursts_are_answered_with_their_marks(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+	struct answer *a;
+
+	for (uint32_t kind = CAREFUL_IPC_REQUEST; kind <= CAREFUL_IPC_STORE; kind++) {
+		struct careful_signature s = signature_to(peer, kind);
+		struct careful_burst burst;
+		struct careful_mark marks[3];
+
+		assert(sign(fd, &s, &a) == 0);
+		assert(a->head.payload_bytes == 2 * (sizeof(burst) + sizeof(marks)));
+		memcpy(&burst, a->payload, sizeof(burst));
+		memcpy(marks, a->payload + sizeof(burst), sizeof(marks));
+		assert(burst.arrived_ns == 7 && burst.done_ns >= marks[2].elapsed_ns);
+		assert(marks[0].elapsed_ns <= marks[1].elapsed_ns && !marks[2].computed_ns);
+		assert(operations() == 0);
+	}
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+	close(fd);
+	turn();
+}
+
+static void test_signature__what_is_none_and_what_fails(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+	struct careful_signature s = signature_to(peer, CAREFUL_IPC_REQUEST);
+	struct answer *a;
+
+	s.marks[1] = 1;
+	assert(sign(fd, &s, &a) == -EINVAL);
+	s = signature_to(peer, CAREFUL_IPC_CONNECT);
+	assert(sign(fd, &s, &a) == -EINVAL);
+	s = signature_to(peer, CAREFUL_IPC_GET);
+	s.bytes = SCRATCH_BYTES + 1;
+	assert(sign(fd, &s, &a) == -EINVAL);
+	s = signature_to(peer + 1, CAREFUL_IPC_REQUEST);
+	assert(sign(fd, &s, &a) == -ENOTCONN);
+	s = signature_to(peer, CAREFUL_IPC_REQUEST);
+	c->poll_status = -ECONNRESET;
+	assert(sign(fd, &s, &a) == -ECONNRESET);
+	c->poll_status = 0;
+	assert(sign(fd, &s, &a) == 0); /* the next one begins anew */
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+	close(fd);
+	turn();
+}
+
+static void test_signature__replies_outlive_the_client(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+	struct careful_signature s = signature_to(peer, CAREFUL_IPC_REQUEST);
+	struct answer *a;
+
+	s.flags = CAREFUL_SIGNATURE_GO_ON;
+	s.bursts = 1;
+	s.marks_count = 2;
+	c->answering = false;
+	assert(sign(fd, &s, &a) == 0 && operations() == 2);
+	assert(sign(fd, &s, &a) == 0 && operations() == 4);
+	close(fd);
+	turn();
+	assert(!server->clients && operations() == 4);
+	c->answering = true;
+	assert(careful_poll(c) == 4); /* frees who asked */
+	c->answering = false;
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+}
+
 int main(void)
 {
 	int before = open_fds();
@@ -861,6 +960,10 @@ int main(void)
 	test_measure__round_trips_one_by_one();
 	test_measure__refused_or_put_off();
 	test_clients__too_many();
+	c->answering = true;
+	test_signature__bursts_are_answered_with_their_marks();
+	test_signature__what_is_none_and_what_fails();
+	test_signature__replies_outlive_the_client();
 	/* The end with a client there. */
 	assert(client() >= 0);
 	ipc_destroy(server);

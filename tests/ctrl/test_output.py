@@ -158,7 +158,7 @@ def test_get__quiet_and_verbose(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report = Report(files=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
+    report = Report(singles=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
     report.failures.append(("h2:b", "h2:b: no"))
     report.deleted.append("old")
 

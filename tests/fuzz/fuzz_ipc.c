@@ -19,6 +19,7 @@
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "input.h"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from careful.cli.common import shared, show
-from careful.cli.params import BYTES
+from careful.cli.logp import echo, logp
+from careful.cli.params import BYTES, PLOT
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
@@ -16,8 +16,10 @@ from careful.measure import clearbox as inside
 from careful.measure import pathchar as plan
 from careful.measure import whole
 from careful.measure.exchange import ProbeSession
-from careful.report import figure, measuring, trace_plots, tracing
+from careful.report import measuring, measuring_plots, trace_plots, tracing
 from careful.report.inside import stages_figures, stages_table
+
+_plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
 @click.group()
@@ -46,6 +48,7 @@ def measure() -> None:
     help="Stages inside the hosts, too  [default: if careful is up here and there]",
 )
 @click.option("--one-clock", is_flag=True, help="Both ends are one machine: check the sum.")
+@_plot
 @shared
 def pathchar(
     host: str,
@@ -59,6 +62,7 @@ def pathchar(
     background: bool,
     stages: bool | None,
     one_clock: bool,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -92,7 +96,7 @@ def pathchar(
         one_clock=one_clock,
     )
     why_not = why_not or silent
-    inputs = {"host": host, "address": str(address), **asdict(options), **measuring.environment()}
+    inputs = measuring.inputs(host, address, options)
     figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}
@@ -101,6 +105,8 @@ def pathchar(
         text = measuring.pathchar_table(found, host)
     if why_not and stages is None:
         text += f"\nstages inside the hosts: not measured ({why_not})"
+    if plot_path:
+        measuring_plots.pathchar(found, host, plot_path)
     show(as_json, "measure pathchar", inputs, figures, text)
 
 
@@ -121,7 +127,8 @@ def pathchar(
     help="Half of an interval over the figure at which it is enough.",
 )
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option("--background", is_flag=True, help="Take at most 1 % of the path.")
+@click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
+@_plot
 @shared
 def blackbox(
     host: str,
@@ -132,6 +139,7 @@ def blackbox(
     precision: float,
     seconds: float,
     background: bool,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -155,10 +163,12 @@ def blackbox(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
-    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    inputs = measuring.inputs(host, route.address, options)
+    if plot_path:
+        measuring_plots.blackbox(found, host, plot_path)
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
-    show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)
+    show(as_json, "measure blackbox", inputs, figures, text)
 
 
 @measure.command()
@@ -173,9 +183,7 @@ def blackbox(
     help="Half of an interval over the figure at which it is enough.",
 )
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: FILE.png or FILE.svg."
-)
+@_plot
 @shared
 def clearbox(
     host: str,
@@ -184,7 +192,7 @@ def clearbox(
     max_bytes: int | None,
     precision: float,
     seconds: float,
-    plot: Path | None,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -197,8 +205,6 @@ def clearbox(
     \b
     carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
     """
-    if plot:
-        figure.check_path(plot)
     options = inside.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,
@@ -211,9 +217,13 @@ def clearbox(
         targets = traced.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
-    if plot:
-        trace_plots.stages(found.stages, plot)
-    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    if plot_path:
+        trace_plots.stages(found.stages, plot_path)
+    inputs = measuring.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
     text = tracing.clearbox_table(found, host)
-    show(as_json, "measure clearbox", inputs | measuring.environment(), figures, text)
+    show(as_json, "measure clearbox", inputs, figures, text)
+
+
+measure.add_command(logp)
+measure.add_command(echo)

@@ -10,6 +10,7 @@ import click
 from careful.address import is_remote, split_remote
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
+from careful.cli.no_tls import asyncio  # noqa: F401 (before what imports asyncio by itself)
 from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
 from careful.control import config, remote
 from careful.report import live
@@ -42,7 +43,7 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         text = live.rehearsal(report) if given["dry_run"] else live.summary(report)
         show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
-        ctx.exit(PARTIAL if report.files or report.equal or report.links else 1)
+        ctx.exit(PARTIAL if report.files_count or report.equal or report.links else 1)
 
 
 @click.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from pathlib import Path
+from typing import Any
 
 from careful._abi import ffi, lib
 from careful.address import Address
@@ -18,7 +19,7 @@ from careful.transfer.ipc import Answer, Client
 
 #: Longer than carefuld itself waits for a silent peer.
 _TIMEOUT_S = 40.0
-#: How often, and after what pause, to ask again where others measure at the same time.
+#: How often, and after what pause, to ask again where others measure that host at the same time.
 _TRIES, _PAUSE_S = 100, 0.05
 #: What an older careful says.
 _OLD = {
@@ -73,10 +74,8 @@ class ProbeSession:
 
     def _limits(self, address: Address) -> tuple[int, int]:
         """Credits towards the peer, and the most payload that it takes in one frame."""
-        for info in self._client.peers():
-            if _is(info, address):
-                return int(info.credits_window), self._payload_max(int(info.frame_bytes))
-        raise CarefulError(errno.ENOTCONN, "its session ended", self.host)
+        info = peer_info(self._client, address, self.host)
+        return int(info.credits_window), self._payload_max(int(info.frame_bytes))
 
     def _payload_max(self, frame_bytes: int) -> int:
         """Found by asking: headers differ by address family, and buffers bound it, too."""
@@ -131,11 +130,19 @@ class ProbeSession:
             except CarefulError as error:
                 if error.errno in _OLD:
                     raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
-                if error.errno not in (errno.EBUSY, errno.EAGAIN):
+                if error.errno != errno.EAGAIN:
                     raise
             time.sleep(_PAUSE_S)
-        text = "somebody else measures all the time: one at a time"
+        text = "other hosts measure the way to it all the time"
         raise CarefulError(errno.EBUSY, text, self.host)
+
+
+def peer_info(client: Client, address: Address, host: str) -> Any:
+    """The `struct careful_peer_info` of a connected peer; CarefulError where it has gone."""
+    for info in client.peers():
+        if _is(info, address):
+            return info
+    raise CarefulError(errno.ENOTCONN, "its session ended", host)
 
 
 def _is(info: object, address: Address) -> bool:

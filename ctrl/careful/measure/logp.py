@@ -76,12 +76,13 @@ class Options:
     """How to measure.
 
     precision: half of an interval over its figure at which it is enough; seconds: after which
-    no further batch begins; messages_max: the longest burst; only: "" or "gap", for os and g
-    alone.
+    no further batch begins; messages_min, messages_max: lengths of the longest burst; only:
+    "" or "gap", for os and g alone.
     """
 
     precision: float = 0.05
     seconds: float = 20.0
+    messages_min: int = 64
     messages_max: int = 4096
     only: str = ""
 
@@ -137,9 +138,9 @@ class Curve:
         return None if begin is None else int(self.bursts.marks[begin])
 
     def costs(self) -> tuple[Array, Array]:
-        """Message cost, µs, and its standard error at each mark: what P4's figures show."""
-        means, errors, _ = locations(self.bursts.elapsed_us / self.bursts.marks)
-        return means, errors
+        """Message cost with D, µs, and its standard error at each mark, as in P4's figures."""
+        means, errors, _ = locations(self._issuing() / self.bursts.marks)
+        return means + self.compute_us, errors
 
     def overhead(self) -> Figure:
         """Slope of the send-only regime: os."""
@@ -258,7 +259,9 @@ class LogP:
 
     def _first(self) -> Curve:
         """The curve without computation, long enough to become steady."""
-        messages = min(max(2 * self._layer.capacity, 64), self.options.messages_max)
+        messages = min(
+            max(2 * self._layer.capacity, self.options.messages_min), self.options.messages_max
+        )
         while True:
             curve = Curve(0.0, self._batch(marks_to(messages), 0.0))
             more = min(2 * messages, self.options.messages_max)

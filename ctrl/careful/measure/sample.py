@@ -78,26 +78,29 @@ def locations(samples: Array) -> tuple[Array, Array, int]:
     return means, errors, left - 1
 
 
-def figure(samples: Array, low: int = 1, high: int = 1, slack: float = 0.0) -> Figure:
+def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     """The figure of a sample of shape (n,), n >= 1.
 
-    low, high: its range, messages; slack: as in Estimate. There is no figure where the
-    interval is wider than the data can support: fewer than SAMPLES_MIN repetitions, or
-    RELATIVE_MAX of the value to either side.
+    low, high: its range, messages. There is no figure where the interval is wider than the
+    data can support: fewer than SAMPLES_MIN repetitions, or RELATIVE_MAX of the value to
+    either side.
     """
     means, errors, dof = locations(samples)
     residual = _MAD * float(np.median(np.abs(samples - np.median(samples))))
     if len(samples) < SAMPLES_MIN:
         reason = f"{len(samples)} samples: an interval needs {SAMPLES_MIN}"
         return Figure(None, len(samples), residual, low, high, reason)
-    one = Estimate(float(means[0]), float(errors[0]), dof, slack)
+    one = Estimate(float(means[0]), float(errors[0]), dof)
     return supported(one, len(samples), residual, low, high)
 
 
 def supported(
     estimate: Estimate, samples: int, residual: float, low: int = 1, high: int = 1
 ) -> Figure:
-    """The figure of an estimate, or why there is none."""
-    wide = estimate.relative > RELATIVE_MAX
-    reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs" if wide else ""
-    return Figure(None if wide else estimate, samples, residual, low, high, reason)
+    """The figure of a time, µs, or why there is none."""
+    reason = ""
+    if estimate.high <= 0:
+        reason = f"{estimate.value:.3g} µs cannot be: other work came between the bursts"
+    elif estimate.relative > RELATIVE_MAX:
+        reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs"
+    return Figure(None if reason else estimate, samples, residual, low, high, reason)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
-from careful.control.tune import Plan, Tune, class_bytes
 from careful.errors import meaning, shown
 from careful.report.tables import table
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
     from careful.control.doctor import Finding
+    from careful.control.tune import Plan, Tune
     from careful.control.tuner import Row
     from careful.transfer.block import Attr, Entry
     from careful.transfer.options import FileResult
@@ -112,6 +112,8 @@ def plan(one: Plan) -> str:
 
 
 def _class_range(first: int, last: int, count: int) -> str:
+    from careful.control.tune import class_bytes
+
     low = class_bytes(first - 1) + 1 if first else 0
     if last == count - 1:
         return f"from {size(low)}" if first else "all"
@@ -200,7 +202,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
         "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
         "deleted": report.deleted,
-        "files_count": len(report.files),
+        "files_count": report.files_count,
         "links_count": report.links,
         "directories_count": report.directories,
         "total_bytes": report.bytes,
@@ -235,17 +237,18 @@ def rehearsal(report: Report) -> str:
 def summary(report: Report) -> str:
     """What a transfer did, in a line."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
-    noun = "file" if len(report.files) == 1 else "files"
-    parts = [f"{len(report.files)} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
+    count = report.files_count
+    noun = "file" if count == 1 else "files"
+    parts = [f"{count} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
-    checked = [one for one in report.files if one.digest is not None]
-    if len(report.files) == 1 and checked:
-        kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of blocks"
-        parts.append(f"{kind} checked: {_digest(checked[0])}")
+    checked = report.first_checked
+    if count == 1 and checked:
+        kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of blocks"
+        parts.append(f"{kind} checked: {_digest(checked)}")
     elif checked:
-        kind = "BLAKE3 of both ends" if checked[0].is_blake3 else "XXH3 of every block"
+        kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of every block"
         parts.append(f"{kind} checked")
-    elif report.files:
+    elif count:
         parts.append("nothing checked")
     if report.resumed_bytes:
         parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
@@ -275,6 +278,8 @@ def down(ifname: str, done: Down) -> str:
 
 def tune_row(row: Row) -> dict[str, Any]:
     """What is in effect for a peer, for JSON."""
+    from careful.control.tune import class_bytes
+
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
         for index, one in enumerate(row.tune.plans)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from careful.errors import shown
@@ -93,6 +93,15 @@ class Lines:
         self._tell("file", always=True, name=name)
         if self._verbose:
             self.say(name)
+
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        """So many files are complete."""
+        if self._fd is not None or self._verbose:
+            for name in names():
+                self.finished(name)
+            return
+        self._done += count
+        self.update()
 
     def say(self, text: str) -> None:
         """Print a line, whatever a name in it holds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Sequence
 
 
@@ -13,6 +12,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     columns: headings, a unit in parentheses where there is one; rows: cells, formatted with
     `str` but for floats, which get up to four significant figures after the point drops.
     """
+    import shutil
+
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import random
 import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from careful._abi import ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os
@@ -30,7 +29,7 @@ SMALL_BYTES = 64 << 10
 #: Answers are never larger, bytes.
 _ANSWER_MAX = 16 << 20
 #: How often a batch is tried while others have all handles: half a minute or so.
-_ATTEMPTS = 300
+ATTEMPTS = 300
 _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
 _TAIL = struct.Struct(">HHIIIIIQQ")
@@ -127,6 +126,11 @@ def parse(answer: bytes | memoryview) -> Iterator[Item]:
         at = (last + 7) & ~7
 
 
+def wait_s() -> float:
+    """How long to wait before others are asked again whether they left something, seconds."""
+    return 0.01 + os.urandom(1)[0] / 1300
+
+
 class Tree(Protocol):
     """A directory in which batches are run."""
 
@@ -168,24 +172,59 @@ class LocalTree:
         Raises:
             CarefulError: there is no such directory, or no memory.
         """
-        if self._fd < 0:
-            try:
-                self._fd = os.open(self.base or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except OSError as error:
-                raise from_os(error, shown(self.base)) from None
         return await in_thread(partial(self._run, items, flags))
 
     def _run(self, items: bytes, flags: int) -> bytes:
-        how = ffi.new("struct careful_batch_how *")
-        how.flags, how.umask, how.writable = flags, current_umask(), 1
-        how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
-        found = ffi.new("struct careful_batch_answer *")
-        rc = lib.careful_batch(self._fd, ffi.from_buffer(items), len(items), how, found)
-        check(rc, shown(self.base))
+        found = self._batch(ffi.from_buffer(items), len(items), self._how(flags))
         try:
             return bytes(ffi.buffer(found.items, found.bytes))
         finally:
             lib.careful_batch_release(found)
+
+    def make(self, items: Any, nbytes: int, flags: int) -> bytes:
+        """Run items that lie in memory; what they are answered, or b"" if all went well.
+
+        Raises:
+            CarefulError: there is no such directory, or no memory.
+        """
+        found = self._batch(items, nbytes, self._how(flags))
+        try:
+            return bytes(ffi.buffer(found.items, found.bytes)) if found.failed else b""
+        finally:
+            lib.careful_batch_release(found)
+
+    def read(self, items: bytes, flags: int, most: int, to: Any, room: int) -> int:
+        """Run READ items; what they are answered lies in memory, so many bytes.
+
+        Args:
+            items: of files.
+            flags: CAREFUL_BATCH_*.
+            most: bytes of a file.
+            to: memory for the answer.
+            room: bytes of it.
+
+        Raises:
+            CarefulError: EOVERFLOW: there is too little; there is no such directory.
+        """
+        how = self._how(flags)
+        how.file_bytes_max, how.memory, how.answer_bytes_max = most, to, room
+        return int(self._batch(ffi.from_buffer(items), len(items), how).bytes)
+
+    def _how(self, flags: int) -> Any:
+        how = ffi.new("struct careful_batch_how *")
+        how.flags, how.umask, how.writable = flags, current_umask(), 1
+        how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
+        return how
+
+    def _batch(self, items: Any, nbytes: int, how: Any) -> Any:
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self.base or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise from_os(error, shown(self.base)) from None
+        found = ffi.new("struct careful_batch_answer *")
+        check(lib.careful_batch(self._fd, items, nbytes, how, found), shown(self.base))
+        return found
 
 
 class RemoteTree:
@@ -214,13 +253,13 @@ class RemoteTree:
         Raises:
             CarefulError: there is no such directory, or the peer is gone.
         """
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 return await self._run(items, flags, answer)
             except CarefulError as error:
-                if error.errno != errno.EMFILE or attempt + 1 == _ATTEMPTS:
+                if error.errno != errno.EMFILE or attempt + 1 == ATTEMPTS:
                     raise
-            await asyncio.sleep(random.uniform(0.01, 0.2))
+            await asyncio.sleep(wait_s())
         raise AssertionError
 
     async def _run(self, items: bytes, flags: int, answer: bool) -> bytes:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
+import struct
 from dataclasses import dataclass
 
 from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.transfer.entries import NOTHING, Attr, Entry, attr_of, is_safe, parse_listing, relative
+from careful.transfer.entries import (
+    Attr,
+    Entry,
+    Listing,
+    attr_of,
+    is_safe,
+    parse_listing,
+    relative,
+)
 from careful.transfer.ipc import Answer, AsyncClient
 
 __all__ = [
@@ -22,6 +30,7 @@ __all__ = [
     "BlockClient",
     "Created",
     "Entry",
+    "Listing",
     "attr_of",
     "is_safe",
     "parse_listing",
@@ -107,7 +116,7 @@ class BlockClient:
         """A request to the service; sent again after a reset, which wire.h says does no harm."""
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
-            words[2:4] = secrets.randbits(32), secrets.randbits(32)
+            words[2:4] = struct.unpack("=II", os.urandom(8))
         for _ in range(_ATTEMPTS):
             answer = await self.ipc.ask(
                 lib.CAREFUL_IPC_REQUEST, payload, peer=self.peer, handler=handler, args=words
@@ -329,9 +338,24 @@ class BlockClient:
         self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str
     ) -> None:
         file = await self.add_file(fd)
+        await self.move_whole(op, handle, nbytes, file, what, offset)
+        await self.remove_file(file)
+
+    async def move_whole(
+        self, op: int, handle: int, nbytes: int, file: int, what: str, offset: int = 0
+    ) -> None:
+        """GET or STORE what a registered file begins with, again where it was lost.
+
+        Args:
+            op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
+            handle: of the peer's file.
+            nbytes: how much.
+            file: the registered file.
+            what: what errors are about.
+            offset: in the peer's file.
+        """
         for at in range(0, nbytes, _STEP):
             await self._move_part(op, handle, offset, at, min(_STEP, nbytes - at), file, what)
-        await self.remove_file(file)
 
     async def _move_part(
         self, op: int, handle: int, offset: int, at: int, nbytes: int, file: int, what: str
@@ -351,6 +375,14 @@ class BlockClient:
         Raises:
             CarefulError: no such directory, or what came is no listing.
         """
+        return (await self.list(path, recursive)).entries()
+
+    async def list(self, path: str, recursive: bool = False) -> Listing:
+        """A directory, or the whole tree with parents first, as it comes.
+
+        Raises:
+            CarefulError: no such directory.
+        """
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
         handle, high, low, unreadable = answer.check(self.name(path)).args
@@ -361,9 +393,4 @@ class BlockClient:
             data = await self.read(handle, 0, size, self.name(path))
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-        entries = parse_listing(data)
-        unnamed = unreadable - sum(entry.error != 0 for entry in entries)
-        if unnamed > 0:
-            name = f"({unnamed} with paths that are too long)"
-            entries.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
-        return entries
+        return Listing(data, unreadable)

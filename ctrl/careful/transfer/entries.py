@@ -113,3 +113,32 @@ def parse_listing(data: bytes) -> list[Entry]:
         entries.append(Entry(name, Attr(*fields), target, code))
         at = (end + 7) & ~7
     return entries
+
+
+class Listing(NamedTuple):
+    """A listing, as it is told.
+
+    Attributes:
+        data: careful_block_entry records.
+        unreadable: entries that could not be read; some have no record.
+    """
+
+    data: bytes
+    unreadable: int
+
+    def entries(self, rest: bytes | None = None) -> list[Entry]:
+        """What it lists, and one entry for all that has no record.
+
+        Args:
+            rest: those of its records that are meant; None: all. Any that could not be read
+                are among them.
+
+        Raises:
+            CarefulError: it is none, or has a name that leads out.
+        """
+        found = parse_listing(self.data if rest is None else rest)
+        unnamed = self.unreadable - sum(entry.error != 0 for entry in found)
+        if unnamed > 0:
+            name = f"({unnamed} with paths that are too long)"
+            found.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
+        return found

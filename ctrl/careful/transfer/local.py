@@ -6,11 +6,9 @@ its directory, synced, and renamed. The only place that imports xxhash.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
-import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -59,12 +57,8 @@ def temporary_name(path: str, tag: int = 0) -> str:
     """
     folder, name = os.path.split(path)
     kept = os.fsdecode(os.fsencode(name)[:_KEPT_NAME_BYTES])
-    return os.path.join(folder, f".{kept}.careful-{tag or secrets.randbits(64):016x}.part")
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    tag = tag or int.from_bytes(os.urandom(8), "big")
+    return os.path.join(folder, f".{kept}.careful-{tag:016x}.part")
 
 
 def rename_new(source: str, target: str) -> None:
@@ -73,8 +67,11 @@ def rename_new(source: str, target: str) -> None:
     Raises:
         FileExistsError: something has.
     """
+    import ctypes  # few transfers come here
+
     raw = os.fsencode(source), os.fsencode(target)
-    done = _libc().renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = libc.renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
     if done == 0:
         return
     code = ctypes.get_errno()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -96,6 +97,9 @@ class Progress(Protocol):
     def finished(self, name: str) -> None:
         """A file is complete, or failed."""
 
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        """So many files are complete; what they are called, who wants to know can ask."""
+
     def note(self, text: str) -> None:
         """Something a person should know."""
 
@@ -108,6 +112,7 @@ class Silent:
     def present(self, nbytes: int) -> None: ...
     def retried(self) -> None: ...
     def finished(self, name: str) -> None: ...
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
     def note(self, text: str) -> None: ...
 
 

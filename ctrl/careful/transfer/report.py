@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from careful.transfer.options import FileResult
+
+
+class Moved(Protocol):
+    """Files that came across together; their names are not looked at until somebody asks."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them."""
+
+    def __len__(self) -> int: ...
+    def names(self) -> Iterator[str]:
+        """Of the sources, as they can be printed."""
+
+    def results(self) -> Iterator[FileResult]:
+        """What was transferred, file by file."""
 
 
 @dataclass
@@ -12,7 +29,8 @@ class Report:
     """What a transfer did, or with dry_run would have done.
 
     Attributes:
-        files: what was transferred.
+        singles: what was transferred by itself.
+        batches: what was transferred together.
         failures: (name, reason) of what was not.
         skipped: (name, kind) of symlinks and special files.
         equal: files that were left alone, and their bytes.
@@ -22,7 +40,8 @@ class Report:
         seconds: from the first request to the last sync.
     """
 
-    files: list[FileResult] = field(default_factory=list)
+    singles: list[FileResult] = field(default_factory=list)
+    batches: list[Moved] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     equal: list[tuple[str, int]] = field(default_factory=list)
@@ -31,20 +50,45 @@ class Report:
     deleted: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    def add(self, result: FileResult) -> None:
+        """A file is there."""
+        self.singles.append(result)
+
+    def add_batch(self, moved: Moved) -> None:
+        """Files are there."""
+        self.batches.append(moved)
+
+    @property
+    def files(self) -> list[FileResult]:
+        """What was transferred."""
+        return [*self.singles, *(one for moved in self.batches for one in moved.results())]
+
+    @property
+    def first_checked(self) -> FileResult | None:
+        """The first of them that has a digest."""
+        found = [*self.singles, *(next(moved.results()) for moved in self.batches)]
+        return next((one for one in found if one.digest is not None), None)
+
+    @property
+    def files_count(self) -> int:
+        """How many files were transferred."""
+        return len(self.singles) + sum(map(len, self.batches))
+
     @property
     def bytes(self) -> int:
         """Of all files that were transferred."""
-        return sum(result.bytes for result in self.files)
+        alone = sum(result.bytes for result in self.singles)
+        return alone + sum(moved.bytes for moved in self.batches)
 
     @property
     def resumed_bytes(self) -> int:
         """Of these, what earlier transfers had brought."""
-        return sum(result.resumed_bytes for result in self.files)
+        return sum(result.resumed_bytes for result in self.singles)
 
     @property
     def matched_bytes(self) -> int:
         """Of these, what the file that was replaced had already."""
-        return sum(result.matched_bytes for result in self.files)
+        return sum(result.matched_bytes for result in self.singles)
 
     @property
     def moved_bytes(self) -> int:
@@ -54,4 +98,4 @@ class Report:
     @property
     def retries(self) -> int:
         """Pieces that were asked for again."""
-        return sum(result.retries for result in self.files)
+        return sum(result.retries for result in self.singles)

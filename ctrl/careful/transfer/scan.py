@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
-from careful.errors import CarefulError, from_os
-from careful.transfer.block import Attr, BlockClient, Entry
+from careful._abi import ffi, lib
+from careful.errors import CarefulError, check, from_os
+from careful.transfer.block import Attr, BlockClient, Entry, Listing
 from careful.transfer.entries import NOTHING
 from careful.transfer.filters import Filters
 from careful.transfer.local import shown
@@ -29,42 +29,28 @@ def local_attr(found: os.stat_result) -> Attr:
     )
 
 
-def _entry(entry: os.DirEntry[str], name: str) -> Entry:
-    try:
-        attr = local_attr(entry.stat(follow_symlinks=False))
-        target = os.readlink(entry.path) if stat.S_ISLNK(attr.mode) else ""
-    except OSError as error:
-        return Entry(name, NOTHING, "", error.errno or errno.EIO)
-    return Entry(name, attr, target, 0)
-
-
-def scan_local(top: str) -> list[Entry]:
+def list_local(top: str) -> Listing:
     """The tree below a directory of this machine; a directory that cannot be read has error set.
 
     Raises:
         CarefulError: the directory itself cannot be read.
     """
-    entries: list[Entry] = []
-    level: list[tuple[str, int]] = [("", -1)]
-    while level:
-        below: list[tuple[str, int]] = []
-        for name, index in level:
-            path = os.path.join(top, name) if name else top
-            try:
-                with os.scandir(path) as scan:
-                    inside = sorted(scan, key=lambda entry: entry.name)
-            except OSError as error:
-                if index < 0:
-                    raise from_os(error, shown(top)) from None
-                entries[index] = entries[index]._replace(error=error.errno or errno.EIO)
-                continue
-            for one in inside:
-                found = _entry(one, f"{name}/{one.name}" if name else one.name)
-                if found.attr.is_dir:
-                    below.append((found.name, len(entries)))
-                entries.append(found)
-        level = below
-    return entries
+    found = ffi.new("struct careful_list *")
+    try:
+        fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise from_os(error, shown(top)) from None
+    try:
+        check(lib.careful_list(fd, found), shown(top))
+        return Listing(bytes(ffi.buffer(found.entries, found.bytes)), found.unreadable)
+    finally:
+        lib.careful_list_release(found)
+        os.close(fd)
+
+
+def scan_local(top: str) -> list[Entry]:
+    """What list_local() lists."""
+    return list_local(top).entries()
 
 
 async def scan_remote(remote: BlockClient, top: str) -> list[Entry]:

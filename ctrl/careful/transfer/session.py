@@ -11,17 +11,19 @@ import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from careful.address import Address
 from careful.errors import Ended
 from careful.transfer import trees
-from careful.transfer import verify as comparing
 from careful.transfer.block import BlockClient, Entry, relative
 from careful.transfer.files import Options, Progress
 from careful.transfer.ipc import AsyncClient, Client
-from careful.transfer.partials import Found, find_remote
 from careful.transfer.special import Span, is_special, transfer
+
+if TYPE_CHECKING:
+    from careful.transfer.partials import Found
+    from careful.transfer.verify import Verified
 
 _T = TypeVar("_T")
 WHOLE = Span()
@@ -125,10 +127,10 @@ def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
     return asyncio.run(_guarded(route, work))
 
 
-def verify(
-    route: Route, path: str, target: str, recursive: bool, block_bytes: int
-) -> comparing.Verified:
+def verify(route: Route, path: str, target: str, recursive: bool, block_bytes: int) -> Verified:
     """Compare a peer's file or tree with one of this machine; see verify.verify()."""
+    from careful.transfer import verify as comparing
+
     return asyncio.run(
         _guarded(
             route,
@@ -139,4 +141,6 @@ def verify(
 
 def partials(route: Route, path: str, clean: bool) -> list[Found]:
     """Partial files below a directory of a peer's; see partials.find_remote()."""
+    from careful.transfer.partials import find_remote
+
     return asyncio.run(_guarded(route, lambda remote: find_remote(remote, relative(path), clean)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from careful.errors import CarefulError
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.report import Report
+from careful.transfer.report import Moved, Report
 
 #: Failures that are the connection's or the peer's: no other file would fare better.
 _FATAL = {
@@ -20,7 +20,7 @@ _FATAL = {
     errno.ENETUNREACH,
     errno.ENETDOWN,
 }
-_TEXTS = {
+TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",
     errno.ENOTSUP: "is a special file",
     errno.ESTALE: "changed while it was being transferred",
@@ -64,7 +64,7 @@ class Sink:
             code: a positive errno.
             what: what it is about, if not the source.
         """
-        self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
+        self.fail(name, CarefulError(code, TEXTS.get(code, ""), what or name))
 
     def skip(self, name: str, mode: int) -> None:
         """Note what is neither a file nor a directory.
@@ -80,4 +80,10 @@ class Sink:
 
     def done(self, result: FileResult) -> None:
         """A file is there."""
-        self.report.files.append(result)
+        self.report.add(result)
+
+    def moved(self, files: Moved) -> None:
+        """A batch of files is there."""
+        self.report.add_batch(files)
+        self.progress.moved(files.bytes)
+        self.progress.finished_all(len(files), files.names)

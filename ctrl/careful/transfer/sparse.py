@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -109,8 +108,12 @@ async def remote_extents(
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _fallocate() -> Callable[..., int]:
+    from ctypes import CDLL, c_int, c_int64  # few transfers come here
+
+    call = CDLL(None).fallocate
+    call.argtypes = c_int, c_int, c_int64, c_int64
+    return call
 
 
 def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
@@ -118,8 +121,7 @@ def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
     at, end = offset, offset + nbytes
     while at < end:
         size = min(GRAIN - at % GRAIN, end - at)
-        if os.pread(fd, size, at) == _ZEROS[:size]:
-            place = ctypes.c_int64(at), ctypes.c_int64(size)
-            if _libc().fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, *place):
-                return
+        zero = os.pread(fd, size, at) == _ZEROS[:size]
+        if zero and _fallocate()(fd, _PUNCH_HOLE_KEEP_SIZE, at, size):
+            return
         at += size

@@ -322,7 +322,7 @@ async def transfer(
             error.reason += "; -c goes on with the blocks that differ"
         raise
     is_equal = result.bytes == result.matched_bytes > 0
-    report = Report(files=[] if is_equal else [result])
+    report = Report(singles=[] if is_equal else [result])
     if is_equal:
         report.equal.append((result.source, result.bytes))
     report.seconds = time.monotonic() - began

@@ -1,7 +1,7 @@
 """One tree from one end to the other, whichever way.
 
-Owns the order: directories before what is in them, small files in batches beside large
-ones, then links, then what is to go, and attributes last, children before their
+Owns the order: directories before what is in them, small files in batches (small.py) beside
+large ones, then links, then what is to go, and attributes last, children before their
 directories. One item's failure does not end the others.
 """
 
@@ -18,16 +18,14 @@ from careful.transfer import batch
 from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
-from careful.transfer.clash import in_the_way
-from careful.transfer.local import current_umask, digest_of
+from careful.transfer.bulk import Part
+from careful.transfer.clash import in_the_way, look_alike, taken_for_one
+from careful.transfer.local import current_umask
 from careful.transfer.mover import all_of
 from careful.transfer.options import FileResult
 from careful.transfer.sink import Sink
+from careful.transfer.small import SmallFiles
 from careful.transfer.sparse import GRAIN, has_holes
-
-#: Batches under way at a time.
-_BATCHES = 4
-
 
 _ONE = Callable[[str, Attr], Awaitable[FileResult | None]]
 
@@ -39,7 +37,8 @@ class TreeTransfer:
         source, target: the two directories; both are there, unless options.dry_run.
         top: attributes of the source, and whether the target was made just now.
         is_get: whether the target is ours: the umask holds for it.
-        entries: of the source.
+        entries: of the source, but those of plain.
+        plain: its small files where nobody needs to look at each.
         existing: of the target, where somebody will ask; else empty.
         sink: told of everything.
         one: transfers the file of a name by itself; None: it was equal.
@@ -52,6 +51,7 @@ class TreeTransfer:
         top: tuple[Attr, bool],
         is_get: bool,
         entries: Sequence[Entry],
+        plain: Sequence[Part],
         existing: Iterable[Entry],
         sink: Sink,
         one: _ONE,
@@ -59,14 +59,13 @@ class TreeTransfer:
         self.source, self.target, self.is_get = source, target, is_get
         self.sink, self.options, self.one = sink, sink.options, one
         self.existing = {entry.name: entry for entry in existing}
-        self.entries = entries
+        self.entries, self.plain = entries, plain
         self.top = Entry(".", top[0], "", 0)
         self.directories: list[Entry] = []
         self.symlinks: list[Entry] = []
         self.hard_links: list[tuple[Entry, str]] = []
         self.small: list[Entry] = []
         self.large: list[Entry] = []
-        self.alone: list[Entry] = []
         self.made: set[str] = {"."} if top[1] else set()
         self.in_place: dict[str, Attr] = {}
         self.batch_flags = self.options.batch_flags
@@ -76,6 +75,7 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_SYNC
         if not self.options.digest:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
+        self.small_files = SmallFiles(source, target, self.batch_flags, sink)
 
     def plan(self) -> None:
         """Sort the entries by what is to be done with them."""
@@ -101,6 +101,8 @@ class TreeTransfer:
                     self.hard_links.append((entry, first))
             else:
                 self._plan_file(entry)
+        for part in self.plain:
+            self.sink.progress.expect(part.files, part.bytes)
 
     def _link_is_equal(self, entry: Entry) -> bool:
         there = self.existing.get(entry.name)
@@ -140,10 +142,18 @@ class TreeTransfer:
         def left(entries: list[Entry]) -> list[Entry]:
             return [one for one in entries if parent(one.name) not in barred]
 
+        if barred:
+            self.small += [entry for part in self.plain for entry in part.entries()]
+            self.plain = ()
         self.small, self.large = left(self.small), left(self.large)
-        await all_of(self._small_files(), self._large_files(self.large))
-        await self._large_files(self.alone)
+        await all_of(
+            self.small_files.sifted(self.plain),
+            self.small_files.listed(self.small),
+            self._large_files(self.large),
+        )
+        await self._large_files(self.small_files.alone)
         await self._make_links(left(self.symlinks), barred)
+        await self._look_alikes()
         if self.options.delete:
             await self._delete()
         await self._attributes()
@@ -152,6 +162,9 @@ class TreeTransfer:
         """Say what would be done."""
         for entry in self.small + self.large:
             names = self.source.name(entry.name), self.target.name(entry.name)
+            if entry.name in self.existing and not self.options.replace:
+                self._failed_there(entry.name, errno.EEXIST)
+                continue
             self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
         self.sink.report.directories += sum(
             one.name not in self.existing for one in self.directories
@@ -197,58 +210,6 @@ class TreeTransfer:
         self.sink.report.directories += len(self.made)
         self.directories = [one for one in self.directories if one.name not in barred]
         return barred
-
-    async def _small_files(self) -> None:
-        """Move small files, many at a time."""
-        todo = iter(list(parts(self.small, lambda one: one.attr.bytes)))
-
-        async def worker() -> None:
-            for part in todo:
-                await self._small_batch(part)
-
-        await all_of(*(worker() for _ in range(min(_BATCHES, len(self.small)))))
-
-    async def _small_batch(self, part: list[Entry]) -> None:
-        flags = self.batch_flags
-        limit = self.options.limit
-        if limit is not None:
-            await limit.take(sum(one.attr.bytes for one in part))
-        wanted = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in part]
-        found = await self.source.run(batch.joined(wanted), flags)
-        items = list(batch.parse(found))
-        if len(items) != len(part):
-            raise CarefulError(errno.EPROTO, "bad answer to a batch", self.source.name("."))
-        # What is no small file any longer is dealt with by itself.
-        files = [is_file(item) for item in items]
-        if not all(files):
-            found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
-        answers = iter(batch.parse(await self.target.run(found, flags)) if any(files) else ())
-        self.sink.progress.moved(sum(len(item.data) for item in items))
-        for entry, item, ok in zip(part, items, files, strict=True):
-            if not ok:
-                self._not_small(entry, item.status)
-                continue
-            self._settle(entry, item, next(answers))
-
-    def _not_small(self, entry: Entry, status: int) -> None:
-        if status in (0, errno.EOVERFLOW, errno.ESTALE):
-            self.alone.append(entry)
-            return
-        name = self.source.name(entry.name)
-        self.sink.fail_errno(name, status)
-        self.sink.progress.finished(name)
-
-    def _settle(self, entry: Entry, item: Item, answer: Item) -> None:
-        name, target = self.source.name(entry.name), self.target.name(entry.name)
-        if answer.status:
-            self._failed_there(entry.name, answer.status)
-        else:
-            nbytes = len(item.data)
-            digest = None
-            if self.options.digest:  # of a file of one block
-                digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
-            self.sink.done(FileResult(name, target, nbytes, digest, 0))
-        self.sink.progress.finished(name)
 
     async def _large_files(self, entries: list[Entry]) -> None:
         todo = iter(entries)
@@ -297,6 +258,17 @@ class TreeTransfer:
                 self._failed_there(name, answer.status)
             else:
                 self.sink.report.links += 1
+
+    async def _look_alikes(self) -> None:
+        """Where names may be replaced, one may have replaced another that differs in case alone."""
+        if not self.options.replace:
+            return
+        plain = (entry for part in self.plain for entry in part.entries())
+        groups = look_alike([*self.entries, *plain, *self.small])
+        for one, other in await taken_for_one(self.target, groups):
+            text = f"{self.target.name(other)} is the same name: one of the two was written over"
+            name = self.target.name(one)
+            self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
     def _extra(self) -> list[Entry]:
         """What the target has and the source has not, children first."""
@@ -352,17 +324,9 @@ class TreeTransfer:
         return batch.packed_attr(attr._replace(mode=attr.mode & ~0o7000 & ~mask))
 
 
-_WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
-
-
 def new_mode(attr: Attr) -> bytes:
     """Attributes of a directory that is made: writable to the end."""
     return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))
-
-
-def is_file(item: Item) -> bool:
-    """Whether READ was answered with a file and its contents."""
-    return not item.status and item.op == lib.CAREFUL_ITEM_FILE
 
 
 def is_equal(entry: Entry, there: Entry | None) -> bool:

@@ -10,7 +10,7 @@ import errno
 import os
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -18,14 +18,23 @@ from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.attributes import apply_attributes, sync_file_system
 from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
-from careful.transfer.block import Attr, BlockClient, Entry, relative
+from careful.transfer.block import Attr, BlockClient, Entry, Listing, relative
+from careful.transfer.bulk import Part, sift
 from careful.transfer.files import get_file, put_file
+from careful.transfer.filters import Filters
 from careful.transfer.local import current_umask, shown, sync_directory
 from careful.transfer.mover import all_of, in_thread
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Report
-from careful.transfer.scan import local_attr, not_there, scan_local, scan_remote, selected
-from careful.transfer.sink import Sink, kind_of
+from careful.transfer.scan import (
+    list_local,
+    local_attr,
+    not_there,
+    scan_local,
+    scan_remote,
+    selected,
+)
+from careful.transfer.sink import TEXTS, Sink, kind_of
 from careful.transfer.tree import TreeTransfer, is_equal
 
 __all__ = ["Report", "get", "put"]
@@ -91,6 +100,8 @@ class _Singles:
         if not (options.update and not options.checksum and is_equal(*entries)):
             if options.dry_run:
                 name = ends[0].name(names[0]), ends[1].name(names[1])
+                if entries[1] is not None and not options.replace:
+                    raise CarefulError(errno.EEXIST, TEXTS[errno.EEXIST], name[1])
                 return FileResult(*name, source.attr.bytes, None, 0)
             result = await move()
         if options.batch_flags and not options.dry_run:
@@ -115,6 +126,14 @@ async def _link(ends: tuple[Tree, Tree], names: tuple[str, str], sink: Sink) -> 
         sink.fail_errno(ends[0].name(names[0]), found.status, ends[1].name(names[1]))
     else:
         sink.report.links += 1
+
+
+def _taken_apart(listing: Listing, options: Options) -> tuple[list[Entry], Sequence[Part]]:
+    """The entries that are meant; apart, small files where nothing hangs on any single one."""
+    if options.looks or options.blake3 or options.filters != Filters():
+        return selected(listing.entries(), options.filters), ()
+    sifted = sift(listing.data, options)
+    return listing.entries(sifted.rest), sifted.parts
 
 
 class _Get:
@@ -169,7 +188,7 @@ class _Get:
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
-        entries = selected(await scan_remote(self.remote, source), self.options.filters)
+        entries, plain = _taken_apart(await self.remote.list(source, True), self.options)
         made, existing = False, list[Entry]()
         if not self.options.dry_run:
             made = await in_thread(partial(_make_directory, target, attr.mode))
@@ -185,13 +204,15 @@ class _Get:
 
         there, here = RemoteTree(self.remote, source), LocalTree(target)
         top = attr, made
-        work = TreeTransfer(there, here, top, True, entries, existing, self.sink, one)
+        work = TreeTransfer(there, here, top, True, entries, plain, existing, self.sink, one)
         try:
             await work.run()
         finally:
             here.close()
         self.folders |= {os.path.dirname(os.path.join(target, one)) for one in work.made}
         self.folders |= {os.path.join(target, os.path.dirname(one.name)) for one in work.small}
+        if plain:
+            self.folders |= {target, *(os.path.join(target, one.name) for one in work.directories)}
 
     async def sync(self) -> None:
         """Make all names durable; with fsync "end", what they name, too."""
@@ -293,7 +314,8 @@ class _Put:
         here, there = self._ends(source, target)
         names = os.path.basename(source), posixpath.basename(target)
         old = None
-        if self.options.update and (found := await _stat_or_none(self.remote, target)):
+        looks = self.options.update or self.options.dry_run
+        if looks and (found := await _stat_or_none(self.remote, target)):
             old = Entry(names[1], found, "", 0)
         move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
         try:
@@ -304,8 +326,8 @@ class _Put:
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Send all that is below a directory."""
-        entries = await in_thread(partial(scan_local, source))
-        entries = selected(entries, self.options.filters)
+        listing = await in_thread(partial(list_local, source))
+        entries, plain = _taken_apart(listing, self.options)
         found = await _stat_or_none(self.remote, target)
         if not self.options.dry_run:
             await self.remote.mkdir(target, attr.mode & 0o777 | 0o700)
@@ -321,7 +343,7 @@ class _Put:
 
         here, there = LocalTree(source), RemoteTree(self.remote, target)
         top = attr, found is None
-        work = TreeTransfer(here, there, top, False, entries, existing, self.sink, one)
+        work = TreeTransfer(here, there, top, False, entries, plain, existing, self.sink, one)
         try:
             await work.run()
         finally:

@@ -36,11 +36,14 @@ enum careful_ipc_op {
 	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
 	/* Probes to peer, sent and timed by the daemon itself: args[0] frames of `bytes` of
 	 * payload each, flags CAREFUL_IPC_TRAIN or 0. Answered with a struct
-	 * careful_ipc_probe for each, when the last answer is here; -EBUSY: one at a time. */
+	 * careful_ipc_probe for each, when the last answer is here. One at a time: others wait. */
 	CAREFUL_IPC_MEASURE = 9,
 	/* peer; args: stage, ttl, time limit in ms; bytes: of the IP packet. One at a time to a
 	 * peer. Answer's payload, whatever its status: struct careful_stage_result. */
 	CAREFUL_IPC_STAGE = 10,
+	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
+	 * careful_burst and its marks. carefuld does nothing else meanwhile but move frames. */
+	CAREFUL_IPC_SIGNATURE = 16,
 };
 
 enum careful_ipc_measure {
@@ -58,6 +61,59 @@ struct careful_ipc_probe {
 	uint64_t sent_ns;
 	uint64_t arrived_ns;
 	uint64_t back_ns;
+};
+
+enum {
+	CAREFUL_SIGNATURE_MARKS = 64,
+	CAREFUL_SIGNATURE_PEERS = 16,
+	CAREFUL_SIGNATURE_MS = 100, /* after which a question begins no further burst */
+	CAREFUL_BURST_MS = 3000, /* a burst that lasts longer fails with -ETIMEDOUT */
+	CAREFUL_SIGNATURE_GO_ON = 1, /* flag: replies may come during the next question */
+};
+
+/*
+ * Bursts of requests with computation between them (P4).
+ *
+ * @kind:        CAREFUL_IPC_REQUEST: to the probe handler; _GET, _STORE: of `region`
+ * @bytes:       payload of each
+ * @bursts:      at most
+ * @capacity:    requests that may be under way
+ * @compute_ns:  D, after each request
+ * @flags:       CAREFUL_SIGNATURE_*
+ * @peers:       to whom, in turn
+ * @marks:       issued messages at which a burst is timed, ascending; the last is M
+ */
+struct careful_signature {
+	uint32_t kind;
+	uint32_t bytes;
+	uint32_t bursts;
+	uint32_t capacity;
+	uint64_t compute_ns;
+	uint32_t flags;
+	uint32_t peers_count;
+	uint32_t marks_count;
+	uint32_t pad;
+	uint32_t peers[CAREFUL_SIGNATURE_PEERS];
+	uint32_t marks[CAREFUL_SIGNATURE_MARKS];
+};
+
+/* Since the burst began; computed_ns: how much of elapsed_ns was computation. */
+struct careful_mark {
+	uint64_t elapsed_ns;
+	uint64_t computed_ns;
+};
+
+/*
+ * One burst; its marks follow.
+ *
+ * @began_ns:    CLOCK_MONOTONIC
+ * @done_ns:     until the last reply, from then on
+ * @arrived_ns:  the peer's monotonic clock when it took the last message; 0: unknown
+ */
+struct careful_burst {
+	uint64_t began_ns;
+	uint64_t done_ns;
+	uint64_t arrived_ns;
 };
 
 /*

@@ -463,6 +463,15 @@ enum careful_probe_handler {
 	CAREFUL_PROBE_FRAMES = 400, /* of a train at most */
 };
 
+/*
+ * Memory for measuring stores and gets (P4, `Bulk-transfer microbenchmark`). A request to
+ * this handler is answered with args[0], a region's key, and args[1], its bytes. Anyone may
+ * write there at any time: what is in it means nothing.
+ */
+enum careful_scratch_handler {
+	CAREFUL_SCRATCH = 168,
+};
+
 #ifndef CAREFUL_CDEF
 
 _Static_assert(sizeof(struct careful_block_open) == 40, "careful_block_open is 40 bytes");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where stage probes are written: a file without a name, of the daemon's. */
-#ifndef DAEMON_SCRATCH_H
-#define DAEMON_SCRATCH_H
+#ifndef DAEMON_STAGE_FILE_H
+#define DAEMON_STAGE_FILE_H
 
 #include <stdint.h>
 
@@ -9,6 +9,6 @@
 
 /* Opens it in the first of the writable exports that takes one, else in memory; *scratch
  * says where (enum careful_scratch). Returns a descriptor, or -errno. */
-int scratch_open(const struct careful_block_export *exports, uint32_t n, uint8_t *scratch);
+int stage_file_open(const struct careful_block_export *exports, uint32_t n, uint8_t *scratch);
 
-#endif /* DAEMON_SCRATCH_H */
+#endif /* DAEMON_STAGE_FILE_H */

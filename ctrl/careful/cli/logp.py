@@ -1,0 +1,129 @@
+"""`carefulctl measure logp`: what the endpoints themselves take."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from careful.cli.common import shared, show
+from careful.cli.params import BYTES
+from careful.control import config, remote
+from careful.measure import bulk as transfers
+from careful.measure import contention, tcp
+from careful.measure.logp import LogP, Options, Result
+from careful.measure.signature import Session, Target
+from careful.report import bulk as bulk_report
+from careful.report import figure, logp_plots, measuring
+from careful.report import logp as report
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.option(
+    "--precision",
+    default=0.05,
+    show_default=True,
+    help="Half of a 95 % interval over the figure at which it is enough.",
+)
+@click.option(
+    "--seconds", default=20.0, show_default=True, help="For each signature: no batch after that."
+)
+@click.option("--max-messages", default=4096, show_default=True, help="Of the longest burst.")
+@click.option("--bulk", is_flag=True, help="Stores and gets over sizes, too: os(n), g(n), T(n).")
+@click.option(
+    "--max-bytes", type=BYTES, default=16384, show_default=True, help="Largest bulk transfer."
+)
+@click.option("--sizes", default=8, show_default=True, help="Of bulk transfers.")
+@click.option(
+    "--tcp",
+    "tcp_port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="TCP beside it; on HOST, `carefulctl measure echo PORT` answers.",
+)
+@click.option(
+    "--gap-for",
+    "gap_s",
+    type=float,
+    metavar="SECONDS",
+    help="Only the gap, without pause so long: run it on K hosts at once.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="A .png or .svg.")
+@shared
+def logp(
+    hosts: tuple[str, ...],
+    precision: float,
+    seconds: float,
+    max_messages: int,
+    bulk: bool,
+    max_bytes: int,
+    sizes: int,
+    tcp_port: int | None,
+    gap_s: float | None,
+    plot: Path | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """os, or, g and L of careful's messages to HOST (to several in turn: one to many).
+
+    Our carefuld issues bursts of M requests with D of computation after each, as a program
+    does that owns the queue; careful must be up on both ends. It does nothing else but move
+    frames while it issues, a tenth of a second at a time.
+    """
+    options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
+    if plot:
+        figure.check_path(plot)
+    sizes_bytes = transfers.sizes_to(max_bytes, sizes) if bulk else []
+    known = config.load(config_path)
+    found = [remote.find(host, instance, known, timeout_s=5.0) for host in hosts]
+    route, effect = found[0]
+    targets = [Target(one.address, host) for (one, _), host in zip(found, hosts, strict=True)]
+    inputs = {
+        "hosts": list(hosts),
+        "addresses": [str(target.address) for target in targets],
+        **asdict(options),
+        "bulk_sizes_bytes": sizes_bytes,
+        "tcp_port": tcp_port,
+        "gap_for_s": gap_s,
+        **measuring.environment(),
+    }
+    with Session(route.socket, route.instance, targets) as session:
+        name = session.host
+        if gap_s is not None:
+            layer = session.layer()
+            flood = contention.flood(layer, gap_s)
+            figures = bulk_report.flood_figures(flood, layer.name, layer.capacity)
+            text = bulk_report.flood_text(flood, layer.name, name)
+            show(as_json, "measure logp", inputs, {**effect.as_dict(), **figures}, text)
+            return
+        results = [LogP(session.layer(), options).run()]
+        bulks = [
+            transfers.measure(kind, session.layer, sizes_bytes, options)
+            for kind in ("store", "get")
+            if bulk
+        ]
+    if tcp_port is not None:
+        with tcp.TcpLayer(targets[0].address, tcp_port, results[0].capacity) as layer_tcp:
+            results.append(LogP(layer_tcp, options).run())
+    if plot:
+        logp_plots.draw(results, bulks, name, plot)
+    figures = {**effect.as_dict(), **report.figures(results[0])}
+    figures["bulk"] = [bulk_report.bulk_figures(one) for one in bulks]
+    figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
+    show(as_json, "measure logp", inputs, figures, _text(results, bulks, name))
+
+
+def _text(results: list[Result], bulks: list[Any], host: str) -> str:
+    texts = [report.text(one, host) for one in results]
+    return "\n\n".join(texts + [bulk_report.bulk_text(one) for one in bulks])
+
+
+@click.command()
+@click.argument("port", type=click.IntRange(1, 65535))
+def echo(port: int) -> None:
+    """Answer TCP requests on PORT, for `measure logp --tcp PORT` elsewhere, until Ctrl-C."""
+    tcp.serve(port)

@@ -1,0 +1,229 @@
+"""The small files of a tree, many in a message and several messages under way.
+
+Owns what becomes of each file of a batch. Batches that go as expected are not looked at file
+by file (bulk.py); of others, each file's fate is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import batch
+from careful.transfer.attributes import parts
+from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree
+from careful.transfer.block import Attr, Entry
+from careful.transfer.bulk import ITEMS_BYTES, Lane, Moved, Part, matched, small_bytes
+from careful.transfer.local import digest_of
+from careful.transfer.mover import all_of, in_thread
+from careful.transfer.options import FileResult
+from careful.transfer.sink import Sink
+
+#: Batches under way at a time: one is read, one crosses, one is written.
+_BATCHES = 3
+#: A batch that does not fit into what a peer takes, or answers: it is cut in two.
+_TOO_LARGE = (errno.EOVERFLOW, errno.E2BIG)
+_WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
+
+
+class SmallFiles:
+    """Small files from one tree to another.
+
+    Args:
+        source, target: the two directories.
+        flags: CAREFUL_BATCH_*.
+        sink: told of everything.
+
+    Attributes:
+        alone: files that were no small ones any longer; they are left to others.
+    """
+
+    def __init__(self, source: Tree, target: Tree, flags: int, sink: Sink) -> None:
+        self.source, self.target, self.flags = source, target, flags
+        self.sink, self.options = sink, sink.options
+        self.alone: list[Entry] = []
+
+    async def listed(self, files: Sequence[Entry]) -> None:
+        """Move these."""
+        todo = iter(list(parts(files, lambda one: one.attr.bytes)))
+
+        async def worker() -> None:
+            for part in todo:
+                await self._limit(sum(one.attr.bytes for one in part))
+                await self._batch(part)
+
+        await all_of(*(worker() for _ in range(min(_BATCHES, len(files)))))
+
+    async def sifted(self, files: Sequence[Part]) -> None:
+        """Move these."""
+        todo = iter(files)
+
+        async def worker(index: int) -> None:
+            lane = await self._lane(wait=index == 0)
+            if lane is None:
+                return
+            try:
+                for part in todo:
+                    await self._limit(part.bytes)
+                    await self._part(lane, part)
+            finally:
+                await lane.close()
+
+        await all_of(*(worker(index) for index in range(min(_BATCHES, len(files)))))
+
+    async def _limit(self, nbytes: int) -> None:
+        if self.options.limit is not None:
+            await self.options.limit.take(nbytes)
+
+    async def _lane(self, wait: bool) -> Lane | None:
+        """A lane; None: others of this machine have all that the peer gives us."""
+        remote = self.source if isinstance(self.source, RemoteTree) else self.target
+        assert isinstance(remote, RemoteTree)
+        for attempt in range(batch.ATTEMPTS):
+            lane = Lane(remote)
+            try:
+                await lane.open()
+                return lane
+            except CarefulError as error:
+                await lane.close()
+                if error.errno != errno.EMFILE or (wait and attempt + 1 == batch.ATTEMPTS):
+                    raise
+            except BaseException:
+                await lane.close()
+                raise
+            if not wait:
+                return None
+            await asyncio.sleep(batch.wait_s())
+        raise AssertionError
+
+    async def _part(self, lane: Lane, part: Part) -> None:
+        try:
+            if isinstance(self.source, LocalTree):
+                moved = await self._send(lane, part)
+            else:
+                moved = await self._fetch(lane, part)
+        except CarefulError as error:
+            if error.errno not in (*_TOO_LARGE, errno.EMFILE):
+                raise
+            await self._batch(part.entries())
+            return
+        if moved is not None:
+            self.sink.moved(moved)
+
+    def _matched(self, part: Part, data: Any, nbytes: int) -> Moved | None:
+        ends = self.source, self.target
+        return matched(part, data, nbytes, ends, self.options.digest)
+
+    async def _fetch(self, lane: Lane, part: Part) -> Moved | None:
+        """From the peer; None: it was done file by file."""
+        target = self.target
+        assert isinstance(target, LocalTree)
+        lane.memory[: len(part.reads)] = part.reads
+        key, size, _ = await lane.run(len(part.reads), self.flags, small_bytes(self.options))
+        await lane.load(key, size)
+
+        def make() -> tuple[Moved | None, bytes]:
+            moved = self._matched(part, lane.data, size)
+            return moved, target.make(lane.data, size, self.flags) if moved else b""
+
+        moved, answers = await in_thread(make)
+        if moved is not None and not answers:
+            return moved
+        found = lane.memory[:size]
+        if moved is None:
+            await self._place(part.entries(), found)
+        else:
+            self._settle(part.entries(), list(batch.parse(found)), answers)
+        return None
+
+    async def _send(self, lane: Lane, part: Part) -> Moved | None:
+        """To the peer; None: it was done file by file."""
+        source = self.source
+        assert isinstance(source, LocalTree)
+        most = small_bytes(self.options)
+
+        def read() -> tuple[int, Moved | None]:
+            size = source.read(part.reads, self.flags, most, lane.data, ITEMS_BYTES)
+            return size, self._matched(part, lane.data, size)
+
+        size, moved = await in_thread(read)
+        if moved is None:
+            await self._place(part.entries(), lane.memory[:size])
+            return None
+        key, answered, failed = await lane.run(size, self.flags, most)
+        if not failed:
+            await lane.drop(key)
+            return moved
+        found = lane.memory[:size]
+        await lane.load(key, answered)
+        self._settle(part.entries(), list(batch.parse(found)), lane.memory[:answered])
+        return None
+
+    async def _batch(self, part: list[Entry]) -> None:
+        """Move files, and look at each."""
+        wanted = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in part]
+        try:
+            await self._place(part, await self.source.run(batch.joined(wanted), self.flags))
+        except CarefulError as error:
+            if error.errno not in _TOO_LARGE:
+                raise
+            half = len(part) // 2
+            if half:
+                await self._batch(part[:half])
+                await self._batch(part[half:])
+            else:
+                self.alone += part
+
+    async def _place(self, part: list[Entry], found: bytes) -> None:
+        """Make the files that were read; what is no small file any longer is left."""
+        items = list(batch.parse(found))
+        pairs = zip(part, items, strict=False)
+        if len(items) != len(part) or any(
+            is_file(item) and item.name != os.fsencode(one.name) for one, item in pairs
+        ):
+            raise CarefulError(errno.EPROTO, "bad answer to a batch", self.source.name("."))
+        files = [is_file(item) for item in items]
+        if not all(files):
+            found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
+        answers = await self.target.run(found, self.flags) if any(files) else b""
+        for entry, item, ok in zip(part, items, files, strict=True):
+            if not ok:
+                self._not_small(entry, item.status)
+        done = [(one, item) for one, item, ok in zip(part, items, files, strict=True) if ok]
+        self._settle([one for one, _ in done], [item for _, item in done], answers)
+
+    def _not_small(self, entry: Entry, status: int) -> None:
+        if status in (0, errno.EOVERFLOW, errno.ESTALE):
+            self.alone.append(entry)
+            return
+        name = self.source.name(entry.name)
+        self.sink.fail_errno(name, status)
+        self.sink.progress.finished(name)
+
+    def _settle(self, part: list[Entry], items: list[Item], answers: bytes) -> None:
+        """Say what became of files that were made, or were to be."""
+        self.sink.progress.moved(sum(len(item.data) for item in items))
+        for entry, item, answer in zip(part, items, batch.parse(answers), strict=True):
+            self._settle_one(entry, item, answer)
+
+    def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:
+        name, target = self.source.name(entry.name), self.target.name(entry.name)
+        if answer.status:
+            self.sink.fail_errno(name, answer.status, target)
+        else:
+            nbytes = len(item.data)
+            digest = None
+            if self.options.digest:  # of a file of one block
+                digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
+            self.sink.done(FileResult(name, target, nbytes, digest, 0))
+        self.sink.progress.finished(name)
+
+
+def is_file(item: Item) -> bool:
+    """Whether READ was answered with a file and its contents."""
+    return not item.status and item.op == lib.CAREFUL_ITEM_FILE

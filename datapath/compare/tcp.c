@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * careful-tcp: requests and replies over TCP, for LogP signatures beside careful's.
+ *
+ *   careful-tcp serve PORT            answers each request with as many bytes
+ *   careful-tcp ask ADDRESS PORT      struct careful_signature in, its bursts out, again
+ *                                     and again; an int before each answer: its bytes or -errno
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "service/signature.h"
+
+enum {
+	MESSAGE_BYTES = 64,
+	SPIN_NS = 50000, /* as long as carefuld spins before it blocks */
+	CONNECTIONS = 32,
+};
+
+struct tcp {
+	struct signature_layer layer;
+	int fd;
+	uint32_t part; /* bytes of a reply that is not whole yet */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "careful-tcp: %s: %s\n", what, strerror(errno));
+	return 1;
+}
+
+/* All of it, though the socket does not block: -errno where the other end has gone. */
+static int send_all(int fd, const uint8_t *data, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			data += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int tcp_issue(struct signature_layer *layer)
+{
+	static const uint8_t message[MESSAGE_BYTES];
+	struct tcp *tcp = (struct tcp *)layer;
+	ssize_t n = send(tcp->fd, message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	return send_all(tcp->fd, message, sizeof(message) - (size_t)n);
+}
+
+static int tcp_poll(struct signature_layer *layer)
+{
+	static uint8_t replies[1 << 16];
+	struct tcp *tcp = (struct tcp *)layer;
+	ssize_t n = recv(tcp->fd, replies, sizeof(replies), MSG_DONTWAIT);
+
+	if (n == 0)
+		return -ECONNRESET;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	tcp->part += (uint32_t)n;
+	layer->outstanding -= tcp->part / MESSAGE_BYTES;
+	tcp->part %= MESSAGE_BYTES;
+	return 1;
+}
+
+static struct addrinfo *resolved(const char *address, const char *port)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICSERV | (address ? 0 : AI_PASSIVE),
+					.ai_family = address ? AF_UNSPEC : AF_INET6,
+					.ai_socktype = SOCK_STREAM };
+	struct addrinfo *found;
+	int rc = getaddrinfo(address, port, &hints, &found);
+
+	if (rc)
+		fprintf(stderr, "careful-tcp: %s\n", gai_strerror(rc));
+	return rc ? NULL : found;
+}
+
+static void no_delay(int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int connect_to(const char *address, const char *port)
+{
+	struct addrinfo *to = resolved(address, port);
+	int fd;
+
+	if (!to)
+		return -1;
+	fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen)) {
+		fail(address);
+		fd = -1;
+	}
+	freeaddrinfo(to);
+	if (fd >= 0)
+		no_delay(fd);
+	return fd;
+}
+
+/* An answer, or where there is none, why. */
+static int answer(int bytes, const void *data)
+{
+	if (fwrite(&bytes, sizeof(bytes), 1, stdout) != 1)
+		return -EPIPE;
+	if (bytes > 0 && fwrite(data, (size_t)bytes, 1, stdout) != 1)
+		return -EPIPE;
+	return fflush(stdout) ? -EPIPE : 0;
+}
+
+static int ask(const char *address, const char *port)
+{
+	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
+	struct tcp tcp = { .layer = { .issue = tcp_issue, .poll = tcp_poll, .now_ns = now_ns } };
+	struct careful_signature s;
+
+	tcp.fd = connect_to(address, port);
+	if (tcp.fd < 0)
+		return 1;
+	if (answer(0, NULL))
+		return 1;
+	while (fread(&s, sizeof(s), 1, stdin) == 1) {
+		int rc = signature_check(&s);
+
+		tcp.layer.capacity = s.capacity;
+		if (!rc)
+			rc = signature_run(&tcp.layer, &s, answers, sizeof(answers));
+		if (rc > 0)
+			rc *= (int)signature_burst_bytes(&s);
+		if (answer(rc, answers) || rc < 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Returns what is there as it came; false: the client has gone. */
+static int echo(int fd)
+{
+	static uint8_t data[1 << 16];
+	ssize_t n = recv(fd, data, sizeof(data), MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	return n && !send_all(fd, data, (size_t)n) ? 1 : -ECONNRESET;
+}
+
+/* One round over all clients; whether any of them asked. */
+static int echo_round(struct pollfd *fds, nfds_t *count)
+{
+	int asked = 0;
+
+	for (nfds_t i = *count; i-- > 1;) {
+		int rc = echo(fds[i].fd);
+
+		asked |= rc > 0;
+		if (rc < 0) {
+			close(fds[i].fd);
+			fds[i] = fds[--*count];
+		}
+	}
+	return asked;
+}
+
+static int serve(const char *port)
+{
+	struct addrinfo *at = resolved(NULL, port);
+	struct pollfd fds[1 + CONNECTIONS] = { { .events = POLLIN } };
+	uint64_t spun_ns = now_ns();
+	nfds_t count = 1;
+	int on = 1, off = 0;
+
+	if (!at)
+		return 1;
+	fds[0].fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	setsockopt(fds[0].fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fds[0].fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (fds[0].fd < 0 || bind(fds[0].fd, at->ai_addr, at->ai_addrlen) ||
+	    listen(fds[0].fd, CONNECTIONS))
+		return fail(port);
+	freeaddrinfo(at);
+	printf("ready\n");
+	fflush(stdout);
+	for (;;) {
+		if (echo_round(fds, &count))
+			spun_ns = now_ns();
+		if (now_ns() - spun_ns < SPIN_NS)
+			continue;
+		if (poll(fds, count, -1) < 0 && errno != EINTR)
+			return fail("poll");
+		if (count <= CONNECTIONS && (fds[0].revents & POLLIN)) {
+			int fd = accept4(fds[0].fd, NULL, NULL, SOCK_CLOEXEC);
+
+			if (fd >= 0) {
+				no_delay(fd);
+				fds[count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+			}
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 3 && !strcmp(argv[1], "serve"))
+		return serve(argv[2]);
+	if (argc == 4 && !strcmp(argv[1], "ask"))
+		return ask(argv[2], argv[3]);
+	fprintf(stderr, "usage: careful-tcp serve PORT\n"
+			"       careful-tcp ask ADDRESS PORT\n");
+	return 2;
+}

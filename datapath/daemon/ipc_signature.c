@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * SIGNATURE: a client's bursts, issued here and now as a program issues them that owns the
+ * queue. The loop does nothing else meanwhile, which is what makes the figures the engine's;
+ * ipc.h bounds how long.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+#include "daemon/ipc_private.h"
+#include "service/scratch.h"
+#include "service/signature.h"
+
+/*
+ * Who issues. Outlives its client until the last reply.
+ *
+ * @indices: of the peers
+ * @turn:    whose turn it is
+ * @left:    by its client, or by a burst that failed
+ */
+struct ipc_issuer {
+	struct signature_layer layer;
+	struct careful *instance;
+	struct careful_signature signature;
+	uint32_t region;
+	uint32_t indices[CAREFUL_SIGNATURE_PEERS];
+	uint32_t turn;
+	bool left;
+};
+
+static void issuer_done(const struct careful_result *result, void *user)
+{
+	struct ipc_issuer *issuer = user;
+	struct signature_layer *layer = &issuer->layer;
+
+	layer->outstanding--;
+	if (result->status && !layer->status)
+		layer->status = result->status;
+	layer->arrived_ns = (uint64_t)result->args[0] << 32 | result->args[1];
+	if (issuer->left && !layer->outstanding)
+		free(issuer);
+}
+
+static int issuer_issue(struct signature_layer *layer)
+{
+	struct ipc_issuer *issuer = (struct ipc_issuer *)layer;
+	const struct careful_signature *s = &issuer->signature;
+	const struct careful_span local = { .base = careful_scratch(), .fd = -1 };
+	uint32_t peer = issuer->indices[issuer->turn];
+	int rc;
+
+	switch (s->kind) {
+	case CAREFUL_IPC_REQUEST:
+		rc = careful_request(issuer->instance, peer, CAREFUL_PROBE, NULL, local.base,
+				     s->bytes, issuer_done, issuer);
+		break;
+	case CAREFUL_IPC_STORE:
+		rc = careful_store(issuer->instance, peer, issuer->region, 0, &local, s->bytes,
+				   CAREFUL_HANDLERS, NULL, CAREFUL_NO_DIGEST, issuer_done, issuer);
+		break;
+	default:
+		rc = careful_get(issuer->instance, peer, issuer->region, 0, &local, s->bytes,
+				 CAREFUL_NO_DIGEST, issuer_done, issuer);
+	}
+	if (!rc)
+		issuer->turn = (issuer->turn + 1) % s->peers_count;
+	return rc;
+}
+
+static int issuer_poll(struct signature_layer *layer)
+{
+	return careful_poll(((struct ipc_issuer *)layer)->instance);
+}
+
+/* The client's; one that a failed burst left to its replies is replaced. */
+static struct ipc_issuer *issuer_of(struct ipc_client *client)
+{
+	if (!client->issuer) {
+		client->issuer = calloc(1, sizeof(*client->issuer));
+		if (!client->issuer)
+			return NULL;
+		client->issuer->instance = client->ipc->instance;
+		client->issuer->layer = (struct signature_layer){
+			.issue = issuer_issue,
+			.poll = issuer_poll,
+			.now_ns = ipc_now_ns,
+		};
+	}
+	return client->issuer;
+}
+
+void ipc_issuer_leave(struct ipc_client *client)
+{
+	struct ipc_issuer *issuer = client->issuer;
+
+	client->issuer = NULL;
+	if (!issuer)
+		return;
+	issuer->left = true;
+	if (!issuer->layer.outstanding)
+		free(issuer);
+}
+
+static int prepare(struct ipc_client *client, const struct ipc_question *q,
+		   struct ipc_issuer *issuer)
+{
+	struct careful_signature *s = &issuer->signature;
+
+	if (q->head.payload_bytes != sizeof(*s))
+		return -EINVAL;
+	memcpy(s, q->payload, sizeof(*s));
+	if (signature_check(s) || !s->peers_count || s->peers_count > CAREFUL_SIGNATURE_PEERS ||
+	    s->bytes > SCRATCH_BYTES ||
+	    (s->kind != CAREFUL_IPC_REQUEST && s->kind != CAREFUL_IPC_STORE &&
+	     s->kind != CAREFUL_IPC_GET))
+		return -EINVAL;
+	for (uint32_t i = 0; i < s->peers_count; i++) {
+		int index = ipc_peer_index(client->ipc, s->peers[i]);
+
+		if (index < 0)
+			return index;
+		issuer->indices[i] = (uint32_t)index;
+	}
+	issuer->region = q->head.region;
+	issuer->turn = 0;
+	issuer->layer.capacity = s->capacity;
+	return 0;
+}
+
+/* 0: answered; -errno: to be answered. */
+int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
+	struct ipc_issuer *issuer = issuer_of(client);
+	int rc = issuer ? prepare(client, q, issuer) : -ENOMEM;
+
+	if (!rc)
+		rc = signature_run(&issuer->layer, &issuer->signature, answers, sizeof(answers));
+	if (rc < 0) {
+		ipc_issuer_leave(client);
+		return rc == -EAGAIN ? -EBUSY : rc; /* asking again would begin again */
+	}
+	ipc_answer(op, 0, NULL, answers, (uint32_t)rc * signature_burst_bytes(&issuer->signature));
+	return 0;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * FILE: never seen half-written. Where the file system can, a file is made without a name
+ * and linked when it is complete, so that a crash leaves nothing of it; else it has a
+ * temporary name first. Where a batch is synced, many files wait for one sync of their file
+ * system, which is a fraction of what a sync of each would take.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "storage/attr.h"
+#include "storage/items.h"
+
+void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
+{
+	snprintf(temporary, ITEMS_TEMPORARY_BYTES, ".careful-%016llx.part",
+		 (unsigned long long)s->counter++);
+}
+
+/* Where a file system has no flags for renames, a link does the same. */
+int items_give_name(int dir, const char *temporary, const char *name, bool replace)
+{
+	if (!renameat2(dir, temporary, dir, name, replace ? 0 : RENAME_NOREPLACE))
+		return 0;
+	if (replace || errno != EINVAL)
+		return -errno;
+	if (linkat(dir, temporary, dir, name, 0))
+		return -errno;
+	unlinkat(dir, temporary, 0);
+	return 0;
+}
+
+static int write_all(int fd, const char *data, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The number of the parent among the directories of pending files, or -errno. */
+static int note_dir(struct items *s, int dir)
+{
+	struct stat mine, other;
+	int copy;
+
+	if (fstat(dir, &mine))
+		return -errno;
+	for (uint32_t i = s->dirs_count; i--;) {
+		if (!fstat(s->dirs[i], &other) && other.st_ino == mine.st_ino &&
+		    other.st_dev == mine.st_dev)
+			return (int)i;
+	}
+	copy = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0)
+		return -errno;
+	s->dirs[s->dirs_count] = copy;
+	return (int)s->dirs_count++;
+}
+
+static int wait_for_sync(struct items *s, int dir, const char *temporary, const char *name)
+{
+	struct pending *p;
+	int number;
+
+	if (s->pending_count == ITEMS_PENDING || s->dirs_count == ITEMS_DIRS)
+		items_flush(s);
+	if (!s->pending)
+		s->pending = calloc(ITEMS_PENDING, sizeof(*s->pending));
+	if (!s->pending)
+		return -ENOMEM;
+	number = note_dir(s, dir);
+	if (number < 0)
+		return number;
+	p = &s->pending[s->pending_count++];
+	p->dir = (uint32_t)number;
+	p->answer = s->used;
+	memcpy(p->temporary, temporary, ITEMS_TEMPORARY_BYTES);
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	return 1;
+}
+
+/* Whether a new file in this directory is the source's owner's by itself. */
+static bool has_owner(const struct items *s)
+{
+	const struct careful_block_attr *attr = &s->item.attr;
+
+	if (!(s->flags & CAREFUL_BATCH_OWNER))
+		return true;
+	return s->fresh.owner_known && be32toh(attr->gid) == s->fresh.gid &&
+	       (!s->is_root || be32toh(attr->uid) == s->fresh.uid);
+}
+
+/* What a new file in this directory is, seen once: most are of the same owner and mode, and
+ * then need neither be set. */
+static int learn(struct items_fresh *fresh, int fd, mode_t asked)
+{
+	struct stat st;
+
+	if (fresh->mode_known && fresh->asked == asked)
+		return 0;
+	if (fstat(fd, &st))
+		return -errno;
+	*fresh = (struct items_fresh){
+		.owner_known = true,
+		.uid = st.st_uid,
+		.gid = st.st_gid,
+		.mode_known = true,
+		.asked = asked,
+		.mode = st.st_mode & 07777,
+	};
+	return 0;
+}
+
+/* Contents and attributes of a new file that was made with the permissions `asked`. */
+static int furnish(struct items *s, int fd, mode_t asked)
+{
+	const struct item *item = &s->item;
+	struct attr_how how = { .flags = s->flags, .umask = s->umask, .is_new = true };
+	int rc = write_all(fd, item->data, item->data_bytes);
+
+	if (!rc)
+		rc = learn(&s->fresh, fd, asked);
+	if (rc)
+		return rc;
+	if (has_owner(s)) {
+		how.flags &= ~(uint32_t)CAREFUL_BATCH_OWNER;
+		how.has_mode = s->fresh.mode == attr_mode(&item->attr, &how);
+	}
+	return attr_apply(fd, &item->attr, item->xattrs, item->xattrs_bytes, &how);
+}
+
+/* The permissions to make a file with: nobody but its owner may see one that is to be given
+ * to another. */
+static mode_t asked_of(const struct items *s)
+{
+	struct attr_how how = { .flags = s->flags, .umask = s->umask, .is_new = true };
+
+	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
+}
+
+/* Gives a file without a name its name. */
+static int link_file(struct items *s, int fd, int dir, const char *name)
+{
+	char temporary[ITEMS_TEMPORARY_BYTES];
+	int rc;
+
+	if (!linkat(fd, "", dir, name, AT_EMPTY_PATH))
+		return 0;
+	if (errno != EEXIST || !(s->flags & CAREFUL_BATCH_REPLACE))
+		return -errno;
+	items_temporary(s, temporary);
+	if (linkat(fd, "", dir, temporary, AT_EMPTY_PATH))
+		return -errno;
+	rc = items_give_name(dir, temporary, name, true);
+	if (rc)
+		unlinkat(dir, temporary, 0);
+	return rc;
+}
+
+/* 0 or -errno; -EOPNOTSUPP: there are no such files here. */
+static int make_nameless(struct items *s, int dir, const char *name)
+{
+	mode_t asked = asked_of(s);
+	int rc, fd = openat(dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, asked);
+
+	if (fd < 0)
+		return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno;
+	rc = furnish(s, fd, asked);
+	if (!rc) {
+		rc = link_file(s, fd, dir, name);
+		if (rc == -ENOENT) /* before 6.10 only root may link by descriptor */
+			rc = -EOPNOTSUPP;
+	}
+	if (close(fd) && !rc)
+		rc = -errno;
+	return rc;
+}
+
+static int make_named(struct items *s, int dir, const char *name)
+{
+	char temporary[ITEMS_TEMPORARY_BYTES];
+	mode_t asked = asked_of(s);
+	int fd, rc;
+
+	items_temporary(s, temporary);
+	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, asked);
+	if (fd < 0)
+		return -errno;
+	rc = furnish(s, fd, asked);
+	if (close(fd) && !rc)
+		rc = -errno;
+	if (!rc)
+		rc = s->flags & CAREFUL_BATCH_SYNC ?
+			     wait_for_sync(s, dir, temporary, name) :
+			     items_give_name(dir, temporary, name,
+					     s->flags & CAREFUL_BATCH_REPLACE);
+	if (rc < 0)
+		unlinkat(dir, temporary, 0);
+	return rc;
+}
+
+int items_make_file(struct items *s, int dir, const char *name)
+{
+	const struct item *item = &s->item;
+	int rc = -EOPNOTSUPP;
+
+	if (strlen(name) > NAME_MAX)
+		return -ENAMETOOLONG;
+	if (!(s->flags & CAREFUL_BATCH_NODIGEST) &&
+	    XXH3_64bits(item->data, item->data_bytes) != item->digest)
+		return -EBADMSG;
+	/* Files that wait for a sync would each hold a descriptor without a name. */
+	if (!(s->flags & CAREFUL_BATCH_SYNC) && !s->no_nameless) {
+		rc = make_nameless(s, dir, name);
+		s->no_nameless = rc == -EOPNOTSUPP;
+	}
+	return rc == -EOPNOTSUPP ? make_named(s, dir, name) : rc;
+}
+
+void items_flush(struct items *s)
+{
+	struct stat st;
+	dev_t synced = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s->dirs_count && !rc; i++) {
+		if (fstat(s->dirs[i], &st) || (i && st.st_dev == synced))
+			continue;
+		rc = syncfs(s->dirs[i]) ? -errno : 0;
+		synced = st.st_dev;
+	}
+	for (uint32_t i = 0; i < s->pending_count; i++) {
+		const struct pending *p = &s->pending[i];
+		int dir = s->dirs[p->dir];
+		int status = rc ? rc :
+				  items_give_name(dir, p->temporary, p->name,
+						  s->flags & CAREFUL_BATCH_REPLACE);
+		struct careful_block_item *record = (void *)(s->out + p->answer);
+
+		if (!status)
+			continue;
+		unlinkat(dir, p->temporary, 0);
+		record->status = htobe32((uint32_t)-status);
+		s->failed++;
+	}
+	for (uint32_t i = 0; i < s->dirs_count; i++)
+		close(s->dirs[i]);
+	s->dirs_count = 0;
+	s->pending_count = 0;
+}

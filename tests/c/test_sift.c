@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Trees taken apart: what is small and plain is read in batches, and nothing else is. */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <careful/files.h>
+
+#include "check.h"
+
+static char root[] = "/tmp/careful-sift-XXXXXX";
+static int top;
+static char buffer[1 << 16] __attribute__((aligned(8)));
+static size_t used;
+
+static const struct careful_sift_how usual = {
+	.file_bytes_max = 1000,
+	.part_bytes_max = 2000,
+	.part_files_max = 3,
+};
+
+static struct careful_block_entry *entry(const char *name, uint32_t mode, uint64_t bytes)
+{
+	struct careful_block_entry *e = (void *)(buffer + used);
+	size_t name_bytes = strlen(name);
+
+	*e = (struct careful_block_entry){ .name_bytes = htobe16((uint16_t)name_bytes) };
+	e->attr.mode = htobe32(mode);
+	e->attr.nlink = htobe32(1);
+	e->attr.bytes = htobe64(bytes);
+	e->attr.allocated = htobe64(bytes);
+	memcpy(e + 1, name, name_bytes);
+	used = (used + sizeof(*e) + name_bytes + 7) & ~(size_t)7;
+	return e;
+}
+
+static struct careful_sifted sift(void)
+{
+	struct careful_sifted found;
+
+	CHECK_EQ(careful_sift(buffer, used, &usual, &found), 0);
+	used = 0;
+	return found;
+}
+
+static void sift__small_files_in_parts(void)
+{
+	struct careful_sifted found;
+	char name[20];
+
+	for (int i = 0; i < 5; i++) { /* three a part */
+		snprintf(name, sizeof(name), "d/f%d", i);
+		entry(name, S_IFREG | 0644, 10);
+	}
+	entry("x", S_IFREG | 0644, 1000);
+	entry("y", S_IFREG | 0644, 990); /* with it, 2000 */
+	entry("z", S_IFREG | 0644, 0);
+	found = sift();
+	CHECK_EQ(found.files, 8);
+	CHECK_EQ(found.rest_bytes, 0);
+	CHECK_EQ(found.parts_count, 3);
+	CHECK_EQ(found.parts[0].files, 3);
+	CHECK_EQ(found.parts[1].files, 3);
+	CHECK_EQ(found.parts[1].data_bytes, 1020);
+	CHECK_EQ(found.parts[1].offset, found.parts[0].bytes);
+	CHECK_EQ(found.parts[2].files, 2);
+	CHECK_EQ(found.parts[2].offset + found.parts[2].bytes, found.reads_bytes);
+	careful_sift_release(&found);
+}
+
+static void sift__all_else_is_left(void)
+{
+	struct careful_sift_how links = usual;
+	struct careful_sifted found;
+	size_t bytes;
+
+	entry("d", S_IFDIR | 0755, 0);
+	entry("large", S_IFREG | 0644, 1001);
+	entry("link", S_IFLNK | 0777, 3);
+	entry("fifo", S_IFIFO | 0644, 0);
+	entry("bad", S_IFREG | 0644, 1)->error = htobe32(EIO);
+	bytes = used;
+	found = sift();
+	CHECK_EQ(found.files, 0);
+	CHECK_EQ(found.parts_count, 0);
+	CHECK_EQ(found.rest_bytes, bytes);
+	CHECK(!memcmp(found.rest, buffer, bytes));
+	careful_sift_release(&found);
+
+	links.file_bytes_max = 1 << 20;
+	entry("holes", S_IFREG | 0644, 8192)->attr.allocated = htobe64(4096);
+	entry("twice", S_IFREG | 0644, 1)->attr.nlink = htobe32(2);
+	links.no_links = 1;
+	CHECK_EQ(careful_sift(buffer, used, &links, &found), 0);
+	CHECK_EQ(found.files, 0);
+	careful_sift_release(&found);
+	links.no_links = 0;
+	CHECK_EQ(careful_sift(buffer, used, &links, &found), 0);
+	CHECK_EQ(found.files, 1);
+	careful_sift_release(&found);
+	used = 0;
+}
+
+static void sift__no_name_leads_out(void)
+{
+	static const char *const bad[] = { "",	   ".",	   "..",  "/x",	    "x/", "a//b",
+					   "../x", "a/..", "./x", "a/../b", "a/." };
+	static const char *const good[] = { "...", "a/..b", ".b", "a/b/c", "\xff\n" };
+	struct careful_sifted found;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		entry(bad[i], i % 2 ? S_IFREG : S_IFDIR, 1);
+		CHECK_EQ(careful_sift(buffer, used, &usual, &found), -EPROTO);
+		used = 0;
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		entry(good[i], S_IFREG, 1);
+		found = sift();
+		CHECK_EQ(found.files, 1);
+		careful_sift_release(&found);
+	}
+	*((char *)(entry("a-b", S_IFREG, 1) + 1) + 1) = 0;
+	CHECK_EQ(careful_sift(buffer, used, &usual, &found), -EPROTO);
+	used = 0;
+}
+
+/* Any bytes: an error, or what is no larger than it may be; never a crash. */
+static void sift__noise(void)
+{
+	struct careful_moved moved[4];
+	struct careful_sifted found;
+	size_t bytes;
+
+	srand(1);
+	for (int i = 0; i < 20000; i++) {
+		entry("a/b", S_IFREG, 1);
+		entry("c", S_IFDIR, 1);
+		entry("d", S_IFREG, 9);
+		for (int k = rand() % 5; k > 0; k--)
+			buffer[(size_t)rand() % used] = (char)rand();
+		bytes = (size_t)rand() % (used + 1);
+		used = 0;
+		careful_match(buffer, bytes, buffer, bytes, moved, 4);
+		if (careful_sift(buffer, bytes, &usual, &found))
+			continue;
+		for (uint64_t at = 0; at < found.reads_bytes; at++) {
+			if (rand() % 64 == 0)
+				((char *)found.reads)[at] = (char)rand();
+		}
+		careful_match(found.reads, found.reads_bytes, found.reads, found.reads_bytes, moved,
+			      found.files < 4 ? found.files : 4);
+		careful_sift_release(&found);
+	}
+}
+
+static void write_file(const char *name, size_t bytes)
+{
+	int fd = openat(top, name, O_CREAT | O_WRONLY | O_TRUNC, 0640);
+
+	CHECK(write(fd, buffer, bytes) == (ssize_t)bytes);
+	close(fd);
+}
+
+/* What READ items of a tree's small files are answered with. */
+static struct careful_batch_answer read_all(const struct careful_sifted *sifted, uint32_t flags)
+{
+	struct careful_batch_how how = { .flags = flags, .file_bytes_max = 1000 };
+	struct careful_batch_answer answer;
+
+	how.memory = buffer;
+	how.answer_bytes_max = sizeof(buffer);
+	CHECK_EQ(careful_batch(top, sifted->reads, sifted->reads_bytes, &how, &answer), 0);
+	CHECK(answer.items == buffer);
+	return answer;
+}
+
+static void match__finds_what_was_asked_for(void)
+{
+	struct careful_batch_answer answer;
+	struct careful_sifted sifted;
+	struct careful_moved moved[3];
+	struct careful_list list;
+	char *items = buffer;
+
+	CHECK(!mkdirat(top, "d", 0755) && !mkdirat(top, "d/e", 0755));
+	write_file("d/e/a", 7);
+	write_file("d/b", 0);
+	CHECK(!symlinkat("d", top, "l"));
+	CHECK_EQ(careful_list(top, &list), 0);
+	CHECK_EQ(list.unreadable, 0);
+	CHECK_EQ(careful_sift(list.entries, list.bytes, &usual, &sifted), 0);
+	careful_list_release(&list);
+	CHECK_EQ(sifted.files, 2);
+	CHECK_EQ(sifted.rest_bytes, 3 * 72 + 8 + 8 + 8); /* d, d/e, l -> d */
+
+	answer = read_all(&sifted, 0);
+	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2), 0);
+	CHECK_EQ(moved[0].bytes + moved[1].bytes, 7);
+	CHECK(moved[0].digest != moved[1].digest && moved[0].digest);
+	/* Fewer, more, another name, a failure. */
+	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 1),
+		 -EPROTO);
+	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 3),
+		 -EPROTO);
+	items[sizeof(struct careful_block_item)] ^= 1;
+	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2),
+		 -ESTALE);
+	CHECK(!unlinkat(top, "d/b", 0));
+	answer = read_all(&sifted, 0);
+	CHECK_EQ(answer.failed, 1);
+	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2),
+		 -ESTALE);
+	careful_sift_release(&sifted);
+}
+
+static void read__too_little_memory(void)
+{
+	struct careful_batch_how how = { .file_bytes_max = 1000, .memory = buffer };
+	struct careful_batch_answer answer;
+	struct careful_sifted sifted;
+
+	entry("d/e/a", S_IFREG, 7);
+	CHECK_EQ(careful_sift(buffer, used, &usual, &sifted), 0);
+	used = 0;
+	how.answer_bytes_max = 120; /* the record, not the contents */
+	CHECK_EQ(careful_batch(top, sifted.reads, sifted.reads_bytes, &how, &answer), 0);
+	CHECK_EQ(answer.failed, 1);
+	CHECK_EQ(be32toh(((struct careful_block_item *)(void *)buffer)->status), EOVERFLOW);
+	how.answer_bytes_max = 100;
+	CHECK_EQ(careful_batch(top, sifted.reads, sifted.reads_bytes, &how, &answer), -EOVERFLOW);
+	careful_sift_release(&sifted);
+}
+
+static void put_file(const char *name, uint32_t mode, uint32_t gid)
+{
+	struct careful_block_item *item = (void *)(buffer + used);
+	size_t name_bytes = strlen(name);
+
+	*item = (struct careful_block_item){ .op = htobe16(CAREFUL_ITEM_FILE) };
+	item->name_bytes = htobe32((uint32_t)name_bytes);
+	item->attr.mode = htobe32(S_IFREG | mode);
+	item->attr.uid = htobe32(geteuid());
+	item->attr.gid = htobe32(gid);
+	memcpy(item + 1, name, name_bytes);
+	used = (used + sizeof(*item) + name_bytes + 7) & ~(size_t)7;
+}
+
+static void check_file(const char *name, uint32_t mode, uint32_t gid)
+{
+	struct stat st;
+
+	CHECK(!fstatat(top, name, &st, AT_SYMLINK_NOFOLLOW));
+	CHECK_EQ(st.st_mode & 07777, mode);
+	CHECK_EQ(st.st_gid, gid);
+	CHECK_EQ(st.st_nlink, 1);
+}
+
+static void run_files(uint32_t flags, uint32_t failed)
+{
+	struct careful_batch_how how = {
+		.flags = flags | CAREFUL_BATCH_NODIGEST,
+		.umask = 027,
+		.writable = 1,
+		.answer_bytes_max = 1 << 16,
+	};
+	struct careful_batch_answer answer;
+
+	CHECK_EQ(careful_batch(top, buffer, used, &how, &answer), 0);
+	CHECK_EQ(answer.failed, failed);
+	careful_batch_release(&answer);
+	used = 0;
+}
+
+/* The first file of a directory shows what the others are by themselves: modes and groups
+ * are right whatever order they come in, with a name first (SYNC) and without. */
+static void files__modes_and_groups(void)
+{
+	uint32_t own = getegid(), other = geteuid() ? own : own + 1, preserve;
+
+	preserve = CAREFUL_BATCH_MODE | CAREFUL_BATCH_OWNER;
+	CHECK(!mkdirat(top, "p", 0755) && !mkdirat(top, "g", 0755));
+	CHECK(!fchownat(top, "g", (uid_t)-1, other, 0));
+	CHECK(!fchmodat(top, "g", 02755, 0)); /* files there are of its group */
+	for (int round = 0; round < 4; round++) {
+		uint32_t how = round % 2 ? CAREFUL_BATCH_SYNC : 0;
+
+		how |= round > 1 ? CAREFUL_BATCH_REPLACE : 0;
+		put_file("p/a", 0644, own);
+		put_file("p/b", 0644, own);
+		put_file("p/c", 0600, own);
+		put_file("p/d", 04755, other);
+		put_file("p/e", 0666, own);
+		put_file("g/a", 0644, own);
+		put_file("g/b", 0644, own);
+		put_file("g/c", 0644, other);
+		put_file("p/f", 0644, other);
+		put_file("p/g", 0644, own);
+		run_files(preserve | how, 0);
+		check_file("p/a", 0644, own);
+		check_file("p/b", 0644, own);
+		check_file("p/c", 0600, own);
+		check_file("p/d", 04755, other);
+		check_file("p/e", 0666, own);
+		check_file("g/a", 0644, own);
+		check_file("g/b", 0644, own);
+		check_file("g/c", 0644, other);
+		check_file("p/f", 0644, other);
+		check_file("p/g", 0644, own);
+		put_file("p/h", 0666, other);
+		put_file("p/i", 0777, other);
+		run_files(how, 0); /* the umask, and whoever makes them */
+		check_file("p/h", 0640, own);
+		check_file("p/i", 0750, own);
+		put_file("p/a", 0600, own);
+		run_files(how, round < 2); /* it is there */
+		check_file("p/a", round < 2 ? 0644 : 0600, own);
+		for (const char *name = "abcdefghi"; round == 0 && *name; name++) {
+			char path[] = { 'p', '/', *name, 0 };
+
+			CHECK(!unlinkat(top, path, 0));
+			path[0] = 'g';
+			unlinkat(top, path, 0);
+		}
+	}
+}
+
+int main(void)
+{
+	char command[100];
+
+	CHECK(mkdtemp(root));
+	umask(022);
+	top = open(root, O_RDONLY | O_DIRECTORY);
+	RUN(sift__small_files_in_parts);
+	RUN(sift__all_else_is_left);
+	RUN(sift__no_name_leads_out);
+	RUN(sift__noise);
+	RUN(match__finds_what_was_asked_for);
+	RUN(read__too_little_memory);
+	RUN(files__modes_and_groups);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	CHECK(system(command) == 0); /* NOLINT: our own directory */
+	return 0;
+}

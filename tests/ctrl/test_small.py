@@ -1,0 +1,169 @@
+"""Batches of small files in which not everything goes as expected, both ways."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.transfer import batch, session, small
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from compare import assert_equal
+from fake_daemon import Answer, FakeDaemon
+
+PLAIN = Options(preserve=True, fsync="none")
+
+
+class Names(Silent):
+    """Keeps the names of what is finished."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def finished(self, name: str) -> None:
+        self.names.append(name)
+
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        found = list(names())
+        assert len(found) == count
+        self.names += found
+
+
+class Ends:
+    """A tree of small files on one side, and where it goes."""
+
+    def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
+        self.way, self.route = way, route
+        self.source, self.target = (there, here) if way == "get" else (here, there)
+        self.source, self.target = self.source / "tree", self.target / "tree"
+        for index in range(20):
+            path = self.source / f"d{index % 3}" / f"f{index}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes([index]) * index * 100)
+        self.watch = Names()
+
+    def run(self, options: Options = PLAIN) -> Any:
+        if self.way == "get":
+            target = str(self.target.parent)
+            return session.get(self.route, ["tree"], target, True, options, self.watch)
+        return session.put(self.route, [str(self.source)], "", True, options, self.watch)
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(
+    request: pytest.FixtureRequest,
+    route: Route,
+    daemon: FakeDaemon,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Ends:
+    monkeypatch.setattr(batch, "COUNT", 4)  # five batches
+    here = tmp_path / "here"
+    here.mkdir()
+    return Ends(request.param, route, here, daemon.root)
+
+
+def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[Any], int]:
+    """A fault of so many requests, those after the first ones."""
+    seen = 0
+
+    def fault(question: Any) -> int:
+        nonlocal seen
+        seen += question.op == lib.CAREFUL_IPC_REQUEST and question.handler == handler
+        refused = seen > after and question.op == lib.CAREFUL_IPC_REQUEST
+        return -code if refused and question.handler == handler and seen <= after + times else 0
+
+    return fault
+
+
+def test_small__all_of_them_are_told(ends: Ends) -> None:
+    report = ends.run()
+    assert_equal(ends.source, ends.target)
+    assert (report.failures, report.files_count, report.bytes) == ([], 20, 19_000)
+    found = {Path(one.source).name: one for one in report.files}
+    assert sorted(found) == sorted(f"f{index}" for index in range(20))
+    assert all(Path(one.source).name == Path(one.destination).name for one in report.files)
+    assert found["f7"].bytes == 700
+    assert found["f7"].digest not in (None, found["f8"].digest)
+    assert sorted(ends.watch.names) == sorted(one.source for one in report.files)
+    again = ends.run(replace(PLAIN, replace=True, digest=False))
+    assert [one.digest for one in again.files] == [None] * 20
+
+
+def test_small__what_is_there_is_kept(ends: Ends) -> None:
+    (ends.target / "d1").mkdir(parents=True)
+    (ends.target / "d1/f4").write_text("mine")
+    report = ends.run()
+    assert [Path(name).name for name, _ in report.failures] == ["f4"]
+    assert "exists already" in report.failures[0][1]
+    assert (ends.target / "d1/f4").read_text() == "mine"
+    assert report.files_count == 19
+    assert len(ends.watch.names) == 20
+    ends.run(replace(PLAIN, replace=True))
+    assert_equal(ends.source, ends.target)
+
+
+def test_small__no_directory_for_some(ends: Ends) -> None:
+    ends.target.mkdir()
+    (ends.target / "d1").write_text("in the way")
+    report = ends.run()
+    assert [Path(name).name for name, _ in report.failures] == ["d1"]
+    assert report.files_count == 13
+    assert sorted(path.name for path in ends.target.iterdir()) == ["d0", "d1", "d2"]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_small__others_have_the_peer_s_memory(ends: Ends, daemon: FakeDaemon, times: int) -> None:
+    daemon.fault = refusing(errno.EMFILE, times, lib.CAREFUL_BLOCK_OPEN)
+    report = ends.run()
+    assert report.failures == []
+    assert_equal(ends.source, ends.target)
+
+
+@pytest.mark.parametrize("code", [errno.EOVERFLOW, errno.EMFILE])
+def test_small__a_batch_that_does_not_fit(ends: Ends, daemon: FakeDaemon, code: int) -> None:
+    ends.run()  # the directories
+    after = int(ends.way == "put")  # the batch of directories
+    daemon.fault = refusing(code, 2, lib.CAREFUL_BLOCK_BATCH, after)
+    report = ends.run(replace(PLAIN, replace=True))
+    assert (report.failures, report.files_count) == ([], 20)
+    assert_equal(ends.source, ends.target)
+
+
+def test_put__what_does_not_fit_goes_by_itself(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = Ends("put", route, tmp_path / "here", daemon.root)
+    monkeypatch.setattr(small, "ITEMS_BYTES", 4000)
+    report = ends.run()
+    assert (report.failures, report.files_count) == ([], 20)
+    assert_equal(ends.source, ends.target)
+
+
+def test_get__names_that_were_not_asked_for(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that answers with another file's name: nothing of the batch is made."""
+    there = daemon.root / "tree"
+    there.mkdir()
+    (there / "a").write_bytes(b"x")
+    original = FakeDaemon._batch
+
+    def renaming(self: FakeDaemon, args: list[int], fields: dict[str, Any]) -> Answer:
+        answer = original(self, args, fields)
+        fd = self.handles[answer.args[0]].fd
+        os.pwrite(fd, b"b", 104)
+        return answer
+
+    monkeypatch.setattr(FakeDaemon, "_batch", renaming)
+    here = tmp_path / "here"
+    here.mkdir()
+    report = session.get(route, ["tree"], str(here), True, PLAIN, Silent())
+    assert [text for _, text in report.failures if "bad answer" in text]
+    assert list(here.rglob("*")) == [here / "tree"]

@@ -1,0 +1,116 @@
+"""carefulctl measure logp through carefuld: signatures, bulk transfers, TCP beside them, gaps.
+
+How good the figures are, tools/bench/measure says: here the machine is shared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import Host
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.lab
+
+#: Each frame takes an emulated link 2 ms.
+GAP_US = 2000
+LINK = f'[[stage]]\nname = "access"\ng_us = {GAP_US}\nG_us_per_KiB = 0\n'
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    lab = Lab()
+    made = [Host(lab, name, tmp_path_factory.mktemp("logp")) for name in ("h1", "h2")]
+    try:
+        for host in made:
+            host.up()
+        yield made
+        for host in made:
+            host.down()
+    finally:
+        lab.down()
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_logp__signature_bulk_and_tcp_in_one_object(hosts: list[Host], tmp_path: Path) -> None:
+    plot = tmp_path / "signature.svg"
+    echo = hosts[1].start("measure", "echo", "7777")
+    assert echo.stdout
+    assert echo.stdout.readline() == "ready\n"
+    words = ["--seconds", "0.5", "--max-messages", "256", "--bulk", "--sizes", "4"]
+    shown = hosts[0].ctl("measure", "logp", "h2", *words, "--tcp", "7777", "--plot", plot, "--json")
+    found: dict[str, Any] = json.loads(shown.stdout)
+    assert (found["schema"], found["kind"], found["inputs"]["hosts"]) == (1, "logp", ["h2"])
+    for one in (found, found["tcp"]):
+        assert one["os_samples_count"] >= 6
+        for name in ("os", "or", "g", "L", "rtt"):
+            value = one[f"{name}_us"]
+            assert (value is None) == bool(one[f"{name}_reason"])
+            assert value is None or one[f"{name}_low_us"] < value < one[f"{name}_high_us"]
+        assert [curve["compute_us"] > 0 for curve in one["curves"]] == [False, True, True, True]
+        assert one["curves"][0]["points"][-1]["messages"] >= 64
+    # No request leaves in less than it takes to read a clock twice.
+    assert found["curves"][0]["points"][0]["cost_us"] > 0.05
+    assert [one["kind"] for one in found["bulk"]] == ["store", "get"]
+    for bulk in found["bulk"]:
+        assert [one["bytes"] for one in bulk["sizes"]] == [8, 5461, 10923, 16384]
+        assert all(one["T_samples_count"] >= 6 for one in bulk["sizes"])
+    assert plot.read_text().count("message cost") == 2
+    for host in hosts:
+        host.assert_nothing_lost()
+
+
+def test_logp__the_gap_alone(hosts: list[Host]) -> None:
+    shown = hosts[0].ctl("measure", "logp", "h2", "--gap-for", "0.6", "--json").stdout
+    found = json.loads(shown)
+    assert found["kind"] == "gap"
+    ended = [one["ended_s"] for one in found["slices"]]
+    assert ended == sorted(ended)
+    assert len(ended) >= 3
+    hosts[0].assert_nothing_lost()
+
+
+def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
+    ctl = hosts[0].ctl
+    assert "unknown host" in refused(ctl("measure", "logp", "nobody.invalid", check=False))
+    said = refused(ctl("measure", "logp", "h2", "--seconds", "0.2", "--tcp", "9", check=False))
+    assert "measure echo" in said
+    assert "precision" in refused(ctl("measure", "logp", "h2", "--precision", "2", check=False))
+    assert ".svg" in refused(ctl("measure", "logp", "h2", "--plot", "x.pdf", check=False))
+    silent = hosts[1].pid
+    subprocess.run(["kill", "-STOP", str(silent)], check=True)
+    try:
+        said = refused(ctl("measure", "logp", "h2", check=False))
+    finally:
+        subprocess.run(["kill", "-CONT", str(silent)], check=True)
+    assert "h2" in said
+
+
+def test_star__every_host_has_a_link_of_its_own(make_lab: MakeLab, tmp_path: Path) -> None:
+    """A gap is never less than what the link asks for, whoever shares the machine."""
+    file = tmp_path / "star.toml"
+    file.write_text(LINK)
+    lab = make_lab(hosts=3, hops=file)
+    assert len(lab.links()) == 3
+    pinged = lab.run("h1", "ping", "-c", "2", "-i", "0.2", lab.address("h3")).stdout
+    least_ms = float(pinged.rpartition("= ")[2].split("/")[0])
+    assert least_ms >= 4 * GAP_US / 1000  # two links, there and back
+    made = [Host(lab, name, tmp_path) for name in ("h1", "h2", "h3")]
+    for host in made:
+        host.up()
+    words = ["measure", "logp", "h2", "h3", "--gap-for", "1", "--json"]
+    found = json.loads(made[0].ctl(*words).stdout)  # one to many: its own link is what they share
+    assert found["g_us"] is None or found["g_us"] >= 0.98 * GAP_US
+    assert found["inputs"]["hosts"] == ["h2", "h3"]
+    for host in made:
+        host.assert_nothing_lost()
+        host.down()
