@@ -102,9 +102,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 		return CAREFUL_C_DROP_SEQ;
 	peer->heard = true;
 	if (ahead != 1) {
-		link->counters[CAREFUL_C_LOST_FRAMES] += ahead - 1;
-		peer->lost_frames += ahead - 1;
-		link_break(peer);
+		link_lost(peer, ahead - 1);
 		return CAREFUL_C_DROP_SEQ;
 	}
 	if (window_rx_receive(&peer->rx, frame->cost) ||
