@@ -18,9 +18,11 @@ pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefu
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_fsync__flushes_of_the_disk(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+def test_fsync__flushes_of_the_disk(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
     """Each file by itself, all together, or not at all: what the disk is told of it."""
-    a, b = pair
+    a, b = shared_pair
     disk = make_disk(b.export / "disk")
     source = b.export / "source" if way == "get" else a.own / "source"
     source.mkdir()
@@ -47,9 +49,11 @@ def test_fsync__flushes_of_the_disk(pair: tuple[Host, Host], make_disk: MakeDisk
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+def test_read_error__of_one_block(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
     """That file fails by name, and nothing of it is seen; the others go on."""
-    a, b = pair
+    a, b = shared_pair
     disk = make_disk((b.export if way == "get" else a.own) / "disk")
     whole = {str(index): make_file(disk.top / str(index), 300_000, index) for index in range(5)}
     whole |= {f"s{index}": make_file(disk.top / f"s{index}", 3000, index) for index in range(5)}
@@ -78,10 +82,10 @@ def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, 
 
 @pytest.mark.parametrize("way", ["get", "put"])
 def test_room__taken_before_the_first_byte(
-    pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
     """Where that is cheap; so what does not fit fails at once, and moves nothing."""
-    a, b = pair
+    a, b = shared_pair
     disk = make_disk((a.own if way == "get" else b.export) / "disk")
     source = (b.export if way == "get" else a.own) / "file"
     make_file(source, 8 * MIB)
