@@ -222,7 +222,14 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 			const uint64_t *addrs, uint32_t n);
 void link_publish(struct link *link);
 bool link_stale(const struct link_rxframe *frame);
-void link_placed(struct link_rxframe *frame);
+void link_told(struct link_rxframe *frame);
+
+/* The payload is where it belongs: tells whoever traces hostRx. */
+static inline void link_placed(struct link_rxframe *frame)
+{
+	if (frame->began_ns)
+		link_told(frame);
+}
 
 /* hold.c: frames that stay */
 struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
