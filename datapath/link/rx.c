@@ -37,7 +37,8 @@ static uint32_t gather(struct link *link, const struct careful_desc *descs, uint
 	return i;
 }
 
-static struct link_peer *find_peer(struct link *link, const struct careful_hdr *hdr)
+/* The peer whose session a header names, or NULL. */
+struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	struct link_peer *peer;
@@ -60,6 +61,13 @@ static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
 	    (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
 		want += CAREFUL_DIGEST_BYTES;
 	return want == body_total;
+}
+
+/* What ends at XDP must not get here: it has no sequence number. */
+static bool right_stage(const struct careful_hdr *hdr)
+{
+	return hdr->type != CAREFUL_STAGE ||
+	       (hdr->stage_limit > CAREFUL_LIMIT_NET_RX && hdr->stage_limit <= CAREFUL_LIMIT_STORE);
 }
 
 /* Points the frame at its header and body; false: not one of ours. */
@@ -90,11 +98,12 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	struct link_peer *peer;
 	uint32_t ahead;
 
-	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total))
+	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total) ||
+	    !right_stage(hdr))
 		return CAREFUL_C_DROP_MALFORMED;
 	if (be32toh(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_C_DROP_CHECK;
-	peer = find_peer(link, hdr);
+	peer = link_peer_of(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;
 	ahead = careful_seq_ahead(be32toh(hdr->seq), peer->seq_in, peer->rx.size);
@@ -153,7 +162,7 @@ static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 
 /* Ends the time that taking a frame from the ring took, and begins the next one's. One
  * that goes no further has been placed. */
-static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
+TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
 {
 	uint64_t now = trace_now();
 
@@ -193,14 +202,12 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	return count;
 }
 
-/* The payload is where it belongs: the end of the frame's hostRx, if that is traced. */
-void link_placed(struct link_rxframe *frame)
+/* The end of a traced frame's hostRx. */
+TRACE_COLD void link_told(struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
 	bool data = frame->peer && hdr->type == CAREFUL_DATA;
 
-	if (!frame->began_ns)
-		return;
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_RX,
 		.begin_ns = frame->began_ns,
