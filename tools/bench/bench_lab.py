@@ -22,7 +22,7 @@ class BenchError(Exception):
 
 def run(*argv: str | Path) -> str:
     """Run a program to its end; what it printed."""
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=400)
     if done.returncode:
         raise BenchError(f"{argv[0]}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
     return done.stdout
