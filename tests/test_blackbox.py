@@ -51,11 +51,16 @@ def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
     assert "black-box" in lp.stderr
 
 
-def test_blackbox__loses_nothing(hosts: list[Host]) -> None:
-    table = hosts[0].ctl("measure", "blackbox", "h2", "--sizes", "6", "--seconds", "2").stdout
+def test_blackbox__loses_nothing_and_draws(hosts: list[Host], tmp_path: Path) -> None:
+    drawn = tmp_path / "box.svg"
+    options = ["--sizes", "6", "--seconds", "2", "--plot", str(drawn)]
+    table = hosts[0].ctl("measure", "blackbox", "h2", *options).stdout
     assert "all but the bottleneck" in table
     for host in hosts:
         host.assert_nothing_lost()
+    text = drawn.read_text()
+    assert "black box to h2" in text
+    assert "gap in a train" in text
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
@@ -70,6 +75,28 @@ def test_blackbox__bad_usage_is_one_line(hosts: list[Host]) -> None:
     alike = ["--min-bytes", "100", "--max-bytes", "110"]
     assert "alike" in refused(ctl("measure", "blackbox", "h2", *alike, check=False))
     assert "unknown host" in refused(ctl("measure", "blackbox", "nobody.invalid", check=False))
+    done = ctl("measure", "blackbox", "h2", "--plot", "box.pdf", check=False)
+    assert done.returncode == 2
+    assert "plots are .png or .svg" in done.stderr
+
+
+def test_blackbox__needs_root_and_says_so(hosts: list[Host]) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "carefulctl"]
+    if hosts[0].lab.run("h1", *nobody, "--version", check=False).returncode:
+        pytest.skip("this checkout is not readable for others")
+    argv = ["measure", "blackbox", "h2"]
+    assert "sudo" in refused(hosts[0].lab.run("h1", *nobody, *argv, check=False))
+
+
+def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
+    """One measurement at a time of a carefuld: the other waits, neither fails."""
+    options = ["--sizes", "4", "--seconds", "1", "--json"]
+    both = [hosts[0].start("measure", "blackbox", "h2", *options) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        found = json.loads(out)
+        assert found["G_b_us_per_KiB"] == pytest.approx(2490, rel=0.10)
 
 
 def test_blackbox__without_careful_there(make_lab: MakeLab, tmp_path: Path) -> None:

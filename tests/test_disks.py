@@ -12,15 +12,17 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from disks import MakeDisk
-from hosts import Host, make_file
+from hosts import MIB, Host, finish, make_file, wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_fsync__flushes_of_the_disk(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+def test_fsync__flushes_of_the_disk(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
     """Each file by itself, all together, or not at all: what the disk is told of it."""
-    a, b = pair
+    a, b = shared_pair
     disk = make_disk(b.export / "disk")
     source = b.export / "source" if way == "get" else a.own / "source"
     source.mkdir()
@@ -47,9 +49,11 @@ def test_fsync__flushes_of_the_disk(pair: tuple[Host, Host], make_disk: MakeDisk
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, way: str) -> None:
+def test_read_error__of_one_block(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
     """That file fails by name, and nothing of it is seen; the others go on."""
-    a, b = pair
+    a, b = shared_pair
     disk = make_disk((b.export if way == "get" else a.own) / "disk")
     whole = {str(index): make_file(disk.top / str(index), 300_000, index) for index in range(5)}
     whole |= {f"s{index}": make_file(disk.top / f"s{index}", 3000, index) for index in range(5)}
@@ -74,3 +78,30 @@ def test_read_error__of_one_block(pair: tuple[Host, Host], make_disk: MakeDisk, 
         half = disk.image.stat().st_size // 2
         a.ctl("put", "--bytes", str(half), disk.device, "h2:image")
         assert (b.export / "image").read_bytes() == disk.image.read_bytes()[:half]
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_room__taken_before_the_first_byte(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
+) -> None:
+    """Where that is cheap; so what does not fit fails at once, and moves nothing."""
+    a, b = shared_pair
+    disk = make_disk((a.own if way == "get" else b.export) / "disk")
+    source = (b.export if way == "get" else a.own) / "file"
+    make_file(source, 8 * MIB)
+    words = ("h2:file", disk.top) if way == "get" else (source, "h2:disk")
+    job = a.start(way, "--rate-limit", "1MiB", "--block-bytes", "64KiB", *words)
+    wait_for(lambda: list(disk.top.glob(".*.part")) or job.poll() is not None, "its beginning")
+    [part] = disk.top.glob(".*.part")
+    wait_for(lambda: part.stat().st_blocks * 512 >= 8 * MIB or job.poll() is not None, "its room")
+    assert job.poll() is None
+    job.kill()
+    finish(job)
+    os.truncate(source, 64 * MIB)
+    with source.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 * MIB)  # no holes
+    before = b.status()["counters"]["tx_bytes" if way == "get" else "rx_bytes"]
+    done = a.ctl(way, "--restart", *words, check=False)
+    assert done.returncode == 1
+    assert os.strerror(errno.ENOSPC) in done.stderr
+    assert b.status()["counters"]["tx_bytes" if way == "get" else "rx_bytes"] - before < MIB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,17 @@ def test_corruption__is_never_taken_for_data(pair: Pair) -> None:
     counted = there_and_back(a, b, MIB)
     noticed = ("drop_crc", "drop_check", "drop_cookie", "digest_bad", "lost_frames")
     assert sum(counted[name] for name in noticed) > 0
+    # Blocks that were damaged are asked for again, and the transfer counts them.
+    words = ("get", "-f", "--block-bytes", "64KiB", "--json", "h2:big", a.own / "big")
+    for _ in range(10):
+        before = a.status()["counters"]["digest_bad"]
+        found = json.loads(a.ctl(*words, timeout=110).stdout)
+        bad = a.status()["counters"]["digest_bad"] - before
+        assert found["retries_count"] >= bad
+        if bad:
+            break
+    assert bad
+    assert (a.own / "big").read_bytes() == (b.export / "big").read_bytes()
 
 
 def test_reordering__is_late_at_most(pair: Pair) -> None:

@@ -97,6 +97,28 @@ def test_device__source_and_destination(shared_pair: tuple[Host, Host]) -> None:
         a.ctl("put", "-f", "--at", "1MiB", "--bytes", "1MiB", devices[0], "h2:device")
         a.ctl("get", "h2:device", a.own / "read-back", "--offset", "1MiB", "--bytes", "2MiB")
         assert (a.own / "read-back").read_bytes() == data[:MIB] + bytes(MIB)
+        # Onto what an interrupted transfer left: only what differs moves.
+        some = ("--block-bytes", "64KiB")
+        job = a.start("get", "-f", *some, "--rate-limit", "1MiB", "h2:device", devices[0])
+        moving(a)
+        job.kill()
+        finish(job)
+        found = json.loads(a.ctl("get", "-c", *some, "--json", "h2:image", devices[0]).stdout)
+        assert 0 < found["matched_bytes"] < 4 * MIB
+        a.ctl("put", "-c", *some, devices[0], "h2:device")
+        found = json.loads(a.ctl("put", "-c", *some, "--json", devices[0], "h2:device").stdout)
+        assert (found["moved_bytes"], len(found["equal"])) == (0, 1)
+        blake3 = ("-f", "--digest", "blake3", "--json")
+        ends = (
+            ("put", devices[0], "h2:device"),
+            ("get", "h2:device", a.own / "from-there"),
+            ("get", "h2:image", a.own / "image"),
+        )
+        digests = {json.loads(a.ctl(*one, *blake3).stdout)["files"][0]["digest"] for one in ends}
+        assert len(digests) == 1
+        assert (b.export / "device").is_block_device()
+        for device in devices:
+            subprocess.run(["cmp", device, b.export / "image"], check=True)
         too_much = a.ctl("put", "-f", "--at", "3MiB", devices[0], "h2:device", check=False)
         assert too_much.returncode == 1
         assert "bytes fit" in too_much.stderr

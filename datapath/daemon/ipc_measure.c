@@ -127,7 +127,7 @@ int ipc_measure_timeout_ms(const struct ipc *ipc)
 	return ipc->measure && to_send(ipc->measure) ? 0 : -1;
 }
 
-/* 0: it has begun; -errno: it has not. */
+/* 0: it has begun; -EAGAIN: another one is under way; -errno: it has not. */
 int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head)
 {
 	static uint32_t trains;
@@ -145,7 +145,7 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	    head->flags & ~(uint32_t)CAREFUL_IPC_TRAIN)
 		return -EINVAL;
 	if (ipc->measure)
-		return -EBUSY;
+		return -EAGAIN;
 	m = calloc(1, sizeof(*m) + head->bytes);
 	if (!m)
 		return -ENOMEM;

@@ -130,7 +130,7 @@ static int seed(struct block_handle *handle, uint64_t bytes)
 	if (!rc && S_ISREG(st.st_mode)) {
 		if ((uint64_t)st.st_size < bytes)
 			bytes = (uint64_t)st.st_size;
-		rc = careful_copy(fd, handle->fd, bytes);
+		rc = careful_copy(fd, handle->fd, 0, bytes);
 	}
 	close(fd);
 	return rc;

@@ -23,15 +23,18 @@ static int check_type(mode_t mode)
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
 }
 
-/* The file as the client is told of it; of a block device, with its size. */
+/* The file as the client is told of it; of a block device that is open, with its size. */
 int block_attr_of(int fd, struct block_job *job)
 {
 	struct stat st;
 
 	if (fstat(fd, &st))
 		return -errno;
-	if (S_ISBLK(st.st_mode))
+	if (S_ISBLK(st.st_mode)) {
 		st.st_size = lseek(fd, 0, SEEK_END);
+		if (st.st_size < 0 && errno == EBADF) /* O_PATH */
+			st.st_size = 0;
+	}
 	if (st.st_size < 0)
 		return -errno;
 	attr_set(&job->attr, &st);

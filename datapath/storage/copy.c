@@ -66,11 +66,11 @@ static int copy_range(int from, int to, uint64_t offset, uint64_t end)
 	return 0;
 }
 
-int careful_copy(int from, int to, uint64_t bytes)
+int careful_copy(int from, int to, uint64_t offset, uint64_t bytes)
 {
-	uint64_t at = 0;
+	uint64_t at = offset, last = offset + bytes;
 
-	while (at < bytes) {
+	while (at < last) {
 		off_t data = lseek(from, (off_t)at, SEEK_DATA);
 		off_t hole = data < 0 ? -1 : lseek(from, data, SEEK_HOLE);
 		uint64_t end;
@@ -80,7 +80,9 @@ int careful_copy(int from, int to, uint64_t bytes)
 			return 0;
 		if (data < 0) /* no file of holes */
 			data = (off_t)at;
-		end = hole < 0 || (uint64_t)hole > bytes ? bytes : (uint64_t)hole;
+		if ((uint64_t)data >= last)
+			return 0;
+		end = hole < 0 || (uint64_t)hole > last ? last : (uint64_t)hole;
 		rc = copy_range(from, to, (uint64_t)data, end);
 		if (rc)
 			return rc;

@@ -19,6 +19,7 @@ from careful.transfer import session
 from careful.transfer.filters import Filters
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
+from careful.transfer.tree import TreeTransfer
 from compare import assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
@@ -173,6 +174,11 @@ def test_dry_run__changes_nothing(ends: Ends) -> None:
     assert (report.files, len(report.equal)) == ([], 1)
     assert [Path(name).name for name in report.deleted] == ["extra"]
     assert describe(ends.target) == before
+    refused = ends.run(replace(dry, replace=False, update=False))
+    assert [text.partition(": ")[2] for _, text in refused.failures] == [
+        "exists already; -f replaces it"
+    ]
+    assert describe(ends.target) == before
 
 
 def test_delete__what_the_source_has_not(ends: Ends) -> None:
@@ -226,6 +232,29 @@ def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
     assert sorted(first.deleted + second.deleted) == sorted(rehearsed)
     assert len(rehearsed) == 5
     assert_equal(ends.source, ends.target)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_clash__names_that_differ_in_case(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """What a file system without case does: the second name is the first one's."""
+    ends.write("d/Case", b"one")
+    ends.write("D/case", b"two")
+    ends.write("e\u0301", b"three")
+    os.link(ends.source / "e\u0301", ends.source / "\u00e9")  # meant to be one
+    make_links = TreeTransfer._make_links
+
+    async def then_one(work: TreeTransfer, *given: Any) -> None:
+        await make_links(work, *given)
+        if same:
+            (ends.target / "D/case").unlink()
+            os.link(ends.target / "d/Case", ends.target / "D/case")
+
+    monkeypatch.setattr(TreeTransfer, "_make_links", then_one)
+    found = [text for _, text in ends.run(replace(ARCHIVE, replace=True)).failures]
+    assert len(found) == same
+    assert all("is the same name: one of the two was written over" in text for text in found)
 
 
 def test_filters__patterns_and_names(ends: Ends) -> None:

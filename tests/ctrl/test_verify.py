@@ -57,6 +57,12 @@ def test_verify__equal_and_each_difference(
     assert not daemon.handles
 
 
+def test_verify__a_directory_by_mistake(route: Route, export: Path, tmp_path: Path) -> None:
+    (export / "d").mkdir()
+    with pytest.raises(CarefulError, match="h2:d: is a directory; -r compares it"):
+        session.verify(route, "d", str(tmp_path), False, BLOCK)
+
+
 def test_verify__one_file(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "t").write_bytes(b"")
     (tmp_path / "t").write_bytes(b"")

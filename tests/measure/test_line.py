@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from careful.measure.estimate import Estimate
-from careful.measure.line import fit_line, fit_minima, minima
+from careful.measure.line import fit_line, fit_minima, minima, widened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +155,41 @@ def test_fit_line__too_few_sizes(sizes: list[float], says: str) -> None:
 def test_fit_line__falling_time_is_no_slope() -> None:
     line = fit_line(SIZES, 5000 - SIZES)
     assert "falls with size" in line.reason
+
+
+def repeated(rng, spread: float):
+    """The line through the medians of five repetitions whose slopes differ, and it widened."""
+    slopes = 0.8 + rng.normal(0, spread, 5)
+    times = np.array([500 + slope * SIZES + rng.normal(0, 2, 16) for slope in slopes])
+    line = fit_line(SIZES, np.median(times, axis=0))
+    return line, widened(line, [fit_line(SIZES, one) for one in times])
+
+
+def test_widened__repetitions_that_differ_as_a_whole() -> None:
+    """Residuals alone promise far too much there."""
+    rng = np.random.default_rng(11)
+    pairs = [repeated(rng, 0.01) for _ in range(300)]
+    promised = np.mean([line.slope_us_per_byte.contains(0.8) for line, _ in pairs])
+    assert promised < 0.6
+    assert np.mean([wide.slope_us_per_byte.contains(0.8) for _, wide in pairs]) >= 0.90
+    assert np.mean([wide.intercept_us.contains(500) for _, wide in pairs]) >= 0.90
+    assert np.median([wide.slope_us_per_byte.half for _, wide in pairs]) < 0.02
+
+
+def test_widened__is_never_narrower() -> None:
+    rng = np.random.default_rng(12)
+    for line, wide in (repeated(rng, 0.0) for _ in range(50)):
+        assert wide.slope_us_per_byte.half >= line.slope_us_per_byte.half
+        assert wide.slope_us_per_byte.value == line.slope_us_per_byte.value
+    assert widened(line, [line]) == line
+
+
+def test_widened__a_slope_that_repetitions_deny_is_none() -> None:
+    slopes = (0.5, -0.4, 1.2, 0.1)
+    times = [500 + slope * SIZES for slope in slopes]
+    line = fit_line(SIZES, np.mean(times, axis=0))
+    assert line.supported
+    assert "wide" in widened(line, [fit_line(SIZES, one) for one in times]).reason
 
 
 def test_fit_line__two_clouds_are_no_line() -> None:

@@ -7,7 +7,6 @@ and an exit status. The subcommands own their options; no logic lives here.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import signal
@@ -109,7 +108,6 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Run `carefulctl` and exit as its help says."""
-    gc.set_threshold(100_000)  # little of what a command makes has cycles
     status = run()
     with suppress(OSError, ValueError):  # whoever read our output has gone, or closed it
         sys.stdout.flush()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from careful.cli.common import config_option, json_option, shared, show
 from careful.cli.logp import echo, logp
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, PLOT
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
 from careful.measure import clearbox as inside
 from careful.measure import pathchar as plan
 from careful.measure.exchange import ProbeSession
-from careful.report import figure, measuring, trace_plots, tracing
+from careful.report import measuring, measuring_plots, trace_plots, tracing
+
+_plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
 @click.group()
@@ -39,6 +40,7 @@ def measure() -> None:
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
 @click.option("--timeout-s", default=1.0, show_default=True, help="Longest wait for an answer.")
 @click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
+@_plot
 @config_option
 @json_option
 def pathchar(
@@ -51,6 +53,7 @@ def pathchar(
     seconds: float,
     timeout_s: float,
     background: bool,
+    plot_path: Path | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
@@ -70,8 +73,10 @@ def pathchar(
     )
     address = config.load(config_path).resolve(host)
     found = plan.measure(address, options)
-    inputs = {"host": host, "address": str(address), **asdict(options), **measuring.environment()}
+    inputs = measuring.inputs(host, address, options)
     figures = measuring.pathchar_figures(found)
+    if plot_path:
+        measuring_plots.pathchar(found, host, plot_path)
     show(as_json, "measure pathchar", inputs, figures, measuring.pathchar_table(found, host))
 
 
@@ -92,7 +97,8 @@ def pathchar(
     help="Half of an interval over the figure at which it is enough.",
 )
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option("--background", is_flag=True, help="Take at most 1 % of the path.")
+@click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
+@_plot
 @shared
 def blackbox(
     host: str,
@@ -103,6 +109,7 @@ def blackbox(
     precision: float,
     seconds: float,
     background: bool,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -126,10 +133,12 @@ def blackbox(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
-    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    inputs = measuring.inputs(host, route.address, options)
+    if plot_path:
+        measuring_plots.blackbox(found, host, plot_path)
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
-    show(as_json, "measure blackbox", inputs | measuring.environment(), figures, text)
+    show(as_json, "measure blackbox", inputs, figures, text)
 
 
 @measure.command()
@@ -144,9 +153,7 @@ def blackbox(
     help="Half of an interval over the figure at which it is enough.",
 )
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: FILE.png or FILE.svg."
-)
+@_plot
 @shared
 def clearbox(
     host: str,
@@ -155,7 +162,7 @@ def clearbox(
     max_bytes: int | None,
     precision: float,
     seconds: float,
-    plot: Path | None,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -168,8 +175,6 @@ def clearbox(
     \b
     carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
     """
-    if plot:
-        figure.check_path(plot)
     options = inside.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,
@@ -182,12 +187,12 @@ def clearbox(
         targets = traced.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
-    if plot:
-        trace_plots.stages(found.stages, plot)
-    inputs = {"host": host, "address": str(route.address), **asdict(options)}
+    if plot_path:
+        trace_plots.stages(found.stages, plot_path)
+    inputs = measuring.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
     text = tracing.clearbox_table(found, host)
-    show(as_json, "measure clearbox", inputs | measuring.environment(), figures, text)
+    show(as_json, "measure clearbox", inputs, figures, text)
 
 
 measure.add_command(logp)

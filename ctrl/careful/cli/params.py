@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
+
+from careful.report.figure import check_path
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30}
 
@@ -38,5 +41,24 @@ class BytesList(click.ParamType[tuple[int, ...]]):
         return tuple(Bytes().convert(part, param, ctx) for part in str(value).split(","))
 
 
+class PlotFile(click.ParamType[Path]):
+    """A file that a plot can be written to, found out before anything is measured."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(str(value))
+        try:
+            check_path(path)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent}: no such directory", param, ctx)
+        return path
+
+
 BYTES = Bytes()
+PLOT = PlotFile()
 BYTES_LIST = BytesList()

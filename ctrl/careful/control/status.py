@@ -11,7 +11,6 @@ from typing import Any
 
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
-from careful.control import maps
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.errors import CarefulError, meaning
@@ -150,6 +149,8 @@ def effect_of(instance: Instance) -> Effect:
 
 
 def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
+    from careful.control import maps  # bcc and what it needs: of no use to a transfer
+
     try:
         return maps.xdp_counters(instance.name), None
     except CarefulError as error:

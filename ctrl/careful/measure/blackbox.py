@@ -9,17 +9,17 @@ intercept, never in the second. The exchange itself is passed in.
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
-
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_line, fit_minima, widened
+from careful.measure.line import RELATIVE_MAX, Line, fit_minima, minima, widened
 from careful.measure.oneway import Trip, drift, lateness, without_drift
-from careful.measure.piecewise import Piecewise, fit_piecewise
+from careful.measure.rounds import Round
+from careful.measure.trains import Regime, bisected, bottlenecks, train_gap_us
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
@@ -32,11 +32,13 @@ _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
 #: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
-#: A train that is long enough to do without its beginning.
-_LONG_TRAIN = 32
 #: Frames that arrive closer than this share of how they left were not taken one by one.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
+#: Median shift of two rounds' times that means that the path has changed.
+_MOVED = 0.10
+#: Trains of each size at which a transition is looked for.
+_BISECT_TRAINS = 3
 #: A gap below so many times our own pace may be ours.
 _OWN_PACE = 2.0
 
@@ -90,27 +92,13 @@ class Options:
             raise ValueError("precision must be between 0 and 1, seconds above 0")
 
 
-@dataclass(frozen=True)
-class Regime:
-    """A range of fragment sizes with one bottleneck.
-
-    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
-    data do not support a slope; line: gaps over sizes.
-    """
-
-    low_bytes: float
-    high_bytes: float
-    g_b_us: Estimate | None
-    G_b_us_per_KiB: Estimate | None
-    line: Line
-
-
 @dataclass
 class Result:
     """What two regressions know of a pipeline.
 
     sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
     way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
     """
 
     round_trips: Line
@@ -128,15 +116,8 @@ class Result:
     settled: bool
     reason: str = ""
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Round:
-    """Of one round: payload bytes of each round trip; gaps of trains, µs, by bytes."""
-
-    trip_sizes: list[float] = field(default_factory=list)
-    trips: list[Trip] = field(default_factory=list)
-    gaps_us: dict[int, float] = field(default_factory=dict)
+    trip_minima: tuple[list[float], list[float]] = ([], [])
+    gaps: tuple[list[float], list[float]] = ([], [])
 
 
 class BlackBox:
@@ -163,9 +144,10 @@ class BlackBox:
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
-        self._rounds: list[_Round] = []
+        self._rounds: list[Round] = []
         self._own_us = float("inf")
         self._frames = self._bunched = 0
+        self._notes: list[str] = []
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
@@ -176,14 +158,33 @@ class BlackBox:
         while number < self.options.rounds_max:
             number += 1
             self._round(trips, trains)
-            if number < ROUNDS_MIN:
+            self._forget_what_was()
+            if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
             # What is known well enough costs no more; a round trip is far shorter than a train.
             trips, trains = self._lacking(result)
             if result.settled or result.elapsed_s > self.options.seconds:
                 break
-        return result or self._result(number, began)
+        result = result or self._result(number, began)
+        result.regimes = bisected(result.regimes, self._gap_at)
+        result.regime = self._of_interest(result.regimes)
+        result.elapsed_s = self._clock() - began
+        result.trip_minima, result.gaps = self._points()
+        return result
+
+    def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
+        made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]
+        sizes, least, _ = minima([size for size, _ in made], [trip.round_us for _, trip in made])
+        gaps = [pair for one in self._rounds for pair in one.gaps_us.items()]
+        return (list(sizes), list(least)), ([size for size, _ in gaps], [gap for _, gap in gaps])
+
+    def _of_interest(self, regimes: list[Regime]) -> Regime:
+        at_bytes = self.options.at_bytes or self._sizes[-1]
+        return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+
+    def _gap_at(self, size: int) -> float:
+        return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
 
     def _pause(self, busy_us: float) -> None:
         if self.options.background:
@@ -233,12 +234,25 @@ class BlackBox:
 
     def _round(self, trips: int, trains: bool) -> None:
         """Round trips of each size, `trips` times as many as at first, and one train of each."""
-        self._rounds.append(_Round())
+        self._rounds.append(Round())
         for size in self._random.sample(self._sizes, len(self._sizes)):
             if trips:
                 self._some_trips(size, trips * self._trips_count)
             if trains:
                 self._one_train(size)
+
+    def _forget_what_was(self) -> None:
+        """Once two rounds agree that the path is another one, drops the rounds before them."""
+        if len(self._rounds) < 3:
+            return
+        *before, last, latest = self._rounds
+        shifts = [one.shift_from(before) for one in (last, latest)]
+        if min(shifts) > _MOVED or max(shifts) < -_MOVED:
+            self._notes.append(
+                f"times moved by {shifts[1]:+.0%} in the middle: the path changed or is loaded; "
+                "what was before is dropped"
+            )
+            self._rounds = [last, latest]
 
     def _all_stages(self) -> tuple[Line, Line]:
         """The lines through the least round trips, and through the least times one way."""
@@ -261,8 +275,7 @@ class BlackBox:
         trips, there = self._all_stages()
         gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
         regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
-        at_bytes = self.options.at_bytes or self._sizes[-1]
-        regime = next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+        regime = self._of_interest(regimes)
         result = Result(
             round_trips=trips,
             one_way=there,
@@ -278,6 +291,7 @@ class BlackBox:
             elapsed_s=self._clock() - began,
             settled=False,
             reason=there.reason or trips.reason or regime.line.reason,
+            notes=list(self._notes),
         )
         if self._bunched:
             result.notes.append(
@@ -288,6 +302,9 @@ class BlackBox:
             result.notes.append(
                 f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
             )
+        if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
+            g = regime.g_b_us
+            result.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
         if result.reason or regime.G_b_us_per_KiB is None:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
@@ -306,42 +323,3 @@ class BlackBox:
         widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result
-
-
-def train_gap_us(arrivals_us: list[float]) -> float:
-    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen).
-
-    Raises ValueError for fewer than two arrivals.
-    """
-    times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
-    if len(times) < 2:
-        raise ValueError(f"{len(times)} arrivals make no train")
-    if len(times) >= _LONG_TRAIN:
-        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
-    i, j = np.triu_indices(len(times), 1)
-    return float(np.median((times[j] - times[i]) / (j - i)))
-
-
-def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
-    """The bottleneck of each range of sizes.
-
-    rounds: of each round, the gap of a train, µs, by size in bytes.
-    """
-    sizes = sorted({size for gaps in rounds for size in gaps})
-    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
-    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
-    edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
-    regimes = []
-    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
-        inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
-        alone = [
-            fit_line(
-                [size for size in inside if size in gaps],
-                [gaps[size] for size in inside if size in gaps],
-            )
-            for gaps in rounds
-        ]
-        wide = widened(line, alone)
-        g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
-        regimes.append(Regime(low, high, g, G, wide))
-    return regimes

@@ -19,7 +19,7 @@ from careful.transfer.ipc import Answer, Client
 
 #: Longer than carefuld itself waits for a silent peer.
 _TIMEOUT_S = 40.0
-#: How often, and after what pause, to ask again where others measure at the same time.
+#: How often, and after what pause, to ask again where others measure that host at the same time.
 _TRIES, _PAUSE_S = 100, 0.05
 #: What an older careful says.
 _OLD = {
@@ -130,10 +130,10 @@ class ProbeSession:
             except CarefulError as error:
                 if error.errno in _OLD:
                     raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
-                if error.errno not in (errno.EBUSY, errno.EAGAIN):
+                if error.errno != errno.EAGAIN:
                     raise
             time.sleep(_PAUSE_S)
-        text = "somebody else measures all the time: one at a time"
+        text = "other hosts measure the way to it all the time"
         raise CarefulError(errno.EBUSY, text, self.host)
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
 from typing import Any
 
-from careful.measure.blackbox import Regime, Result
+from careful.address import Address
+from careful.measure.blackbox import Result
 from careful.measure.estimate import Estimate
 from careful.measure.pathchar import Path, Segment
+from careful.measure.trains import Regime
 from careful.report.tables import table
 
 
 def environment() -> dict[str, Any]:
     """What a figure was measured on, for the inputs of every measurement."""
     return {"kernel": platform.release()}
+
+
+def inputs(host: str, address: Address, options: Any) -> dict[str, Any]:
+    """What every measurement echoes: host, options (a dataclass), and what it was made on."""
+    return {"host": host, "address": str(address), **asdict(options), **environment()}
 
 
 def _mbit_per_s(G_us_per_KiB: float) -> float:
@@ -143,6 +151,10 @@ def blackbox_figures(found: Result) -> dict[str, Any]:
         "frames_count": found.frames_count,
         "rounds_count": found.rounds_count,
         "elapsed_s": round(found.elapsed_s, 3),
+        "round_trip_minima": [
+            {"size_bytes": int(size), "least_us": round(time_us, 3)}
+            for size, time_us in zip(*found.trip_minima, strict=True)
+        ],
         "G_counts": "payload bytes",
         "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
         "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
@@ -174,7 +186,7 @@ def blackbox_table(found: Result, host: str) -> str:
     columns = ("stages", "g_us", "G_us_per_KiB", "")
     lines = [
         table(f"careful to {host}, from its ends", columns, rows),
-        f"\n{found.round_trips.samples_count} round trips and as many trains of "
+        f"\n{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
         f"{found.train_frames} frames in {found.elapsed_s:.1f} s",
     ]
     if not found.settled:

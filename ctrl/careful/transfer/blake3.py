@@ -9,7 +9,7 @@ from careful._abi import ffi, lib
 from careful.errors import CarefulError, check
 from careful.transfer.block import BlockClient
 from careful.transfer.local import shown
-from careful.transfer.mover import Mover, in_thread
+from careful.transfer.mover import Mover, in_slices, in_thread
 
 #: How often blocks that differ are moved again.
 _ATTEMPTS = 3
@@ -22,10 +22,11 @@ def _one(fd: int, offset: int, nbytes: int, algorithm: int, place: int | None = 
     return bytes(digest)
 
 
-def _parts(fd: int, nbytes: int, block_bytes: int) -> list[bytes]:
-    kind = lib.CAREFUL_BLOCK_BLAKE3 if nbytes > block_bytes else lib.CAREFUL_BLOCK_BLAKE3_ROOT
-    starts = range(0, nbytes, block_bytes)
-    return [_one(fd, at, min(block_bytes, nbytes - at), kind) for at in starts]
+async def _parts(fd: int, nbytes: int, block_bytes: int, kind: int) -> list[bytes]:
+    def part(at: int) -> bytes:
+        return _one(fd, at, min(block_bytes, nbytes - at), kind)
+
+    return await in_slices(part, range(0, nbytes, block_bytes), block_bytes)
 
 
 def _joined(parts: list[bytes]) -> int:
@@ -54,7 +55,7 @@ async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> i
     kind = lib.CAREFUL_BLOCK_BLAKE3 if nbytes > step else lib.CAREFUL_BLOCK_BLAKE3_ROOT
     for _ in range(_ATTEMPTS):
         theirs = await remote.digests_as(kind, mover.handle, (0, nbytes), step, path)
-        mine = await in_thread(partial(_parts, mover.fd, nbytes, step))
+        mine = await _parts(mover.fd, nbytes, step, kind)
         bad = [
             index for index, pair in enumerate(zip(mine, theirs, strict=True)) if len({*pair}) > 1
         ]

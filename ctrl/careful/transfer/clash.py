@@ -1,10 +1,16 @@
-"""Names that are one thing in the source and another at the target."""
+"""Names that clash: one thing here and another there, or two that the target takes for one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 
-from careful.transfer.block import Entry
+from careful._abi import lib
+from careful.transfer import batch
+from careful.transfer.attributes import parts
+from careful.transfer.batch import Item, Tree
+from careful.transfer.block import Attr, Entry
 from careful.transfer.options import Options
 
 
@@ -33,3 +39,44 @@ def in_the_way(
             found |= {name: one for name, one in existing.items() if name.startswith(below)}
             found[there.name] = there
     return sorted(found.values(), key=lambda one: one.name.count("/"), reverse=True)
+
+
+def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Files whose paths differ in case or in how letters are composed alone."""
+    found: dict[str, dict[str, Entry]] = {}
+    for entry in entries:
+        if not entry.attr.is_dir and not entry.error:
+            key = unicodedata.normalize("NFC", entry.name.casefold())
+            found.setdefault(key, {})[entry.name] = entry
+    return [list(group.values()) for group in found.values() if len(group) > 1]
+
+
+def _is_another(one: Attr, other: Attr) -> bool:
+    """Whether two entries of the source are two files, not two names of one."""
+    return (one.inode, one.device) != (other.inode, other.device)
+
+
+async def taken_for_one(target: Tree, groups: Iterable[list[Entry]]) -> list[tuple[str, str]]:
+    """Names of which a file system that knows no case keeps one alone.
+
+    Args:
+        target: has all of them, it says.
+        groups: of look_alike().
+
+    Returns:
+        Pairs of names that are one file there.
+    """
+    pairs = [(group, one) for group in groups for one in group]
+    lost: list[tuple[str, str]] = []
+    for part in parts(pairs):
+        items = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name)) for _, one in part]
+        seen: dict[tuple[int, int, int], Entry] = {}
+        answers = batch.parse(await target.run(batch.joined(items), 0))
+        for (group, one), answer in zip(part, answers, strict=True):
+            if answer.status:
+                continue
+            key = id(group), answer.found.device, answer.found.inode
+            other = seen.setdefault(key, one)
+            if _is_another(other.attr, one.attr):
+                lost.append((other.name, one.name))
+    return lost

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from careful._abi import lib
 from careful.errors import check, from_os
 from careful.transfer.block import BlockClient
 from careful.transfer.local import digest_of_range, shown
-from careful.transfer.mover import in_thread, quietly
+from careful.transfer.mover import SLICE_BYTES, in_slices, quietly
 
 
 def block_sizes(nbytes: int, block_bytes: int) -> list[int]:
     """The sizes of a file's blocks."""
     return [min(block_bytes, nbytes - at) for at in range(0, nbytes, block_bytes)]
-
-
-def _own(fd: int, sizes: list[int], block_bytes: int) -> list[int]:
-    return [digest_of_range(fd, index * block_bytes, size) for index, size in enumerate(sizes)]
 
 
 async def equal_blocks(
@@ -40,7 +35,11 @@ async def equal_blocks(
     theirs, mine = (block_sizes(size, block_bytes) for size in sizes)
     common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
     found = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
-    own = await in_thread(partial(_own, fd, common, block_bytes))
+
+    def digest(block: tuple[int, int]) -> int:
+        return digest_of_range(fd, block[0] * block_bytes, block[1])
+
+    own = await in_slices(digest, enumerate(common), block_bytes)
     return {index: a for index, (a, b) in enumerate(zip(own, found, strict=True)) if a == b}
 
 
@@ -56,13 +55,17 @@ def open_old(path: str) -> int:
     return fd
 
 
-def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
+async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
     """Begin a new file with what an old one has, as far as `nbytes`.
 
     Raises:
         CarefulError: it cannot be read, or there is no room.
     """
-    check(lib.careful_copy(old, new, nbytes), name)
+
+    def copy(at: int) -> None:
+        check(lib.careful_copy(old, new, at, min(SLICE_BYTES, nbytes - at)), name)
+
+    await in_slices(copy, range(0, nbytes, SLICE_BYTES), SLICE_BYTES)
 
 
 async def is_same(

@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
@@ -19,7 +20,7 @@ from careful.transfer.blake3 import agreed
 from careful.transfer.block import Attr, BlockClient
 from careful.transfer.compare import block_sizes, copy_into, equal_blocks, open_old
 from careful.transfer.local import Partial, shown
-from careful.transfer.mover import Mover, all_of, in_thread, quietly
+from careful.transfer.mover import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
 from careful.transfer.resume import RemotePartial, verify_local, verify_source
@@ -127,7 +128,7 @@ class _Fetch:
             same = await equal_blocks(self.remote, handle, sizes, old, block_bytes, self.source)
             if same:
                 nbytes = min(sizes)
-                await in_thread(partial(copy_into, old, part.fd, nbytes, name))
+                await copy_into(old, part.fd, nbytes, name)
         finally:
             os.close(old)
         if isinstance(part, KeptPartial):
@@ -149,7 +150,7 @@ class _Fetch:
         """The blocks that need not come, with their digests."""
         if not kept.resumed:
             return {}
-        await in_thread(partial(verify_local, kept))
+        await verify_local(kept)
         if kept.journal.identity.is_doubtful(now):
             await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}
@@ -274,7 +275,7 @@ async def put_file(
             part.journal.block_bytes,
         )
         if part.sparse and not part.seeded:
-            mover.ranges = await in_thread(partial(_ranges_here, fd, attr.st_size, source, options))
+            mover.ranges = await _ranges_here(fd, attr.st_size, source, options)
         try:
             digest = await mover.run(attr.st_size, known, part.mark)
             if options.blake3:
@@ -299,10 +300,18 @@ async def put_file(
     )
 
 
-def _ranges_here(fd: int, nbytes: int, source: str, options: Options) -> Ranges:
+async def _ranges_here(fd: int, nbytes: int, source: str, options: Options) -> Ranges:
     """Where our source holds data; with options.sparse, zeros are none."""
-    extents = local_extents(fd, nbytes)
-    return ranges_of(without_zeros(fd, extents, source) if options.sparse else extents)
+    extents = await in_thread(partial(local_extents, fd, nbytes))
+    if not options.sparse:
+        return ranges_of(extents)
+    pieces = [
+        (at, min(SLICE_BYTES, begin + size - at))
+        for begin, size in extents
+        for at in range(begin, begin + size, SLICE_BYTES)
+    ]
+    look = lambda piece: without_zeros(fd, [piece], source)  # noqa: E731
+    return ranges_of(chain.from_iterable(await in_slices(look, pieces, SLICE_BYTES)))
 
 
 async def _matched_there(

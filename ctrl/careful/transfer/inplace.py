@@ -13,7 +13,7 @@ from careful.errors import CarefulError, from_os
 from careful.transfer.block import BlockClient
 from careful.transfer.compare import block_sizes
 from careful.transfer.local import digest_of_blocks, digest_of_range, shown
-from careful.transfer.mover import in_thread
+from careful.transfer.mover import in_slices
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.resume import runs
 
@@ -66,15 +66,14 @@ async def _equal(
     path = there.name
     theirs = await remote.digests(there.handle, there.offset, common, block_bytes, path)
 
-    def own() -> list[int]:
-        starts = range(here.offset, here.offset + common, block_bytes)
-        pairs = zip(starts, sizes, strict=False)
+    def own(block: tuple[int, int]) -> int:
         try:
-            return [digest_of_range(here.handle, at, size) for at, size in pairs]
+            return digest_of_range(here.handle, *block)
         except CarefulError as error:
             raise CarefulError(error.errno or 0, error.reason, shown(here.name)) from None
 
-    mine = await in_thread(own)
+    starts = range(here.offset, here.offset + common, block_bytes)
+    mine = await in_slices(own, zip(starts, sizes, strict=False), block_bytes)
     pairs = zip(mine, theirs, strict=True)
     return {index: a for index, (a, b) in enumerate(pairs) if a == b}
 

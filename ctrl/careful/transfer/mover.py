@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +25,10 @@ from careful.transfer.sparse import Ranges, punch_zeros
 #: What a lost or a damaged block is answered with: it is asked for again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
 _CLEANUP_S = 1.0
+#: Read or copied by a thread before Ctrl-C is looked at again, bytes.
+SLICE_BYTES = 64 << 20
 _T = TypeVar("_T")
+_I = TypeVar("_I")
 
 
 class Mover:
@@ -196,3 +199,23 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         with suppress(OSError):
             await future
         raise
+
+
+async def in_slices(work: Callable[[_I], _T], items: Iterable[_I], nbytes: int) -> list[_T]:
+    """Run what blocks in a thread for each item; a cancellation takes effect soon.
+
+    Args:
+        work: of one item.
+        items: in order.
+        nbytes: that one reads or writes.
+
+    Returns:
+        What each gave.
+    """
+    todo = list(items)
+    count = max(1, SLICE_BYTES // max(1, nbytes))
+    found: list[_T] = []
+    for at in range(0, len(todo), count):
+        part = todo[at : at + count]
+        found += await in_thread(partial(list, map(work, part)))
+    return found

@@ -11,13 +11,12 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer.block import BlockClient, Created
 from careful.transfer.local import digest_of_range, shown
-from careful.transfer.mover import in_thread, quietly
+from careful.transfer.mover import in_slices, quietly
 from careful.transfer.options import Options
 from careful.transfer.partial import (
     FOOTER_BYTES,
@@ -34,15 +33,15 @@ _NO_IDENTITY = Identity("", 0, 0, 0, 0)
 Note = Callable[[tuple[int, bytes]], None]
 
 
-def verify_local(part: KeptPartial) -> None:
+async def verify_local(part: KeptPartial) -> None:
     """Take blocks that are not what the journal says for not finished.
 
     After a crash of the machine its pages may have reached the disk without the data's.
     """
     journal = part.journal
-    for index in journal.in_place:
-        expected = journal.digest(index)
-        if expected and digest_of_range(part.fd, *journal.range_of(index)) != expected:
+    known = [index for index in journal.in_place if journal.digest(index)]
+    for index, found in (await _digests_of_own(part.fd, journal, known)).items():
+        if found != journal.digest(index):
             part.note(journal.unmark(index))
 
 
@@ -82,8 +81,12 @@ async def verify_source(
                 note(journal.unmark(index))
 
 
-def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
-    return {index: digest_of_range(fd, *journal.range_of(index)) for index in indices}
+async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
+    def digest(index: int) -> int:
+        return digest_of_range(fd, *journal.range_of(index))
+
+    found = await in_slices(digest, indices, journal.block_bytes)
+    return dict(zip(indices, found, strict=True))
 
 
 class RemotePartial:
@@ -151,7 +154,7 @@ class RemotePartial:
         self._open_tail()
         journal = self.journal
         if journal.identity.is_doubtful(identity):
-            own = await in_thread(partial(_digests_of_own, fd, journal, journal.in_place))
+            own = await _digests_of_own(fd, journal, journal.in_place)
             for index in [one for one in own if own[one] != journal.digest(one)]:
                 self._note(journal.unmark(index))
         if options.digest:
@@ -165,7 +168,7 @@ class RemotePartial:
         marked = set(journal.in_place)
         missing = [index for index in range(journal.count) if index not in marked]
         missing = missing[: 2 * self.options.blocks_in_flight + 1]
-        own = await in_thread(partial(_digests_of_own, fd, journal, missing))
+        own = await _digests_of_own(fd, journal, missing)
         for first, count in runs(missing):
             offset, _ = journal.range_of(first)
             last_offset, last_bytes = journal.range_of(first + count - 1)

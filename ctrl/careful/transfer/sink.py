@@ -20,7 +20,7 @@ _FATAL = {
     errno.ENETUNREACH,
     errno.ENETDOWN,
 }
-_TEXTS = {
+TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",
     errno.ENOTSUP: "is a special file",
     errno.ESTALE: "changed while it was being transferred",
@@ -64,7 +64,7 @@ class Sink:
             code: a positive errno.
             what: what it is about, if not the source.
         """
-        self.fail(name, CarefulError(code, _TEXTS.get(code, ""), what or name))
+        self.fail(name, CarefulError(code, TEXTS.get(code, ""), what or name))
 
     def skip(self, name: str, mode: int) -> None:
         """Note what is neither a file nor a directory.

@@ -19,7 +19,7 @@ from careful.transfer.attributes import apply_attributes, parts, sync_file_syste
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry
 from careful.transfer.bulk import Part
-from careful.transfer.clash import in_the_way
+from careful.transfer.clash import in_the_way, look_alike, taken_for_one
 from careful.transfer.local import current_umask
 from careful.transfer.mover import all_of
 from careful.transfer.options import FileResult
@@ -153,6 +153,7 @@ class TreeTransfer:
         )
         await self._large_files(self.small_files.alone)
         await self._make_links(left(self.symlinks), barred)
+        await self._look_alikes()
         if self.options.delete:
             await self._delete()
         await self._attributes()
@@ -161,6 +162,9 @@ class TreeTransfer:
         """Say what would be done."""
         for entry in self.small + self.large:
             names = self.source.name(entry.name), self.target.name(entry.name)
+            if entry.name in self.existing and not self.options.replace:
+                self._failed_there(entry.name, errno.EEXIST)
+                continue
             self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
         self.sink.report.directories += sum(
             one.name not in self.existing for one in self.directories
@@ -254,6 +258,17 @@ class TreeTransfer:
                 self._failed_there(name, answer.status)
             else:
                 self.sink.report.links += 1
+
+    async def _look_alikes(self) -> None:
+        """Where names may be replaced, one may have replaced another that differs in case alone."""
+        if not self.options.replace:
+            return
+        plain = (entry for part in self.plain for entry in part.entries())
+        groups = look_alike([*self.entries, *plain, *self.small])
+        for one, other in await taken_for_one(self.target, groups):
+            text = f"{self.target.name(other)} is the same name: one of the two was written over"
+            name = self.target.name(one)
+            self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
     def _extra(self) -> list[Entry]:
         """What the target has and the source has not, children first."""

@@ -34,7 +34,7 @@ from careful.transfer.scan import (
     scan_remote,
     selected,
 )
-from careful.transfer.sink import Sink, kind_of
+from careful.transfer.sink import TEXTS, Sink, kind_of
 from careful.transfer.tree import TreeTransfer, is_equal
 
 __all__ = ["Report", "get", "put"]
@@ -100,6 +100,8 @@ class _Singles:
         if not (options.update and not options.checksum and is_equal(*entries)):
             if options.dry_run:
                 name = ends[0].name(names[0]), ends[1].name(names[1])
+                if entries[1] is not None and not options.replace:
+                    raise CarefulError(errno.EEXIST, TEXTS[errno.EEXIST], name[1])
                 return FileResult(*name, source.attr.bytes, None, 0)
             result = await move()
         if options.batch_flags and not options.dry_run:
@@ -312,7 +314,8 @@ class _Put:
         here, there = self._ends(source, target)
         names = os.path.basename(source), posixpath.basename(target)
         old = None
-        if self.options.update and (found := await _stat_or_none(self.remote, target)):
+        looks = self.options.update or self.options.dry_run
+        if looks and (found := await _stat_or_none(self.remote, target)):
             old = Entry(names[1], found, "", 0)
         move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
         try:

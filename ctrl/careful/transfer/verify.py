@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import time
@@ -76,6 +77,9 @@ async def verify(
             elif a.attr.is_file:
                 path = name if source == "." else posixpath.join(source, name)
                 pairs.append((path, os.path.join(target, name), a.attr.bytes))
+    elif attr.is_dir:
+        text = "is a directory; -r compares it"
+        raise CarefulError(errno.EISDIR, text, remote.name(shown(source)))
     else:
         pairs.append((source, target, attr.bytes))
     todo = iter(pairs)

@@ -28,9 +28,9 @@ int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, u
  * of equal size, the last of which may be shorter: 32 bytes each. */
 void careful_digest_join(const uint8_t *digests, uint64_t n, uint8_t *digest);
 
-/* Copies the first `bytes` of a file, or as many as it has, into another of at least
- * that size that holds zeros: holes are left out. 0 or -errno. */
-int careful_copy(int from, int to, uint64_t bytes);
+/* Copies `bytes` of a file from an offset on, or as many as it has there, to the same place
+ * of another of at least that size that holds zeros: holes are left out. 0 or -errno. */
+int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
 
 /* How a batch is run, as BATCH of the block service says it.
  * @flags:             CAREFUL_BATCH_*

@@ -36,7 +36,7 @@ enum careful_ipc_op {
 	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
 	/* Probes to peer, sent and timed by the daemon itself: args[0] frames of `bytes` of
 	 * payload each, flags CAREFUL_IPC_TRAIN or 0. Answered with a struct
-	 * careful_ipc_probe for each, when the last answer is here; -EBUSY: one at a time. */
+	 * careful_ipc_probe for each, when the last answer is here. One at a time: others wait. */
 	CAREFUL_IPC_MEASURE = 9,
 	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
 	 * careful_burst and its marks. carefuld does nothing else meanwhile but move frames. */

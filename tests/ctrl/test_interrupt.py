@@ -1,0 +1,56 @@
+"""Ctrl-C while a large file is read or copied: it takes effect soon, not at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful.transfer import compare, mover, session
+from careful.transfer.local import digest_of_range
+from careful.transfer.session import Route
+
+BLOCK = 4096
+DATA = os.urandom(40 * BLOCK)
+
+
+def test_verify__interrupted(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (export / "f").write_bytes(DATA)
+    (tmp_path / "f").write_bytes(DATA)
+    count = 0
+
+    def digest(*given: Any) -> int:
+        nonlocal count
+        count += 1
+        if count == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return digest_of_range(*given)
+
+    monkeypatch.setattr(mover, "SLICE_BYTES", 4 * BLOCK)
+    monkeypatch.setattr(compare, "digest_of_range", digest)
+    with pytest.raises(KeyboardInterrupt):
+        session.verify(route, "f", str(tmp_path / "f"), False, BLOCK)
+    assert 2 <= count <= 8
+    assert session.verify(route, "f", str(tmp_path / "f"), False, BLOCK).differences == []
+    assert count >= 42
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 3 * BLOCK, 25 * BLOCK + 7, 40 * BLOCK])
+def test_copy__in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
+    monkeypatch.setattr(compare, "SLICE_BYTES", 3 * BLOCK)
+    old = os.open(tmp_path / "old", os.O_RDWR | os.O_CREAT)
+    new = os.open(tmp_path / "new", os.O_RDWR | os.O_CREAT)
+    os.pwrite(old, DATA[: 10 * BLOCK], 0)
+    os.pwrite(old, DATA[30 * BLOCK :], 30 * BLOCK)  # a hole between
+    os.ftruncate(new, nbytes)
+    asyncio.run(compare.copy_into(old, new, nbytes, "new"))
+    assert os.pread(new, len(DATA), 0) == os.pread(old, nbytes, 0)
+    if nbytes == len(DATA):
+        assert os.fstat(new).st_blocks == os.fstat(old).st_blocks
+    os.close(old)
+    os.close(new)

@@ -1,0 +1,71 @@
+"""How much moves at a time: --rate-limit, --jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.transfer import pace, session
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from fake_daemon import FakeDaemon
+
+BLOCK = 4096
+
+
+def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of our own: what was taken before each instant is below the rate."""
+    now, taken = 0.0, 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(time=lambda: now)
+    monkeypatch.setattr(
+        pace, "asyncio", SimpleNamespace(get_running_loop=lambda: clock, sleep=sleep)
+    )
+    limit = pace.RateLimit(1_000_000)
+
+    async def take() -> None:
+        nonlocal taken
+        for size in (limit.piece_bytes, 10, 300_000, limit.piece_bytes) * 5:
+            await limit.take(size)
+            assert taken <= now * 1_000_000 + 1
+            taken += size
+
+    asyncio.run(take())
+    assert limit.piece_bytes <= 100_000
+    assert now == pytest.approx((taken - limit.piece_bytes) / 1_000_000)
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_jobs__files_in_flight(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, jobs: int
+) -> None:
+    source = (export if way == "get" else tmp_path) / "tree"
+    source.mkdir()
+    for index in range(8):
+        (source / str(index)).write_bytes(os.urandom(17 * BLOCK))
+    open_files: set[int] = set()
+
+    def fault(question: Any) -> int:
+        if question.op in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE):
+            files = [one for one in daemon.handles.values() if one.base < 0]
+            open_files.add(len(files))
+        return 0
+
+    daemon.fault = fault
+    options = Options(block_bytes=16 * BLOCK, files_in_flight=jobs, fsync="none")
+    if way == "get":
+        report = session.get(route, ["tree"], str(tmp_path), True, options, Silent())
+    else:
+        report = session.put(route, [str(source)], "", True, options, Silent())
+    assert len(report.files) == 8
+    assert max(open_files) == jobs

@@ -1,0 +1,27 @@
+"""Plots of measurements: what is drawn, read from the SVG, where a picture needs to be right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from careful.report import measuring_plots
+
+from .test_blackbox import CROSSING, FakeExchange
+
+
+def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
+    file = tmp_path / "box.svg"
+    found = FakeExchange(CROSSING).measure(sizes_count=24)
+    measuring_plots.blackbox(found, "h2", file)
+    text = file.read_text()
+    assert text.count("gap in a train") == 2
+    assert re.search(r"round trips, least of each size: 1[56]\d\d ±", text)
+    assert f"{found.regimes[0].high_bytes:.0f} B" in text
+
+
+def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "box.svg"
+    flat = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
+    measuring_plots.blackbox(flat, "h2", file)
+    assert "gap in a train: no slope" in file.read_text()

@@ -1,0 +1,130 @@
+"""`tools/bench/measure model`: what the model predicts from a black box, beside what messages take.
+
+P1 section 5.4, Figure 8: a 4 KiB message over GAM in 1 to 10 fragments of one size; the paper's
+error averages 5.9 %. Measured are stores between two nodes, the plan set as `carefulctl tune` does.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from bench_lab import LAB, ROOT, SHARE, TOOL, BenchError, careful_up, ctl, run
+
+BYTES = 4096
+FRAGMENTS_MAX = 10
+#: Stores of each count of fragments in a run, and runs between two changes of who owns the queue.
+REPEATS = 20
+BATCH = 5
+ERROR_MEAN_MAX = 0.03
+BEST_MAX = 0.01
+STORES = ROOT / "tools" / "bench" / "stores.py"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+
+
+def predicted_us(found: dict[str, Any], fragments: int) -> float:
+    """P1 eq. 13: latency one way, propagation included, from a black box's figures."""
+    others_g_us: float = found["sum_g_us"] - found["g_b_us"]
+    kib = BYTES / 1024
+    once_us: float = others_g_us + kib * found["G_b_us_per_KiB"]
+    others_us: float = kib / fragments * found["sum_G_others_us_per_KiB"]
+    bottleneck_us: float = fragments * found["g_b_us"]
+    return bottleneck_us + others_us + once_us
+
+
+def planned(found: dict[str, Any]) -> int:
+    """How many fragments `carefulctl plan` cuts the message into."""
+    program = str(PYTHON.with_name("carefulctl"))
+    argv = [program, "plan", "--pipeline", "-", "--bytes", str(BYTES), "--json"]
+    done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(done.stderr.strip())
+    count: int = json.loads(done.stdout)["fragments_count"]
+    return count
+
+
+def black_boxes(count: int) -> list[dict[str, Any]]:
+    """Measurements through carefuld, which is down again afterwards."""
+    careful_up()
+    found = [ctl("h1", "measure", "blackbox", "h2") for _ in range(count)]
+    for host in ("h1", "h2"):
+        run(TOOL, "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
+    return found
+
+
+def stores(count: int) -> list[dict[str, Any]]:
+    """Latencies between two nodes."""
+    there = [str(TOOL), "exec", "--name", LAB, "h2", "--", str(PYTHON), str(STORES), "serve"]
+    with subprocess.Popen(there, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            if server.stdout.readline() != "ready\n":
+                raise BenchError("h2: the node does not serve")
+            words = map(str, ("time", BYTES, FRAGMENTS_MAX, REPEATS, count))
+            said = run(TOOL, "exec", "--name", LAB, "h1", "--", PYTHON, STORES, *words)
+            return [json.loads(line) for line in said.splitlines()]
+        finally:
+            server.terminate()
+
+
+def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
+    """A run's figures: latencies one way by count of fragments, predicted and measured.
+
+    The least of REPEATS, as a black box's round trips are: the model knows of no scheduler.
+    """
+    back_us = min(timed["empty_us"]) / 2
+    measured = {int(count): min(times) - back_us for count, times in timed["stores_us"].items()}
+    names = ("g_b_us", "G_b_us_per_KiB", "sum_g_us", "sum_G_others_us_per_KiB", "elapsed_s")
+    return {
+        **{name: round(found[name], 3) for name in names},
+        "back_us": round(back_us, 1),
+        "predicted_us": {count: round(predicted_us(found, count), 1) for count in measured},
+        "measured_us": {count: round(time_us, 1) for count, time_us in measured.items()},
+        "planned_fragments": planned(found),
+    }
+
+
+def runs(count: int) -> Iterator[dict[str, Any]]:
+    """So many runs, in batches."""
+    while count > 0:
+        some = min(count, BATCH)
+        for found, timed in zip(black_boxes(some), stores(some), strict=True):
+            if found["reason"]:
+                raise BenchError(f"black box: {found['reason']}")
+            yield one(found, timed)
+        count -= some
+
+
+def judged(made: dict[str, Any]) -> tuple[float, float]:
+    """Mean error over the counts of fragments, and how far the planned one is from the least."""
+    measured = {int(count): time_us for count, time_us in made["measured_us"].items()}
+    predicted = {int(count): time_us for count, time_us in made["predicted_us"].items()}
+    errors = [abs(predicted[count] / measured[count] - 1) for count in measured]
+    return statistics.mean(errors), measured[made["planned_fragments"]] / min(measured.values()) - 1
+
+
+def report(made: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    print(
+        f"{'fragments':>9} {'predicted':>10} {'measured':>10} {'error':>8}   medians of {len(made)}"
+    )
+    for count in made[0]["measured_us"]:
+        pair = [
+            statistics.median(one[name][count] for one in made)
+            for name in ("predicted_us", "measured_us")
+        ]
+        print(f"{count:>9} {pair[0]:>10.0f} {pair[1]:>10.0f} {pair[0] / pair[1] - 1:>8.2%}")
+    errors, beyond = zip(*(judged(one) for one in made), strict=True)
+    print(f"mean error: median {statistics.median(errors):.2%}, at most {max(errors):.2%}")
+    chosen = statistics.multimode(one["planned_fragments"] for one in made)
+    print(
+        f"planned: {chosen[0]} fragments; over the least measured: "
+        f"median {statistics.median(beyond):.2%}, at most {max(beyond):.2%}"
+    )
+    within = sum(error <= ERROR_MEAN_MAX for error in errors)
+    best = sum(share <= BEST_MAX for share in beyond)
+    print(f"{len(made)} runs: error within 3 % in {within}, planned within 1 % in {best}")
+    return bool(min(within, best) >= SHARE * len(made))
