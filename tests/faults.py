@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import random
-import signal
-import socket
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,210 +21,60 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from careful.control import maps, tune
-from careful.errors import CarefulError
-from hosts import MIB, RUN, Host, alive, finish, make_file, wait_for
+from breaks import FAULTS, Fault
+from ground import EXPORTED, Ground
+from hosts import PINS, RUN, Host, finish
 from lab import Lab
 
+Keep = Callable[[str, str], None]
 #: An operation that hears nothing gives up after 30 s (--stall-ms).
 BOUND_S = 45
-EXPORTED = "big"
-#: Faults that reach all hosts of the lab.
-TOUCH_ALL = ("MTU changed", "MAC changed")
-#: Faults that end a transfer; the others are borne.
-FATAL = ("SIGKILL", "interface recreated", "source truncated")
 
 
-class Ground:
-    """Three hosts on a switch, a file exported by each; the third is no victim."""
-
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab = lab
-        self.hosts = [Host(lab, name, folder) for name in lab.hosts]
-        self.held = {}
-        for seed, host in enumerate(self.hosts):
-            self.held[host.name] = make_file(host.export / EXPORTED, 48 * MIB, seed)
-            host.up("--peers", "4")
-
-    def make_sure(self, host: Host) -> None:
-        """Bring a host up again if its carefuld ended; the interface, too."""
-        with contextlib.suppress(OSError, ValueError):
-            if alive(host.pid):
-                return
-        host.up("--peers", "4")
-
-    def clear(self) -> None:
-        """Away with what earlier rounds brought, whole or in part."""
-        for host in self.hosts:
-            for path in (*host.own.iterdir(), *host.export.iterdir()):
-                if path.name != EXPORTED:
-                    path.unlink()
-
-    def close(self) -> None:
-        """Every carefuld down."""
-        for host in self.hosts:
-            host.ctl("down", "eth1", check=False)
-
-
-Fault = Callable[[Ground, Host, random.Random], None]
-
-
-def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """SIGKILL."""
-    pid = victim.pid
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not alive(pid), "end of carefuld")
-
-
-def stop_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """SIGSTOP for a while."""
-    pid = victim.pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        time.sleep(rng.uniform(0.05, 2))
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-def link_down(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The interface is set down, and up again."""
-    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "down")
-    time.sleep(rng.uniform(0, 1))
-    put_right(victim)
-
-
-def put_right(victim: Host) -> None:
-    """The interface up, with the addresses that the lab gave it."""
-    number = int(victim.name[1:])
-    for command in (
-        ("link", "set", "eth1", "up"),
-        ("addr", "replace", f"10.77.0.{number}/24", "dev", "eth1"),
-        ("-6", "addr", "replace", f"fd77::{number:x}/64", "dev", "eth1", "nodad"),
-    ):
-        victim.lab.run(victim.name, "ip", *command)
-
-
-def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The interface is deleted; another one takes its place."""
-    lab, number = ground.lab, victim.name[1:]
-    switch = f"careful-{lab.name}-sw"
-    pid = victim.pid
-    victim.lab.run(victim.name, "ip", "link", "del", "eth1")
-    wait_for(lambda: not alive(pid), "end of carefuld")
-    port = f"p{number}"
-    host = f"careful-{lab.name}-{victim.name}"
-    # As when a driver is loaded again: the card keeps its MAC.
-    mac = f"02:77:00:00:00:{int(number):02x}"
-    for line in (
-        f"link add eth1 netns {host} address {mac} mtu 3826 numtxqueues 1 numrxqueues 1 type veth "
-        f"peer name {port} netns {switch} mtu 3826 numtxqueues 1 numrxqueues 1",
-        f"-n {switch} link set {port} master br0",
-        f"-n {switch} link set {port} up",
-    ):
-        subprocess.run(["ip", *line.split()], check=True)
-    queue = f"tc -netns {switch} qdisc replace dev {port} root pfifo limit 16384"
-    subprocess.run(queue.split(), check=True)
-    put_right(victim)
-
-
-def new_mac(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Another MAC address."""
-    mac = "02:00:00:" + rng.randbytes(3).hex(":")
-    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "address", mac)
-    for host in ground.hosts:
-        host.lab.run(host.name, "ip", "neigh", "flush", "dev", "eth1")
-
-
-def no_address(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The address goes, and comes back."""
-    victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
-    time.sleep(rng.uniform(0, 1))
-    put_right(victim)
-
-
-def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """A smaller MTU everywhere, and the old one."""
-    for mtu in (str(rng.randrange(1280, 3826)), "3826"):
-        for host in ground.hosts:
-            host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", mtu)
-        time.sleep(rng.uniform(0, 0.5))
-
-
-def truncate(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """A file that is read loses its end, and gets it back."""
-    source = victim.export / EXPORTED
-    os.truncate(source, rng.randrange(1, 40 * MIB))
-    time.sleep(rng.uniform(0, 0.5))
-    source.write_bytes(ground.held[victim.name])
-
-
-def local_garbage(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The local socket gets garbage, and clients that say nothing."""
-    path = RUN / victim.lab.instance(victim.name) / "sock"
-    silent = []
-    for _ in range(100):
-        one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        silent.append(one)
-        with contextlib.suppress(OSError):
-            one.connect(str(path))
-            if rng.random() < 0.7:
-                one.send(rng.randbytes(rng.randrange(1, 4096)))
-    for one in silent:
-        one.close()
-
-
-FAULTS: dict[str, Fault] = {
-    "SIGKILL": kill_daemon,
-    "SIGSTOP": stop_daemon,
-    "link down": link_down,
-    "interface recreated": recreate,
-    "MAC changed": new_mac,
-    "address gone": no_address,
-    "MTU changed": new_mtu,
-    "source truncated": truncate,
-    "local garbage": local_garbage,
-}
-
-
-def pace(ground: Ground, fragment_bytes: int) -> None:
-    """How large the fragments of every host are: tiny ones make a transfer last."""
-    change = tune.Change(fragment_bytes=fragment_bytes)
-    for host in ground.hosts:
-        with contextlib.suppress(CarefulError), maps.tune_map(ground.lab.instance(host.name)) as m:
-            tune.apply(m, tune.all_slots(), change)
-
-
-def meet(ground: Ground, name: str, rng: random.Random) -> tuple[Host, Host, int]:
-    """A transfer that meets the fault, and one beside it; who asked whom, and how it ended."""
+def meet(ground: Ground, fault: Fault, rng: random.Random) -> tuple[Host, Host, str]:
+    """A transfer that meets the fault, and one beside it; who asked whom, and what it said."""
     first, second, bystander = ground.hosts
-    victim, other = rng.sample((first, second), 2)
     asker, server = rng.sample((first, second), 2)
     get = rng.random() < 0.5
-    source, target = (server, asker.own / "copy") if get else (asker, server.export / "copy")
+    source, target = (server, asker) if get else (asker, server)
+    ends = {"source": source, "target": target}
+    victim = ends.get(fault.victim) or rng.choice((first, second))
+    other = second if victim is first else first
     ground.clear()
-    pace(ground, 64)
-    slowly = ("--block-bytes", "64KiB")
-    beside = bystander.start("get", *slowly, f"{other.name}:{EXPORTED}", bystander.own / "copy")
-    if get:
-        met = asker.start("get", *slowly, f"{server.name}:{EXPORTED}", target)
-    else:
-        met = asker.start("put", *slowly, asker.export / EXPORTED, f"{server.name}:copy")
-    time.sleep(rng.uniform(0.2, 1.2))
-    FAULTS[name](ground, victim, rng)
-    pace(ground, 3694)
-    status, _, errors = finish(met, BOUND_S)
-    assert "Traceback" not in errors, errors
-    assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
-    assert status == 0 or name in FATAL, errors
-    if status:
-        assert not target.exists(), "a target that is not whole"
-    elif name != "source truncated":
-        assert target.read_bytes() == ground.held[source.name], "wrong bytes"
-    status_beside, _, errors = finish(beside, BOUND_S)
-    if name not in TOUCH_ALL:
-        assert status_beside == 0, f"the pair beside it: {errors}"
-        assert (bystander.own / "copy").read_bytes() == ground.held[other.name]
-    return asker, server, status
+    with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
+        copy = (target.own if get else target.export) / fault.target
+        seen = ground.apart.seen(copy)
+        told = ["get", f"{server.name}:{fault.source}", copy]
+        if not get:
+            told = ["put", asker.export / fault.source, f"{server.name}:{fault.target}"]
+        with ground.slowly():
+            slowly = ("--block-bytes", "64KiB")
+            here = bystander.own / "copy"
+            beside = bystander.start("get", *slowly, f"{other.name}:{EXPORTED}", here)
+            met = asker.start(*told, *slowly, *fault.options)
+            time.sleep(rng.uniform(0.2, 1.2))
+            fault.hit(ground, victim, rng)
+        status, _, errors = finish(met, BOUND_S)
+        beside_status, _, line = finish(beside, BOUND_S)
+        assert "Traceback" not in errors, errors
+        assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
+        assert status == 0 or fault.said, errors
+        if status:
+            assert re.search(fault.said, errors), errors
+            assert not seen.exists(), "a target that is not whole"
+        elif not fault.changes_source:
+            assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
+    if not fault.touches_all:
+        assert beside_status == 0, f"the pair beside it: {line}"
+        assert here.read_bytes() == ground.held[other.name]
+    return asker, server, "done" if status == 0 else reason(errors)
+
+
+def reason(errors: str) -> str:
+    """A line without what differs from one round to the next."""
+    text = errors.strip().removeprefix("carefulctl: ").split(";")[0]
+    text = re.sub(r"/\S+/", "", text)
+    return "failed: " + re.sub(r"\b(h[123]:|\d+|t\d+-\d+-)", "", text)[:90].strip(" :")
 
 
 def check_next(ground: Ground, asker: Host, server: Host) -> None:
@@ -246,45 +94,84 @@ def play(ground: Ground, name: str, rng: random.Random) -> str:
     Raises:
         AssertionError: something was not as promised.
     """
-    asker, server, status = meet(ground, name, rng)
-    check_next(ground, asker, server)
-    return "done" if status == 0 else "failed with one line"
+    fault = FAULTS[name]
+    try:
+        asker, server, how = meet(ground, fault, rng)
+        if fault.after is not None:
+            fault.after(ground)
+        check_next(ground, asker, server)
+    finally:
+        ground.set_right()
+    return how
 
 
-def main() -> int:
-    """Many rounds; the report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=FAULTS)
-    parser.add_argument("--report", type=Path)
-    options = parser.parse_args()
-    rng = random.Random(options.seed)
-    seen: dict[str, Counter[str]] = {name: Counter() for name in FAULTS}
-    names = [options.only] if options.only else list(FAULTS)
+def left_over(ground: Ground) -> list[str]:
+    """What is still there of carefulds that are down."""
+    found: list[Path] = []
+    for host in ground.hosts:
+        one = ground.lab.instance(host.name)
+        found += [ground.apart.seen(PINS / one), RUN / one / "sock"]
+    return [str(path) for path in found if path.exists()]
+
+
+def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
+    """Faults in turn; what is left of the carefulds in the end.
+
+    Args:
+        names: of FAULTS.
+        rounds: how many, all together.
+        rng: draws everything.
+        keep: told of each round how it ended.
+    """
     lab = Lab(hosts=3)
     with tempfile.TemporaryDirectory() as folder:
         try:
             ground = Ground(lab, Path(folder))
-            for k in range(options.rounds):
+            before = ground.descriptors()
+            for k in range(rounds):
                 name = names[k % len(names)]
                 try:
                     how = play(ground, name, rng)
                 except (AssertionError, subprocess.SubprocessError) as error:
                     how = f"BROKEN: {error}"
                     print(f"round {k}, {name}: {how}", file=sys.stderr, flush=True)
-                    for host in ground.hosts:
-                        ground.make_sure(host)
-                seen[name][how.splitlines()[0]] += 1
+                    ground.set_right()
+                keep(name, how)
+            grown = ground.descriptors() - before
+            ground.down()
+            left = left_over(ground) + ([f"{grown} descriptors of h3"] if grown > 2 else [])
             ground.close()
+            return left
         finally:
             lab.down()
-    found = {"schema": 1, "rounds": options.rounds, "seed": options.seed, "faults": seen}
-    text = json.dumps(found, indent=1)
-    print(text)
+
+
+def main() -> int:
+    """Many rounds; the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200, help="all faults together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument("--report", type=Path, help="JSON, written after each round")
+    options = parser.parse_args()
+    seen: dict[str, Counter[str]] = {name: Counter() for name in options.faults}
+    found = {"schema": 1, "seed": options.seed, "rounds": 0, "faults": seen, "left": []}
+
+    def keep(name: str, how: str) -> None:
+        seen[name][how.splitlines()[0]] += 1
+        found["rounds"] = sum(count.total() for count in seen.values())
+        if options.report:
+            options.report.write_text(json.dumps(found, indent=1) + "\n")
+
+    found["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
     if options.report:
-        options.report.write_text(text + "\n")
-    return any(how.startswith("BROKEN") for counts in seen.values() for how in counts)
+        options.report.write_text(json.dumps(found, indent=1) + "\n")
+    for name, counts in seen.items():
+        for how, count in counts.most_common():
+            print(f"{name:20} {count:5}  {how}")
+    print(f"{found['rounds']} rounds; left behind: {', '.join(found['left']) or 'nothing'}")
+    broken = any(how.startswith("BROKEN") for counts in seen.values() for how in counts)
+    return broken or bool(found["left"])
 
 
 if __name__ == "__main__":

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MIB, Host, Hosts, make_file
+from hosts import MIB, RUN, Host, Hosts, make_file
+from lossy import hops
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
-LINK = """
-name = "a link with mishaps"
-[[stage]]
-name = "wire"
-g_us = 5
-G_us_per_KiB = 8
-[stage.link]
-seed = 7
-queue_frames = 1000
-{mishap}
-"""
 
 Pair = Callable[[str], list[Host]]
 
@@ -33,9 +23,7 @@ def pair(hosts: Hosts, tmp_path: Path) -> Pair:
     """Make two hosts that are up, on a link with a mishap."""
 
     def make(mishap: str) -> list[Host]:
-        hops = tmp_path / "hops.toml"
-        hops.write_text(LINK.format(mishap=mishap))
-        made = hosts(hops=hops)
+        made = hosts(hops=hops(tmp_path, mishap))
         for host in made:
             host.up()
         return made
@@ -58,15 +46,37 @@ def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:
     return counted
 
 
-@pytest.mark.parametrize(
-    ("loss", "nbytes"), [("0.001", 8 * MIB), ("0.01", 2 * MIB), ("0.1", MIB // 8)]
-)
+@pytest.mark.parametrize(("loss", "nbytes"), [("0.001", 8 * MIB), ("0.01", 2 * MIB), ("0.1", MIB)])
 def test_loss__found_counted_and_repaired(pair: Pair, loss: str, nbytes: int) -> None:
     a, b = pair(f"loss = {loss}")
     counted = there_and_back(a, b, nbytes)
     assert counted["lost_frames"] > 0
     assert counted["epochs_broken"] > 0
     assert counted["digest_bad"] == 0
+
+
+def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    a, b = pair("loss = 0.02")
+    kept = make_file(b.export / "big", 8 * MIB)
+    failed = a.ctl("get", "--on-loss", "fail", "h2:big", a.own / "big", check=False)
+    assert failed.returncode == 4, failed.stderr
+    assert re.fullmatch(r"carefulctl: h2: .* lost \d+ frames? .*on-loss fail.*\n", failed.stderr)
+    assert not (a.own / "big").exists()
+    (tmp_path / "careful.toml").write_text(
+        '[nodes]\nh2 = "10.77.0.2"\n[transfer]\non_loss = "fail"'
+    )
+    config = ("--config", tmp_path / "careful.toml", "--no-sync")
+    failed = a.ctl("get", *config, "-f", "h2:big", a.own / "other", check=False)
+    assert failed.returncode == 4, failed.stderr
+    done = a.ctl("get", *config, "--on-loss", "repair", "--json", "h2:big", a.own / "big")
+    assert (a.own / "big").read_bytes() == kept
+    said = json.loads(done.stdout)
+    assert said["lost_frames"] > 0
+    assert said["new_epochs_count"] > 0
+    (peer,) = a.status()["peers"]
+    assert peer["lost_frames"] + peer["lost_there_frames"] >= said["lost_frames"]
+    log = RUN / a.lab.instance("h1") / "log"
+    assert "frames lost by the network" in log.read_text()
 
 
 def test_duplicates__are_dropped_and_nothing_else(pair: Pair) -> None:

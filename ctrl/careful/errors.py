@@ -24,6 +24,7 @@ _MEANINGS = {
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
     errno_module.ENODEV: "the interface is gone",
+    errno_module.ENODATA: "the source became shorter",
     errno_module.ENOSYS: "not available here",
 }
 
@@ -54,6 +55,18 @@ class CarefulError(OSError):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}" if self.what else self.reason
+
+
+class LossError(CarefulError):
+    """The network lost or damaged something, and the user wanted no repair.
+
+    Args:
+        text: what happened.
+        what: the peer.
+    """
+
+    def __init__(self, text: str, what: str) -> None:
+        super().__init__(errno_module.ECONNABORTED, text, what)
 
 
 def meaning(errno: int) -> str:

@@ -32,7 +32,7 @@ static void fire(const struct careful_trace *span)
 	}
 }
 
-__attribute__((noinline, cold)) void trace_end(struct careful_trace span)
+TRACE_COLD void trace_end(struct careful_trace span)
 {
 	span.end_ns = trace_now();
 	span.clock_ns = (uint32_t)(trace_now() - span.end_ns);

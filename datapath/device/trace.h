@@ -24,6 +24,9 @@ static inline uint64_t trace_now(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+/* What fills a span in: away from the hot path, which has the test of began_ns alone. */
+#define TRACE_COLD __attribute__((noinline, cold))
+
 /* The time if somebody listens to the stage, else 0: then there is no end to tell of. */
 static inline uint64_t trace_begin(enum careful_stage stage)
 {

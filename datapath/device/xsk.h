@@ -144,6 +144,10 @@ int xsk_bpf_redirect(struct xsk_device *xsk, struct careful_error *error);
 void xsk_bpf_grace(struct xsk_device *xsk); /* returns when no program still runs that did */
 void xsk_bpf_close(struct xsk_device *xsk);
 
+/* xsk_cpus.c: the end of every softirq that is at work. */
+int xsk_cpus_count(void);
+bool xsk_cpus_visit(int cpus);
+
 /* xsk_pins.c: the instance's lock, and its directory on bpffs. */
 int xsk_lock(struct xsk_device *xsk, struct careful_error *error);
 void xsk_unlock(struct xsk_device *xsk);

@@ -34,6 +34,7 @@ struct xsk_bpf {
 	int xsks;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
+	int cpus; /* xsk_cpus_count() */
 	size_t tune_bytes, peers_bytes; /* of the mappings */
 };
 
@@ -156,6 +157,7 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options);
 
+	bpf->cpus = xsk_cpus_count();
 	bpf->grace[1] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "careful_inner", 4, 4, 1, NULL);
 	options.inner_map_fd = (uint32_t)bpf->grace[1];
 	bpf->grace[0] =
@@ -166,15 +168,19 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 }
 
 /*
- * Returns when every XDP program that was running has ended, its redirects included:
- * an update of a map of maps waits for exactly that (kernel commit 1ae80cf31938),
- * also where membarrier() refuses (nohz_full).
+ * Returns when every XDP program that was running has ended, its redirects included.
+ * Where not all CPUs can be visited: an update of a map of maps waits for exactly that
+ * (kernel commit 1ae80cf31938), also where membarrier() refuses (nohz_full).
  */
 void xsk_bpf_grace(struct xsk_device *xsk)
 {
 	const uint32_t key = 0, value = (uint32_t)xsk->bpf->grace[1];
-	int rc = bpf_map_update_elem(xsk->bpf->grace[0], &key, &value, BPF_ANY);
+	int rc;
 
+	if (xsk_cpus_visit(xsk->bpf->cpus))
+		return;
+	xsk->bpf->cpus = 0;
+	rc = bpf_map_update_elem(xsk->bpf->grace[0], &key, &value, BPF_ANY);
 	assert(!rc);
 	(void)rc;
 }

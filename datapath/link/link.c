@@ -219,6 +219,7 @@ struct link_peer *link_peer_get(struct link *link, const union careful_addr *add
 		.operations = best->operations,
 	};
 	best->heard_ns = link->now_ns;
+	best->sync_ms = link->sync_ms;
 	return best;
 }
 

@@ -94,6 +94,7 @@ struct link_peer {
 	uint8_t phase; /* enum link_phase */
 	uint64_t cookie_in; /* of its frames; 0: none admitted */
 	uint64_t cookie_out; /* of ours */
+	uint64_t cookie_was; /* of its frames in the epoch before this */
 	uint64_t epoch;
 	struct window_tx tx;
 	struct window_rx rx;
@@ -122,6 +123,8 @@ struct link_peer {
 	uint64_t sync_nonce; /* of the SYNC without an answer; 0: none */
 	uint64_t heard_ns;
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
+	uint32_t retry_ms; /* from a HELLO to the next, while there is no answer */
+	uint32_t sync_ms; /* silence before a SYNC: at most link->sync_ms, less after a loss */
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
 	uint64_t no_way_ns; /* when its frames' link address was last looked for in vain, */
 	uint32_t no_way; /* and how often so far */
@@ -140,6 +143,8 @@ struct link_peer {
 	char name[CAREFUL_NAME_BYTES];
 
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
+	uint64_t lost_there; /* frames that the peer found lost */
+	uint32_t lost_said; /* what its last HELLO or WELCOME said of that */
 };
 
 /* Where a session's handshake stands. */
@@ -179,6 +184,7 @@ struct link {
 	struct link_peer **dirty;
 	uint32_t dirty_count;
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
+	bool draining; /* some handshake waits for that */
 
 	/* Held frames and their copies. */
 	struct careful_kept *kept;
@@ -216,7 +222,14 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 			const uint64_t *addrs, uint32_t n);
 void link_publish(struct link *link);
 bool link_stale(const struct link_rxframe *frame);
-void link_placed(struct link_rxframe *frame);
+void link_told(struct link_rxframe *frame);
+
+/* The payload is where it belongs: tells whoever traces hostRx. */
+static inline void link_placed(struct link_rxframe *frame)
+{
+	if (frame->began_ns)
+		link_told(frame);
+}
 
 /* hold.c: frames that stay */
 struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
@@ -242,14 +255,17 @@ uint32_t link_body_single(const struct link_peer *peer);
 /* session.c: handshake and epochs */
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
+void link_lost(struct link_peer *peer, uint32_t frames);
 void link_close(struct link_peer *peer, int error);
 void link_control(struct link *link);
+void link_drained(struct link *link);
 void link_session_tick(struct link_peer *peer);
 bool link_ctrl_send(struct link *link, const union careful_addr *to, struct careful_ctrl *ctrl,
 		    uint8_t type);
 
 /* sync.c: what silence means */
 void link_tick(struct link *link);
+uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);

@@ -102,9 +102,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 		return CAREFUL_C_DROP_SEQ;
 	peer->heard = true;
 	if (ahead != 1) {
-		link->counters[CAREFUL_C_LOST_FRAMES] += ahead - 1;
-		peer->lost_frames += ahead - 1;
-		link_break(peer);
+		link_lost(peer, ahead - 1);
 		return CAREFUL_C_DROP_SEQ;
 	}
 	if (window_rx_receive(&peer->rx, frame->cost) ||
@@ -155,7 +153,7 @@ static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 
 /* Ends the time that taking a frame from the ring took, and begins the next one's. One
  * that goes no further has been placed. */
-static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
+TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
 {
 	uint64_t now = trace_now();
 
@@ -195,14 +193,12 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	return count;
 }
 
-/* The payload is where it belongs: the end of the frame's hostRx, if that is traced. */
-void link_placed(struct link_rxframe *frame)
+/* The end of a traced frame's hostRx. */
+TRACE_COLD void link_told(struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
 	bool data = frame->peer && hdr->type == CAREFUL_DATA;
 
-	if (!frame->began_ns)
-		return;
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_RX,
 		.begin_ns = frame->began_ns,

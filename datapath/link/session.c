@@ -7,6 +7,9 @@
  *   A: HELLO token, A's window    A admits B's frames before it sends this
  *   B: WELCOME B's window         B admits A's frames before it sends this
  *
+ * After a loss the first two are left out: the token is the cookie of the epoch that
+ * ended, which nobody else knows, and which is good for one new epoch.
+ *
  * Either end drains the old epoch first: its slot in the peers map is closed, the
  * RX ring seen empty, and every held buffer back in the fill ring. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
@@ -19,7 +22,8 @@
 #include <string.h>
 
 enum {
-	RETRY_NS = 50 * 1000 * 1000, /* between two HELLOs */
+	RETRY_NS = 50 * 1000 * 1000, /* between two HELLOs, at most; */
+	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
 	CONNECT_MS = 5000, /* without an answer: the peer counts as unreachable */
 	CONTROL_BATCH = 32, /* control messages handled in one go */
 };
@@ -87,7 +91,18 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->window = htobe32(link->window);
 	ctrl->buffer_bytes = htobe32(link->dev->buffer_bytes);
 	ctrl->frame_bytes = htobe32(link->dev->frame_bytes);
+	ctrl->lost = htobe32((uint32_t)peer->lost_frames);
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
+}
+
+/* The peer counts what it found lost since it started, or since it knows us. */
+static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t said = be32toh(ctrl->lost);
+	bool anew = peer->incarnation != be64toh(ctrl->incarnation) || said < peer->lost_said;
+
+	peer->lost_there += anew ? said : said - peer->lost_said;
+	peer->lost_said = said;
 }
 
 /* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
@@ -114,6 +129,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->frame_bytes = frame_bytes;
 	memcpy(peer->name, ctrl->name, sizeof(peer->name));
 	peer->name[sizeof(peer->name) - 1] = 0;
+	take_lost(peer, ctrl);
 	if (peer->incarnation != be64toh(ctrl->incarnation)) {
 		peer->incarnation = be64toh(ctrl->incarnation);
 		peer->lives++;
@@ -143,6 +159,7 @@ static void end_epoch(struct link_peer *peer)
 	if (!peer->cookie_in)
 		return;
 	link->dev->ops->admit(link->dev, peer->slot, 0, 0);
+	peer->cookie_was = peer->cookie_in;
 	peer->cookie_in = 0;
 	/* Both asked at once: what waits to be sent in a window that was never used was
 	 * not sent, and goes with the next. */
@@ -226,7 +243,33 @@ static void ask(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	peer->nonce = random_nonzero(peer->link);
 	peer->token = 0;
+	peer->retry_ms = RETRY_MS_MIN;
 	send_hello(peer);
+}
+
+/* The same of who shared an epoch with us until now, and may know it still. */
+static void ask_again(struct link_peer *peer)
+{
+	peer->phase = LINK_ASKING;
+	peer->nonce = random_nonzero(peer->link);
+	peer->token = peer->cookie_out;
+	peer->retry_ms = RETRY_MS_MIN;
+	peer->asked_ns = peer->link->now_ns;
+	peer->link->draining = true;
+}
+
+/* Whether a HELLO's token is the cookie of the epoch that we share with its sender, or
+ * of the last one where we are asking ourselves. */
+static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
+{
+	uint64_t token = be64toh(hello->token);
+
+	if (!peer || !token)
+		return false;
+	if (peer->phase == LINK_OPEN)
+		return token == peer->cookie_in;
+	return (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
+	       token == peer->cookie_was;
 }
 
 /* Wants a session with the peer; asks for it unless there is one. */
@@ -246,13 +289,18 @@ void link_connect(struct link_peer *peer)
 void link_break(struct link_peer *peer)
 {
 	/* In LINK_ASKED the peer may have answered already, and sent. */
-	if (peer->phase != LINK_OPEN && peer->phase != LINK_ASKED)
+	bool open = peer->phase == LINK_OPEN;
+
+	if (!open && peer->phase != LINK_ASKED)
 		return;
 	link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
-	if (peer->phase == LINK_OPEN)
+	if (open)
 		link_state(peer, CAREFUL_PEER_RENEWING);
 	end_epoch(peer);
-	ask(peer);
+	if (open && peer->cookie_out)
+		ask_again(peer);
+	else
+		ask(peer);
 }
 
 /* Gives the session up, with the errno that its users are told. */
@@ -330,7 +378,9 @@ static void on_hello(struct link *link, const union careful_addr *from,
 			welcome(peer);
 		return;
 	}
-	if (be64toh(hello->token) != token) {
+	if (peer && peer->phase == LINK_DRAINING && peer->nonce_in == nonce)
+		return; /* it gets its answer */
+	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
 		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
 		link_count(link, CAREFUL_C_CTRL_CHALLENGED);
@@ -357,6 +407,7 @@ static void on_hello(struct link *link, const union careful_addr *from,
 	peer->nonce = 0;
 	peer->nonce_in = nonce;
 	peer->phase = LINK_DRAINING;
+	link->draining = true;
 	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
 		link_state(peer, CAREFUL_PEER_RENEWING);
 	else if (peer->state != CAREFUL_PEER_RENEWING)
@@ -397,6 +448,8 @@ static bool on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl
 		return true;
 	}
 	peer->token = be64toh(ctrl->token);
+	peer->retry_ms = RETRY_MS_MIN;
+	peer->link->draining = true;
 	try_hello(peer);
 	return true;
 }
@@ -528,6 +581,38 @@ void link_control(struct link *link)
 	}
 }
 
+/* Whether a handshake waits for the old epoch's buffers. */
+static bool waits(const struct link_peer *peer)
+{
+	return peer->phase == LINK_DRAINING || (peer->phase == LINK_ASKING && peer->token);
+}
+
+/* Goes on where the RX ring was seen empty; not only when the clock is looked at. */
+void link_drained(struct link *link)
+{
+	link->draining = false;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (!waits(peer))
+			continue;
+		if (peer->phase == LINK_DRAINING)
+			try_welcome(peer);
+		else
+			try_hello(peer);
+		if (waits(peer) && !peer->kept_old)
+			link->draining = true;
+	}
+}
+
+static void repeat_hello(struct link_peer *peer)
+{
+	peer->retry_ms *= 2;
+	if (peer->retry_ms > RETRY_NS / 1000000)
+		peer->retry_ms = RETRY_NS / 1000000;
+	send_hello(peer);
+}
+
 /* Repeats what got no answer, and gives up after a while. */
 void link_session_tick(struct link_peer *peer)
 {
@@ -538,13 +623,11 @@ void link_session_tick(struct link_peer *peer)
 		bye(peer);
 	limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
 
-	if (peer->phase == LINK_DRAINING) {
-		try_welcome(peer);
-	} else if (peer->phase == LINK_ASKING && peer->token) {
-		try_hello(peer);
+	if (waits(peer)) {
+		link->draining = true;
 	} else if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) {
-		if (link->now_ns - peer->asked_ns >= RETRY_NS)
-			send_hello(peer);
+		if (link->now_ns - peer->asked_ns >= peer->retry_ms * 1000000ull)
+			repeat_hello(peer);
 	}
 	if (peer->phase != LINK_OPEN && peer->phase != LINK_IDLE &&
 	    link->now_ns - peer->since_ns >= limit_ms * 1000000)

@@ -14,6 +14,7 @@ enum {
 	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
+	SYNC_QUICK_MS = 10, /* silence before a question, after a loss */
 	REFUSED_TIMES = 3,
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
@@ -87,6 +88,9 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (agrees(peer, sent, rcvd)) {
 		peer->sync_disagreed = 0;
 		peer->blocked_ns = 0;
+		/* Silent for a reason of its own: back to asking seldom. */
+		peer->sync_ms = 2 * peer->sync_ms < link->sync_ms ? 2 * peer->sync_ms :
+								    link->sync_ms;
 		if (window_tx_credit(&peer->tx, be32toh(ctrl->returned))) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
@@ -113,18 +117,25 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->sync_seq_rcvd = rcvd;
 	if (++peer->sync_disagreed < DISAGREE_TIMES)
 		return true;
-	uint32_t lost = (peer->seq_out - rcvd) + (sent - peer->seq_in);
-
-	link->counters[CAREFUL_C_LOST_FRAMES] += lost;
-	peer->lost_frames += lost;
-	link_break(peer);
+	link_lost(peer, (peer->seq_out - rcvd) + (sent - peer->seq_in));
 	return true;
+}
+
+/* The network lost frames. Where it did so once it may again: silence means less now. */
+void link_lost(struct link_peer *peer, uint32_t frames)
+{
+	peer->link->counters[CAREFUL_C_LOST_FRAMES] += frames;
+	peer->lost_frames += frames;
+	if (peer->sync_ms > SYNC_QUICK_MS)
+		peer->sync_ms = SYNC_QUICK_MS;
+	link_break(peer);
 }
 
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->sync_nonce || be64toh(ctrl->nonce) != peer->sync_nonce)
 		return false;
+	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
 	return true;
 }
@@ -169,7 +180,7 @@ static bool awaited(const struct link_peer *peer)
 static void sync_tick(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	uint64_t wait_ms = peer->sync_disagreed ? DISAGREE_RETRY_MS : link->sync_ms;
+	uint64_t wait_ms = peer->sync_disagreed ? DISAGREE_RETRY_MS : peer->sync_ms;
 	uint64_t silent_ms = (link->now_ns - peer->heard_ns) / 1000000;
 
 	if (!awaited(peer)) {
@@ -183,11 +194,29 @@ static void sync_tick(struct link_peer *peer)
 	}
 	if (silent_ms < wait_ms || (link->now_ns - peer->asked_ns) / 1000000 < wait_ms)
 		return;
-	if (peer->sync_nonce && peer->state == CAREFUL_PEER_UP) {
+	if (peer->sync_nonce && peer->state == CAREFUL_PEER_UP &&
+	    silent_ms >= 2ull * link->sync_ms) {
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
 	link_sync(peer);
+}
+
+/* For how long nothing here needs the clock, at most most_ms. */
+uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct link_peer *peer = &link->peers[i];
+		uint32_t ms = most_ms;
+
+		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
+			ms = peer->retry_ms;
+		else if (peer->phase == LINK_OPEN && awaited(peer))
+			ms = peer->sync_ms;
+		if (ms < most_ms)
+			most_ms = ms;
+	}
+	return most_ms;
 }
 
 /* Once a millisecond or so: everything that depends on time. */

@@ -216,7 +216,7 @@ void link_send(struct link_peer *peer, struct link_txframe *frame,
 }
 
 /* The end of a kick's span; `again` if one before had left frames. */
-static void traced(const struct link *link, uint64_t began_ns, bool again)
+TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool again)
 {
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_NET_TX,

@@ -158,21 +158,26 @@ static void let_go(struct message_in *in, uint32_t n)
 	}
 }
 
+TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
+{
+	trace_end((struct careful_trace){
+		.stage = CAREFUL_STAGE_STORE,
+		.begin_ns = in->began_ns,
+		.flags = flags,
+		.bytes = (uint32_t)in->io.bytes,
+		.frames = in->writing_parts,
+		.peer = in->peer->slot,
+		.msg_id = in->id,
+		.frag_off = (uint32_t)(in->io.offset - in->sink.offset),
+	});
+}
+
 /* flags: of its span, if store is traced. */
 static void written(struct message_in *in, uint32_t flags)
 {
 	in->writing = false;
 	if (in->began_ns)
-		trace_end((struct careful_trace){
-			.stage = CAREFUL_STAGE_STORE,
-			.begin_ns = in->began_ns,
-			.flags = flags,
-			.bytes = (uint32_t)in->io.bytes,
-			.frames = in->writing_parts,
-			.peer = in->peer->slot,
-			.msg_id = in->id,
-			.frag_off = (uint32_t)(in->io.offset - in->sink.offset),
-		});
+		traced(in, flags);
 	if (in->io.result < 0)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)

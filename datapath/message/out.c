@@ -174,13 +174,10 @@ static void seal(struct message_out *out, uint32_t i)
 	}
 }
 
-/* The frames are filled, and sent as far as one kick takes them: the end of their hostTx. */
-static void filled(struct message_out *out, uint32_t flags)
+TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
 {
 	uint32_t from = out->args[0].frag_off;
 
-	if (!out->began_ns)
-		return;
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_TX,
 		.begin_ns = out->began_ns,
@@ -193,6 +190,13 @@ static void filled(struct message_out *out, uint32_t flags)
 		.frag_off = from,
 	});
 	out->began_ns = 0;
+}
+
+/* The frames are filled, and sent as far as one kick takes them: the end of their hostTx. */
+static void filled(struct message_out *out, uint32_t flags)
+{
+	if (out->began_ns)
+		traced(out, flags);
 }
 
 static void fill_from_memory(struct message_out *out, uint32_t i)

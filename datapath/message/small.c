@@ -9,6 +9,18 @@
 #include <errno.h>
 #include <string.h>
 
+TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint64_t began_ns)
+{
+	trace_end((struct careful_trace){
+		.stage = CAREFUL_STAGE_HOST_TX,
+		.begin_ns = began_ns,
+		.bytes = bytes,
+		.frames = 1,
+		.peer = peer->slot,
+		.seq = peer->seq_out,
+	});
+}
+
 /* began_ns: of its hostTx; 0: nobody listens. */
 static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes,
 		       uint64_t began_ns)
@@ -22,14 +34,7 @@ static void send_small(struct link_peer *peer, struct link_txframe *frame, uint3
 			  .crc_bytes = MESSAGE_AM_BYTES + bytes,
 		  });
 	if (began_ns)
-		trace_end((struct careful_trace){
-			.stage = CAREFUL_STAGE_HOST_TX,
-			.begin_ns = began_ns,
-			.bytes = bytes,
-			.frames = 1,
-			.peer = peer->slot,
-			.seq = peer->seq_out,
-		});
+		traced(peer, bytes, began_ns);
 }
 
 static bool is_question(const struct careful_am *am)

@@ -268,6 +268,8 @@ int careful_poll(struct careful *c)
 	if (c->deferred_count)
 		am_deferred(c);
 	link_publish(&c->link);
+	if (c->link.draining)
+		link_drained(&c->link);
 	engine_changes(c);
 	send_all(c);
 	link_publish(&c->link);
@@ -281,7 +283,9 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 
 	if (fd >= 0 && count < n)
 		fds[count++] = fd;
-	*timeout_ms = c->link.kick_again ? 1 : WAIT_SLICE_MS;
+	*timeout_ms = c->link.kick_again || c->link.draining ?
+			      1 :
+			      (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
 	return (int)count;
 }
 

@@ -94,6 +94,7 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 		.rx_frames = peer->rx_frames,
 		.rx_bytes = peer->rx_bytes,
 		.lost_frames = peer->lost_frames,
+		.lost_there = peer->lost_there,
 	};
 	memcpy(&info->address, &peer->address, sizeof(peer->address));
 	memcpy(info->name, peer->name, sizeof(info->name));

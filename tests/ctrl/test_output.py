@@ -145,7 +145,7 @@ class Effect:
     ("words", "out", "err"),
     [
         ([], "XXH3 of blocks checked: 000000000000beef", ["carefulctl: h2:b: no"]),
-        (["-v"], "3 blocks asked for again", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-v"], "3 pieces asked for again", ["h2:a", "carefulctl: h2:b: no"]),
         (["-q"], "", ["carefulctl: h2:b: no"]),
         (["-qv"], "", ["h2:a", "carefulctl: h2:b: no"]),
         (["-n"], "h2:a -> a\ndelete old\n1 files, 1 MiB to move", ["carefulctl: h2:b: no"]),

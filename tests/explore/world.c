@@ -270,6 +270,7 @@ static void handshake(struct world *world)
 			link_rx(link, frames, LINK_BATCH, &more);
 			link_control(link);
 			link_tick(link);
+			link_drained(link);
 		}
 	}
 	for (int i = 0; i < world->setting.nodes; i++)

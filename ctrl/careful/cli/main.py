@@ -17,8 +17,10 @@ from contextlib import suppress
 import click
 
 from careful import __version__
-from careful.errors import CarefulError, Ended, shown
+from careful.errors import CarefulError, Ended, LossError, shown
 
+#: Exit status where a loss ended a transfer.
+LOST = 4
 #: Subcommand name -> "module:attribute" of its click command.
 COMMANDS: dict[str, str] = {
     "doctor": "careful.cli.status:doctor",
@@ -62,7 +64,8 @@ carefulctl get -r h2:project .
 
 \b
 Exit status: 0 done; 1 it failed (one line says what and what to do); 2 usage;
-3 some files were transferred and others were not; 130 interrupted.
+3 some files were transferred and others were not; 4 the network lost a frame
+(--on-loss fail); 130 interrupted.
 
 Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
 zsh_source, and fish_source for fish.
@@ -99,7 +102,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 1
     except (OSError, ValueError) as error:
         click.echo(f"carefulctl: {_line(error)}", err=True)
-        return 1
+        return LOST if isinstance(error, LossError) else 1
     except Ended as error:
         click.echo(f"carefulctl: {error}", err=True)
         return 128 + error.signal_number

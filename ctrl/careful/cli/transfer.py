@@ -78,8 +78,8 @@ def get(
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
     recursive = recursive or given["archive"]
-    options, span = options_of(given, recursive), span_of(given, len(words) - 1)
     settings = config.load(config_path)
+    options, span = options_of(given, recursive, settings), span_of(given, len(words) - 1)
     route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
     paths = [path for _, path in parts]
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
@@ -116,8 +116,8 @@ def put(
     """
     host, path = split_remote(target)
     recursive = recursive or given["archive"]
-    options, span = options_of(given, recursive), span_of(given, len(sources))
     settings = config.load(config_path)
+    options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(host, instance, settings, timeout_s)
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
         report = session.put(route, list(sources), path, recursive, options, progress, span)

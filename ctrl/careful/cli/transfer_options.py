@@ -11,6 +11,7 @@ import click
 
 from careful.cli.common import shared
 from careful.cli.params import BYTES
+from careful.control import config
 from careful.transfer.filters import Filters
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit
@@ -142,6 +143,12 @@ _HOW = [
     ),
     click.option("--no-digest", is_flag=True, help="The same as --digest none."),
     click.option(
+        "--on-loss",
+        type=click.Choice(config.ON_LOSS),
+        help="When the network loses a frame: repair asks again for what it carried, fail ends "
+        "the transfer with exit status 4  [default: repair, or on_loss of [transfer]].",
+    ),
+    click.option(
         "--fsync",
         type=click.Choice(["file", "end", "none"]),
         default="file",
@@ -186,7 +193,7 @@ def _names(given: dict[str, Any]) -> frozenset[str] | None:
     return frozenset(name for name in cleaned if name not in ("", "."))
 
 
-def options_of(given: dict[str, Any], recursive: bool) -> Options:
+def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) -> Options:
     """What the options say.
 
     Raises:
@@ -225,6 +232,7 @@ def options_of(given: dict[str, Any], recursive: bool) -> Options:
         dry_run=given["dry_run"],
         filters=Filters(patterns, _names(given)),
         restart=given["restart"],
+        fail_on_loss=(given["on_loss"] or settings.on_loss) == "fail",
     )
 
 

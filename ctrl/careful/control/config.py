@@ -66,6 +66,8 @@ class UpOptions:
         return replace(defaults, **{k: v for k, v in given.items() if v is not None})
 
 
+#: What a transfer does when the network loses a frame.
+ON_LOSS = ("repair", "fail")
 _CHOICES = {"xdp": XDP_MODES, "wait": WAIT_MODES}
 
 
@@ -77,12 +79,14 @@ class Config:
         nodes: name -> address, as written.
         up: defaults of all instances.
         instances: name -> what an instance has otherwise.
+        on_loss: of [transfer]: one of ON_LOSS; None: not said.
         paths: the files that were read.
     """
 
     nodes: dict[str, str] = field(default_factory=dict)
     up: UpOptions = field(default_factory=UpOptions)
     instances: dict[str, UpOptions] = field(default_factory=dict)
+    on_loss: str | None = None
     paths: tuple[Path, ...] = ()
 
     def resolve(self, host: str) -> Address:
@@ -148,9 +152,15 @@ def parse(text: str, path: Path) -> Config:
         raise _bad(path, str(error)) from None
     except RecursionError:
         raise _bad(path, "nested too deeply") from None
-    unknown = set(tree) - {"nodes", "up", "instance"}
+    unknown = set(tree) - {"nodes", "up", "instance", "transfer"}
     if unknown:
-        raise _bad(path, f"[{min(unknown)}] is unknown; there are [nodes], [up], [instance.NAME]")
+        tables = "[nodes], [up], [instance.NAME], [transfer]"
+        raise _bad(path, f"[{min(unknown)}] is unknown; there are {tables}")
+    moving = tree.get("transfer", {})
+    if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
+        raise _bad(path, "[transfer] must be a table of on_loss alone")
+    if moving and moving["on_loss"] not in ON_LOSS:
+        raise _bad(path, f"[transfer] on_loss: one of {', '.join(ON_LOSS)}")
     nodes = tree.get("nodes", {})
     if not isinstance(nodes, dict) or not all(isinstance(one, str) for one in nodes.values()):
         raise _bad(path, '[nodes] must be lines of NAME = "ADDRESS"')
@@ -161,6 +171,7 @@ def parse(text: str, path: Path) -> Config:
         nodes,
         _options(path, "[up]", tree.get("up", {})),
         {name: _options(path, f"[instance.{name}]", one) for name, one in instances.items()},
+        moving.get("on_loss"),
         (path,),
     )
 
@@ -201,6 +212,7 @@ def load(path: Path | None = None) -> Config:
             whole.nodes | one.nodes,
             one.up.over(whole.up),
             whole.instances | one.instances,
+            one.on_loss or whole.on_loss,
             whole.paths + one.paths,
         )
     return whole

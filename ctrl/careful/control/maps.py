@@ -112,7 +112,12 @@ class PinnedMap:
 
 def tune_map(instance: str) -> PinnedMap:
     """The tune map of an instance."""
-    return PinnedMap(PINS / instance / "tune", 4, sizeof("careful_tune_entry"))
+    return tune_map_at(PINS / instance / "tune")
+
+
+def tune_map_at(path: Path) -> PinnedMap:
+    """The tune map that is pinned there."""
+    return PinnedMap(path, 4, sizeof("careful_tune_entry"))
 
 
 def sessions(instance: str) -> dict[int, Any]:

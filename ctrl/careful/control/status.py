@@ -99,6 +99,7 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "rx_frames": info.rx_frames,
         "rx_bytes": info.rx_bytes,
         "lost_frames": info.lost_frames,
+        "lost_there_frames": info.lost_there,
     }
 
 

@@ -69,7 +69,7 @@ def status(found: dict[str, Any]) -> str:
             "yes" if one["withholding"] else "no",
             size(one["tx_bytes"]),
             size(one["rx_bytes"]),
-            one["lost_frames"],
+            one["lost_frames"] + one["lost_there_frames"],
             one["epochs"],
         )
         for one in found["peers"]
@@ -212,9 +212,15 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         if report.seconds
         else None,
         "retries_count": report.retries,
+        "lost_frames": report.lost.frames,
+        "new_epochs_count": report.lost.epochs,
         "resumed_bytes": report.resumed_bytes,
         "matched_bytes": report.matched_bytes,
     }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def rehearsal(report: Report) -> str:
@@ -261,7 +267,10 @@ def summary(report: Report) -> str:
     if report.deleted:
         parts.append(f"{len(report.deleted)} deleted")
     if report.retries:
-        parts.append(f"{report.retries} blocks asked for again")
+        parts.append(f"{report.retries} pieces asked for again")
+    if report.lost.frames or report.lost.epochs:
+        frames, epochs = report.lost
+        parts.append(f"{_count(frames, 'frame')} lost, {_count(epochs, 'new epoch')}")
     if report.skipped:
         parts.append(f"{len(report.skipped)} skipped")
     if report.failures:

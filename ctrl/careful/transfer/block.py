@@ -10,6 +10,7 @@ import errno
 import os
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from careful._abi import lib, pack, unpack
 from careful.address import Address
@@ -24,6 +25,8 @@ from careful.transfer.entries import (
     relative,
 )
 from careful.transfer.ipc import Answer, AsyncClient
+from careful.transfer.losses import Losses
+from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
 
 __all__ = [
     "Attr",
@@ -78,12 +81,16 @@ class BlockClient:
         ipc: the connection to our own carefuld.
         peer: index of the peer, from connect().
         host: what errors call the peer.
+
+    Attributes:
+        losses: of the transfer; None: nobody wants to know.
     """
 
     def __init__(self, ipc: AsyncClient, peer: int, host: str) -> None:
         self.ipc = ipc
         self.peer = peer
         self.host = host
+        self.losses: Losses | None = None
 
     @classmethod
     async def connect(
@@ -110,6 +117,27 @@ class BlockClient:
         """What errors call a path of the peer's."""
         return f"{self.host}:{path}"
 
+    async def watch(self, fail: bool) -> Losses:
+        """Count what is lost from now on.
+
+        Args:
+            fail: whether the first loss ends it all, with LossError.
+        """
+        self.losses = Losses(self.ipc, self.peer, self.host, fail)
+        await self.losses.begin()
+        return self.losses
+
+    @property
+    def piece_bytes_min(self) -> int:
+        """The least that is worth asking for: what one frame carries."""
+        return (self.losses.payload_bytes if self.losses else 0) or PIECE_BYTES_MIN
+
+    async def _ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
+        answer = await self.ipc.ask(op, payload, peer=self.peer, **fields)
+        if answer.status and self.losses is not None:
+            await self.losses.check(answer.status)
+        return answer
+
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
@@ -118,9 +146,7 @@ class BlockClient:
         if handler in _NAMED:
             words[2:4] = struct.unpack("=II", os.urandom(8))
         for _ in range(_ATTEMPTS):
-            answer = await self.ipc.ask(
-                lib.CAREFUL_IPC_REQUEST, payload, peer=self.peer, handler=handler, args=words
-            )
+            answer = await self._ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
             if answer.status != -errno.ECONNRESET:
                 break
         return answer
@@ -303,9 +329,8 @@ class BlockClient:
         file_offset: int | None = None,
     ) -> Answer:
         """GET or STORE a byte range, by default the same in both files."""
-        return await self.ipc.ask(
+        return await self._ask(
             op,
-            peer=self.peer,
             region=handle,
             region_off=offset,
             bytes=nbytes,
@@ -354,20 +379,18 @@ class BlockClient:
             what: what errors are about.
             offset: in the peer's file.
         """
-        for at in range(0, nbytes, _STEP):
-            await self._move_part(op, handle, offset, at, min(_STEP, nbytes - at), file, what)
-
-    async def _move_part(
-        self, op: int, handle: int, offset: int, at: int, nbytes: int, file: int, what: str
-    ) -> None:
-        again = (-errno.ECONNRESET, -errno.EBADMSG)
-        for _ in range(_ATTEMPTS):
-            answer = await self.move(op, handle, offset + at, nbytes, file, True, at)
-            if answer.status not in again:
-                break
-        answer.check(what)
-        if op == lib.CAREFUL_IPC_GET and answer.nbytes != nbytes:
-            raise CarefulError(errno.EPROTO, "ended early", what)
+        at, step, failures = 0, _STEP, 0
+        while at < nbytes:
+            piece = min(step, nbytes - at)
+            answer = await self.move(op, handle, offset + at, piece, file, True, at)
+            if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
+                failures += 1
+                step = max(self.piece_bytes_min, step // 2)
+                continue
+            answer.check(what)
+            if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
+                raise CarefulError(errno.EPROTO, "ended early", what)
+            at, failures = at + piece, 0
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
         """Entries of a directory, or of the whole tree with parents first.

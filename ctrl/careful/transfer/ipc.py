@@ -231,10 +231,14 @@ class Client:
 
     def peers(self) -> list[Any]:
         """The peers in use: a list of `struct careful_peer_info`."""
-        payload = self.call(lib.CAREFUL_IPC_PEERS, self.name).payload
-        size = sizeof("careful_peer_info")
-        starts = range(0, len(payload) - size + 1, size)
-        return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
+        return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
+
+
+def peers_of(payload: bytes) -> list[Any]:
+    """The `struct careful_peer_info` that PEERS is answered with."""
+    size = sizeof("careful_peer_info")
+    starts = range(0, len(payload) - size + 1, size)
+    return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
 
 
 def _copy_of(name: str, data: bytes) -> Any:

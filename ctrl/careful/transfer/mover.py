@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer.block import BlockClient
+from careful.transfer.ipc import Answer
 from careful.transfer.local import digest_of_blocks, digest_of_range
 from careful.transfer.options import Options, Progress
 from careful.transfer.pace import Pace
@@ -71,7 +72,7 @@ class Mover:
         self.options = options
         self.progress = progress
         self.block_bytes = block_bytes
-        self.pace = Pace(block_bytes, options.blocks_in_flight)
+        self.pace = Pace(block_bytes, options.blocks_in_flight, remote.piece_bytes_min)
         self._limit = options.limit
         self.ranges: Ranges | None = None
 
@@ -138,38 +139,51 @@ class Mover:
         """
         base = offset if base is None else base
         todo = deque([(offset, nbytes)])
-        while todo:
-            at, size = todo.popleft()
-            piece = min(size, self.pace.piece_bytes)
-            if self._limit is not None:
-                piece = min(piece, self._limit.piece_bytes)
-                await self._limit.take(piece)
-            if piece < size:
-                todo.appendleft((at + piece, size - piece))
-            async with self.pace.slot() as started:
-                answer = await self.remote.move(
-                    self.op,
-                    self.handle,
-                    at,
-                    piece,
-                    self.file,
-                    self.options.digest,
-                    base + at - offset,
-                )
-            if answer.status in _AGAIN and self.pace.failed(started):
-                self.progress.retried()
-                todo.appendleft((at, piece))
-                await asyncio.sleep(self.pace.delay_s())
-                continue
-            answer.check(self.name)
-            if self.op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
-                raise CarefulError(errno.ESTALE, "the source became shorter", self.name)
-            self.pace.succeeded()
-            self.progress.moved(piece)
-            if piece == nbytes:
-                return answer.digest
+        whole = await self._piece(todo, base - offset)
+        if not todo:
+            return whole.digest
+        if whole.status:  # several at a time, so that the next loss is found at once
+            many = range(self.options.blocks_in_flight)
+            await all_of(*(self._pieces(todo, base - offset) for _ in many))
+        else:
+            await self._pieces(todo, base - offset)
         # In pieces, each with its own digest: the block's is computed here.
         return digest_of_range(self.fd, base, nbytes) if self.options.digest else 0
+
+    async def _pieces(self, todo: deque[tuple[int, int]], shift: int) -> None:
+        while todo:
+            await self._piece(todo, shift)
+
+    async def _piece(self, todo: deque[tuple[int, int]], shift: int) -> Answer:
+        """Move the first piece of what is to do; if it was lost, it is to do again.
+
+        Args:
+            todo: ranges of the peer's file.
+            shift: from these to ours, bytes.
+        """
+        at, size = todo.popleft()
+        piece = min(size, self.pace.piece_bytes)
+        if self._limit is not None:
+            piece = min(piece, self._limit.piece_bytes)
+        if piece < size:
+            todo.appendleft((at + piece, size - piece))
+        if self._limit is not None:
+            await self._limit.take(piece)
+        async with self.pace.slot() as started:
+            answer = await self.remote.move(
+                self.op, self.handle, at, piece, self.file, self.options.digest, at + shift
+            )
+        if answer.status in _AGAIN and self.pace.failed(started):
+            self.progress.retried()
+            todo.appendleft((at, piece))
+            await asyncio.sleep(self.pace.delay_s())
+            return answer
+        answer.check(self.name)
+        if self.op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
+            raise CarefulError(errno.ESTALE, "the source became shorter", self.name)
+        self.pace.succeeded()
+        self.progress.moved(piece)
+        return answer
 
 
 async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:

@@ -36,6 +36,8 @@ class Options:
         dry_run: whether nothing is changed.
         filters: what of a tree is meant.
         restart: whether what an earlier transfer left is thrown away, not continued.
+        fail_on_loss: whether a frame that the network loses ends the transfer; else what
+            it carried is asked for again.
     """
 
     block_bytes: int = 4 << 20
@@ -57,6 +59,7 @@ class Options:
     dry_run: bool = False
     filters: Filters = field(default_factory=Filters)
     restart: bool = False
+    fail_on_loss: bool = False
 
     @property
     def sync(self) -> bool:

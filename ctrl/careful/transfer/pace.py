@@ -1,8 +1,9 @@
 """How much to ask for at a time, given that operations may be lost with a session.
 
 A network that keeps its promise never needs this. On one that does not, a loss
-ends every operation under way, so pieces and their number shrink until some get
-through between two losses, and grow again afterwards.
+ends every operation under way, so pieces shrink until some get through between two
+losses, and grow again afterwards. Their number stays: a lost frame is found when
+the next one arrives, and there has to be a next one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: Smallest piece: about one frame, so that even heavy loss lets some through, bytes.
+#: Smallest piece where the size of a frame is not known, bytes.
 PIECE_BYTES_MIN = 2048
-#: Failures in a row, none succeeding in between, after which a transfer gives up.
+#: Epochs in a row that brought nothing, after which a transfer gives up.
 FAILURES_MAX = 100
 #: Successes in a row after which pieces grow.
 _GROW_AFTER = 16
@@ -53,13 +54,18 @@ class Pace:
     Args:
         block_bytes: largest piece.
         in_flight: most pieces at a time.
+        piece_bytes_min: smallest piece: about one frame, so that even heavy loss lets some
+            through.
     """
 
-    def __init__(self, block_bytes: int, in_flight: int) -> None:
+    def __init__(
+        self, block_bytes: int, in_flight: int, piece_bytes_min: int = PIECE_BYTES_MIN
+    ) -> None:
         self.piece_bytes = block_bytes
         self.retries = 0
         self._block_bytes = block_bytes
-        self._limit = self._limit_max = in_flight
+        self._piece_bytes_min = piece_bytes_min
+        self._limit = in_flight
         self._active = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._round = 0
@@ -99,9 +105,6 @@ class Pace:
         if self._good >= _GROW_AFTER and self.piece_bytes < self._block_bytes:
             self._good = 0
             self.piece_bytes = min(self._block_bytes, self.piece_bytes * 2)
-            self._limit = min(self._limit_max, self._limit + 1)
-        elif self.piece_bytes == self._block_bytes:
-            self._limit = self._limit_max
 
     def failed(self, started: int) -> bool:
         """A piece was lost or damaged.
@@ -113,12 +116,13 @@ class Pace:
             Whether to try again.
         """
         self.retries += 1
-        self._bad += 1
         self._good = 0
         if started == self._round:
+            self._bad += 1
             self._round += 1
-            self.piece_bytes = max(PIECE_BYTES_MIN, self.piece_bytes // 2)
-            self._limit = max(1, self._limit // 2)
+            self.piece_bytes = max(
+                min(self._piece_bytes_min, self._block_bytes), self.piece_bytes // 2
+            )
         return self._bad < FAILURES_MAX
 
     def delay_s(self) -> float:

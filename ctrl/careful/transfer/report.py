@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from careful.transfer.losses import Lost
 from careful.transfer.options import FileResult
 
 
@@ -38,6 +39,7 @@ class Report:
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
+        lost: what the network lost meanwhile.
     """
 
     singles: list[FileResult] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Report:
     links: int = 0
     deleted: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    lost: Lost = field(default_factory=Lost)
 
     def add(self, result: FileResult) -> None:
         """A file is there."""

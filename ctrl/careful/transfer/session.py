@@ -85,9 +85,13 @@ def get(
     """Fetch files and trees from a peer; see trees.get(), and special.transfer()."""
 
     async def work(remote: BlockClient) -> trees.Report:
+        losses = await remote.watch(options.fail_on_loss)
         if len(sources) == 1 and await is_special(remote, sources[0], target, span, True):
-            return await transfer(remote, True, sources[0], target, span, options, progress)
-        return await trees.get(remote, sources, target, recursive, options, progress)
+            report = await transfer(remote, True, sources[0], target, span, options, progress)
+        else:
+            report = await trees.get(remote, sources, target, recursive, options, progress)
+        report.lost = await losses.so_far()
+        return report
 
     return asyncio.run(_guarded(route, work))
 
@@ -104,9 +108,13 @@ def put(
     """Send files and trees to a peer; see trees.put(), and special.transfer()."""
 
     async def work(remote: BlockClient) -> trees.Report:
+        losses = await remote.watch(options.fail_on_loss)
         if len(sources) == 1 and await is_special(remote, sources[0], target, span, False):
-            return await transfer(remote, False, sources[0], target, span, options, progress)
-        return await trees.put(remote, sources, target, recursive, options, progress)
+            report = await transfer(remote, False, sources[0], target, span, options, progress)
+        else:
+            report = await trees.put(remote, sources, target, recursive, options, progress)
+        report.lost = await losses.so_far()
+        return report
 
     return asyncio.run(_guarded(route, work))
 

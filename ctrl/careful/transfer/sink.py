@@ -19,6 +19,7 @@ _FATAL = {
     errno.EHOSTUNREACH,
     errno.ENETUNREACH,
     errno.ENETDOWN,
+    errno.ENODEV,
 }
 TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",

@@ -198,7 +198,8 @@ struct careful_peer_info {
 	uint32_t epochs;
 	uint32_t withholding; /* 1: credits withheld, the copy-out bound is met */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t lost_frames;
+	uint64_t lost_frames; /* between the two, found here */
+	uint64_t lost_there; /* found by the peer, as its last handshake said */
 };
 
 /* Where payload comes from or goes to: memory, or a file where base is NULL. */

@@ -148,7 +148,8 @@ enum careful_refusal {
  * @check:              careful_ctrl_check() of the message with check = 0
  * @nonce:              HELLO: names the attempt, echoed by CHALLENGE, WELCOME and
  *                      REFUSE; SYNC: names the question, echoed by SYNC_ACK and GONE
- * @token:              CHALLENGE: proof of address, echoed in the second HELLO
+ * @token:              CHALLENGE: proof of address, echoed in the second HELLO; in the
+ *                      HELLO of a new epoch the cookie of the sender's frames in the old
  * @cookie:             HELLO, WELCOME: what the other end puts on its frames to us;
  *                      SYNC, SYNC_ACK, BYE: the cookie that the sender puts on its frames
  * @incarnation:        random, drawn when the sender started
@@ -162,6 +163,8 @@ enum careful_refusal {
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
+ * @lost:               HELLO, WELCOME: frames between the two that the sender found lost
+ *                      so far
  * @pad:                0
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded
  */
@@ -183,7 +186,8 @@ struct careful_ctrl {
 	__be32 seq_sent;
 	__be32 seq_rcvd;
 	__be32 returned;
-	__be32 pad[2];
+	__be32 lost;
+	__be32 pad;
 	__u8 name[CAREFUL_NAME_BYTES];
 };
 

@@ -1,0 +1,87 @@
+"""What the network lost between this host and a peer, as both ends counted it.
+
+Owns the figures of a transfer's summary, and --on-loss fail. That what was lost is
+asked for again is mover.py's, how much at a time pace.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, NamedTuple
+
+from careful._abi import lib
+from careful.errors import LossError
+from careful.transfer.ipc import AsyncClient, peers_of
+
+#: Before the payload of a frame: Ethernet, IPv6, UDP, our headers; and a digest behind it.
+_HEADERS_BYTES = 14 + 40 + 8 + 48 + 48 + 8
+
+
+class Lost(NamedTuple):
+    """What was lost in some time.
+
+    Attributes:
+        frames: that never arrived, or only after later ones; found by either end.
+        epochs: that were begun anew, for that or for another reason.
+    """
+
+    frames: int = 0
+    epochs: int = 0
+
+
+class Losses:
+    """Counts from begin() on.
+
+    Args:
+        ipc: the connection to our own carefuld.
+        peer: index of the peer, from BlockClient.connect().
+        host: what errors call the peer.
+        fail: whether a loss ends the transfer.
+    """
+
+    def __init__(self, ipc: AsyncClient, peer: int, host: str, fail: bool) -> None:
+        self._ipc, self._slot, self._host = ipc, peer & 0xFFFF, host
+        self._fail = fail
+        self._before = Lost()
+        #: Payload of the largest frame towards the peer, bytes; 0: unknown.
+        self.payload_bytes = 0
+
+    async def begin(self) -> None:
+        """Forget what was before."""
+        info = await self._info()
+        if info is not None:
+            self._before = _lost(info)
+            self.payload_bytes = max(0, info.frame_bytes - _HEADERS_BYTES)
+
+    async def so_far(self) -> Lost:
+        """What was lost since; whoever else moved something to or from the peer, too."""
+        info = await self._info()
+        now = _lost(info) if info is not None else self._before
+        return Lost(*(max(0, one - old) for one, old in zip(now, self._before, strict=True)))
+
+    async def check(self, status: int) -> None:
+        """An operation ended with -errno: was that a loss, and does it end the transfer?
+
+        Raises:
+            LossError: it does.
+        """
+        if not self._fail or status not in (-errno.ECONNRESET, -errno.EBADMSG):
+            return
+        lost = await self.so_far()
+        if status == -errno.EBADMSG:
+            text = "data came damaged"
+        elif lost.frames:
+            text = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
+        else:  # a peer that began anew, another MTU: nothing that was promised
+            return
+        self._fail = False  # what is to be cleaned up now may be tried again
+        raise LossError(f"{text} (--on-loss fail)", self._host)
+
+    async def _info(self) -> Any:
+        answer = await self._ipc.ask(lib.CAREFUL_IPC_PEERS)
+        found = [one for one in peers_of(answer.payload) if one.slot == self._slot]
+        return found[0] if found else None
+
+
+def _lost(info: Any) -> Lost:
+    return Lost(info.lost_frames + info.lost_there, info.epochs)

@@ -1,0 +1,279 @@
+"""What faults.py breaks, and how it is mended.
+
+Owns the list of faults: what happens at a random instant of a transfer, and what may
+come of it. Nothing here touches what is not a test's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from ground import EXPORTED, FILE_BYTES, Ground
+from hosts import MIB, RUN, Host, alive, wait_for
+
+
+def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """carefuld is gone at once."""
+    pid = victim.pid
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pid), "end of carefuld")
+
+
+def stop_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """carefuld is stopped for a while."""
+    pid = victim.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(rng.uniform(0.05, 2))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def link_down(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The interface is set down, and up again."""
+    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "down")
+    time.sleep(rng.uniform(0, 1))
+    put_right(victim)
+
+
+def put_right(victim: Host) -> None:
+    """The interface up, with the addresses that the lab gave it."""
+    number = int(victim.name[1:])
+    for command in (
+        ("link", "set", "eth1", "up"),
+        ("addr", "replace", f"10.77.0.{number}/24", "dev", "eth1"),
+        ("-6", "addr", "replace", f"fd77::{number:x}/64", "dev", "eth1", "nodad"),
+    ):
+        victim.lab.run(victim.name, "ip", *command)
+
+
+def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The interface is deleted; another one takes its place."""
+    lab, number = ground.lab, victim.name[1:]
+    switch = ground.switch
+    pid = victim.pid
+    victim.lab.run(victim.name, "ip", "link", "del", "eth1")
+    wait_for(lambda: not alive(pid), "end of carefuld")
+    port = f"p{number}"
+    host = f"careful-{lab.name}-{victim.name}"
+    # As when a driver is loaded again: the card keeps its MAC.
+    mac = f"02:77:00:00:00:{int(number):02x}"
+    for line in (
+        f"link add eth1 netns {host} address {mac} mtu 3826 numtxqueues 1 numrxqueues 1 type veth "
+        f"peer name {port} netns {switch} mtu 3826 numtxqueues 1 numrxqueues 1",
+        f"-n {switch} link set {port} master br0",
+        f"-n {switch} link set {port} up",
+    ):
+        ground.run(f"ip {line}")
+    ground.run(f"tc -netns {switch} qdisc replace dev {port} root pfifo limit 16384")
+    put_right(victim)
+
+
+def new_mac(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """Another MAC address."""
+    mac = "02:00:00:" + rng.randbytes(3).hex(":")
+    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "address", mac)
+    for host in ground.hosts:
+        host.lab.run(host.name, "ip", "neigh", "flush", "dev", "eth1")
+
+
+def no_address(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The address goes, and comes back."""
+    victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
+    time.sleep(rng.uniform(0, 1))
+    put_right(victim)
+
+
+def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """A smaller MTU everywhere, and the old one."""
+    for mtu in (str(rng.randrange(1280, 3826)), "3826"):
+        for host in ground.hosts:
+            host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", mtu)
+        time.sleep(rng.uniform(0, 0.5))
+
+
+def truncate(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """A file that is read loses its end, and gets it back."""
+    source = victim.export / EXPORTED
+    os.truncate(source, rng.randrange(1, 40 * MIB))
+    time.sleep(rng.uniform(0, 0.5))
+    source.write_bytes(ground.held[victim.name])
+
+
+def local_garbage(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The local socket gets garbage, and clients that say nothing."""
+    path = RUN / victim.lab.instance(victim.name) / "sock"
+    silent = []
+    for _ in range(100):
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        silent.append(one)
+        with contextlib.suppress(OSError):
+            one.connect(str(path))
+            if rng.random() < 0.7:
+                one.send(rng.randbytes(rng.randrange(1, 4096)))
+    for one in silent:
+        one.close()
+
+
+def partition(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """Neither of the two hears the other; the third host hears both."""
+    ports = [f"p{host.name[1:]}" for host in ground.hosts[:2]]
+    for state in ("on", "off"):
+        for port in ports:
+            ground.run(f"bridge -n {ground.switch} link set dev {port} isolated {state}")
+        if state == "on":
+            time.sleep(rng.uniform(0.2, 1.5))
+
+
+def one_way(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """What is sent to the victim goes astray, to the third host; the victim is heard."""
+    shown = victim.lab.run(victim.name, "ip", "-o", "link", "show", "eth1").stdout
+    mac = shown.split("link/ether ")[1].split()[0]
+    bridge = f"bridge -n {ground.switch} fdb"
+    ground.run(f"{bridge} replace {mac} dev p3 master static sticky")
+    time.sleep(rng.uniform(0.2, 1.5))
+    ground.run(f"{bridge} del {mac} dev p3 master")
+
+
+def clock_back(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The wall clock goes back by up to a month, everywhere."""
+    if not ground.apart.has_clock:
+        raise AssertionError("no C compiler, so no clock to set back")
+    ground.apart.set_back(rng.randrange(1, 31 * 86400))
+
+
+def unmount_bpffs(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """All that is pinned is gone: nobody can see it, or tune."""
+    ground.apart.run("umount /sys/fs/bpf")
+
+
+def check_without_bpffs(ground: Ground) -> None:
+    """What needs the pins says so; `down` and `up` do without them."""
+    for host in ground.hosts:
+        found = host.status()
+        assert "is careful up?" in found["xdp_counters_error"], found["xdp_counters_error"]
+        tuned = host.ctl("tune", "show", "eth1", check=False)
+        assert tuned.returncode == 1
+        assert tuned.stderr.count("\n") == 1, tuned.stderr
+        host.down()
+    ground.apart.run("mount -t bpf bpf /sys/fs/bpf")
+    for host in ground.hosts:
+        host.up("--peers", "4")
+        assert host.status()["xdp_counters_error"] is None
+
+
+@contextlib.contextmanager
+def small_disk(ground: Ground, victim: Host) -> Iterator[None]:
+    """A file system that ends in the middle of the file, in both of a host's folders."""
+    folders = [victim.own / "disk", victim.export / "disk"]
+    for folder in folders:
+        folder.mkdir()
+        ground.apart.run(f"mount -t tmpfs -o size={FILE_BYTES} tmpfs {folder}")
+    try:
+        yield
+    finally:
+        ground.leave(folders)
+
+
+def fill_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """Somebody else takes all the room that is left."""
+    for folder in (victim.own, victim.export):
+        path = ground.apart.seen(folder / "disk/else")
+        with contextlib.suppress(OSError), path.open("wb", 0) as file:
+            while True:
+                file.write(bytes(MIB))
+
+
+@contextlib.contextmanager
+def failing_disk(ground: Ground, victim: Host) -> Iterator[None]:
+    """A file system on a loop device whose backing file can be cut."""
+    image, folder = victim.own / "image", victim.export / "disk"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(FILE_BYTES + 32 * MIB)
+    argv = ["losetup", "-f", "--show", image]
+    device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        ground.run(f"mkfs.ext4 -q -O ^has_journal {device}")
+        ground.apart.run(f"mount {device} {folder}")
+        ground.apart.seen(folder / EXPORTED).write_bytes(ground.held[victim.name])
+        ground.apart.run(f"umount {folder}")  # so that nothing of it is in the page cache
+        ground.apart.run(f"mount {device} {folder}")
+        yield
+    finally:
+        ground.leave([folder])
+        ground.run(f"losetup -d {device}")
+
+
+def cut_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The device answers with I/O errors beyond some point, or everywhere."""
+    os.truncate(victim.own / "image", rng.randrange(0, 40 * MIB))
+    with ground.apart.seen(victim.export / "disk" / EXPORTED).open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way to break something.
+
+    Attributes:
+        hit: does it, in the middle of a transfer, to the victim.
+        said: what the one line of a transfer that it ends says (a pattern); "": it must not
+            end one.
+        victim: "source" or "target" of the transfer's file; "": either of the two hosts.
+        touches_all: whether the third host's transfer may end, too.
+        changes_source: whether the source is another file for a while.
+        options: of the transfer that meets it.
+        source, target: names of the file, in the exported or the host's own folder.
+        place: what is there before the transfer begins, of the victim's.
+        after: what is looked at when the transfers have ended.
+    """
+
+    hit: Callable[[Ground, Host, random.Random], None]
+    said: str = ""
+    victim: str = ""
+    touches_all: bool = False
+    changes_source: bool = False
+    options: tuple[str, ...] = ()
+    source: str = EXPORTED
+    target: str = "copy"
+    place: Callable[[Ground, Host], AbstractContextManager[None]] | None = None
+    after: Callable[[Ground], None] | None = None
+
+
+_GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
+FAULTS: dict[str, Fault] = {
+    "SIGKILL": Fault(kill_daemon, _GONE),
+    "SIGSTOP": Fault(stop_daemon),
+    "link down": Fault(link_down),
+    "interface recreated": Fault(recreate, _GONE),
+    "MAC changed": Fault(new_mac, touches_all=True),
+    "address gone": Fault(no_address),
+    "MTU changed": Fault(new_mtu, touches_all=True),
+    "partition": Fault(partition),
+    "one-way partition": Fault(one_way),
+    "source truncated": Fault(truncate, "changed|became shorter", "source", changes_source=True),
+    "disk full": Fault(
+        fill_disk,
+        "No space left",
+        "target",
+        options=("-S",),
+        target="disk/copy",
+        place=small_disk,
+    ),
+    "I/O error": Fault(
+        cut_disk, "Input/output error", "source", source=f"disk/{EXPORTED}", place=failing_disk
+    ),
+    "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
+    "clock set back": Fault(clock_back),
+    "local garbage": Fault(local_garbage),
+}

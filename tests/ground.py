@@ -1,0 +1,222 @@
+"""Three hosts on a switch for faults.py, and what of the machine they may break.
+
+They run in a mount namespace of their own, so that its bpffs can be unmounted, and
+with a clock_gettime() of ours, so that their wall clock can be set: the machine's
+own mounts and clock are everybody's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from careful.control import maps, tune
+from careful.errors import CarefulError
+from hosts import MIB, Host, alive, make_file
+from lab import Lab
+
+EXPORTED = "big"
+FILE_BYTES = 48 * MIB
+#: Fragments so small that a transfer lasts, and those of a lab's MTU, bytes.
+SLOW_BYTES, FAST_BYTES = 64, 3694
+#: CLOCK_REALTIME, less as many seconds as the file $CLOCK_BACK holds.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <stdint.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+static const volatile int64_t *back;
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("CLOCK_BACK");
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	void *at = mmap(NULL, sizeof(*back), PROT_READ, MAP_SHARED, fd, 0);
+	back = at == MAP_FAILED ? NULL : at;
+}
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	static int (*real)(clockid_t, struct timespec *);
+	if (!real)
+		real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	int rc = real(clock, now);
+	if (!rc && clock == CLOCK_REALTIME && back)
+		now->tv_sec -= *back;
+	return rc;
+}
+time_t time(time_t *at)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return at ? (*at = now.tv_sec) : now.tv_sec;
+}
+int gettimeofday(struct timeval *tv, void *zone)
+{
+	struct timespec now;
+	(void)zone;
+	clock_gettime(CLOCK_REALTIME, &now);
+	*tv = (struct timeval){ now.tv_sec, now.tv_nsec / 1000 };
+	return 0;
+}
+"""
+_HOLD = """
+for one in /run/netns/*; do umount -l "$one" 2>/dev/null; done
+mount -t bpf bpf /sys/fs/bpf && echo ready && exec sleep infinity
+"""
+
+
+class Apart:
+    """A mount namespace with a bpffs of its own, and a wall clock."""
+
+    def __init__(self, folder: Path) -> None:
+        argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", _HOLD]
+        self._holder = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == "ready\n", "no bpffs of its own"
+        self.mounts = f"/proc/{self._holder.pid}/ns/mnt"
+        self.pins = self.seen(maps.PINS)
+        self._back = folder / "back"
+        self._back.write_bytes(bytes(8))
+        self._env = [f"CLOCK_BACK={self._back}"]
+        if compiler := shutil.which("cc"):
+            source, built = folder / "clock.c", folder / "clock.so"
+            source.write_text(CLOCK)
+            argv = [compiler, "-shared", "-fPIC", "-O2", str(source), "-o", str(built), "-ldl"]
+            subprocess.run(argv, check=True)
+            self._env.append(f"LD_PRELOAD={built}")
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether there is a compiler, and so a clock to set."""
+        return len(self._env) > 1
+
+    def argv(self, *command: str | Path) -> list[str]:
+        """What runs a command in here."""
+        return ["nsenter", f"--mount={self.mounts}", "env", *self._env, *map(str, command)]
+
+    def seen(self, path: Path) -> Path:
+        """What is called `path` in here, as it can be opened from outside."""
+        return Path(f"/proc/{self._holder.pid}/root{path}")
+
+    def run(self, line: str) -> None:
+        """A command in here, to its end."""
+        subprocess.run(self.argv(*line.split()), check=True)
+
+    def set_back(self, seconds: int) -> None:
+        """How much the clock is behind."""
+        with self._back.open("r+b") as file:
+            file.write(seconds.to_bytes(8, "little"))
+
+    def close(self) -> None:
+        """Gone with the last process in it."""
+        self._holder.kill()
+        self._holder.communicate()
+
+
+class HostApart(Host):
+    """A host whose commands run in an Apart."""
+
+    def __init__(self, apart: Apart, lab: Lab, name: str, folder: Path) -> None:
+        super().__init__(lab, name, folder)
+        self.apart = apart
+
+    def ctl(
+        self, *args: str | Path, check: bool = True, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run carefulctl to its end."""
+        argv = self.apart.argv("carefulctl", *args)
+        return self.lab.run(self.name, *argv, check=check, **more)
+
+    def start(self, *args: str | Path) -> subprocess.Popen[str]:
+        """Start carefulctl."""
+        return self.lab.start(self.name, *self.apart.argv("carefulctl", *args))
+
+
+class Ground:
+    """Three hosts on a switch, a file exported by each; the third is no victim."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.apart = Apart(folder)
+        self.switch = f"careful-{lab.name}-sw"
+        self.hosts = [HostApart(self.apart, lab, name, folder) for name in lab.hosts]
+        self.held: dict[str, bytes] = {}
+        for seed, host in enumerate(self.hosts):
+            self.held[host.name] = make_file(host.export / EXPORTED, FILE_BYTES, seed)
+            host.up("--peers", "4")
+
+    def make_sure(self, host: Host) -> None:
+        """Bring a host up again if its carefuld ended."""
+        with contextlib.suppress(OSError, ValueError):
+            if alive(host.pid):
+                return
+        host.up("--peers", "4")
+
+    def clear(self) -> None:
+        """Away with what earlier rounds brought, whole or in part."""
+        for host in self.hosts:
+            for path in (*host.own.iterdir(), *host.export.iterdir()):
+                if path.name != EXPORTED and not path.is_dir():
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def slowly(self) -> Iterator[None]:
+        """Tiny fragments make a transfer last; all is as before afterwards."""
+        with contextlib.ExitStack() as stack:
+            tables = []
+            for host in self.hosts:
+                pin = self.apart.pins / self.lab.instance(host.name) / "tune"
+                with contextlib.suppress(CarefulError):
+                    tables.append(stack.enter_context(maps.tune_map_at(pin)))
+            self._cut(tables, SLOW_BYTES)
+            try:
+                yield
+            finally:
+                self._cut(tables, FAST_BYTES)
+
+    def _cut(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
+        for table in tables:
+            tune.apply(table, tune.all_slots(), tune.Change(fragment_bytes=nbytes))
+
+    def run(self, line: str) -> None:
+        """A command, outside of the hosts."""
+        subprocess.run(line.split(), check=True)
+
+    def leave(self, folders: list[Path]) -> None:
+        """Mounts are gone, once the transfers there have ended."""
+        for folder in folders:
+            self.apart.run(f"umount -l {folder}")
+            folder.rmdir()
+
+    def set_right(self) -> None:
+        """The clock, and every carefuld, as at the beginning."""
+        self.apart.set_back(0)
+        for host in self.hosts:
+            self.make_sure(host)
+
+    def descriptors(self) -> int:
+        """How many are open in the carefuld that no fault ends."""
+        return sum(1 for _ in Path(f"/proc/{self.hosts[-1].pid}/fd").iterdir())
+
+    def down(self) -> None:
+        """Every carefuld down."""
+        for host in self.hosts:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(host.pid, signal.SIGCONT)
+            host.ctl("down", "eth1", check=False)
+
+    def close(self) -> None:
+        """Every carefuld down, and what they ran in."""
+        self.down()
+        self.apart.close()
