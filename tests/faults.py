@@ -13,6 +13,7 @@ import contextlib
 import json
 import random
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -51,8 +52,9 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> tuple[Host, Host, 
             slowly = ("--block-bytes", "64KiB")
             here = bystander.own / "copy"
             beside = bystander.start("get", *slowly, f"{other.name}:{EXPORTED}", here)
-            met = asker.start(*told, *slowly, *fault.options)
-            time.sleep(rng.uniform(0.2, 1.2))
+            met = asker.start(*told, *slowly, *fault.options, "-q", "--progress", "1")
+            begun(met)
+            time.sleep(rng.uniform(0, 1))
             fault.hit(ground, victim, rng)
         status, _, errors = finish(met, BOUND_S)
         beside_status, _, line = finish(beside, BOUND_S)
@@ -68,6 +70,13 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> tuple[Host, Host, 
         assert beside_status == 0, f"the pair beside it: {line}"
         assert here.read_bytes() == ground.held[other.name]
     return asker, server, "done" if status == 0 else reason(errors)
+
+
+def begun(met: subprocess.Popen[str]) -> None:
+    """Wait until something has moved, or all is over: --progress says so."""
+    assert met.stdout is not None
+    assert select.select([met.stdout], [], [], BOUND_S)[0], "nothing moves"
+    met.stdout.readline()
 
 
 def reason(errors: str) -> str:

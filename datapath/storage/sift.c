@@ -18,6 +18,7 @@
 
 enum {
 	READS_BYTES_MAX = 1 << 20, /* of one batch's items */
+	RAMP_PARTS = 3, /* smaller ones at the beginning */
 	HOLE_BYTES = 4096, /* a file that takes up so much less than its size has holes */
 };
 
@@ -58,11 +59,15 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);
 }
 
-static bool has_room(const struct careful_sift_part *part, const struct careful_sift_how *how,
-		     uint64_t bytes, size_t item_bytes)
+/* Whether the last part takes another file. The first parts are an eighth, a quarter and a
+ * half of the others, so that the other end has something to do sooner. */
+static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
-	return part->files < how->part_files_max &&
-	       part->data_bytes + bytes <= how->part_bytes_max &&
+	uint32_t last = s->out->parts_count - 1, ramp = last < RAMP_PARTS ? RAMP_PARTS - last : 0;
+	const struct careful_sift_part *part = &s->out->parts[last];
+
+	return part->files < s->how->part_files_max >> ramp &&
+	       part->data_bytes + bytes <= s->how->part_bytes_max >> ramp &&
 	       part->bytes + item_bytes <= READS_BYTES_MAX;
 }
 
@@ -73,7 +78,7 @@ static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_
 	struct careful_sift_part *parts = out->parts;
 	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
 
-	if (out->parts_count && has_room(&parts[out->parts_count - 1], s->how, bytes, item_bytes))
+	if (out->parts_count && has_room(s, bytes, item_bytes))
 		return &parts[out->parts_count - 1];
 	if (!parts || out->parts_count == s->parts_room) {
 		parts = realloc(parts, room * sizeof(*parts));

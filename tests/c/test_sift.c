@@ -20,8 +20,8 @@ static size_t used;
 
 static const struct careful_sift_how usual = {
 	.file_bytes_max = 1000,
-	.part_bytes_max = 2000,
-	.part_files_max = 3,
+	.part_bytes_max = 16000,
+	.part_files_max = 24,
 };
 
 static struct careful_block_entry *entry(const char *name, uint32_t mode, uint64_t bytes)
@@ -50,26 +50,36 @@ static struct careful_sifted sift(void)
 
 static void sift__small_files_in_parts(void)
 {
+	static const uint32_t files[] = { 3, 6, 12, 16, 4 };
 	struct careful_sifted found;
+	uint64_t at = 0;
 	char name[20];
 
-	for (int i = 0; i < 5; i++) { /* three a part */
+	for (int i = 0; i < 41; i++) { /* the last ones are as many as have 16000 bytes */
 		snprintf(name, sizeof(name), "d/f%d", i);
-		entry(name, S_IFREG | 0644, 10);
+		entry(name, S_IFREG | 0644, i < 21 ? (uint64_t)(i % 2) : 1000);
 	}
-	entry("x", S_IFREG | 0644, 1000);
-	entry("y", S_IFREG | 0644, 990); /* with it, 2000 */
-	entry("z", S_IFREG | 0644, 0);
 	found = sift();
-	CHECK_EQ(found.files, 8);
+	CHECK_EQ(found.files, 41);
 	CHECK_EQ(found.rest_bytes, 0);
-	CHECK_EQ(found.parts_count, 3);
-	CHECK_EQ(found.parts[0].files, 3);
-	CHECK_EQ(found.parts[1].files, 3);
-	CHECK_EQ(found.parts[1].data_bytes, 1020);
-	CHECK_EQ(found.parts[1].offset, found.parts[0].bytes);
-	CHECK_EQ(found.parts[2].files, 2);
-	CHECK_EQ(found.parts[2].offset + found.parts[2].bytes, found.reads_bytes);
+	CHECK_EQ(found.parts_count, 5);
+	for (int i = 0; i < 5; i++) {
+		CHECK_EQ(found.parts[i].files, files[i]);
+		CHECK_EQ(found.parts[i].offset, at);
+		at += found.parts[i].bytes;
+	}
+	CHECK_EQ(at, found.reads_bytes);
+	CHECK_EQ(found.parts[0].data_bytes, 1);
+	CHECK_EQ(found.parts[3].data_bytes, 16000);
+	CHECK_EQ(found.parts[4].data_bytes, 4000);
+	careful_sift_release(&found);
+
+	entry("a", S_IFREG | 0644, 1000);
+	entry("b", S_IFREG | 0644, 1000); /* together 2000, an eighth */
+	entry("c", S_IFREG | 0644, 1);
+	found = sift();
+	CHECK_EQ(found.parts_count, 2);
+	CHECK_EQ(found.parts[0].files, 2);
 	careful_sift_release(&found);
 }
 

@@ -63,7 +63,7 @@ def ends(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Ends:
-    monkeypatch.setattr(batch, "COUNT", 4)  # five batches
+    monkeypatch.setattr(batch, "COUNT", 4)  # so that there are several batches
     here = tmp_path / "here"
     here.mkdir()
     return Ends(request.param, route, here, daemon.root)

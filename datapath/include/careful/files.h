@@ -76,7 +76,8 @@ void careful_list_release(struct careful_list *list);
 /* What can be moved many at a time, without a look at each.
  * @file_bytes_max:  a small file's bytes
  * @no_links:        1: files with several names are not among them
- * @part_files_max, @part_bytes_max: files of one batch, and bytes of their contents */
+ * @part_files_max, @part_bytes_max: files of one batch, and bytes of their contents; the
+ *                   first batches have less */
 struct careful_sift_how {
 	uint32_t file_bytes_max;
 	uint32_t no_links;
