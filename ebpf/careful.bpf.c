@@ -2,8 +2,8 @@
 /*
  * The XDP program: which of the frames that reach the NIC queue are ours, and which
  * of those may take a receive buffer. It admits frames of an established session, by
- * cookie and sequence number, passes what is not ours and our control messages, and
- * counts why it dropped the rest. It owns the maps that the datapath and the
+ * cookie and sequence number, passes what is not ours, our control messages and the probes of
+ * a session that end at XDP (stamped), and counts why it dropped the rest. It owns the maps that the datapath and the
  * controller share (abi.h) and reads no kernel structure.
  */
 #include <linux/bpf.h>
@@ -118,12 +118,33 @@ static __always_inline __u32 body_bytes(const struct careful_hdr *hdr)
 	return bytes;
 }
 
+static __always_inline int is_stage(const struct careful_hdr *hdr)
+{
+	return hdr->type == CAREFUL_STAGE;
+}
+
+/* Does it end here, at XDP? Then it has no sequence number and takes no buffer. */
+static __always_inline int ends_here(const struct careful_hdr *hdr)
+{
+	return is_stage(hdr) && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
+}
+
+/* Notes when a stage probe came; the engine, which answers it, reads that in place. */
+static __always_inline void stamp(struct careful_peer_entry *peer, __u32 probe)
+{
+	peer->probe_ns = bpf_ktime_get_ns();
+	peer->probe_cpu = bpf_get_smp_processor_id();
+	barrier();
+	*(volatile __u32 *)&peer->probe_last = probe;
+}
+
 /* Does the session that the header names exist, and is its frame due? Then it is
  * the last one that was. A function of its own, so that BTF knows careful_hdr. */
 static __noinline __u32 admit(const struct careful_hdr *hdr)
 {
 	__u32 slot = bpf_ntohs(hdr->src_node);
 	__u32 seq = bpf_ntohl(hdr->seq);
+	__u32 probe = bpf_ntohl(hdr->msg_id);
 	struct careful_peer_entry *peer;
 	__u64 cookie;
 
@@ -135,13 +156,19 @@ static __noinline __u32 admit(const struct careful_hdr *hdr)
 	cookie = *(volatile __u64 *)&peer->cookie;
 	if (!cookie || cookie != bpf_be64_to_cpu(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
-		return CAREFUL_XDP_DROP_SEQ;
-	*(volatile __u32 *)&peer->seq_last = seq;
-	return CAREFUL_XDP_ADMITTED;
+	if (is_stage(hdr) && !careful_probe_new(probe, peer->probe_last))
+		return CAREFUL_XDP_DROP_STAGE;
+	if (!ends_here(hdr)) {
+		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+			return CAREFUL_XDP_DROP_SEQ;
+		*(volatile __u32 *)&peer->seq_last = seq;
+	}
+	if (is_stage(hdr))
+		stamp(peer, probe);
+	return ends_here(hdr) ? CAREFUL_XDP_PASS_STAGE : CAREFUL_XDP_ADMITTED;
 }
 
-/* A frame of the datapath: admitted, or why not. */
+/* A frame of the datapath: admitted, a probe that ends here, or why not. */
 static __always_inline __u32 judge(const struct datagram *datagram)
 {
 	const struct careful_hdr *hdr = datagram->at;
@@ -156,8 +183,10 @@ static __always_inline __u32 judge(const struct datagram *datagram)
 		return CAREFUL_XDP_DROP_VERSION;
 	if (bpf_ntohl(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr->type != CAREFUL_DATA && hdr->type != CAREFUL_UPDATE)
+	if (hdr->type != CAREFUL_DATA && hdr->type != CAREFUL_UPDATE && !is_stage(hdr))
 		return CAREFUL_XDP_DROP_TYPE;
+	if (is_stage(hdr) && (!hdr->stage_limit || hdr->stage_limit > CAREFUL_LIMIT_STORE))
+		return CAREFUL_XDP_DROP_STAGE;
 	if (sizeof(*hdr) + body_bytes(hdr) != datagram->bytes)
 		return CAREFUL_XDP_DROP_SHORT;
 	return admit(hdr);
@@ -179,6 +208,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
 	if (ctx->rx_queue_index != config.queue)
 		return pass(CAREFUL_XDP_PASS_QUEUE);
 	verdict = judge(&datagram);
+	if (verdict == CAREFUL_XDP_PASS_STAGE)
+		return pass(verdict);
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return drop(verdict);
 	if (bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_DROP) != XDP_REDIRECT)

@@ -216,6 +216,28 @@ static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	return rc;
 }
 
+static void stage_done(const struct careful_stage_result *result, void *user)
+{
+	ipc_answer(user, result->status, NULL, result, sizeof(*result));
+}
+
+static int stage(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	int index = ipc_peer_index(client->ipc, q->head.peer);
+	const struct careful_stage_ask ask = {
+		.stage = q->head.args[0],
+		.ttl = q->head.args[1],
+		.timeout_ms = q->head.args[2],
+		.bytes = q->head.bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)q->head.bytes,
+	};
+
+	if (index < 0)
+		return index;
+	if (ask.timeout_ms > IPC_STAGE_MS)
+		return -EINVAL;
+	return careful_stage(client->ipc->instance, (uint32_t)index, &ask, stage_done, op);
+}
+
 static void answer_info(struct ipc_client *client, struct ipc_op *op)
 {
 	struct careful_info info;
@@ -243,6 +265,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	switch (head->op) {
 	case CAREFUL_IPC_INFO:
 		return sizeof(struct careful_info);
+	case CAREFUL_IPC_STAGE:
+		return sizeof(struct careful_stage_result);
 	case CAREFUL_IPC_PEERS:
 		return client->ipc->peers_max * (uint32_t)sizeof(struct careful_peer_info);
 	case CAREFUL_IPC_MEASURE:
@@ -305,6 +329,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 	case CAREFUL_IPC_GET:
 	case CAREFUL_IPC_STORE:
 		rc = bulk(client, op, q);
+		break;
+	case CAREFUL_IPC_STAGE:
+		rc = stage(client, op, q);
 		break;
 	case CAREFUL_IPC_SIGNATURE:
 		rc = ipc_signature(client, op, q);

@@ -27,6 +27,7 @@
 #include "daemon/log.h"
 #include "daemon/options.h"
 #include "daemon/rundir.h"
+#include "daemon/stage_file.h"
 #include "service/block.h"
 #include "service/probe.h"
 #include "service/scratch.h"
@@ -50,6 +51,7 @@ struct daemon {
 	struct ipc_event signal_event, block_event;
 	int signal_fd;
 	int epoll_fd;
+	int scratch_fd;
 	bool stop;
 	bool closing;
 };
@@ -144,6 +146,19 @@ static uint64_t monotonic_ns(void)
 
 static struct careful_probe probe = { .now_ns = monotonic_ns };
 
+/* Stage probes are written somewhere; without a place for it they end before. */
+static int serve_probes(struct daemon *d)
+{
+	uint8_t scratch;
+
+	d->scratch_fd = stage_file_open(d->options.exports, d->options.exports_count, &scratch);
+	if (d->scratch_fd < 0)
+		log_line("no scratch file for stage probes: %s", strerror(-d->scratch_fd));
+	else
+		careful_probe_scratch(d->instance, d->scratch_fd, scratch);
+	return careful_probe_serve(d->instance, &probe);
+}
+
 /* Opens the instance and starts the block server; on the chosen CPU, its workers
  * everywhere. */
 static int open_instance(struct daemon *d, struct careful_error *error)
@@ -173,7 +188,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		return rc;
 	}
-	rc = careful_probe_serve(d->instance, &probe);
+	rc = serve_probes(d);
 	return rc ? rc : careful_scratch_serve(d->instance);
 }
 

@@ -70,6 +70,31 @@ struct careful_device {
 	struct careful_device_info info; /* for people: modes, R and what bounds it */
 };
 
+/*
+ * What is known of a control message beside its bytes.
+ *
+ * @at_ns:      when it arrived, by now_ns(): as the kernel noted it while stamps() are on
+ * @by:         of an ICMP error: who says so
+ * @icmp_type, @icmp_code, @icmp_info: of it; info is the MTU where packets are too big
+ * @ip_bytes:   of the IP packet that it came in
+ */
+struct careful_arrival {
+	uint64_t at_ns;
+	union careful_addr by;
+	uint32_t icmp_type;
+	uint32_t icmp_code;
+	uint32_t icmp_info;
+	uint32_t ip_bytes;
+};
+
+/* What XDP noted of the last stage probe of a slot. @cpu: where the caller runs. */
+struct careful_probed {
+	uint64_t at_ns;
+	uint32_t probe;
+	uint32_t net_cpu;
+	uint32_t cpu;
+};
+
 enum careful_device_event {
 	CAREFUL_DEVICE_ROUTES = 0x01, /* a neighbour or route changed: resolve again */
 	CAREFUL_DEVICE_DOWN = 0x02, /* the link is down */
@@ -98,14 +123,19 @@ struct careful_device_ops {
 	/* Control messages, through the kernel's own socket. 0 or -errno. */
 	int (*ctrl_send)(struct careful_device *dev, const union careful_addr *to, const void *buf,
 			 uint32_t bytes);
-	/* Bytes received, -EAGAIN, or -ECONNREFUSED where the host `from` reported
-	 * (ICMP) that nobody listens there. */
+	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
+	 * -ECONNREFUSED where the host `from` reported (ICMP) that nobody listens there.
+	 * -EHOSTUNREACH: another ICMP error about a stage probe towards `from`, of which buf
+	 * has the beginning, as far as the error quotes it, then zeros. */
 	ssize_t (*ctrl_recv)(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes);
+			     uint32_t bytes, struct careful_arrival *arrival);
+	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */
+	void (*stamps)(struct careful_device *dev, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie (0 closes it).
 	 * Returned only when XDP sees it. */
 	void (*admit)(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window);
+	void (*probed)(struct careful_device *dev, uint32_t slot, struct careful_probed *probed);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
 	struct careful_tune_entry *(*tune)(struct careful_device *dev, uint32_t slot);
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being

@@ -170,6 +170,17 @@ static void sim_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
 }
 
+static void sim_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+{
+	const struct careful_peer_entry *peer = &to_sim(dev)->peers[slot];
+
+	*probed = (struct careful_probed){
+		.at_ns = peer->probe_ns,
+		.probe = peer->probe_last,
+		.net_cpu = peer->probe_cpu,
+	};
+}
+
 static struct careful_tune_entry *sim_tune(struct careful_device *dev, uint32_t slot)
 {
 	return &to_sim(dev)->tune[slot];
@@ -228,7 +239,9 @@ static const struct careful_device_ops sim_ops = {
 	.complete = sim_complete,
 	.ctrl_send = sim_ctrl_send,
 	.ctrl_recv = sim_ctrl_recv,
+	.stamps = sim_stamps,
 	.admit = sim_admit,
+	.probed = sim_probed,
 	.tune = sim_tune,
 	.resolve = sim_resolve,
 	.now_ns = sim_device_now_ns,

@@ -28,8 +28,9 @@ enum {
 	SIM_DATA = 0x01, /* frames that carry data */
 	SIM_UPDATES = 0x02, /* frames that are window updates */
 	SIM_CONTROL = 0x04, /* control messages */
+	SIM_STAGES = 0x08, /* stage probes that end at XDP: outside of sessions */
 	SIM_FRAMES = SIM_DATA | SIM_UPDATES,
-	SIM_ALL = SIM_FRAMES | SIM_CONTROL,
+	SIM_ALL = SIM_FRAMES | SIM_CONTROL | SIM_STAGES,
 };
 
 enum sim_fault_kind {

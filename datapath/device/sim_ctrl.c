@@ -147,28 +147,47 @@ static void refuse(struct sim_world *world, const struct sim_slot *slot)
 	sim_wire_send(world, index);
 }
 
-void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
+/* A datagram gets into the kernel's socket, if there is room. */
+static void queue(struct sim_device *sim, const struct sim_slot *slot, uint32_t at, uint32_t bytes)
 {
-	struct sim_device *sim = world->devices[slot->to];
 	struct sim_datagram *datagram;
 
-	if (sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL))
-		return;
-	if (!sim) {
-		refuse(world, slot);
-		return;
-	}
 	if (sim->ctrl_count == SIM_CTRL_QUEUE)
 		return; /* as the kernel's socket drops it */
 	datagram = &sim->ctrl[(sim->ctrl_head + sim->ctrl_count++) % SIM_CTRL_QUEUE];
-	sim_address(world, slot->from, &datagram->from);
+	sim_address(sim->world, slot->from, &datagram->from);
 	datagram->refused = slot->refused;
-	datagram->bytes = slot->bytes;
-	memcpy(datagram->data, slot->data, slot->bytes);
+	datagram->bytes = bytes;
+	datagram->at_ns = sim->dev.ops->now_ns(&sim->dev);
+	memcpy(datagram->data, slot->data + at, bytes < SIM_CTRL_BYTES ? bytes : SIM_CTRL_BYTES);
+}
+
+/* A frame that XDP passes; `at`: where its datagram's payload begins. */
+void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at)
+{
+	queue(sim, slot, at, slot->bytes - at);
+}
+
+void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
+{
+	struct sim_device *sim = world->devices[slot->to];
+
+	if (sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL))
+		return;
+	if (!sim)
+		refuse(world, slot);
+	else
+		queue(sim, slot, 0, slot->bytes);
+}
+
+void sim_stamps(struct careful_device *dev, bool on)
+{
+	(void)dev;
+	(void)on;
 }
 
 ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes)
+		      uint32_t bytes, struct careful_arrival *arrival)
 {
 	struct sim_device *sim = to_sim(dev);
 	struct sim_datagram *datagram = &sim->ctrl[sim->ctrl_head];
@@ -180,6 +199,10 @@ ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void
 	*from = datagram->from;
 	if (datagram->refused)
 		return -ECONNREFUSED;
-	memcpy(buf, datagram->data, datagram->bytes < bytes ? datagram->bytes : bytes);
-	return (ssize_t)datagram->bytes;
+	if (datagram->bytes < bytes)
+		bytes = datagram->bytes;
+	memcpy(buf, datagram->data, bytes);
+	arrival->at_ns = datagram->at_ns;
+	arrival->ip_bytes = 28 + datagram->bytes;
+	return (ssize_t)bytes;
 }

@@ -67,7 +67,8 @@ struct sim_leaving {
 struct sim_datagram {
 	union careful_addr from;
 	bool refused;
-	uint32_t bytes;
+	uint32_t bytes; /* of it all; data has the first of them */
+	uint64_t at_ns;
 	uint8_t data[SIM_CTRL_BYTES];
 };
 
@@ -158,7 +159,9 @@ uint32_t sim_wire_frame_bytes(const struct sim_device *sim);
 int sim_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
 		  uint32_t bytes);
 ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes);
+		      uint32_t bytes, struct careful_arrival *arrival);
+void sim_stamps(struct careful_device *dev, bool on);
+void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
 int sim_resolve(struct careful_device *dev, const union careful_addr *to,
 		struct careful_llhdr *llhdr);

@@ -27,10 +27,21 @@ static uint64_t cookie_of(const struct sim_slot *slot)
 	return be64toh(cookie);
 }
 
+/* A stage probe that ends at XDP: no credit. */
+static bool outside(const uint8_t *frame)
+{
+	const uint8_t *hdr = frame + header_at(frame);
+
+	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_STAGE &&
+	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_LIMIT_NET_RX;
+}
+
 uint8_t sim_wire_what(const struct sim_slot *slot)
 {
 	if (slot->control)
 		return SIM_CONTROL;
+	if (outside(slot->data))
+		return SIM_STAGES;
 	return slot->data[header_at(slot->data) + 1] == CAREFUL_UPDATE ? SIM_UPDATES : SIM_DATA;
 }
 
@@ -48,7 +59,7 @@ void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot)
 {
 	struct sim_wire *wire = &world->wires[slot->from][slot->to];
 
-	if (!slot->control && !slot->stray)
+	if (!slot->control && !slot->stray && !outside(slot->data))
 		wire->harmed[wire->harmed_count++ % SIM_HARMED] = slot->cookie;
 }
 
@@ -215,6 +226,8 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	}
 	verdict = sim_xdp(sim, slot->data, slot->bytes);
 	sim->xdp[verdict]++;
+	if (verdict == CAREFUL_XDP_PASS_STAGE)
+		sim_ctrl_pass(sim, slot, header_at(slot->data));
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return;
 	if (sim_fault_fill_empty(world, slot)) {
@@ -250,7 +263,9 @@ static uint32_t cost_of(const uint8_t *frame, uint32_t bytes, uint32_t buffer_by
 
 	memcpy(&theirs, frame + header_at(frame) + offsetof(struct careful_hdr, cookie),
 	       sizeof(theirs));
-	return be64toh(theirs) == cookie ? (bytes + buffer_bytes - 1) / buffer_bytes : 0;
+	return be64toh(theirs) == cookie && !outside(frame) ?
+		       (bytes + buffer_bytes - 1) / buffer_bytes :
+		       0;
 }
 
 /* The same of the frames in a device's ring. */
@@ -288,7 +303,7 @@ uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32
 		const struct sim_slot *slot = &world->slots[event->index];
 
 		if ((event->kind == SIM_DEPART || event->kind == SIM_ARRIVE) && !slot->control &&
-		    !slot->stray && slot->cookie == cookie)
+		    !slot->stray && slot->cookie == cookie && !outside(slot->data))
 			cost += (slot->bytes + buffer_bytes - 1) / buffer_bytes;
 	}
 	return cost;

@@ -54,6 +54,9 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	uint32_t seq = be32toh(hdr->seq);
+	uint32_t probe = be32toh(hdr->msg_id);
+	bool stage = hdr->type == CAREFUL_STAGE;
+	bool ends_here = stage && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
 	struct careful_peer_entry *peer;
 
 	if (slot >= sim->peers_count)
@@ -61,10 +64,17 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	peer = &sim->peers[slot];
 	if (!peer->cookie || peer->cookie != be64toh(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+	if (stage && !careful_probe_new(probe, peer->probe_last))
+		return CAREFUL_XDP_DROP_STAGE;
+	if (!ends_here && !careful_seq_ahead(seq, peer->seq_last, peer->window))
 		return CAREFUL_XDP_DROP_SEQ;
-	peer->seq_last = seq;
-	return CAREFUL_XDP_ADMITTED;
+	if (!ends_here)
+		peer->seq_last = seq;
+	if (stage) {
+		peer->probe_ns = sim->dev.ops->now_ns(&sim->dev);
+		peer->probe_last = probe;
+	}
+	return ends_here ? CAREFUL_XDP_PASS_STAGE : CAREFUL_XDP_ADMITTED;
 }
 
 /* What becomes of a frame. */
@@ -88,8 +98,11 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return CAREFUL_XDP_DROP_VERSION;
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE)
+	if (hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE && hdr.type != CAREFUL_STAGE)
 		return CAREFUL_XDP_DROP_TYPE;
+	if (hdr.type == CAREFUL_STAGE &&
+	    (!hdr.stage_limit || hdr.stage_limit > CAREFUL_LIMIT_STORE))
+		return CAREFUL_XDP_DROP_STAGE;
 	if (sizeof(hdr) + body_bytes(&hdr) != datagram_bytes)
 		return CAREFUL_XDP_DROP_SHORT;
 	return admit(sim, &hdr);

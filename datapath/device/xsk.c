@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,23 @@ static void xsk_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 	}
 	peer->seq_last = 0;
 	peer->window = window;
+	peer->probe_last = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);
+}
+
+/* XDP writes the number last: what stands there while it stays the same belongs to it. */
+static void xsk_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+{
+	const volatile struct careful_peer_entry *peer = &to_xsk(dev)->peers[slot];
+	int cpu = sched_getcpu();
+
+	do {
+		probed->probe = __atomic_load_n(&peer->probe_last, __ATOMIC_ACQUIRE);
+		probed->at_ns = peer->probe_ns;
+		probed->net_cpu = peer->probe_cpu;
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (peer->probe_last != probed->probe);
+	probed->cpu = cpu < 0 ? 0 : (uint32_t)cpu;
 }
 
 static struct careful_tune_entry *xsk_tune(struct careful_device *dev, uint32_t slot)
@@ -140,7 +157,9 @@ static const struct careful_device_ops xsk_ops = {
 	.complete = xsk_complete,
 	.ctrl_send = xsk_ctrl_send,
 	.ctrl_recv = xsk_ctrl_recv,
+	.stamps = xsk_stamps,
 	.admit = xsk_admit,
+	.probed = xsk_probed,
 	.tune = xsk_tune,
 	.resolve = xsk_resolve,
 	.now_ns = xsk_now_ns,

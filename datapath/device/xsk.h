@@ -161,7 +161,8 @@ void xsk_ctrl_close(struct xsk_device *xsk);
 int xsk_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
 		  uint32_t bytes);
 ssize_t xsk_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes);
+		      uint32_t bytes, struct careful_arrival *arrival);
+void xsk_stamps(struct careful_device *dev, bool on);
 
 /* route.c: where frames go. */
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);

@@ -12,12 +12,19 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <careful/wire.h>
 
 #include "device/xsk.h"
 
 enum {
 	ERRORS_MAX = 16, /* of the error queue, looked at by one call */
+	QUOTED_MAX = 1024, /* payload that an ICMP error quotes; Linux: 548 bytes */
+	HEADERS_BYTES = 28, /* IPv4 and UDP, */
+	ICMP_HEADERS_BYTES = 28, /* IPv4 and ICMP */
+	STAMP_OLD_NS = 1000 * 1000 * 1000,
 };
 
 static int set(int fd, int level, int option)
@@ -104,10 +111,66 @@ int xsk_ctrl_send(struct careful_device *dev, const union careful_addr *to, cons
 	return -errno;
 }
 
-/* The next ICMP error that says "nobody listens": 0, or -EAGAIN if there is none. */
-static int read_errors(int fd, union careful_addr *from)
+static uint64_t clock_ns(clockid_t clock)
 {
-	uint8_t data[64];
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* When a message arrived, by the monotonic clock: as its stamp (CLOCK_REALTIME) says, unless
+ * that is not there, or the clock was set meanwhile. */
+static uint64_t arrived_ns(struct msghdr *m)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), ago_ns;
+	struct timespec stamp;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS)
+			continue;
+		memcpy(&stamp, CMSG_DATA(c), sizeof(stamp));
+		ago_ns = clock_ns(CLOCK_REALTIME) -
+			 ((uint64_t)stamp.tv_sec * 1000000000ULL + (uint64_t)stamp.tv_nsec);
+		if (ago_ns < STAMP_OLD_NS)
+			return now_ns - ago_ns;
+	}
+	return now_ns;
+}
+
+void xsk_stamps(struct careful_device *dev, bool on)
+{
+	const struct xsk_device *xsk = to_xsk(dev);
+	const int value = on;
+
+	for (int i = 0; i < 2; i++)
+		if (xsk->ctrl[i] >= 0)
+			setsockopt(xsk->ctrl[i], SOL_SOCKET, SO_TIMESTAMPNS, &value, sizeof(value));
+}
+
+/* Whether an ICMP error over IPv4 is about a stage probe, whose beginning is quoted in data,
+ * or may be where nothing is quoted. Then *arrival says more. */
+static bool about_probe(const struct sock_extended_err *error, const uint8_t *data, size_t bytes,
+			struct careful_arrival *arrival)
+{
+	const struct sockaddr_in *by = (const struct sockaddr_in *)SO_EE_OFFENDER(error);
+
+	if (error->ee_origin != SO_EE_ORIGIN_ICMP || (bytes > 1 && data[1] != CAREFUL_STAGE))
+		return false;
+	arrival->by.in = *by;
+	arrival->icmp_type = error->ee_type;
+	arrival->icmp_code = error->ee_code;
+	arrival->icmp_info = error->ee_info;
+	arrival->ip_bytes = ICMP_HEADERS_BYTES + HEADERS_BYTES + (uint32_t)bytes;
+	return true;
+}
+
+/* The next ICMP error that says "nobody listens" (-ECONNREFUSED), or another that is about a
+ * stage probe (-EHOSTUNREACH), quoted in buf; -EAGAIN if there is none. */
+static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t bytes,
+		       struct careful_arrival *arrival)
+{
+	uint8_t data[QUOTED_MAX];
 	union {
 		struct cmsghdr align;
 		uint8_t space[512];
@@ -115,6 +178,7 @@ static int read_errors(int fd, union careful_addr *from)
 
 	for (int i = 0; i < ERRORS_MAX; i++) {
 		struct iovec iov = { .iov_base = data, .iov_len = sizeof(data) };
+		ssize_t got;
 		struct msghdr m = {
 			.msg_name = from,
 			.msg_namelen = sizeof(*from),
@@ -124,34 +188,60 @@ static int read_errors(int fd, union careful_addr *from)
 			.msg_controllen = sizeof(control),
 		};
 
-		if (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+		got = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+		if (got < 0)
 			return -EAGAIN;
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-			struct sock_extended_err error;
+			union {
+				struct sock_extended_err error;
+				uint8_t space[sizeof(struct sock_extended_err) +
+					      sizeof(struct sockaddr_in6)];
+			} e = { 0 };
+			size_t have = c->cmsg_len - CMSG_LEN(0);
 
 			if (!(c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) &&
 			    !(c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR))
 				continue;
-			memcpy(&error, CMSG_DATA(c), sizeof(error));
-			if (error.ee_errno == ECONNREFUSED &&
-			    (error.ee_origin == SO_EE_ORIGIN_ICMP ||
-			     error.ee_origin == SO_EE_ORIGIN_ICMP6))
-				return 0;
+			memcpy(&e, CMSG_DATA(c), have < sizeof(e) ? have : sizeof(e));
+			if (e.error.ee_errno == ECONNREFUSED &&
+			    (e.error.ee_origin == SO_EE_ORIGIN_ICMP ||
+			     e.error.ee_origin == SO_EE_ORIGIN_ICMP6))
+				return -ECONNREFUSED;
+			if (!about_probe(&e.error, data, (size_t)got, arrival))
+				continue;
+			arrival->at_ns = arrived_ns(&m);
+			memcpy(buf, data, (size_t)got < bytes ? (size_t)got : bytes);
+			return -EHOSTUNREACH;
 		}
 	}
 	return -EAGAIN;
 }
 
-static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_t bytes)
+static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_t bytes,
+			    struct careful_arrival *arrival)
 {
-	for (int i = 0; i < 2; i++) {
-		socklen_t length = sizeof(*from);
-		ssize_t got =
-			recvfrom(fd, buf, bytes, MSG_DONTWAIT | MSG_TRUNC, &from->sa, &length);
+	union {
+		struct cmsghdr align;
+		uint8_t space[128];
+	} control;
 
-		/* As much as there was room for; a longer one is no message of ours. */
-		if (got >= 0)
+	for (int i = 0; i < 2; i++) {
+		struct iovec iov = { .iov_base = buf, .iov_len = bytes };
+		struct msghdr m = {
+			.msg_name = from,
+			.msg_namelen = sizeof(*from),
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control),
+		};
+		ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
+
+		if (got >= 0) {
+			arrival->at_ns = arrived_ns(&m);
+			arrival->ip_bytes = HEADERS_BYTES + (uint32_t)got;
 			return got < (ssize_t)bytes ? got : (ssize_t)bytes;
+		}
 		if (errno == EAGAIN)
 			break;
 		/* An error of the error queue, reported twice: read on. */
@@ -160,7 +250,7 @@ static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_
 }
 
 ssize_t xsk_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes)
+		      uint32_t bytes, struct careful_arrival *arrival)
 {
 	const struct xsk_device *xsk = to_xsk(dev);
 	struct pollfd fds[2] = {
@@ -171,13 +261,12 @@ ssize_t xsk_ctrl_recv(struct careful_device *dev, union careful_addr *from, void
 	if (poll(fds, 2, 0) <= 0)
 		return -EAGAIN;
 	for (int i = 0; i < 2; i++) {
-		ssize_t got;
+		ssize_t got = -EAGAIN;
 
-		if ((fds[i].revents & POLLERR) && !read_errors(fds[i].fd, from))
-			return -ECONNREFUSED;
-		if (!fds[i].revents)
-			continue;
-		got = read_message(fds[i].fd, from, buf, bytes);
+		if (fds[i].revents & POLLERR)
+			got = read_errors(fds[i].fd, from, buf, bytes, arrival);
+		if (got == -EAGAIN && fds[i].revents)
+			got = read_message(fds[i].fd, from, buf, bytes, arrival);
 		if (got != -EAGAIN)
 			return got;
 	}

@@ -24,6 +24,7 @@ enum {
 	LINK_TX_QUEUE = 256, /* descriptors queued between two kicks */
 	LINK_PAYLOAD_AT = 128, /* where the body of a frame starts in its first chunk */
 	LINK_HDR_BYTES = sizeof(struct careful_hdr),
+	LINK_ETHERNET_BYTES = 14,
 	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
 };
 
@@ -71,11 +72,31 @@ struct link_txframe {
 struct link_send_args {
 	uint8_t type;
 	uint8_t flags;
+	uint8_t stage_limit;
 	uint32_t msg_id;
 	uint32_t msg_bytes;
 	uint32_t frag_off;
 	uint16_t frag_bytes;
 	uint32_t crc_bytes;
+};
+
+/*
+ * The stage probe to a peer, and what was answered to the peer's. The answer needs nothing
+ * that is not here before the probe leaves.
+ *
+ * @last:      its number; 0: none was sent in this epoch
+ * @asked:     where it is to end, enum careful_stage; 0: none is under way
+ * @known:     the peer has answered one in this epoch
+ * @answered:  number of the peer's last one that XDP ended
+ */
+struct link_stage {
+	uint32_t last;
+	uint8_t asked;
+	bool known;
+	bool done; /* result says how it ended */
+	uint32_t answered;
+	uint64_t until_ns;
+	struct careful_stage_result result;
 };
 
 /*
@@ -141,6 +162,7 @@ struct link_peer {
 	bool want; /* somebody here wants the session: ask for it */
 	bool doubted; /* its slot is wanted: is it still there? */
 	char name[CAREFUL_NAME_BYTES];
+	struct link_stage stage; /* link/stage.c */
 
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
 	uint64_t lost_there; /* frames that the peer found lost */
@@ -197,6 +219,8 @@ struct link {
 	uint32_t pool_free_count, pool_count;
 
 	uint32_t closed; /* sessions given up, all peers */
+	bool stages_done; /* some peer's stage probe ended */
+	uint64_t stamps_until_ns; /* the device notes arrivals until then; 0: it does not */
 	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
 	bool changed;
 };
@@ -221,6 +245,7 @@ void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
 void link_publish(struct link *link);
+struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 
@@ -245,6 +270,8 @@ uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t byt
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
 void link_send(struct link_peer *peer, struct link_txframe *frame,
 	       const struct link_send_args *args);
+void link_send_outside(struct link_peer *peer, struct link_txframe *frame,
+		       const struct link_send_args *args, uint8_t ttl);
 void link_updates(struct link *link);
 void link_kick(struct link *link);
 void link_complete(struct link *link);
@@ -271,6 +298,20 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_on_refused(struct link_peer *peer);
 void link_sync(struct link_peer *peer);
+
+/* stage.c: stage probes */
+int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask);
+void link_stage_answer(struct link_peer *peer, struct careful_stage_answer *answer, uint64_t end_ns,
+		       uint64_t now_ns);
+bool link_on_stage(struct link *link, const struct careful_hdr *hdr);
+bool link_on_stage_answer(struct link *link, const union careful_addr *from,
+			  const struct careful_stage_answer *answer,
+			  const struct careful_arrival *arrival);
+void link_on_stage_icmp(struct link *link, const union careful_addr *to,
+			const struct careful_hdr *quoted, const struct careful_arrival *arrival);
+void link_stage_tick(struct link_peer *peer);
+void link_stage_reset(struct link_peer *peer);
+void link_stamps_tick(struct link *link);
 
 /* crc32c.c */
 uint32_t link_crc32c(const void *data, uint32_t bytes);

@@ -37,7 +37,8 @@ static uint32_t gather(struct link *link, const struct careful_desc *descs, uint
 	return i;
 }
 
-static struct link_peer *find_peer(struct link *link, const struct careful_hdr *hdr)
+/* The peer whose session a header names, or NULL. */
+struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	struct link_peer *peer;
@@ -60,6 +61,13 @@ static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
 	    (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
 		want += CAREFUL_DIGEST_BYTES;
 	return want == body_total;
+}
+
+/* What ends at XDP must not get here: it has no sequence number. */
+static bool right_stage(const struct careful_hdr *hdr)
+{
+	return hdr->type != CAREFUL_STAGE ||
+	       (hdr->stage_limit > CAREFUL_LIMIT_NET_RX && hdr->stage_limit <= CAREFUL_LIMIT_STORE);
 }
 
 /* Points the frame at its header and body; false: not one of ours. */
@@ -90,11 +98,12 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	struct link_peer *peer;
 	uint32_t ahead;
 
-	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total))
+	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total) ||
+	    !right_stage(hdr))
 		return CAREFUL_C_DROP_MALFORMED;
 	if (be32toh(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_C_DROP_CHECK;
-	peer = find_peer(link, hdr);
+	peer = link_peer_of(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;
 	ahead = careful_seq_ahead(be32toh(hdr->seq), peer->seq_in, peer->rx.size);

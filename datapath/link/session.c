@@ -153,6 +153,7 @@ static void end_epoch(struct link_peer *peer)
 	peer->refused_rounds = 0;
 	peer->refused = false;
 	peer->withholding = false;
+	link_stage_reset(peer);
 	/* Frames may come before the WELCOME that says how we may send: the credits that
 	 * they carry are for the nothing that we sent. */
 	window_tx_init(&peer->tx, 0);
@@ -550,6 +551,44 @@ static void other_version(struct link *link, const union careful_addr *from,
 		on_refuse(peer, ctrl);
 }
 
+/* What the control socket brings; all of it begins with version and type. */
+union message {
+	struct careful_ctrl ctrl;
+	struct careful_hdr hdr;
+	struct careful_stage_answer answer;
+};
+
+static void on_control(struct link *link, const union careful_addr *from,
+		       const struct careful_ctrl *ctrl, size_t got)
+{
+	if (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+	else if (ctrl->version != CAREFUL_WIRE_VERSION)
+		other_version(link, from, ctrl);
+	else if (be32toh(ctrl->check) != careful_ctrl_check(ctrl))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+	else
+		dispatch(link, from, ctrl);
+}
+
+static void on_message(struct link *link, const union careful_addr *from,
+		       const union message *message, size_t got,
+		       const struct careful_arrival *arrival)
+{
+	bool meant;
+
+	if (message->hdr.type == CAREFUL_STAGE && got >= sizeof(message->hdr)) {
+		meant = link_on_stage(link, &message->hdr);
+	} else if (message->answer.type == CAREFUL_STAGE_ANSWER && got == sizeof(message->answer)) {
+		meant = link_on_stage_answer(link, from, &message->answer, arrival);
+	} else {
+		on_control(link, from, &message->ctrl, got);
+		return;
+	}
+	if (!meant)
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+}
+
 /* Reads the control socket: a bounded number of messages, so that a flood of them
  * cannot keep frames waiting. */
 void link_control(struct link *link)
@@ -557,9 +596,10 @@ void link_control(struct link *link)
 	struct careful_device *dev = link->dev;
 
 	for (int i = 0; i < CONTROL_BATCH; i++) {
-		struct careful_ctrl ctrl = { 0 };
+		union message message = { 0 };
+		struct careful_arrival arrival = { 0 };
 		union careful_addr from = { 0 };
-		ssize_t got = dev->ops->ctrl_recv(dev, &from, &ctrl, sizeof(ctrl));
+		ssize_t got = dev->ops->ctrl_recv(dev, &from, &message, sizeof(message), &arrival);
 
 		if (got == -ECONNREFUSED) {
 			struct link_peer *peer = link_peer_find(link, &from);
@@ -568,16 +608,13 @@ void link_control(struct link *link)
 				link_on_refused(peer);
 			continue;
 		}
+		if (got == -EHOSTUNREACH) {
+			link_on_stage_icmp(link, &from, &message.hdr, &arrival);
+			continue;
+		}
 		if (got < 0)
 			return;
-		if (got != sizeof(ctrl) || !(ctrl.type & CAREFUL_CTRL_BIT))
-			link_count(link, CAREFUL_C_CTRL_MALFORMED);
-		else if (ctrl.version != CAREFUL_WIRE_VERSION)
-			other_version(link, &from, &ctrl);
-		else if (be32toh(ctrl.check) != careful_ctrl_check(&ctrl))
-			link_count(link, CAREFUL_C_CTRL_MALFORMED);
-		else
-			dispatch(link, &from, &ctrl);
+		on_message(link, &from, &message, (size_t)got, &arrival);
 	}
 }
 

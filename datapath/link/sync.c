@@ -222,11 +222,13 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 /* Once a millisecond or so: everything that depends on time. */
 void link_tick(struct link *link)
 {
+	link_stamps_tick(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
+		link_stage_tick(peer);
 		if (peer->heard) {
 			peer->heard = false;
 			peer->blocked_ns = 0;

@@ -178,25 +178,21 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 	link->tx_pulse_frames++;
 }
 
-/* Completes the header and queues the frame; link_kick() moves it. */
-void link_send(struct link_peer *peer, struct link_txframe *frame,
-	       const struct link_send_args *args)
+static void write_hdr(const struct link_peer *peer, struct link_txframe *frame,
+		      const struct link_send_args *args, uint32_t seq, uint32_t credits)
 {
-	struct link *link = peer->link;
 	struct careful_hdr *hdr = frame->hdr;
-	uint32_t cost = link_cost(peer, frame->body_total);
 
-	assert(window_tx_free(&peer->tx) >= cost);
-	window_tx_send(&peer->tx, cost);
 	*hdr = (struct careful_hdr){
 		.version = CAREFUL_WIRE_VERSION,
 		.type = args->type,
 		.flags = args->flags,
+		.stage_limit = args->stage_limit,
 		.src_node = htobe16(peer->slot_out),
 		.queue = htobe16(peer->queue_out),
 		.cookie = htobe64(peer->cookie_out),
-		.seq = htobe32(++peer->seq_out),
-		.credits = htobe32(window_rx_announce(&peer->rx)),
+		.seq = htobe32(seq),
+		.credits = htobe32(credits),
 		.msg_id = htobe32(args->msg_id),
 		.msg_bytes = htobe32(args->msg_bytes),
 		.frag_off = htobe32(args->frag_off),
@@ -206,6 +202,18 @@ void link_send(struct link_peer *peer, struct link_txframe *frame,
 		hdr->payload_crc = htobe32(link_crc32c(frame->body, args->crc_bytes));
 	hdr->check = htobe32(careful_hdr_check(hdr));
 	write_llhdr(peer, hdr, frame->body_total);
+}
+
+/* Completes the header and queues the frame; link_kick() moves it. */
+void link_send(struct link_peer *peer, struct link_txframe *frame,
+	       const struct link_send_args *args)
+{
+	struct link *link = peer->link;
+	uint32_t cost = link_cost(peer, frame->body_total);
+
+	assert(window_tx_free(&peer->tx) >= cost);
+	window_tx_send(&peer->tx, cost);
+	write_hdr(peer, frame, args, ++peer->seq_out, window_rx_announce(&peer->rx));
 	queue_frame(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
@@ -213,6 +221,33 @@ void link_send(struct link_peer *peer, struct link_txframe *frame,
 	peer->tx_bytes += frame->body_total;
 	link_count(link, CAREFUL_C_TX_FRAMES);
 	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
+}
+
+/* Another time to live in an IPv4 header, whose checksum follows (RFC 1624). */
+static void write_ttl(uint8_t *ip, uint8_t ttl)
+{
+	uint32_t sum = (uint32_t)(uint8_t)~ip[10] << 8 | (uint8_t)~ip[11];
+
+	sum += (uint32_t)(uint8_t)~ip[8] << 8 | (uint8_t)~ip[9];
+	sum += (uint32_t)ttl << 8 | ip[9];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip[8] = ttl;
+	ip[10] = (uint8_t)(~sum >> 8);
+	ip[11] = (uint8_t)~sum;
+}
+
+/* The same outside the session, over IPv4: no sequence number, no credit, and where it
+ * does not arrive nothing is lost. ttl 0: the usual one. */
+void link_send_outside(struct link_peer *peer, struct link_txframe *frame,
+		       const struct link_send_args *args, uint8_t ttl)
+{
+	assert(peer->address.sa.sa_family == AF_INET);
+	write_hdr(peer, frame, args, 0, 0);
+	if (ttl)
+		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
+	queue_frame(peer->link, frame);
+	peer->link->tx_last = peer;
 }
 
 /* The end of a kick's span; `again` if one before had left frames. */

@@ -198,9 +198,9 @@ uint32_t careful_wire_hdr_check(const void *hdr)
 	return careful_hdr_check(hdr);
 }
 
-uint32_t careful_wire_ctrl_check(const void *ctrl)
+uint32_t careful_wire_message_check(const void *message, uint32_t bytes)
 {
-	return careful_ctrl_check(ctrl);
+	return careful_message_check(message, bytes);
 }
 
 uint32_t careful_wire_crc32c(const void *data, uint32_t bytes)

@@ -74,6 +74,21 @@ struct careful {
 		uint8_t state;
 	} * seen;
 
+	/* Of each peer: the stage probe that we sent to it, and the one of its own that is
+	 * being written (service/stage.c). */
+	struct stage_slot {
+		careful_stage_fn *done;
+		void *user;
+		struct careful *c;
+		struct careful_kept *kept; /* being written; NULL: none */
+		struct link_peer *peer;
+		uint64_t epoch, host_ns;
+		struct careful_stage_answer answer;
+		struct careful_io io;
+	} * stages;
+	int scratch_fd; /* -1: none */
+	uint8_t scratch; /* enum careful_scratch */
+
 	/* The frame in which the running handler's message lies, and whether the handler
 	 * kept it. NULL while none runs. */
 	struct link_rxframe *handled_frame;
@@ -126,6 +141,10 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status);
 struct region *region_find(struct careful *c, uint32_t key);
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
+
+/* stage.c */
+void stage_receive(struct careful *c, struct link_rxframe *frame);
+void stage_finish(struct careful *c);
 
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);

@@ -73,7 +73,10 @@ static int allocate(struct careful *c)
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
-	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred)
+	c->stages = calloc(c->options.peers, sizeof(*c->stages));
+	c->scratch_fd = -1;
+	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred ||
+	    !c->stages)
 		return -ENOMEM;
 	for (uint32_t i = c->limits.operations; i-- > 0;)
 		c->operations_free[c->operations_free_count++] = i;
@@ -93,6 +96,7 @@ static void destroy(struct careful *c)
 	free(c->regions);
 	free(c->seen);
 	free(c->deferred);
+	free(c->stages);
 	free(c);
 }
 
@@ -258,7 +262,10 @@ int careful_poll(struct careful *c)
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_peer *peer = frames[i].peer;
 
-		am_receive(c, &frames[i]);
+		if (frames[i].hdr.type == CAREFUL_STAGE)
+			stage_receive(c, &frames[i]);
+		else
+			am_receive(c, &frames[i]);
 		if (peer->kept >= peer->rx.threshold || peer->withholding)
 			link_copy_out(&c->link, peer);
 	}
@@ -271,6 +278,8 @@ int careful_poll(struct careful *c)
 	if (c->link.draining)
 		link_drained(&c->link);
 	engine_changes(c);
+	if (c->link.stages_done)
+		stage_finish(c);
 	send_all(c);
 	link_publish(&c->link);
 	return c->gone ? -ENODEV : (int)n;

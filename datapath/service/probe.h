@@ -24,4 +24,8 @@ struct careful_probe {
 /* Answers probes until careful_close(); @probe, all 0 but its clock, must last as long. */
 int careful_probe_serve(struct careful *instance, struct careful_probe *probe);
 
+/* Where stage probes that go as far as the store are written (enum careful_scratch); fd
+ * must last as long as the instance. Without it they end at HOST_RX. */
+void careful_probe_scratch(struct careful *instance, int fd, uint8_t scratch);
+
 #endif /* SERVICE_PROBE_H */

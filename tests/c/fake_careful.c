@@ -215,6 +215,20 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
 	return fake_begin(instance, &op, payload);
 }
 
+int careful_stage(struct careful *instance, uint32_t peer, const struct careful_stage_ask *ask,
+		  careful_stage_fn *done, void *user)
+{
+	if (instance->begin_errno)
+		return instance->begin_errno;
+	if (instance->stage.done)
+		return -EAGAIN;
+	instance->stage.ask = *ask;
+	instance->stage.peer = peer;
+	instance->stage.done = done;
+	instance->stage.user = user;
+	return 0;
+}
+
 int careful_poll(struct careful *instance)
 {
 	struct careful_result result = { .status = instance->poll_status, .args = { 0, 7 } };

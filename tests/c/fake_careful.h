@@ -63,6 +63,12 @@ struct careful {
 	uint32_t unanswered; /* requests sent without wanting a reply */
 	uint32_t polls;
 	int begin_errno; /* of the next operation */
+	struct {
+		struct careful_stage_ask ask;
+		uint32_t peer;
+		careful_stage_fn *done; /* NULL: none is under way */
+		void *user;
+	} stage;
 	bool answering; /* careful_poll() answers all that is under way ... */
 	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];

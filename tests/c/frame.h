@@ -43,6 +43,8 @@ struct shape {
 	uint16_t node; /* 0: FRAME_NODE */
 	uint64_t cookie; /* 0: frame_cookie */
 	uint32_t seq; /* 0: 1 */
+	uint8_t stage_limit;
+	uint32_t msg_id;
 	uint32_t frag_bytes;
 };
 
@@ -130,9 +132,11 @@ static inline void frame_hdr(struct frame *frame, const struct shape *shape)
 		.version = shape->version ? shape->version : CAREFUL_WIRE_VERSION,
 		.type = shape->type ? shape->type : CAREFUL_DATA,
 		.flags = shape->flags,
+		.stage_limit = shape->stage_limit,
 		.src_node = htobe16(shape->node ? shape->node : FRAME_NODE),
 		.cookie = htobe64(shape->cookie ? shape->cookie : frame_cookie),
 		.seq = htobe32(shape->seq ? shape->seq : 1),
+		.msg_id = htobe32(shape->msg_id),
 		.frag_bytes =
 			htobe16((uint16_t)(shape->frag_bytes + (uint32_t)shape->frag_bytes_delta)),
 	};

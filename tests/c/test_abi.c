@@ -75,9 +75,9 @@ static void test_config__fields(void)
 static void test_peer_entry__fields(void)
 {
 	static const struct field fields[] = {
-		F(careful_peer_entry, cookie),
-		F(careful_peer_entry, seq_last),
-		F(careful_peer_entry, window),
+		F(careful_peer_entry, cookie),	   F(careful_peer_entry, seq_last),
+		F(careful_peer_entry, window),	   F(careful_peer_entry, probe_ns),
+		F(careful_peer_entry, probe_last), F(careful_peer_entry, probe_cpu),
 	};
 
 	CHECK_STRUCT(careful_peer_entry, fields);

@@ -372,6 +372,46 @@ static void test_request__and_bulk(void)
 	assert(!server->clients);
 }
 
+/* One probe at a time: the second waits for the first, and each has its own result. */
+static void test_stage__results(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_STAGE,
+				    .id = 20,
+				    .peer = connect_peer(fd, 0x0a000001),
+				    .bytes = 1400,
+				    .args = { CAREFUL_LIMIT_STORE, 0, 500 } };
+	struct careful_stage_result result = { .status = -ETIMEDOUT, .net_tx_ns = 7 };
+	careful_stage_fn *done;
+	struct answer *a;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		head.id = 20 + i;
+		head.bytes = 1400 + i;
+		ask(fd, head, NULL, 0);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		turn();
+		done = c->stage.done;
+		assert(done && c->stage.ask.stage == CAREFUL_LIMIT_STORE);
+		assert(c->stage.ask.bytes == 1400 + i && c->stage.ask.timeout_ms == 500);
+		c->stage.done = NULL;
+		done(&result, c->stage.user);
+		a = answered(fd, 20 + i);
+		assert(a->head.status == -ETIMEDOUT);
+		assert(a->head.payload_bytes == sizeof(result));
+		assert(!memcmp(a->payload, &result, sizeof(result)));
+	}
+	head.args[2] = 1u << 30; /* for longer than anybody would wait */
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 21)->head.status == -EINVAL);
+	head.peer = 3;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 21)->head.status == -ENOTCONN);
+	close(fd);
+	turn();
+}
+
 static void test_file__kinds(void)
 {
 	int fd = client(), before = open_fds(), null, pipes[2];
@@ -908,6 +948,7 @@ int main(void)
 	test_connect__time_limit_and_errors();
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
+	test_stage__results();
 	test_file__kinds();
 	test_packet__malformed();
 	test_packet__random();

@@ -320,12 +320,19 @@ static void test_events__overflow_looks_again(void)
 	close_sides(1);
 }
 
+static ssize_t ctrl_recv(int side, union careful_addr *from, void *buf, uint32_t bytes)
+{
+	struct careful_arrival arrival;
+
+	return devs[side]->ops->ctrl_recv(devs[side], from, buf, bytes, &arrival);
+}
+
 static ssize_t ctrl_wait(int side, union careful_addr *from, void *buf, uint32_t bytes)
 {
 	ssize_t got = -EAGAIN;
 
 	for (int i = 0; i < 2000 && got == -EAGAIN; i++) {
-		got = devs[side]->ops->ctrl_recv(devs[side], from, buf, bytes);
+		got = ctrl_recv(side, from, buf, bytes);
 		if (got == -EAGAIN)
 			usleep(1000);
 	}
@@ -339,7 +346,7 @@ static void check_ctrl(const char *to_text, const char *from_text)
 	struct careful_ctrl got;
 
 	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
-	CHECK_EQ(devs[1]->ops->ctrl_recv(devs[1], &from, &got, sizeof(got)), -EAGAIN);
+	CHECK_EQ(ctrl_recv(1, &from, &got, sizeof(got)), -EAGAIN);
 	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
 	CHECK_EQ(ctrl_wait(1, &from, &got, sizeof(got)), sizeof(got));
 	CHECK(!memcmp(&got, &ctrl, sizeof(got)));
@@ -375,7 +382,7 @@ static void check_refused(const char *to_text)
 	else
 		CHECK(!memcmp(&from.in6.sin6_addr, &to.in6.sin6_addr, 16));
 	/* Said once; and the next datagram goes out as if nothing had been. */
-	CHECK_EQ(devs[0]->ops->ctrl_recv(devs[0], &from, &got, sizeof(got)), -EAGAIN);
+	CHECK_EQ(ctrl_recv(0, &from, &got, sizeof(got)), -EAGAIN);
 }
 
 static void test_ctrl__nobody_listens(void)

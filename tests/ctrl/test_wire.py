@@ -190,7 +190,19 @@ def test_control__check_is_computed() -> None:
     assert found["bytes"] == 112
     check = found.pop("check")
     clean = _abi.pack("careful_ctrl", **found)
-    assert check == lib.careful_wire_ctrl_check(ffi.from_buffer(clean)) != 0
+    assert check == lib.careful_wire_message_check(ffi.from_buffer(clean), len(clean)) != 0
+
+
+def test_stage__probe_and_its_answer() -> None:
+    probe = bytes(CarefulHdr(type="stage", stage_limit="store", msg_id=3) / bytes(100))
+    assert CarefulHdr(probe).stage_limit == lib.CAREFUL_LIMIT_STORE
+    raw = bytes(layers.CarefulStageAnswer(probe=3, stage="store", scratch="memory", turn_ns=5))
+    assert len(raw) == 48  # never larger than a probe
+    found = CarefulHdr(raw)
+    assert isinstance(found, layers.CarefulStageAnswer)
+    assert (found.probe, found.turn_ns, found.bytes) == (3, 5, 48)
+    clean = raw[:4] + bytes(4) + raw[8:]
+    assert found.check == lib.careful_wire_message_check(ffi.from_buffer(clean), len(clean)) != 0
 
 
 def test_crc32c__known_value() -> None:
@@ -225,6 +237,7 @@ def test_block_batch__and_its_items() -> None:
 
 def test_names__come_from_the_header() -> None:
     assert layers.CONTROL_TYPES[lib.CAREFUL_SYNC] == "sync"
-    assert layers.FRAME_TYPES == {1: "data", 2: "update"}
+    assert layers.FRAME_TYPES == {1: "data", 2: "update", 3: "stage"}
+    assert layers.STAGES == {1: "net_rx", 2: "host_rx", 3: "store"}
     assert layers.AM_KINDS[lib.CAREFUL_AM_GET_DATA] == "get_data"
     assert str(CarefulHdr(flags=lib.CAREFUL_F_FIRST).flags) == "first"

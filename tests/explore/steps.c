@@ -56,12 +56,30 @@ uint32_t steps_list(const struct world *world, struct step *steps)
 	return (uint32_t)(at - steps);
 }
 
+/* A probe that ends at XDP, where a send buffer is free: no credit, nothing on the wire. */
+static void send_outside(struct link_peer *peer)
+{
+	const struct link_send_args args = {
+		.type = CAREFUL_STAGE,
+		.stage_limit = CAREFUL_LIMIT_NET_RX,
+		.frag_bytes = 1,
+	};
+	struct link_txframe frame;
+
+	if (!link_tx_get(peer, 1, &frame))
+		return;
+	link_send_outside(peer, &frame, &args, 1);
+	link_kick(peer->link);
+}
+
+/* Frames of cost 1 are stage probes: to the window they are data like other. */
 static bool send_data(struct world *world, int node, int other, uint32_t cost)
 {
 	struct link_peer *peer = world_peer(world, node, other);
 	const uint32_t body = body_of(cost);
 	const struct link_send_args args = {
-		.type = CAREFUL_DATA,
+		.type = cost == 1 ? CAREFUL_STAGE : CAREFUL_DATA,
+		.stage_limit = cost == 1 ? CAREFUL_LIMIT_HOST_RX : 0,
 		.msg_bytes = body,
 		.frag_bytes = (uint16_t)body,
 	};
@@ -69,6 +87,7 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 	bool may = world->setting.spend_last ? window_tx_free(&peer->tx) >= cost :
 					       link_may_send(peer, body);
 
+	send_outside(peer);
 	if (!may || !link_tx_get(peer, body, &frame))
 		return false;
 	if (link_cost(peer, body) != cost)

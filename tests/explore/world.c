@@ -48,6 +48,16 @@ static int destination(const struct node *node, const uint8_t *frame)
 	return to < 0 || to >= NODES_MAX ? 0 : to;
 }
 
+/* A probe outside the session: it has no number and no credit, and goes no further. */
+static void take_outside(struct node *node, const struct careful_hdr *hdr,
+			 const struct careful_desc *descs, uint32_t n)
+{
+	if (hdr->seq || hdr->credits || be32toh(hdr->check) != careful_hdr_check(hdr))
+		violation(node->world, "a probe outside the session takes part in it");
+	for (uint32_t i = 0; i < n; i++)
+		node->sent[node->sent_count++] = descs[i].addr & ~(uint64_t)(CHUNK_BYTES - 1);
+}
+
 /* Takes one frame: what the rule doesn't see must be right, the rest goes on the wire. */
 static void take_frame(struct node *node, const struct careful_desc *descs, uint32_t n)
 {
@@ -65,6 +75,10 @@ static void take_frame(struct node *node, const struct careful_desc *descs, uint
 		return;
 	}
 	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
+	if (hdr.type == CAREFUL_STAGE && hdr.stage_limit == CAREFUL_LIMIT_NET_RX) {
+		take_outside(node, &hdr, descs, n);
+		return;
+	}
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr) ||
 	    be64toh(hdr.cookie) != node->world->node[to].cookie[there->slot] ||
 	    be16toh(hdr.src_node) != there->slot ||
@@ -134,12 +148,13 @@ static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *t
 }
 
 static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes)
+			     uint32_t bytes, struct careful_arrival *arrival)
 {
 	struct node *node = node_of(dev);
 
 	if (!node->ctrl_count || bytes < sizeof(node->ctrl[0].ctrl))
 		return -EAGAIN;
+	*arrival = (struct careful_arrival){ .at_ns = node->world->now_ns };
 	*from = node->ctrl[0].from;
 	memcpy(buf, &node->ctrl[0].ctrl, sizeof(node->ctrl[0].ctrl));
 	memmove(node->ctrl, node->ctrl + 1, --node->ctrl_count * sizeof(node->ctrl[0]));
@@ -326,7 +341,10 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	uint32_t udp = 8 + LINK_HDR_BYTES + body;
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
-		.type = flight->update ? CAREFUL_UPDATE : CAREFUL_DATA,
+		.type = flight->update	  ? CAREFUL_UPDATE :
+			flight->cost == 1 ? CAREFUL_STAGE :
+					    CAREFUL_DATA,
+		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_LIMIT_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
 		.seq = htobe32(here->seq_in + 1),

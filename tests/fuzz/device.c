@@ -93,6 +93,11 @@ static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *t
 	struct node *node = node_of(dev);
 	struct careful_ctrl ctrl;
 
+	if (bytes == sizeof(struct careful_stage_answer)) {
+		MUST(((const struct careful_stage_answer *)buf)->type == CAREFUL_STAGE_ANSWER);
+		node->answers++;
+		return 0;
+	}
 	MUST(bytes == sizeof(ctrl));
 	memcpy(&ctrl, buf, sizeof(ctrl));
 	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
@@ -104,7 +109,7 @@ static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *t
 }
 
 static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes)
+			     uint32_t bytes, struct careful_arrival *arrival)
 {
 	struct node *node = node_of(dev);
 	uint32_t at = node->ctrl_first;
@@ -115,8 +120,11 @@ static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *fro
 	node->ctrl_count--;
 	*from = node->ctrl[at].from;
 	MUST(bytes >= sizeof(node->ctrl[at].data));
+	*arrival = (struct careful_arrival){ .at_ns = node->now_ns, .by = node_host(1) };
 	if (node->ctrl[at].bytes > 0)
 		memcpy(buf, node->ctrl[at].data, (size_t)node->ctrl[at].bytes);
+	else if (node->ctrl[at].bytes == -EHOSTUNREACH)
+		memcpy(buf, node->ctrl[at].data, sizeof(struct careful_hdr));
 	return node->ctrl[at].bytes;
 }
 
@@ -182,6 +190,18 @@ static void dev_statistics(struct careful_device *dev, struct careful_device_sta
 	*out = (struct careful_device_statistics){ 0 };
 }
 
+static void dev_stamps(struct careful_device *dev, bool on)
+{
+	(void)dev;
+	(void)on;
+}
+
+static void dev_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+{
+	MUST(slot < NODE_PEERS);
+	*probed = node_of(dev)->probed[slot];
+}
+
 static void dev_close(struct careful_device *dev)
 {
 	(void)dev; /* the node is node_close()'s */
@@ -195,6 +215,8 @@ static const struct careful_device_ops device_ops = {
 	.complete = dev_complete,
 	.ctrl_send = dev_ctrl_send,
 	.ctrl_recv = dev_ctrl_recv,
+	.stamps = dev_stamps,
+	.probed = dev_probed,
 	.admit = dev_admit,
 	.tune = dev_tune,
 	.resolve = dev_resolve,

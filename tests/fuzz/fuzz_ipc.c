@@ -160,6 +160,16 @@ static void end_operation(struct fake_operation *op, uint8_t how)
 	ended.done(&result, ended.user);
 }
 
+static void end_stage(uint8_t how)
+{
+	const struct careful_stage_result result = { .status = -(int)(how >> 1), .stage = how & 3 };
+	careful_stage_fn *done = world.c->stage.done;
+
+	world.c->stage.done = NULL;
+	if (done)
+		done(&result, world.c->stage.user);
+}
+
 static void end_some(struct input *in)
 {
 	uint32_t skip = take8(in) & 15;
@@ -170,6 +180,7 @@ static void end_some(struct input *in)
 			end_operation(&world.c->operations[i], how);
 			return;
 		}
+	end_stage(how);
 }
 
 static void change_peer(struct input *in)
@@ -263,6 +274,7 @@ static void tear_down(void)
 		for (uint32_t i = 0; i < OPERATIONS; i++)
 			if (world.c->operations[i].kind)
 				end_operation(&world.c->operations[i], 0);
+		end_stage(0);
 	}
 	MUST(!world.server->clients && !world.server->clients_count && !world.server->busy);
 	MUST(!world.server->connects);

@@ -34,7 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			node_operation(node, &in);
 			break;
 		default:
-			node_device(node, &in);
+			if (what & 0x40)
+				node_stage(node, &in);
+			else
+				node_device(node, &in);
 		}
 		node_poll(node, what >> 3 & 1);
 	}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The instance's life, what its applications do, and what must be left at the end. */
-#include "node.h"
-
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "node.h"
+#include "service/probe.h"
 
 enum {
 	HANDLER_REPLY = 0,
@@ -129,6 +130,7 @@ struct node *node_open(void)
 	base.dev = &node->dev;
 	base.storage = &node->storage;
 	MUST(engine_open(&options, &base, &node->c, &error) == 0);
+	careful_probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
 	for (uint16_t i = 0; i < 8; i++)
 		careful_handle(node->c, i, on_message, node);
 	add_regions(node);

@@ -67,6 +67,8 @@ struct node {
 	uint32_t late_count;
 	uint32_t keys[NODE_REGIONS];
 	uint8_t *memory; /* NODE_BYTES, that gets write and stores read */
+	struct careful_probed probed[NODE_PEERS]; /* what XDP would have noted */
+	uint64_t answers; /* to stage probes */
 	uint64_t begun, ended; /* operations */
 };
 
@@ -87,6 +89,7 @@ void node_leave(struct node *node, uint32_t n);
 void node_operation(struct node *node, struct input *in);
 void node_release(struct node *node, struct input *in);
 void node_device(struct node *node, struct input *in);
+void node_stage(struct node *node, struct input *in);
 
 /* device.c */
 void node_device_init(struct node *node);

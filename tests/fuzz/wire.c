@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Frames and control messages as a peer would send them, bent by the input. */
+#include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 
@@ -306,4 +307,97 @@ void node_raw_frame(struct node *node, struct input *in)
 	const uint8_t *p = take_bytes(in, take8(in) * 2u, &bytes);
 
 	node_arrive(node, p, bytes);
+}
+
+/* A stage probe of a peer: passed by XDP with its stamp, or in sequence. */
+static void stage_probe(struct node *node, struct input *in, uint8_t what, uint32_t slot)
+{
+	uint8_t frame[CAREFUL_LLHDR_MAX + LINK_HDR_BYTES + 256] = { 0 };
+	struct careful_hdr hdr = right_hdr(node, slot);
+	uint32_t bytes = what & 0x10 ? 200 : 0, start;
+
+	hdr.type = CAREFUL_STAGE;
+	hdr.stage_limit = what & 3;
+	hdr.msg_id = htobe32(node->probed[slot].probe + (what >> 3 & 1));
+	hdr.frag_bytes = htobe16((uint16_t)bytes);
+	hdr.payload_crc = htobe32(link_crc32c(frame, bytes));
+	node->probed[slot].probe = be32toh(hdr.msg_id);
+	node->probed[slot].at_ns = node->now_ns - take8(in);
+	if (what & 0x20)
+		bend(in, (uint8_t *)&hdr, sizeof(hdr));
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	if (what & 4) {
+		push_ctrl(node, slot, &hdr, sizeof(hdr));
+		return;
+	}
+	start = write_ll(in, 0, frame, bytes);
+	memcpy(frame + start, &hdr, sizeof(hdr));
+	node_arrive(node, frame, start + (uint32_t)sizeof(hdr) + bytes);
+}
+
+/* What ends a stage probe of the instance: an answer, or ICMP. */
+static void stage_end(struct node *node, struct input *in, uint8_t what, uint32_t slot)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
+	uint32_t host = ntohl(peer->address.in.sin_addr.s_addr) - 0x0a000001;
+	struct careful_stage_answer answer = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_STAGE_ANSWER,
+		.cookie = htobe64(peer->cookie_in),
+		.probe = htobe32(peer->stage.last),
+		.stage = what & 3,
+	};
+	struct careful_hdr quoted = {
+		.type = CAREFUL_STAGE,
+		.msg_id = htobe32(peer->stage.last),
+	};
+
+	if (what & 0x20)
+		bend(in, (uint8_t *)&answer, sizeof(answer));
+	answer.check = 0;
+	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
+	if (what & 4) {
+		push_ctrl(node, host, &answer, sizeof(answer));
+		return;
+	}
+	if (what & 0x20)
+		bend(in, (uint8_t *)&quoted, sizeof(quoted));
+	push_ctrl(node, host, NULL, -EHOSTUNREACH);
+	if (what & 0x10)
+		memcpy(node->ctrl[at].data, &quoted, sizeof(quoted));
+	else
+		memset(node->ctrl[at].data, 0, sizeof(quoted));
+}
+
+static void on_stage(const struct careful_stage_result *result, void *user)
+{
+	struct node *node = user;
+
+	MUST(result->status <= 0 && result->stage <= CAREFUL_LIMIT_STORE);
+	node->ended++;
+}
+
+/* Stage probes, theirs and ours. The engine answers no more than came. */
+void node_stage(struct node *node, struct input *in)
+{
+	uint8_t what = take8(in), more = take8(in);
+	struct careful_stage_ask ask = {
+		.stage = more & 3,
+		.ttl = more >> 5,
+		.bytes = take16(in) % 1024,
+		.timeout_ms = more,
+	};
+	uint32_t slot = more >> 2 & 1;
+
+	switch (what >> 6) {
+	case 0:
+		stage_end(node, in, what, slot);
+		break;
+	case 1:
+		node->begun += careful_stage(node->c, slot, &ask, on_stage, node) == 0;
+		break;
+	default:
+		stage_probe(node, in, what, slot);
+	}
 }

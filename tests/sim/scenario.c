@@ -9,6 +9,7 @@ enum {
 	STREAM_SHAPE = 1,
 	STREAM_OPS,
 	STREAM_FAULTS,
+	STREAM_STAGES,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -184,6 +185,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_shape(s, &dice);
 	make_world(s, &dice);
 	make_ops(s);
+	s->stages = !s->config.ipv6 && sim_hash(seed, STREAM_STAGES, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))
 		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);

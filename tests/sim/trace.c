@@ -32,7 +32,9 @@ void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void
 	}
 	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));
 	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
-	       hdr.type == CAREFUL_UPDATE ? "update" : "data",
+	       hdr.type == CAREFUL_UPDATE ? "update" :
+	       hdr.type == CAREFUL_STAGE  ? "stage probe" :
+					    "data",
 	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
 	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));
 }

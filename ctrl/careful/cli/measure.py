@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from careful.cli.common import config_option, json_option, shared, show
+from careful.cli.common import shared, show
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, PLOT
 from careful.control import config, remote, traced
@@ -14,8 +14,10 @@ from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
 from careful.measure import clearbox as inside
 from careful.measure import pathchar as plan
+from careful.measure import whole
 from careful.measure.exchange import ProbeSession
 from careful.report import measuring, measuring_plots, trace_plots, tracing
+from careful.report.inside import stages_figures, stages_table
 
 _plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
@@ -40,9 +42,14 @@ def measure() -> None:
 @click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
 @click.option("--timeout-s", default=1.0, show_default=True, help="Longest wait for an answer.")
 @click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
+@click.option(
+    "--stages/--no-stages",
+    default=None,
+    help="Stages inside the hosts, too  [default: if careful is up here and there]",
+)
+@click.option("--one-clock", is_flag=True, help="Both ends are one machine: check the sum.")
 @_plot
-@config_option
-@json_option
+@shared
 def pathchar(
     host: str,
     sizes_count: int,
@@ -53,13 +60,18 @@ def pathchar(
     seconds: float,
     timeout_s: float,
     background: bool,
+    stages: bool | None,
+    one_clock: bool,
     plot_path: Path | None,
+    instance: str | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
     """Latency and G of each hop to HOST, across routers that know nothing of careful.
 
     UDP probes whose TTL ends at each hop in turn; routers answer with ICMP. IPv4, no privilege.
+    Where careful is up on both hosts, the stages inside them answer, too: hostTx, netTx, every
+    hop, netRx (XDP), hostRx (the engine), store (a scratch file there).
     """
     options = plan.Options(
         sizes_count=sizes_count,
@@ -71,13 +83,31 @@ def pathchar(
         background=background,
         **({} if max_bytes is None else {"max_bytes": max_bytes}),
     )
-    address = config.load(config_path).resolve(host)
-    found = plan.measure(address, options)
+    settings = config.load(config_path)
+    address = settings.resolve(host)
+    way, why_not = remote.find_if(host, instance, settings, stages)
+    route, effect = way or (None, None)
+    found, ends, silent = whole.measure(
+        address,
+        route,
+        effect.driver if effect else "",
+        options,
+        must=stages is True,
+        one_clock=one_clock,
+    )
+    why_not = why_not or silent
     inputs = measuring.inputs(host, address, options)
-    figures = measuring.pathchar_figures(found)
+    figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
+    if ends is not None and effect is not None:
+        figures |= {**effect.as_dict(), **stages_figures(ends)}
+        text = stages_table(ends, host) + measuring.pathchar_summary(found)
+    else:
+        text = measuring.pathchar_table(found, host)
+    if why_not and stages is None:
+        text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
         measuring_plots.pathchar(found, host, plot_path)
-    show(as_json, "measure pathchar", inputs, figures, measuring.pathchar_table(found, host))
+    show(as_json, "measure pathchar", inputs, figures, text)
 
 
 @measure.command()
@@ -114,13 +144,13 @@ def blackbox(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    r"""The bottleneck to HOST and the sum of the other stages, through careful itself.
+    """The bottleneck to HOST and the sum of the other stages, through careful itself.
 
     Careful must be up on both ends. The result is a pipeline for `carefulctl plan`:
 
     \b
     carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    """
+    """  # noqa: D301
     options = two_regressions.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,
@@ -167,14 +197,14 @@ def clearbox(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    r"""(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
+    """(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
 
     Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
     while this runs. With both ends here, as in a lab, the result is a pipeline:
 
     \b
     carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    """
+    """  # noqa: D301
     options = inside.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from careful.control import instances, status
 from careful.control.config import Config
+from careful.errors import CarefulError
 from careful.transfer.session import Route
 
 
@@ -24,3 +25,27 @@ def find(
     address = config.resolve(host)
     one = instances.choose(instance, address)
     return Route(one.socket, one.name, address, host, timeout_s), status.effect_of(one)
+
+
+def find_if(
+    host: str, instance: str | None, config: Config, wanted: bool | None
+) -> tuple[tuple[Route, status.Effect] | None, str]:
+    """What `find` finds, or None and why, where careful can be done without.
+
+    Args:
+        host: a node's name, or an address.
+        instance: its name, by option or CAREFUL_INSTANCE.
+        config: with the nodes' names.
+        wanted: False: it is not asked for; None: if careful is up here.
+
+    Raises:
+        CarefulError: careful is wanted, and not up here.
+    """
+    if wanted is False:
+        return None, "not asked for"
+    try:
+        return find(host, instance, config, timeout_s=5.0), ""
+    except CarefulError as error:
+        if wanted:
+            raise
+        return None, str(error)

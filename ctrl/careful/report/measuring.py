@@ -96,7 +96,13 @@ def pathchar_table(path: Path, host: str) -> str:
             )
         )
     columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")
-    lines = [table(f"path to {host}", columns, rows)] if rows else [f"path to {host}: nothing"]
+    shown = table(f"path to {host}", columns, rows) if rows else f"path to {host}: nothing"
+    return "\n".join([shown, pathchar_summary(path)])
+
+
+def pathchar_summary(path: Path) -> str:
+    """How many probes it took, and what is to be said of the hops."""
+    lines = []
     if path.segments:
         lines.append(
             f"\n{path.probes_count} probes of {path.sizes_bytes[0]} to {path.sizes_bytes[-1]} "

@@ -50,6 +50,8 @@ CONTROL_TYPES = {
     for value, name in enum_names("careful_type", "CAREFUL_").items()
     if value & lib.CAREFUL_CTRL_BIT
 }
+STAGES = enum_names("careful_limit", "CAREFUL_LIMIT_")
+SCRATCHES = enum_names("careful_scratch", "CAREFUL_SCRATCH_")
 AM_KINDS = enum_names("careful_am_kind", "CAREFUL_AM_")
 #: Bit -> name of each enum careful_block_flag.
 BLOCK_FLAGS = enum_names("careful_block_flag", "CAREFUL_BLOCK_")
@@ -114,14 +116,18 @@ def _with(struct: str, data: bytes, name: str, value: int) -> bytes:
     return data[: field.offset] + raw + data[field.offset + field.item_bytes :]
 
 
-_HDR, _AM, _CTRL = (_abi.sizeof(f"careful_{name}") for name in ("hdr", "am", "ctrl"))
+_HDR, _AM, _CTRL, _ANSWER = (
+    _abi.sizeof(f"careful_{name}") for name in ("hdr", "am", "ctrl", "stage_answer")
+)
 
 
 class CarefulHdr(Packet):
     """The header of a frame; check, payload_crc and frag_bytes are computed when open."""
 
     name = "careful"
-    fields_desc = fields_of("careful_hdr", {"type": FRAME_TYPES}, flag_names("CAREFUL_F_"))
+    fields_desc = fields_of(
+        "careful_hdr", {"type": FRAME_TYPES, "stage_limit": STAGES}, flag_names("CAREFUL_F_")
+    )
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         if not args and "version" not in fields:
@@ -130,7 +136,9 @@ class CarefulHdr(Packet):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """CarefulCtrl where the type says that it is a control message."""
+        """CarefulCtrl, or the answer to a stage probe, where the type says so."""
+        if _pkt is not None and len(_pkt) > 1 and _pkt[1] == lib.CAREFUL_STAGE_ANSWER:
+            return CarefulStageAnswer
         if _pkt is not None and len(_pkt) > 1 and _pkt[1] & lib.CAREFUL_CTRL_BIT:
             return CarefulCtrl
         return cls
@@ -242,29 +250,46 @@ class CarefulAbort(Packet):
     fields_desc = [IntField("errno", 0)]  # noqa: RUF012
 
 
-class CarefulCtrl(Packet):
-    """A control message; check and bytes are computed when open."""
+class _Control(Packet):
+    """What control messages have in common; a subclass names its struct."""
 
-    name = "careful-ctrl"
-    fields_desc = fields_of("careful_ctrl", {"type": CONTROL_TYPES})
+    struct = ""
+    defaults: dict[str, int] = {}  # noqa: RUF012
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         if not args:
-            defaults = {"version": int(lib.CAREFUL_WIRE_VERSION), "bytes": _CTRL}
-            fields = defaults | fields
+            fields = {"version": int(lib.CAREFUL_WIRE_VERSION)} | self.defaults | fields
         super().__init__(*args, **fields)
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Compute the check, unless it was given."""
         if self.check is None:
-            pkt = _with("careful_ctrl", pkt, "check", 0)
-            check = lib.careful_wire_ctrl_check(ffi.from_buffer(pkt))
-            pkt = _with("careful_ctrl", pkt, "check", check)
+            pkt = _with(self.struct, pkt, "check", 0)
+            check = lib.careful_wire_message_check(ffi.from_buffer(pkt), len(pkt))
+            pkt = _with(self.struct, pkt, "check", check)
         return pkt + pay
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
         """Nothing of ours follows."""
         return Raw
+
+
+class CarefulCtrl(_Control):
+    """A control message; check and bytes are computed when open."""
+
+    name = "careful-ctrl"
+    struct = "careful_ctrl"
+    defaults = {"bytes": _CTRL}  # noqa: RUF012
+    fields_desc = fields_of(struct, {"type": CONTROL_TYPES})
+
+
+class CarefulStageAnswer(_Control):
+    """The answer to a stage probe; check and bytes are computed when open."""
+
+    name = "careful-stage-answer"
+    struct = "careful_stage_answer"
+    defaults = {"type": int(lib.CAREFUL_STAGE_ANSWER), "bytes": _ANSWER}  # noqa: RUF012
+    fields_desc = fields_of(struct, {"type": CONTROL_TYPES, "stage": STAGES, "scratch": SCRATCHES})
 
 
 _OPEN, _ENTRY = "careful_block_open", "careful_block_entry"

@@ -29,17 +29,23 @@ struct careful_xdp_config {
 
 /*
  * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
- * The engine writes cookie, window and seq_last at an epoch's start (cookie last,
- * 0 closes); XDP writes seq_last from then on.
+ * The engine writes all of it at an epoch's start (cookie last, 0 closes); XDP writes
+ * seq_last and probe_* from then on.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
  * @window:    a sequence number above seq_last + window cannot be
+ * @probe_ns:    when XDP saw the last stage probe (CLOCK_MONOTONIC),
+ * @probe_last:  its number; written after the other two, and only ever rises
+ * @probe_cpu:   where XDP ran
  */
 struct careful_peer_entry {
 	__u64 cookie;
 	__u32 seq_last;
 	__u32 window;
+	__u64 probe_ns;
+	__u32 probe_last;
+	__u32 probe_cpu;
 };
 
 /* Sinks that obey the minpulse rule (P3 section 3, P5). */
@@ -86,6 +92,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_PASS_OTHER = 0, /* not our port: to the kernel */
 	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
 	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
+	CAREFUL_XDP_PASS_STAGE, /* a NET_RX probe of a session, stamped: to the kernel's socket */
 	CAREFUL_XDP_ADMITTED, /* redirected to the socket */
 	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or less than frag_bytes */
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
@@ -95,6 +102,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
 	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
+	CAREFUL_XDP_DROP_STAGE, /* a stage probe of no stage, or seen before */
 	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */
 	CAREFUL_XDP_COUNTERS,
 };
@@ -108,6 +116,12 @@ enum careful_xdp_counter {
 static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
 {
 	return seq - last <= window ? seq - last : 0;
+}
+
+/* Whether a stage probe's number is newer than the last one's; modulo 2^32. */
+static inline int careful_probe_new(__u32 probe, __u32 last)
+{
+	return careful_seq_ahead(probe, last, 0x7fffffff) != 0;
 }
 
 #endif /* CAREFUL_CDEF */

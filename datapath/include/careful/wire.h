@@ -29,6 +29,7 @@ enum {
 enum careful_type {
 	CAREFUL_DATA = 1, /* one fragment of a message */
 	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
+	CAREFUL_STAGE = 3, /* a stage probe: the stage that stage_limit names answers */
 
 	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
@@ -38,6 +39,20 @@ enum careful_type {
 	CAREFUL_SYNC_ACK = 0x85, /* the answer */
 	CAREFUL_GONE = 0x86, /* the answer where that session does not exist */
 	CAREFUL_BYE = 0x87, /* the sender closes the session */
+	CAREFUL_STAGE_ANSWER = 0x88, /* to a stage probe: struct careful_stage_answer */
+};
+
+/*
+ * Stages inside a host that a stage probe can end at (P1 section 6), in its header's
+ * stage_limit. A probe of NET_RX stands outside the session: no sequence number, no credit;
+ * XDP stamps and passes it, or drops it, and never redirects it. What goes further is in
+ * sequence and costs credits as data does. One probe at a time from each end of a session;
+ * msg_id numbers them from 1 in each epoch, so that none is answered twice.
+ */
+enum careful_limit {
+	CAREFUL_LIMIT_NET_RX = 1, /* XDP, on arrival */
+	CAREFUL_LIMIT_HOST_RX = 2, /* the engine, on receipt, the payload's CRC checked */
+	CAREFUL_LIMIT_STORE = 3, /* the payload is written to a scratch file */
 };
 
 /* Flags of a frame. */
@@ -57,7 +72,7 @@ enum {
  * @version:      CAREFUL_WIRE_VERSION
  * @type:         enum careful_type, without CAREFUL_CTRL_BIT
  * @flags:        CAREFUL_F_*
- * @stage_limit:  stages the frame may still cross; 0: no limit (P1 section 6, pathchar)
+ * @stage_limit:  STAGE: the stage at which it ends, enum careful_limit; else 0: no limit
  * @src_node:     the slot that the receiver granted to the sender at the handshake
  * @queue:        the receiver's queue, as announced at the handshake
  * @cookie:       the session's epoch, chosen by the receiver
@@ -189,6 +204,49 @@ struct careful_ctrl {
 	__be32 lost;
 	__be32 pad;
 	__u8 name[CAREFUL_NAME_BYTES];
+};
+
+/* Where STORE probes are written. */
+enum careful_scratch {
+	CAREFUL_SCRATCH_NONE = 0, /* nowhere: they end at HOST_RX */
+	CAREFUL_SCRATCH_FILE = 1, /* an unnamed file in an exported directory */
+	CAREFUL_SCRATCH_MEMORY = 2, /* a memfd: nothing is exported for writing */
+};
+
+/*
+ * The answer to a stage probe: a control message, so that it takes no receive buffer. It
+ * goes to the session's peer, wherever the probe came from, and is never larger than the
+ * probe. Times of the answering host, ns.
+ *
+ * @version, @type, @bytes, @check: as in careful_ctrl
+ * @cookie:      what the answering host puts on its frames to the prober
+ * @arrived_ns:  its monotonic clock when XDP saw the probe
+ * @probe:       the probe's msg_id
+ * @host_rx_ns:  from then until the engine had it
+ * @store_ns:    from then until it was written
+ * @turn_ns:     from the end of the last stage that it crossed until this left
+ * @stage:       that stage, enum careful_stage
+ * @scratch:     enum careful_scratch
+ * @net_cpu, @host_cpu: where XDP and the engine ran
+ * @store_inline: 1: the write ended within the engine's thread
+ */
+struct careful_stage_answer {
+	__u8 version;
+	__u8 type;
+	__be16 bytes;
+	__be32 check;
+	__be64 cookie;
+	__be64 arrived_ns;
+	__be32 probe;
+	__be32 host_rx_ns;
+	__be32 store_ns;
+	__be32 turn_ns;
+	__u8 stage;
+	__u8 scratch;
+	__be16 net_cpu;
+	__be16 host_cpu;
+	__u8 store_inline;
+	__u8 pad;
 };
 
 /*
@@ -427,6 +485,8 @@ _Static_assert(sizeof(struct careful_block_entry) == 72, "careful_block_entry is
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
+_Static_assert(sizeof(struct careful_stage_answer) <= sizeof(struct careful_hdr),
+	       "an answer is never larger than its probe");
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define CAREFUL_BE64(x) __builtin_bswap64(x)
@@ -463,20 +523,26 @@ static inline __u32 careful_hdr_check(const void *hdr)
 	return (__u32)(h ^ (h >> 32));
 }
 
-/* The same over a control message; its own field (bytes 4 to 7) taken as 0. */
-static inline __u32 careful_ctrl_check(const struct careful_ctrl *ctrl)
+/* The same over a control message of `bytes` bytes (a multiple of 8); its own field
+ * (bytes 4 to 7) taken as 0. */
+static inline __u32 careful_message_check(const void *message, __u32 bytes)
 {
-	const __u8 *p = (const __u8 *)ctrl;
+	const __u8 *p = message;
 	__u64 h = 0x63617265666c7932ULL;
 	__u64 w;
 
 	__builtin_memcpy(&w, p, 8);
 	h = careful_mix(h, CAREFUL_BE64(w) >> 32);
-	for (unsigned int i = 8; i < sizeof(*ctrl); i += 8) {
+	for (__u32 i = 8; i < bytes; i += 8) {
 		__builtin_memcpy(&w, p + i, 8);
 		h = careful_mix(h, CAREFUL_BE64(w));
 	}
 	return (__u32)(h ^ (h >> 32));
+}
+
+static inline __u32 careful_ctrl_check(const struct careful_ctrl *ctrl)
+{
+	return careful_message_check(ctrl, sizeof(*ctrl));
 }
 
 #endif /* CAREFUL_CDEF */

@@ -1,0 +1,57 @@
+"""A path from memory to file: its hops, and the stages inside the hosts where those answer.
+
+Owns the choice between plain UDP probes, which need no privilege, and stage probes by way of
+carefuld, which hops and hosts answer alike.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from careful.address import Address
+from careful.errors import CarefulError
+from careful.measure import inside, pathchar
+from careful.measure.stage_probe import StageSession
+from careful.transfer.session import Route
+
+
+def measure(
+    address: Address,
+    route: Route | None,
+    driver: str,
+    options: pathchar.Options,
+    *,
+    must: bool = False,
+    one_clock: bool = False,
+) -> tuple[pathchar.Path, inside.Stages | None, str]:
+    """Hops, and stages if there is a way to them; else why there is none.
+
+    route: to the peer by way of our carefuld; driver: of its interface; must: no stages are an
+    error; one_clock: both ends are one machine. Raises CarefulError as its parts do.
+    """
+    if route is None or address.family != socket.AF_INET:
+        return pathchar.measure(address, options), None, ""
+    try:
+        session = StageSession(
+            route.socket, route.instance, route.address, route.host, driver == "veth"
+        )
+    except CarefulError as error:
+        if must:
+            raise
+        return pathchar.measure(address, options), None, str(error)
+    with session:
+        path = pathchar.Pathchar(session.probe, session.mtu_bytes, options).run()
+        if not path.reached:
+            text = "careful answers there, but not through the hops that were found"
+            raise CarefulError(errno.EHOSTUNREACH, text, route.host)
+        found = inside.measure(
+            session.ask,
+            path,
+            kick_runs_all=driver == "veth" and len(path.hops) == 1,
+            seconds=options.seconds / 3,
+            timeout_s=options.timeout_s,
+            background=options.background,
+            one_clock=one_clock,
+        )
+    return path, found, ""

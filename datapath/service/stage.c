@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Stage probes (P1 section 6) past XDP: the engine on receipt, the store after writing. The
+ * place for a write and for the answer is each peer's own, there before the probe is sent.
+ * Also careful_stage(), which asks.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stddef.h>
+
+#include "service/engine.h"
+#include "service/probe.h"
+
+void careful_probe_scratch(struct careful *c, int fd, uint8_t scratch)
+{
+	c->scratch_fd = fd;
+	c->scratch = scratch;
+}
+
+int careful_stage(struct careful *c, uint32_t index, const struct careful_stage_ask *ask,
+		  careful_stage_fn *done, void *user)
+{
+	struct link_peer *peer = engine_peer(c, index);
+	int rc;
+
+	if (!peer)
+		return -ENOENT;
+	/* Data goes first: with credits for small frames alone, probes of that size would
+	 * take them all before a large frame that waits ever had enough. */
+	if (c->stages[index].done ||
+	    (ask->stage != CAREFUL_LIMIT_NET_RX && c->messages.peers[index].messages))
+		return -EAGAIN;
+	rc = link_stage_ask(peer, ask);
+	if (rc)
+		return rc;
+	c->stages[index].done = done;
+	c->stages[index].user = user;
+	return 0;
+}
+
+/* Tells of the probes that ended; of those, too, whose peer's slot is another's by now. */
+void stage_finish(struct careful *c)
+{
+	c->link.stages_done = false;
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		struct link_stage *stage = &c->link.peers[i].stage;
+		struct careful_stage_result result = { .status = -ECONNRESET };
+		careful_stage_fn *done = c->stages[i].done;
+
+		if (stage->asked)
+			continue;
+		if (stage->done)
+			result = stage->result;
+		stage->done = false;
+		c->stages[i].done = NULL;
+		if (!done)
+			continue;
+		c->told++;
+		done(&result, c->stages[i].user);
+	}
+}
+
+static __be32 ns32(uint64_t ns)
+{
+	return htobe32(ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX);
+}
+
+static uint64_t now_ns(const struct careful *c)
+{
+	return c->dev->ops->now_ns(c->dev);
+}
+
+static void written(struct stage_slot *slot, bool at_once)
+{
+	struct careful *c = slot->c;
+	uint64_t end_ns = now_ns(c), from_ns = slot->host_ns;
+
+	if (slot->io.result == (int64_t)slot->io.bytes) {
+		slot->answer.stage = CAREFUL_LIMIT_STORE;
+		slot->answer.store_ns = ns32(end_ns - slot->host_ns);
+		slot->answer.store_inline = at_once;
+		from_ns = end_ns;
+	}
+	if (slot->epoch == slot->peer->epoch)
+		link_stage_answer(slot->peer, &slot->answer, from_ns, now_ns(c));
+	link_let_go(&c->link, slot->kept);
+	slot->kept = NULL;
+}
+
+static void on_written(struct careful_io *io)
+{
+	written((struct stage_slot *)((uint8_t *)io - offsetof(struct stage_slot, io)), false);
+}
+
+/* Writes what the probe carries; then it is answered and its buffer goes back. */
+static void store(struct careful *c, struct stage_slot *slot, struct link_rxframe *frame)
+{
+	int rc;
+
+	slot->c = c;
+	slot->peer = frame->peer;
+	slot->epoch = frame->epoch;
+	slot->kept = link_hold(&c->link, frame, false);
+	slot->io = (struct careful_io){
+		.fd = c->scratch_fd,
+		.write = true,
+		.iov_count = 1,
+		.bytes = frame->body_bytes,
+		.done = on_written,
+		.iov = { { (void *)frame->body, frame->body_bytes } },
+	};
+	rc = c->storage->ops->submit(c->storage, &slot->io);
+	if (rc == 0)
+		return;
+	if (rc < 0)
+		slot->io.result = rc;
+	written(slot, true);
+}
+
+static bool whole(const struct link_rxframe *frame)
+{
+	return frame->segments == 1 && frame->body_bytes == frame->body_total &&
+	       (!frame->body_bytes ||
+		be32toh(frame->hdr.payload_crc) == link_crc32c(frame->body, frame->body_bytes));
+}
+
+/* A probe that has come as far as the engine. */
+void stage_receive(struct careful *c, struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	struct stage_slot *slot = &c->stages[peer->slot];
+	struct careful_probed probed;
+	uint64_t host_ns;
+
+	if (link_stale(frame)) {
+		link_release(&c->link, frame);
+		return;
+	}
+	if (!whole(frame)) {
+		link_count(&c->link, CAREFUL_C_DROP_CRC);
+		link_release(&c->link, frame);
+		link_break(peer);
+		return;
+	}
+	host_ns = now_ns(c);
+	link_placed(frame);
+	c->dev->ops->probed(c->dev, peer->slot, &probed);
+	/* The peer sends one at a time: one that another overtook, or that comes while the
+	 * last is being written, has nobody who waits for its answer. */
+	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
+		link_count(&c->link, CAREFUL_C_STAGES_LATE);
+		link_release(&c->link, frame);
+		return;
+	}
+	slot->host_ns = host_ns;
+	slot->answer = (struct careful_stage_answer){
+		.stage = CAREFUL_LIMIT_HOST_RX,
+		.probe = frame->hdr.msg_id,
+		.arrived_ns = htobe64(probed.at_ns),
+		.host_rx_ns = ns32(host_ns - probed.at_ns),
+		.scratch = c->scratch,
+		.net_cpu = htobe16((uint16_t)probed.net_cpu),
+		.host_cpu = htobe16((uint16_t)probed.cpu),
+	};
+	if (frame->hdr.stage_limit == CAREFUL_LIMIT_STORE && c->scratch_fd >= 0 &&
+	    frame->body_bytes) {
+		store(c, slot, frame);
+		return;
+	}
+	link_stage_answer(peer, &slot->answer, host_ns, now_ns(c));
+	link_release(&c->link, frame);
+}

@@ -1,0 +1,133 @@
+"""carefulctl measure pathchar with careful up at both ends: every stage answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hosts import Host
+from lab import Lab
+
+pytestmark = pytest.mark.lab
+
+#: 10, 5 and 8 Mbit/s, µs per KiB.
+RATES = (819.2, 1638.4, 1024.0)
+
+#: Probes by who is nobody's peer: of every limit, with a cookie that is not, and garbage.
+STRANGER = """
+import os, socket
+from careful.wire.layers import CarefulHdr
+to = ("10.77.0.2", 51966)
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(500):
+    for limit in range(5):
+        probe = CarefulHdr(type="stage", stage_limit=limit, src_node=number % 9,
+                           cookie=1 + number, msg_id=1000 + number, seq=1 + number % 64)
+        one.sendto(bytes(probe / bytes(100)), to)
+    one.sendto(bytes([1, 3]) + os.urandom(100), to)
+one.settimeout(0.5)
+try:
+    print("answered", one.recv(100))
+except TimeoutError:
+    print("silent")
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    path = tmp_path_factory.mktemp("stages") / "hops.toml"
+    path.write_text(
+        "".join(
+            f'[[stage]]\nname = "{G}"\ng_us = 50\nG_us_per_KiB = {G}\ndelay_us = 200\n'
+            for G in RATES
+        )
+    )
+    lab = Lab(hops=path)
+    made = [Host(lab, name, tmp_path_factory.mktemp(name)) for name in ("h1", "h2")]
+    try:
+        for host in made:
+            host.up()
+        yield made
+        for host in made:
+            host.down()
+    finally:
+        lab.down()
+
+
+def measure(host: Host, *options: str) -> dict[str, Any]:
+    shown = host.ctl("measure", "pathchar", "h2", "--json", *options).stdout
+    found: dict[str, Any] = json.loads(shown)
+    return found
+
+
+def counted(host: Host, name: str) -> int:
+    status = host.status()
+    return int((status["counters"] | status["xdp_counters"]).get(name, 0))
+
+
+def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
+    """Hops' G as without careful; the stages' sum is the one-way time; nothing is lost."""
+    found = measure(hosts[0], "--one-clock", "--seconds", "6")
+    assert [stage["stages"] for stage in found["stages"]] == [
+        ["hostTx"],
+        ["netTx"],
+        ["hop 1"],
+        ["hop 2"],
+        ["hop 3", "netRx"],
+        ["hostRx"],
+        ["store"],
+    ]
+    for stage, G in zip(found["stages"][2:5], RATES, strict=True):
+        assert stage["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
+        assert stage["latency_us"] > 0
+        assert stage["g_us"] is None
+    for stage in found["stages"]:
+        assert stage["middle_us"] > 0
+        assert (stage["size_min_bytes"], stage["size_max_bytes"]) == (600, 3826)
+        assert stage["samples_count"] >= 12
+    for row in found["one_way"]:
+        assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.05)
+    # What went past XDP took credits, which are conserved; what XDP ended took none.
+    there = hosts[1]
+    assert counted(there, "admitted") == found["stage_probes_count"]
+    assert counted(there, "rx_frames") == found["stage_probes_count"]
+    assert counted(there, "pass_stage") > 3 * 12
+    (peer,) = hosts[0].status()["peers"]
+    (back,) = there.status()["peers"]
+    assert peer["credits_free"] + back["buffers_owed"] == peer["credits_window"]
+    for host in hosts:
+        host.assert_nothing_lost()
+
+
+def test_stages__a_stranger_gets_no_answer_and_takes_no_buffer(hosts: list[Host]) -> None:
+    there = hosts[1]
+    before = {name: counted(there, name) for name in ("admitted", "stages_answered", "pass_stage")}
+    said = hosts[0].lab.run("h1", "python", "-c", STRANGER).stdout
+    assert said == "silent\n"
+    assert {name: counted(there, name) for name in before} == before
+    assert counted(there, "drop_cookie") > 0
+    assert counted(there, "drop_stage") > 0
+
+
+def test_stages__table(hosts: list[Host]) -> None:
+    options = ["--sizes", "4", "--seconds", "1"]
+    shown = hosts[0].ctl("measure", "pathchar", "h2", *options).stdout
+    assert "hop 3, netRx" in shown
+    assert "one resource: hostTx, netTx" in shown
+    without = hosts[0].ctl("measure", "pathchar", "h2", "--no-stages", *options).stdout
+    assert "hostTx" not in without
+
+
+def test_stages__without_careful_there_says_so(hosts: list[Host]) -> None:
+    """The hops are measured all the same, unless stages are asked for."""
+    hosts[1].down()
+    try:
+        options = ["measure", "pathchar", "h2", "--sizes", "4", "--seconds", "1"]
+        shown = hosts[0].ctl(*options).stdout
+        assert "stages inside the hosts: not measured" in shown
+        done = hosts[0].ctl(*options, "--stages", check=False)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+    finally:
+        hosts[1].up()
