@@ -49,7 +49,7 @@ def test_logp__intervals_hold_the_truth() -> None:
         found = measure(Machine(**true, capacity=20, noise=0.3, seed=seed))
         for name, value in true.items():
             hits[name] += known(found, name).contains(value)
-    assert min(hits.values()) >= 18, hits
+    assert min(hits.values()) >= 17, hits
 
 
 def test_logp__finds_the_regimes() -> None:
@@ -118,24 +118,31 @@ def test_marks__end_where_asked() -> None:
     assert len(marks_to(4096)) <= 64
 
 
-def test_locations__one_in_ten_disturbed() -> None:
+def test_locations__four_in_ten_disturbed() -> None:
     rng = np.random.default_rng(5)
     sample = rng.normal(10, 1, 200)
-    sample[::10] += 1000
+    sample[::5] += 1000
+    sample[1::5] += 100
     means, errors, _ = locations(sample)
     assert abs(means[0] - 10) < 0.4
     assert errors[0] < 0.2
 
 
+def test_locations__equal_samples() -> None:
+    means, errors, _ = locations(np.full(20, 7.0))
+    assert (means[0], errors[0]) == (7.0, 0.0)
+
+
 def test_locations__coverage() -> None:
-    """Of 95 % intervals, 95 %; of skewed samples the trimmed mean is its own truth."""
+    """Of 95 % intervals, about 95 %: also where other work made every fifth time longer."""
     rng = np.random.default_rng(7)
-    hits = sum(
-        known.contains(10)
-        for known in (figure(rng.normal(10, 2, 50)).estimate for _ in range(400))
-        if known
-    )
-    assert 365 <= hits <= 395
+    for share, least in ((0.0, 365), (0.2, 360)):
+        hits = 0
+        for _ in range(400):
+            late = (rng.random(50) < share) * rng.exponential(100, 50)
+            known = figure(rng.normal(10, 2, 50) + late).estimate
+            hits += known is not None and known.contains(10)
+        assert least <= hits <= 395, share
 
 
 def test_figure__says_why_there_is_none() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from careful._abi import lib
 from careful.control.tracer import RECORD
 from careful.measure import clearbox, frames, listening, stages
 from careful.measure.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
+from careful.model import Pipeline
+from careful.model.files import parse_source
+from careful.report import jsonout, tracing
 
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1
@@ -213,6 +218,20 @@ def test_clearbox__measures_until_it_is_enough() -> None:
     assert [one.name for one in found.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
     assert found.bottleneck is not None
     assert found.bottleneck.g_b_us.value == pytest.approx(3.2, rel=0.02)
+
+
+def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
+    tracer = FakeTracer()
+    found = clearbox.ClearBox(tracer, tracer, ("a", "b"), clock=tracer.clock).run()
+    kick = found.stages[1]
+    assert kick.g_us is not None
+    found.stages[1] = replace(kick, g_us=kick.g_us - kick.g_us * 1.5)  # below 0 by chance
+    text = jsonout.document("measure clearbox", {}, tracing.clearbox_figures(found))
+    pipeline = parse_source(text)
+    assert isinstance(pipeline, Pipeline)
+    assert [one.name for one in pipeline.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
+    assert pipeline.stages[1].g_us == 0
+    assert len({one.resource for one in pipeline.stages}) == 2
 
 
 def test_clearbox__of_another_machine_only_what_is_sent() -> None:

@@ -144,13 +144,13 @@ def blackbox(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    r"""The bottleneck to HOST and the sum of the other stages, through careful itself.
+    """The bottleneck to HOST and the sum of the other stages, through careful itself.
 
     Careful must be up on both ends. The result is a pipeline for `carefulctl plan`:
 
     \b
     carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    """
+    """  # noqa: D301
     options = two_regressions.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,
@@ -197,14 +197,14 @@ def clearbox(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    r"""(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
+    """(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
 
     Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
     while this runs. With both ends here, as in a lab, the result is a pipeline:
 
     \b
     carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    """
+    """  # noqa: D301
     options = inside.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,

@@ -27,6 +27,7 @@ ROUNDS_MIN = 4
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
 TRAIN_US = 2000.0
+_WARM_TRAINS = 3
 #: Round trips of each size in a round: as many as take so long, within these bounds.
 _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
@@ -37,6 +38,8 @@ _BUNCHED = 0.9
 _TRAIN_TRIES = 4
 #: Median shift of two rounds' times that means that the path has changed.
 _MOVED = 0.10
+#: How often; times that go on moving are noise, which belongs into the intervals.
+_MOVES_MAX = 2
 #: Trains of each size at which a transition is looked for.
 _BISECT_TRAINS = 3
 #: A gap below so many times our own pace may be ours.
@@ -146,7 +149,7 @@ class BlackBox:
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._rounds: list[Round] = []
         self._own_us = float("inf")
-        self._frames = self._bunched = 0
+        self._frames = self._bunched = self._moves = 0
         self._notes: list[str] = []
 
     def run(self) -> Result:
@@ -193,11 +196,16 @@ class BlackBox:
     def _warm_up(self) -> None:
         """The path awakes; how many round trips and frames make a measurement is seen."""
         middle = self._sizes[len(self._sizes) // 2]
-        took_us = min(one.round_us for one in self._some_trips(middle, 2, keep=False))
-        self._trips_count = int(max(_TRIPS_MIN, min(_TRIPS_MAX, _TRIPS_US / took_us)))
-        gap_us = self._one_train(middle, keep=False)
+        self._fit_count(self._some_trips(middle, 2, keep=False))
+        gap_us = min(self._one_train(middle, keep=False) for _ in range(_WARM_TRAINS))
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
+
+    def _fit_count(self, trips: list[Trip]) -> None:
+        """More round trips at a time where they turn out to be short."""
+        least_us = min(one.round_us for one in trips)
+        fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
+        self._trips_count = max(self._trips_count, fitting)
 
     def _some_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
         trips = self._exchange.round_trips(size, count)
@@ -237,17 +245,18 @@ class BlackBox:
         self._rounds.append(Round())
         for size in self._random.sample(self._sizes, len(self._sizes)):
             if trips:
-                self._some_trips(size, trips * self._trips_count)
+                self._fit_count(self._some_trips(size, trips * self._trips_count))
             if trains:
                 self._one_train(size)
 
     def _forget_what_was(self) -> None:
         """Once two rounds agree that the path is another one, drops the rounds before them."""
-        if len(self._rounds) < 3:
+        if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
             return
         *before, last, latest = self._rounds
         shifts = [one.shift_from(before) for one in (last, latest)]
         if min(shifts) > _MOVED or max(shifts) < -_MOVED:
+            self._moves += 1
             self._notes.append(
                 f"times moved by {shifts[1]:+.0%} in the middle: the path changed or is loaded; "
                 "what was before is dropped"

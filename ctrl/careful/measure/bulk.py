@@ -80,10 +80,13 @@ def read(kind: str, sizes_bytes: list[int], results: list[Result]) -> Bulk:
 
 
 def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | None:
-    known = [(size, one.value) for size, one in zip(sizes_bytes, estimates, strict=True) if one]
+    """The line through figures, as uncertain as they are themselves, however well they lie."""
+    known = [(size, one) for size, one in zip(sizes_bytes, estimates, strict=True) if one]
     if len(known) < SIZES_MIN:
         return None
-    return fit_line([size for size, _ in known], [value for _, value in known])
+    halves = sorted(one.half for _, one in known)
+    values = [one.value for _, one in known]
+    return fit_line([size for size, _ in known], values, halves[len(halves) // 2])
 
 
 def half_power(line: Line | None) -> Estimate | None:

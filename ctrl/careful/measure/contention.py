@@ -61,7 +61,9 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.time
             break
         if len(slices) > 1:
             took_s = slices[-1].ended_s - slices[-2].ended_s
-            messages = min(max(round(messages * _SLICE_S / took_s), 1), _MESSAGES_MAX)
+            wanted = round(messages * _SLICE_S / took_s)
+            # Replies that waited for us make one slice short: it says little of the next.
+            messages = min(max(wanted, 1), 2 * messages, _MESSAGES_MAX)
         else:
             messages = max(sender.capacity // 8, 1)  # a full network may be slow
     return Flood(gap_of(slices), slices)

@@ -1,4 +1,4 @@
-"""A figure from repetitions of which some were disturbed: trimmed mean, interval, residual.
+"""A figure from repetitions of which some were disturbed: location, interval, residual.
 
 Owns the location of a sample that the scheduler's outliers do not bend. Pure.
 """
@@ -14,8 +14,10 @@ import numpy as np
 from careful.measure.estimate import Estimate
 from careful.measure.line import RELATIVE_MAX, Array
 
-#: Share of a sample that is left out at either end.
-TRIM = 0.2
+#: Tukey's constant: 95 % of the mean's efficiency where nothing was disturbed.
+_TUKEY = 4.685
+#: The half-width of a normal sample's middle half, in standard deviations.
+_QUARTILE = 0.6745
 #: Fewer repetitions have no interval to speak of.
 SAMPLES_MIN = 5
 #: A median absolute deviation as a standard deviation.
@@ -57,25 +59,44 @@ class Figure:
         }
 
 
-def locations(samples: Array) -> tuple[Array, Array, int]:
-    """Trimmed means and their standard errors, each column a sample.
+def locations(samples: Array) -> tuple[Array, Array, Array]:
+    """Where samples are, and the standard errors of that, each column a sample.
 
-    samples: shape (n,) or (n, k), n >= 1; returns means and errors of shape (k,) and the
-    degrees of freedom (Tukey and McLaughlin 1963: the winsorized variance). With fewer than
-    SAMPLES_MIN rows the errors are infinite. Raises ValueError for no rows.
+    samples: shape (n,) or (n, k), n >= 1; returns locations, errors and degrees of freedom of
+    shape (k,). Other work on the machine makes a share of the times far longer: Tukey's
+    bisquare from the middle of the shortest half (Rousseeuw), which such a share does not move
+    while it is less than half; Huber's asymptotic variance. With fewer than SAMPLES_MIN rows
+    the errors are infinite. Raises ValueError for no rows.
     """
     table = np.sort(samples.reshape(len(samples), -1), axis=0)
     count = len(table)
     if not count:
         raise ValueError("no samples")
-    cut = int(TRIM * count)
-    means = table[cut : count - cut].mean(axis=0)
     if count < SAMPLES_MIN:
-        return means, np.full(means.shape, np.inf), 1
-    winsorized = np.clip(table, table[cut], table[count - cut - 1])
-    left = count - 2 * cut
-    errors = winsorized.std(axis=0, ddof=1) / (left / count * math.sqrt(count))
-    return means, errors, left - 1
+        center: Array = np.median(table, axis=0)
+        return center, np.full(center.shape, np.inf), np.ones(center.shape)
+    center, scale = _shortest_half(table)
+    for _ in range(20):
+        u = (table - center) / (_TUKEY * scale)
+        weights = np.where(np.abs(u) < 1, (1 - u**2) ** 2, 0.0)
+        center = (weights * table).sum(axis=0) / weights.sum(axis=0)
+    u = (table - center) / (_TUKEY * scale)
+    inside = np.abs(u) < 1
+    psi = np.where(inside, u * (1 - u**2) ** 2, 0.0) * _TUKEY * scale
+    slope = np.where(inside, (1 - u**2) * (1 - 5 * u**2), 0.0).mean(axis=0)
+    errors = np.sqrt((psi**2).sum(axis=0) / count / (count - 1)) / np.maximum(slope, 0.1)
+    return center, errors, np.maximum(inside.sum(axis=0) - 1.0, 1.0)
+
+
+def _shortest_half(table: Array) -> tuple[Array, Array]:
+    """Its middle and, as a normal sample's deviation, its width; table: sorted columns."""
+    count, half = len(table), len(table) // 2 + 1
+    widths = table[half - 1 :] - table[: count - half + 1]
+    at, columns = widths.argmin(axis=0), np.arange(table.shape[1])
+    low, high = table[at, columns], table[at + half - 1, columns]
+    # The shortest half of a small sample is shorter than that of a large one.
+    scale = (high - low) / (2 * _QUARTILE) * (1 + 5 / count)
+    return (low + high) / 2, np.maximum(scale, 1e-9 * np.maximum(np.abs(low), 1.0))
 
 
 def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
@@ -90,7 +111,7 @@ def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     if len(samples) < SAMPLES_MIN:
         reason = f"{len(samples)} samples: an interval needs {SAMPLES_MIN}"
         return Figure(None, len(samples), residual, low, high, reason)
-    one = Estimate(float(means[0]), float(errors[0]), dof)
+    one = Estimate(float(means[0]), float(errors[0]), float(dof[0]))
     return supported(one, len(samples), residual, low, high)
 
 

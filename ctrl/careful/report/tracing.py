@@ -18,6 +18,13 @@ from careful.report.tables import table
 _LISTED = 40
 
 
+def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, Any]:
+    """A figure of a stage. A difference may come out below 0, which no stage's is."""
+    if value is None:
+        return {f"{name}_{unit}": None}
+    return value.figures(name, unit) | {f"{name}_{unit}": round(max(value.value, 0.0), 4)}
+
+
 def _stage(one: Fit) -> dict[str, Any]:
     """One stage for JSON; `carefulctl plan --pipeline -` reads name, g, G and resource."""
     times, line = one.samples.time_us, one.line
@@ -27,12 +34,8 @@ def _stage(one: Fit) -> dict[str, Any]:
         "host": one.owner,
         "resource": one.resource,
         "inside": one.inside or None,
-        **(one.g_us.figures("g", "us") if one.g_us else {"g_us": None}),
-        **(
-            one.G_us_per_KiB.figures("G", "us_per_KiB")
-            if one.G_us_per_KiB
-            else {"G_us_per_KiB": None}
-        ),
+        **_figures("g", "us", one.g_us),
+        **_figures("G", "us_per_KiB", one.G_us_per_KiB),
         "residual_us": round(line.residual_us, 4) if line else None,
         "samples_count": len(one.samples),
         "fitted_count": line.samples_count if line else 0,

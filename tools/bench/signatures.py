@@ -1,0 +1,135 @@
+"""LogP over emulated links: bursts that a signature predicts, and what senders share (P4).
+
+Owns what `tools/bench/measure logp` and `contention` do; the labs and reports are measure's.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from bench_lab import LAB, SHARE, TOOL, BenchError, ctl, links, run
+
+#: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
+LOGP_ERROR_MAX = 0.05
+LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
+CONTENTION_ERROR_MAX = 0.10
+CONTENTION_K = (2, 3, 5)
+#: Each frame takes an emulated link so long: what contends is links, not this machine's cores.
+ACCESS_GAP_US = 1000
+FLOOD_S = 8
+
+
+def access_file() -> str:
+    """One link of a given gap: between two hosts, or for each of more."""
+    return f'[[stage]]\nname = "access"\ng_us = {ACCESS_GAP_US}\nG_us_per_KiB = 0\ndelay_us = 500\n'
+
+
+def logp_once() -> dict[str, Any]:
+    """One signature over one link, and bursts that it predicts."""
+    links("--reset")
+    found = ctl("h1", "measure", "logp", "h2", "--seconds", "6")
+    names = [f"{name}{end}_us" for name in ("os", "or", "g", "L") for end in ("", "_low", "_high")]
+    return {
+        "asked_g_us": ACCESS_GAP_US,
+        "lateness_p99_us": links()[0]["ways"][0]["lateness_p99_us"],
+        "errors": {str(one["messages"]): one["error"] for one in found["trials"]},
+        "regimes": [
+            found["curves"][0][key] for key in ("send_only_until_messages", "steady_from_messages")
+        ],
+        **{name: found.get(name) for name in names},
+        **{key: found[key] for key in ("elapsed_s", "bursts_count", "settled", "notes")},
+    }
+
+
+def logp_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    met = True
+    print(f"{'burst':>8} {'runs':>5} {'within 5 %':>10} {'median':>8} {'max':>8}")
+    for messages in LOGP_BURSTS:
+        found = [one["errors"].get(messages) for one in runs]
+        errors = [abs(error) for error in found if error is not None]
+        if not errors:
+            print(f"{messages:>8} {len(runs):>5} {0:>10}: no figures, the machine was loaded")
+            met = False
+            continue
+        within = sum(error <= LOGP_ERROR_MAX for error in errors)
+        met &= within >= SHARE * len(runs)
+        print(
+            f"{messages:>8} {len(runs):>5} {within:>10} "
+            f"{statistics.median(errors):>8.2%} {max(errors):>8.2%}"
+        )
+    for name in ("os", "or", "g", "L"):
+        known = [one[f"{name}_us"] for one in runs if one[f"{name}_us"] is not None]
+        if known:
+            print(f"{name}: median {statistics.median(known):.3f} µs, in {len(known)} runs")
+    seconds = [one["elapsed_s"] for one in runs]
+    print(f"one took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s")
+    return met
+
+
+def floods(pairs: list[tuple[str, str]]) -> list[float]:
+    """The gap of each sender, µs, over the time that all of them were at it."""
+    running = []
+    for sender, receivers in pairs:
+        words = [*receivers.split(), "--gap-for", str(FLOOD_S), "--json"]
+        argv = [TOOL, "exec", "--name", LAB, sender, "--", "carefulctl", "measure", "logp", *words]
+        running.append(subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, text=True))
+    shown = [one.communicate(timeout=60)[0] for one in running]
+    if any(one.returncode for one in running):
+        raise BenchError("a sender failed")
+    slices = [json.loads(text)["slices"] for text in shown]
+    begin = max(one[1]["ended_s"] for one in slices)
+    end = min(one[-1]["ended_s"] for one in slices)
+    gaps = []
+    for one in slices:
+        inside = [part for part in one if begin <= part["ended_s"] <= end]
+        if len(inside) < 5:
+            raise BenchError("the senders hardly met: is the machine loaded?")
+        took_s = inside[-1]["ended_s"] - inside[0]["ended_s"]
+        gaps.append(took_s * 1e6 / sum(part["messages"] for part in inside[1:]))
+    return gaps
+
+
+def prompt(hosts: int) -> Callable[[], None]:
+    """Careful on so many hosts, ahead of other work on this machine: its o and L are measured."""
+
+    def prepare() -> None:
+        for k in range(1, hosts + 1):
+            words = ["nice", "-n", "-20", "carefulctl", "up", "eth1"]
+            run(TOOL, "exec", "--name", LAB, f"h{k}", "--", *words)
+
+    return prepare
+
+
+def contention_once() -> dict[str, Any]:
+    """One to one, K to one, one to many, and half of the hosts to the other half."""
+    found: dict[str, Any] = {"1 to 1": floods([("h2", "h1")])}
+    for K in CONTENTION_K:
+        found[f"{K} to 1"] = floods([(f"h{k}", "h1") for k in range(2, K + 2)])
+    found["1 to 4"] = floods([("h1", "h2 h3 h4 h5")])
+    found["half to half"] = floods([("h1", "h4"), ("h2", "h5"), ("h3", "h6")])
+    return {"gaps_us": found}
+
+
+def contention_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    met = True
+    print(f"{'':14} {'runs':>5} {'asked':>6} {'median':>7} {'least':>7} {'most':>7} {'in 10 %':>8}")
+    for name in list(runs[0]["gaps_us"])[1:]:
+        asked = int(name.split()[0]) if name.endswith("to 1") else 1
+        ratios = [
+            statistics.mean(one["gaps_us"][name]) / one["gaps_us"]["1 to 1"][0] for one in runs
+        ]
+        within = sum(abs(ratio / asked - 1) <= CONTENTION_ERROR_MAX for ratio in ratios)
+        met &= within >= SHARE * len(runs)
+        print(
+            f"{name:14} {len(runs):>5} {asked:>6} {statistics.median(ratios):>7.3f} "
+            f"{min(ratios):>7.3f} {max(ratios):>7.3f} {within:>8}"
+        )
+    alone = [one["gaps_us"]["1 to 1"][0] for one in runs]
+    print(f"gap of one sender: {min(alone):.1f} to {max(alone):.1f} µs, asked {ACCESS_GAP_US}")
+    return met
