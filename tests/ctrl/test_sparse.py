@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from careful._abi import lib
+from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
+from careful.transfer.report import Report
 from careful.transfer.session import Route
-from careful.transfer.sparse import local_extents, ranges_of
+from careful.transfer.sparse import local_extents, merged, ranges_of
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20
@@ -24,12 +29,13 @@ class Ends:
         self.source, self.target = (there, here) if way == "get" else (here, there)
         self.source, self.target = self.source / "f", self.target / "f"
 
-    def run(self, options: Options) -> None:
+    def once(self, options: Options) -> Report:
         if self.way == "get":
-            done = session.get(self.route, ["f"], str(self.target), False, options, Silent())
-        else:
-            done = session.put(self.route, [str(self.source)], "", False, options, Silent())
-        assert done.failures == []
+            return session.get(self.route, ["f"], str(self.target), False, options, Silent())
+        return session.put(self.route, [str(self.source)], "", False, options, Silent())
+
+    def run(self, options: Options) -> None:
+        assert self.once(options).failures == []
         assert self.target.read_bytes() == self.source.read_bytes()
 
     @property
@@ -81,6 +87,41 @@ def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
         file.truncate(5 * MIB)
     ends.run(Options(replace=True))
     assert ends.allocated == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("other_block", [64 * 1024, 128 * 1024])
+def test_holes__where_the_old_file_had_data(
+    ends: Ends, daemon: FakeDaemon, sparse: bool, other_block: int
+) -> None:
+    """-c copies the old file first: what is a hole now must not keep its bytes."""
+    with_holes(ends.source)
+    old = bytearray(ends.source.read_bytes())
+    old[MIB : 2 * MIB] = os.urandom(MIB)
+    old[5 * MIB : 6 * MIB] = os.urandom(MIB)
+    old[:10] = b"0123456789"
+    ends.target.write_bytes(old)
+    moves = 0
+
+    def fault(question: object) -> int:
+        nonlocal moves
+        moves += getattr(question, "op", 0) in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
+        return -errno.ECONNREFUSED if moves else 0
+
+    options = Options(replace=True, checksum=True, sparse=sparse, block_bytes=64 * 1024)
+    daemon.fault = fault
+    with contextlib.suppress(CarefulError):
+        assert ends.once(options).failures
+    assert moves
+    assert ends.target.read_bytes() == old
+    daemon.fault = lambda question: 0
+    ends.run(replace(options, block_bytes=other_block))
+
+
+def test_merged__what_either_covers() -> None:
+    assert merged([(0, 5), (20, 5)], [(3, 4), (7, 1), (30, 1)]) == [(0, 8), (20, 5), (30, 1)]
+    assert merged([(0, 50)], [(10, 5)]) == [(0, 50)]
+    assert merged([], []) == []
 
 
 def test_zeros__become_holes(ends: Ends) -> None:

@@ -201,6 +201,17 @@ def test_delete__what_the_source_has_not(ends: Ends) -> None:
     assert_equal(ends.source, ends.target)
 
 
+def test_delete__not_below_what_is_excluded(ends: Ends) -> None:
+    ends.write("kept/a")
+    ends.run()
+    (ends.target / "kept/cache/deep").mkdir(parents=True)
+    (ends.target / "kept/cache/deep/file").write_bytes(b"")
+    filters = Filters(((False, "cache/"),))
+    report = ends.run(replace(ARCHIVE, delete=True, update=True, filters=filters))
+    assert report.failures == report.deleted == []
+    assert (ends.target / "kept/cache/deep/file").exists()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
     ends.write("locked/a")

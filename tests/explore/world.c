@@ -70,13 +70,13 @@ static void take_frame(struct node *node, const struct careful_desc *descs, uint
 	struct careful_hdr hdr;
 	uint32_t bytes = 0;
 
-	if (wire->count == FRAMES_MAX || n > TX_SEGMENTS_MAX) {
-		violation(world, "more under way than the window allows");
-		return;
-	}
 	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
 	if (hdr.type == CAREFUL_STAGE && hdr.stage_limit == CAREFUL_LIMIT_NET_RX) {
 		take_outside(node, &hdr, descs, n);
+		return;
+	}
+	if (wire->count == FRAMES_MAX || n > TX_SEGMENTS_MAX) {
+		violation(world, "more under way than the window allows");
 		return;
 	}
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr) ||

@@ -26,9 +26,9 @@ from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
 from careful.transfer.resume import RemotePartial, verify_local, verify_source
 from careful.transfer.scan import local_attr
 from careful.transfer.sparse import (
-    Ranges,
     has_holes,
     local_extents,
+    merged,
     ranges_of,
     remote_extents,
     without_zeros,
@@ -64,20 +64,20 @@ class _Fetch:
         sparse = self.options.sparse or has_holes(attr)
         part = await in_thread(partial(self._part, identity, stat.S_IMODE(attr.mode), sparse))
         kept = part if isinstance(part, KeptPartial) else None
+        block_bytes = kept.journal.block_bytes if kept else self.options.block_bytes
         try:
             known = await self._known(kept, handle, identity) if kept is not None else {}
             resumed = kept.journal.bytes_in_place if kept is not None and known else 0
             matched = 0
             if self.options.checksum and not known:
-                known = await self._matched(part, handle, attr)
-                sizes = block_sizes(attr.bytes, self.options.block_bytes)
+                known = await self._matched(part, handle, attr, block_bytes)
+                sizes = block_sizes(attr.bytes, block_bytes)
                 matched = sum(sizes[index] for index in known)
                 if matched == attr.bytes == self._old_bytes:
                     part.discard()
                     await self.remote.close(handle, self.source)
                     return None
             self.progress.present(resumed + matched)
-            block_bytes = kept.journal.block_bytes if kept else self.options.block_bytes
             file = await self.remote.add_file(part.fd)
             mover = Mover(
                 self.remote,
@@ -90,9 +90,11 @@ class _Fetch:
                 self.progress,
                 block_bytes,
             )
-            if has_holes(attr) and not matched:
+            if has_holes(attr):
                 extents = await remote_extents(self.remote, handle, attr.bytes, self.source)
-                mover.ranges = ranges_of(extents)
+                # What an earlier transfer or the old file left is no hole until it is one.
+                there = await in_thread(partial(local_extents, part.fd, attr.bytes))
+                mover.ranges = ranges_of(merged(extents, there))
             note = None
             if kept is not None:
                 journal = kept.journal
@@ -116,13 +118,15 @@ class _Fetch:
             name, self.target, attr.bytes, digest, retries, resumed, matched, options.blake3
         )
 
-    async def _matched(self, part: Partial, handle: int, attr: Attr) -> dict[int, int]:
+    async def _matched(
+        self, part: Partial, handle: int, attr: Attr, block_bytes: int
+    ) -> dict[int, int]:
         """The blocks that the file which is replaced has already; they are copied."""
         old = open_old(self.target)
         if old < 0:
             return {}
         try:
-            block_bytes, name = self.options.block_bytes, shown(self.target)
+            name = shown(self.target)
             self._old_bytes = os.fstat(old).st_size
             sizes = attr.bytes, self._old_bytes
             same = await equal_blocks(self.remote, handle, sizes, old, block_bytes, self.source)
@@ -274,8 +278,11 @@ async def put_file(
             progress,
             part.journal.block_bytes,
         )
-        if part.sparse and not part.seeded:
-            mover.ranges = await _ranges_here(fd, attr.st_size, source, options)
+        if part.sparse:
+            here = await _extents_here(fd, attr.st_size, source, options)
+            # What an earlier transfer or the old file left is no hole until it is one.
+            left = await remote_extents(remote, part.handle, attr.st_size, target)
+            mover.ranges = ranges_of(merged(here, left))
         try:
             digest = await mover.run(attr.st_size, known, part.mark)
             if options.blake3:
@@ -300,18 +307,20 @@ async def put_file(
     )
 
 
-async def _ranges_here(fd: int, nbytes: int, source: str, options: Options) -> Ranges:
+async def _extents_here(
+    fd: int, nbytes: int, source: str, options: Options
+) -> list[tuple[int, int]]:
     """Where our source holds data; with options.sparse, zeros are none."""
     extents = await in_thread(partial(local_extents, fd, nbytes))
     if not options.sparse:
-        return ranges_of(extents)
+        return extents
     pieces = [
         (at, min(SLICE_BYTES, begin + size - at))
         for begin, size in extents
         for at in range(begin, begin + size, SLICE_BYTES)
     ]
     look = lambda piece: without_zeros(fd, [piece], source)  # noqa: E731
-    return ranges_of(chain.from_iterable(await in_slices(look, pieces, SLICE_BYTES)))
+    return list(chain.from_iterable(await in_slices(look, pieces, SLICE_BYTES)))
 
 
 async def _matched_there(

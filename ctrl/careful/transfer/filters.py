@@ -63,6 +63,11 @@ class Filters:
                 return include
         return True
 
+    def fits_whole(self, name: str, is_dir: bool) -> bool:
+        """Whether the patterns let in a name and every directory above it."""
+        above = [name[:at] for at, char in enumerate(name) if char == "/"]
+        return all(self.fits(one, True) for one in above) and self.fits(name, is_dir)
+
     def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
         """The names that are meant.
 

@@ -8,6 +8,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 
 from careful._abi import lib, pack
 from careful.errors import CarefulError, from_os
@@ -47,6 +48,18 @@ def ranges_of(extents: Iterable[tuple[int, int]]) -> Ranges:
         return parts
 
     return ranges
+
+
+def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """All that some list covers, in order and apart."""
+    found: list[tuple[int, int]] = []
+    for at, size in sorted(chain.from_iterable(lists)):
+        if found and at <= sum(found[-1]):
+            begin, before = found[-1]
+            found[-1] = begin, max(before, at + size - begin)
+        else:
+            found.append((at, size))
+    return found
 
 
 def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:

@@ -280,7 +280,7 @@ class TreeTransfer:
             for one in self.existing.values()
             if one.name not in there
             and one.attr.mode
-            and self.options.filters.fits(one.name, one.attr.is_dir)
+            and self.options.filters.fits_whole(one.name, one.attr.is_dir)
             and not any(above in unread for above in ancestors(one.name))
         ]
         return sorted(gone, key=lambda one: one.name.count("/"), reverse=True)
