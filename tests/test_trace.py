@@ -226,5 +226,5 @@ def test_trace__of_a_daemon_that_ends(two: list[Host]) -> None:
     status, _, err = finish(process)
     two[0].up()
     assert status == 1
-    assert "ended while it was traced" in err
+    assert "ended" in err  # "while it was traced", if that had begun
     assert err.count("\n") == 1

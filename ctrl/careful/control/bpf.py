@@ -123,6 +123,15 @@ def _headers() -> Iterator[None]:
                 os.environ[name] = before
 
 
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or its memory is: then it waits for its parent alone."""
+    try:
+        Path(f"/proc/{pid}/exe").readlink()
+    except OSError:
+        return True
+    return False
+
+
 class Program:
     """A compiled program that traces; what is attached ends with it, however it ends.
 
@@ -198,7 +207,7 @@ class Program:
             )
         if event >= 0:
             return int(event)
-        if not Path(f"/proc/{pid}").exists():
+        if _has_ended(pid):
             raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}")
         code = ctypes.get_errno()
         text = f"the kernel refuses a uprobe: {os.strerror(code)}"
