@@ -93,7 +93,7 @@ def make_file(path: Path, nbytes: int, seed: int = 1) -> bytes:
     return data
 
 
-def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 10) -> None:
+def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 60) -> None:
     """Wait until what() is true."""
     end = time.monotonic() + timeout_s
     while not what():
@@ -107,7 +107,7 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, 
     return process.returncode, out, err
 
 
-def moving(host: Host, timeout_s: float = 10) -> None:
+def moving(host: Host, timeout_s: float = 60) -> None:
     """Wait until frames move at a host."""
     before = host.status()["counters"]["rx_frames"]
     wait_for(lambda: host.status()["counters"]["rx_frames"] > before + 100, "traffic", timeout_s)
