@@ -20,6 +20,7 @@ struct sim_slot {
 	bool control;
 	bool refused; /* no message: ICMP says that nobody listens at `from` */
 	bool stray; /* not its sender's own: a copy or a stranger's */
+	bool outside; /* a stage probe that ends at XDP: no credit; as it was sent */
 	uint32_t life; /* of the device that sends it */
 	uint64_t cookie; /* of a frame, as it was sent */
 	uint32_t descs_count;
