@@ -223,6 +223,8 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	if (!sim || sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL) ||
 	    slot->bytes > sim_wire_frame_bytes(sim)) {
 		sim_wire_harm(world, slot);
+		if (!sim)
+			sim_ctrl_refuse(world, slot, header_at(slot->data));
 		return;
 	}
 	verdict = sim_xdp(sim, slot->data, slot->bytes);

@@ -228,13 +228,6 @@ static bool excuses(const struct sim_fault *fault)
 	}
 }
 
-/* Whether a fault makes an end silent for a while. */
-static bool slows(const struct sim_fault *fault)
-{
-	return fault->kind != SIM_DUPLICATE && fault->kind != SIM_STRANGER &&
-	       fault->kind != SIM_REPLAY && fault->kind != FAULT_TUNE;
-}
-
 /* How long a fault keeps frames that are under way. */
 static uint64_t holds_ns(const struct sim_fault *fault)
 {
@@ -247,7 +240,7 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
-	bool stranger = false, slow = false, clock = false;
+	bool clock = false;
 	uint64_t held_ns = 0;
 
 	s->excused = s->damage = false;
@@ -256,16 +249,12 @@ static void judge(struct scenario *s)
 		const struct sim_fault *fault = &s->faults[i];
 
 		s->excused |= excuses(fault);
-		stranger |= fault->kind == SIM_STRANGER;
-		slow |= slows(fault);
 		clock |= fault->kind == SIM_CLOCK;
 		held_ns += holds_ns(fault);
 		s->damage |= fault->kind == SIM_CORRUPT;
 		if (fault->until_ns > s->healed_ns)
 			s->healed_ns = fault->until_ns;
 	}
-	/* A made-up ICMP message is believed where no answer comes. */
-	s->excused |= stranger && slow;
 	/* Frames that come later than a sync's answers twice say count as lost. */
 	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
 	if (!s->damage)
