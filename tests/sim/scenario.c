@@ -169,7 +169,9 @@ static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice 
 	fault->to = (uint8_t)((fault->from + 1 + below(dice, s->nodes - 1)) % s->nodes);
 	if (kind == SIM_FILL_EMPTY)
 		fault->what = SIM_FRAMES;
-	if (stranger)
+	if (kind == SIM_LOSS && one_in(dice, 4))
+		fault->what = SIM_ALL;
+	if (stranger || (kind == SIM_LOSS && fault->what == SIM_ALL))
 		fault->one_in = 1;
 	if (!device && !stranger && one_in(dice, 3))
 		fault->from = fault->to = SIM_ANY;
@@ -281,33 +283,4 @@ void scenario_cut(struct scenario *s, const struct cut *cut)
 	}
 	s->faults_count = n;
 	judge(s);
-}
-
-const char *scenario_fault_name(uint32_t kind)
-{
-	static const char *const names[FAULT_KINDS] = {
-		[SIM_LOSS] = "loss",
-		[SIM_DUPLICATE] = "duplication",
-		[SIM_REORDER] = "reordering",
-		[SIM_CORRUPT] = "corruption",
-		[SIM_TRUNCATE] = "truncation",
-		[SIM_DELAY] = "delay",
-		[SIM_CLOG] = "clogging",
-		[SIM_TX_FULL] = "TX ring full",
-		[SIM_FILL_EMPTY] = "fill ring empty",
-		[SIM_LINK_DOWN] = "link down",
-		[SIM_UNRESOLVED] = "neighbour unknown",
-		[SIM_MTU] = "MTU change",
-		[SIM_CLOCK] = "clock jump",
-		[SIM_STRANGER] = "stranger's frames and messages",
-		[SIM_REPLAY] = "replay",
-		[FAULT_KILL] = "SIGKILL and restart",
-		[FAULT_RESTART] = "end and restart",
-		[FAULT_CLOSE] = "sessions closed",
-		[FAULT_STALL] = "stopped process",
-		[FAULT_KEEP] = "handlers that keep everything",
-		[FAULT_TUNE] = "tune map rewritten",
-	};
-
-	return names[kind];
 }
