@@ -364,6 +364,8 @@ class FakeDaemon:
         assert handle.temporary is not None
         os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
         os.fchmod(handle.fd, fields["mode"])
+        if fields["mtime_ns"]:
+            os.utime(handle.fd, ns=(0, fields["mtime_ns"]))
         if args[1] & lib.CAREFUL_BLOCK_REPLACE:
             handle.temporary.replace(handle.path)
         else:

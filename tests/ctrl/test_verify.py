@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -105,9 +106,12 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     broken_off(route, daemon, "get", tmp_path)
     leftover = tmp_path / ".careful-0123456789abcdef.part"
     leftover.write_bytes(b"x")
-    young = tmp_path / ".careful-0123456789abcde0.part"
-    young.write_bytes(b"x")
     os.utime(leftover, (0, time.time() - 3600))
+    (tmp_path / "batch").mkdir()
+    young = tmp_path / "batch/.careful-0123456789abcde0.part"
+    young.write_bytes(b"x")
+    batch = os.open(tmp_path / "batch", os.O_RDONLY)
+    fcntl.flock(batch, fcntl.LOCK_SH)
     (tmp_path / "careful.part").write_bytes(b"not one")
     tomorrow = tmp_path / ".careful-0123456789abcde1.part"
     tomorrow.write_bytes(b"x")
@@ -126,7 +130,42 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     find_local(str(tmp_path), clean=True)
     assert not Path(one.path).exists()
     assert young.exists()
+    os.close(batch)
+    assert [found.state for found in find_local(str(tmp_path), clean=True)] == ["removed"]
     assert (tmp_path / "careful.part").exists()
+
+
+def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -> None:
+    """A symlink, a fifo, an empty file: none ends the listing, none is entered."""
+    names = [f".x.careful-0123456789abcde{index}.part" for index in range(4)]
+    for top in (tmp_path / "t", export / "t"):
+        top.mkdir()
+        (top / names[0]).symlink_to("nowhere")
+        (top / names[1]).symlink_to("/etc/passwd")
+        os.mkfifo(top / names[2])
+        (top / names[3]).write_bytes(b"")
+        (top / (names[0] + "x")).write_bytes(b"")
+    assert [one.state for one in find_local(str(tmp_path / "t"), clean=False)] == ["leftover"] * 4
+    find_local(str(tmp_path / "t"), clean=True)
+    assert [path.name for path in (tmp_path / "t").iterdir()] == [names[0] + "x"]
+    assert [one.state for one in session.partials(route, "t", clean=False)] == ["leftover"] * 4
+    session.partials(route, "t", clean=True)
+    assert [path.name for path in (export / "t").iterdir()] == [names[0] + "x"]
+
+
+def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(2):
+        (tmp_path / f".x.careful-0123456789abcde{index}.part").write_bytes(b"x")
+    opened = os.open
+
+    def refusing(path: Any, flags: int, *mode: Any) -> int:
+        if str(path).endswith("0.part"):
+            raise PermissionError(errno.EACCES, "refused", path)
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refusing)
+    states = [one.state for one in find_local(str(tmp_path), clean=True)]
+    assert states == ["Permission denied", "removed"]
 
 
 def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:

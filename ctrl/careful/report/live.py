@@ -201,6 +201,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "failures": [{"name": name, "error": text} for name, text in report.failures],
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
         "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
+        "brought": [{"name": name, "bytes": nbytes} for name, nbytes in report.brought],
         "deleted": report.deleted,
         "files_count": report.files_count,
         "links_count": report.links,
@@ -233,6 +234,7 @@ def rehearsal(report: Report) -> str:
         (report.directories, "directories to make"),
         (len(report.deleted), "to delete"),
         (len(report.equal), "equal"),
+        (len(report.brought), "there from an earlier transfer"),
         (len(report.skipped), "skipped"),
         (len(report.failures), "FAILED"),
     )
@@ -256,8 +258,9 @@ def summary(report: Report) -> str:
         parts.append(f"{kind} checked")
     elif count:
         parts.append("nothing checked")
-    if report.resumed_bytes:
-        parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
+    if report.brought or report.resumed_bytes:
+        whole = f" ({_count(len(report.brought), 'file')})" if report.brought else ""
+        parts.append(f"{size(report.resumed_bytes)}{whole} were there from an earlier transfer")
     if report.matched_bytes:
         parts.append(f"{size(report.matched_bytes)} were equal")
     if report.equal:

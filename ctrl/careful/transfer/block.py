@@ -253,7 +253,8 @@ class BlockClient:
         flags = (lib.CAREFUL_BLOCK_REPLACE if replace else 0) | (
             0 if sync else lib.CAREFUL_BLOCK_NOSYNC
         )
-        payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns, bytes=nbytes)
+        fields = {"mode": mode, "mtime_ns": mtime_ns & (1 << 64) - 1, "bytes": nbytes}
+        payload = _open_payload("", flags=flags, **fields)
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         answer.check(self.name(path))
 

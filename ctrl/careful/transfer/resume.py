@@ -289,11 +289,12 @@ class RemotePartial:
             os.close(self._fd)
             self._fd = -1
 
-    async def commit(self, mode: int) -> None:
-        """Sync it and give it its name."""
+    async def commit(self, mode: int, mtime_ns: int = 0) -> None:
+        """Sync it and give it its name, with a time; 0: as it is."""
         options = self.options
         await self._end_journal(write=False)
-        await self.remote.commit(self.handle, self.target, mode, options.replace, options.sync)
+        ways = options.replace, options.sync
+        await self.remote.commit(self.handle, self.target, mode, *ways, mtime_ns)
         self.handle = 0
         self._close_tail()
 

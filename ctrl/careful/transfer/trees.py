@@ -13,18 +13,24 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
+from careful.transfer.again import again
 from careful.transfer.attributes import apply_attributes, sync_file_system
 from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
 from careful.transfer.block import Attr, BlockClient, Entry, Listing, relative
 from careful.transfer.bulk import Part, sift
-from careful.transfer.files import get_file, put_file
+from careful.transfer.compare import common_bytes
+from careful.transfer.files import GOES_ON, get_file, put_file
 from careful.transfer.filters import Filters
 from careful.transfer.local import current_umask, shown, sync_directory
+from careful.transfer.marks import LocalMark, RemoteMark, mark_of
 from careful.transfer.mover import all_of, in_thread
 from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.partial import tag_of
+from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.report import Report
 from careful.transfer.scan import (
     list_local,
@@ -35,7 +41,7 @@ from careful.transfer.scan import (
     selected,
 )
 from careful.transfer.sink import TEXTS, Sink, kind_of
-from careful.transfer.tree import TreeTransfer, is_equal
+from careful.transfer.tree import TreeTransfer, Ways, is_equal
 
 __all__ = ["Report", "get", "put"]
 
@@ -128,12 +134,36 @@ async def _link(ends: tuple[Tree, Tree], names: tuple[str, str], sink: Sink) -> 
         sink.report.links += 1
 
 
-def _taken_apart(listing: Listing, options: Options) -> tuple[list[Entry], Sequence[Part]]:
-    """The entries that are meant; apart, small files where nothing hangs on any single one."""
-    if options.looks or options.blake3 or options.filters != Filters():
-        return selected(listing.entries(), options.filters), ()
+class _Apart(NamedTuple):
+    """A listing, taken apart.
+
+    Attributes:
+        entries: that are meant.
+        plain: apart, small files where nothing hangs on any single one.
+        changed_ns: when anything of it was changed last.
+    """
+
+    entries: list[Entry]
+    plain: Sequence[Part]
+    changed_ns: int
+
+
+def _taken_apart(listing: Listing, options: Options, is_first: bool) -> _Apart:
+    """Take a listing apart, of a tree whose first transfer this is, or another."""
+    if not is_first or options.looks or options.blake3 or options.filters != Filters():
+        entries = listing.entries()
+        changed_ns = max((one.attr.ctime_ns for one in entries), default=0)
+        return _Apart(selected(entries, options.filters), (), changed_ns)
     sifted = sift(listing.data, options)
-    return listing.entries(sifted.rest), sifted.parts
+    return _Apart(listing.entries(sifted.rest), sifted.parts, sifted.changed_ns)
+
+
+def _tell_continued(error: BaseException, name: str, progress: Progress) -> None:
+    """Say that a tree's transfer can go on: in the error's line, if there will be one."""
+    if not isinstance(error, CarefulError):
+        progress.note(f"{name}: {GOES_ON}")
+    elif GOES_ON not in error.reason and error.errno != errno.EBUSY:
+        error.reason += f"; {GOES_ON}"
 
 
 class _Get:
@@ -149,7 +179,8 @@ class _Get:
         base = "" if source == "." else posixpath.basename(source)
         local = os.path.join(target, base) if into and base else target
         if attr.is_dir and recursive and not attr.inode:  # the top of several exports
-            await in_thread(partial(_make_directory, local, attr.mode))
+            if not self.options.dry_run:
+                await in_thread(partial(_make_directory, local, attr.mode))
             for entry in await self.remote.listing(source):
                 await self.tree(entry.name, os.path.join(local, entry.name), entry.attr)
         elif attr.is_dir and recursive:
@@ -186,29 +217,55 @@ class _Get:
         finally:
             here.close()
 
+    def mark(self, source: str, target: str) -> LocalMark:
+        """The mark of a tree that is fetched."""
+        return LocalMark(target, tag_of("get tree", self.remote.name(source)))
+
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
-        entries, plain = _taken_apart(await self.remote.list(source, True), self.options)
+        where, name = self.mark(source, target), self.remote.name(shown(source))
+        mark = await where.look()
+        sink, spares = again(self.sink, mark)
+        apart = _taken_apart(await self.remote.list(source, True), sink.options, mark is None)
+        plain = apart.plain
         made, existing = False, list[Entry]()
-        if not self.options.dry_run:
+        if not sink.options.dry_run:
             made = await in_thread(partial(_make_directory, target, attr.mode))
-            self.sink.report.directories += made
-        if self.options.looks and os.path.isdir(target):
+            sink.report.directories += made
+        if not made and os.path.isdir(target):
             existing = await in_thread(partial(scan_local, target))
+        if not sink.options.dry_run:
+            new = mark_of(name, apart.changed_ns, existing, not made, sink.options)
+            await where.begin(mark or new)
 
-        async def one(name: str, _: Attr) -> FileResult | None:
-            path = name if source == "." else posixpath.join(source, name)
-            local = os.path.join(target, name)
+        def ends(one: str) -> tuple[str, str]:
+            return _below(source, one), os.path.join(target, one)
+
+        async def move(one: str, _: Attr) -> FileResult | None:
+            path, local = ends(one)
             self.folders.add(os.path.dirname(local))
-            return await get_file(self.remote, path, local, self.options, self.sink.progress)
+            return await get_file(self.remote, path, local, sink.options, sink.progress)
+
+        async def compare(one: str) -> tuple[int, bool]:
+            return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
+
+        async def clear(names: list[str]) -> None:
+            await in_thread(partial(clear_local, [os.path.join(target, one) for one in names]))
 
         there, here = RemoteTree(self.remote, source), LocalTree(target)
+        ways = Ways(move, compare, clear, partial(where.end, True))
         top = attr, made
-        work = TreeTransfer(there, here, top, True, entries, plain, existing, self.sink, one)
+        work = TreeTransfer(
+            there, here, top, mark, True, apart.entries, plain, existing, sink, ways, spares
+        )
         try:
             await work.run()
+        except BaseException as error:
+            _tell_continued(error, name, sink.progress)
+            raise
         finally:
             here.close()
+            await where.end(False)
         self.folders |= {os.path.dirname(os.path.join(target, one)) for one in work.made}
         self.folders |= {os.path.join(target, os.path.dirname(one.name)) for one in work.small}
         if plain:
@@ -271,6 +328,8 @@ async def get(
         raise CarefulError(errno.ENOTDIR, "is no directory to put several files in", shown(target))
     sink = Sink(options, progress, Report())
     work = _Get(remote, sink)
+    if into and recursive and len(sources) == 1:  # else an earlier run made the directory
+        into = not work.mark(relative(sources[0]), target).is_there
     for source in map(relative, sources):
         try:
             await work.add(source, target, into, recursive)
@@ -324,30 +383,62 @@ class _Put:
         finally:
             here.close()
 
+    def mark(self, source: str, target: str) -> RemoteMark:
+        """The mark of a tree that is sent."""
+        tag = tag_of("put tree", os.uname().nodename, os.path.abspath(source))
+        return RemoteMark(self.remote, target, tag)
+
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Send all that is below a directory."""
-        listing = await in_thread(partial(list_local, source))
-        entries, plain = _taken_apart(listing, self.options)
+        where = self.mark(source, target)
         found = await _stat_or_none(self.remote, target)
-        if not self.options.dry_run:
+        mark = await where.look() if found is not None else None
+        sink, spares = again(self.sink, mark)
+        listing = await in_thread(partial(list_local, source))
+        apart = _taken_apart(listing, sink.options, mark is None)
+        if not sink.options.dry_run:
             await self.remote.mkdir(target, attr.mode & 0o777 | 0o700)
-            self.sink.report.directories += found is None
+            sink.report.directories += found is None
         existing: list[Entry] = []
-        if self.options.looks and found is not None and found.is_dir:
+        if found is not None and found.is_dir:
             existing = await scan_remote(self.remote, target)
+        if not sink.options.dry_run:
+            options, top_was = sink.options, found is not None
+            new = mark_of(shown(source), apart.changed_ns, existing, top_was, options)
+            await where.begin(mark or new)
 
-        async def one(name: str, _: Attr) -> FileResult | None:
-            path = posixpath.normpath(posixpath.join(target, name))
-            local = os.path.join(source, name)
-            return await put_file(self.remote, local, path, self.options, self.sink.progress)
+        def ends(one: str) -> tuple[str, str]:
+            return posixpath.normpath(posixpath.join(target, one)), os.path.join(source, one)
+
+        async def move(one: str, _: Attr) -> FileResult | None:
+            path, local = ends(one)
+            return await put_file(self.remote, local, path, sink.options, sink.progress)
+
+        async def compare(one: str) -> tuple[int, bool]:
+            return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
+
+        async def clear(names: list[str]) -> None:
+            await clear_remote(self.remote, target, names)
 
         here, there = LocalTree(source), RemoteTree(self.remote, target)
+        ways = Ways(move, compare, clear, partial(where.end, True))
         top = attr, found is None
-        work = TreeTransfer(here, there, top, False, entries, plain, existing, self.sink, one)
+        work = TreeTransfer(
+            here, there, top, mark, False, apart.entries, apart.plain, existing, sink, ways, spares
+        )
         try:
             await work.run()
+        except BaseException as error:
+            _tell_continued(error, shown(source), sink.progress)
+            raise
         finally:
             here.close()
+            await where.end(False)
+
+
+def _below(top: str, name: str) -> str:
+    """A peer's path below a directory."""
+    return name if top == "." else posixpath.join(top, name)
 
 
 async def _stat_or_none(remote: BlockClient, path: str) -> Attr | None:
@@ -390,6 +481,9 @@ async def put(
         raise CarefulError(errno.ENOTDIR, "is no directory", remote.name(shown(target)))
     sink = Sink(options, progress, Report())
     work = _Put(remote, sink)
+    if into and recursive and len(sources) == 1 and os.path.isdir(sources[0]):
+        # Else an earlier run made the directory.
+        into = not await work.mark(sources[0], target).is_there()
     for source in sources:
         base = os.path.basename(os.path.abspath(source))
         path = posixpath.normpath(posixpath.join(target, base)) if into else target
