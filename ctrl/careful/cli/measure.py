@@ -135,7 +135,7 @@ def pathchar(
     if why_not and stages is None:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
-        measuring_plots.pathchar(found, host, plot_path)
+        measuring_plots.pathchar(found, host, plot_path, ends)
     show(as_json, "measure pathchar", inputs, figures, text)
 
 
