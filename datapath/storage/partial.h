@@ -22,7 +22,7 @@ static inline bool partial_is_named(const char *name, size_t bytes)
 	if (memcmp(mark, ".careful-", MARK) != 0 || memcmp(mark + MARK + TAG, ".part", END) != 0)
 		return false;
 	for (const char *c = mark + MARK; c < mark + MARK + TAG; c++) {
-		if (!memchr("0123456789abcdef", *c, 16))
+		if ((*c < '0' || *c > '9') && (*c < 'a' || *c > 'f'))
 			return false;
 	}
 	return true;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import session
+from careful.transfer import verify as verifying
+from careful.transfer.block import Entry
 from careful.transfer.options import Options, Silent
 from careful.transfer.partials import Found, find_local
 from careful.transfer.session import Route
@@ -177,3 +180,51 @@ def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -
     assert [one.state for one in session.partials(route, "d", clean=True)] == ["removed"]
     assert list((daemon.root / "d").iterdir()) == []
     assert not daemon.handles
+
+
+def test_verify__what_cannot_be_read(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named once, with what is above what nobody has seen; partial files are no files."""
+    for top in (export / "t", tmp_path / "t"):
+        (top / "d/e").mkdir(parents=True)
+        (top / "d/e/f").write_bytes(b"")
+    (tmp_path / "t/d/.x.careful-0123456789abcdef.part").write_bytes(b"")
+    scan = verifying.scan_local
+
+    def blind(top: str) -> list[Entry]:
+        return [
+            one._replace(error=errno.EACCES) if one.name == "d/e" else one
+            for one in scan(top)
+            if one.name != "d/e/f"
+        ]
+
+    monkeypatch.setattr(verifying, "scan_local", blind)
+    assert verify(route, tmp_path / "t") == {"d/e": "cannot be read here: Permission denied"}
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_verify__a_block_device(route: Route, export: Path, tmp_path: Path, damaged: bool) -> None:
+    """As much of it counts as the file has."""
+    if os.geteuid():
+        pytest.skip("needs root, for a loop device")
+    data = os.urandom(3 * BLOCK)
+    (export / "t").write_bytes(data)
+    (tmp_path / "image").write_bytes(data + bytes(5 * BLOCK))
+    if damaged:
+        with (tmp_path / "image").open("r+b") as file:
+            file.seek(BLOCK)
+            file.write(b"x")
+    argv = ["losetup", "--show", "-f", tmp_path / "image"]
+    made = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no loop device: {made.stderr.strip()}")
+    device = Path(made.stdout.strip())
+    try:
+        found = verify(route, device, False)
+        (export / "t").write_bytes(bytes(9 * BLOCK))
+        larger = verify(route, device, False)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+    assert list(found.values()) == ["1 of 3 blocks differ, the first at byte 4096"] * damaged
+    assert list(larger.values()) == [f"{9 * BLOCK} bytes there, {8 * BLOCK} here"]

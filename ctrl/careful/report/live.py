@@ -228,12 +228,13 @@ def rehearsal(report: Report) -> str:
     """What a transfer would do, a line each, and in sum."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
     lines += [f"delete {name}" for name in report.deleted]
-    parts = [f"{len(report.files)} files, {size(report.bytes)} to move"]
+    parts = [f"{len(report.files)} files, {size(report.moved_bytes)} to move"]
     counts = (
         (report.links, "links"),
         (report.directories, "directories to make"),
         (len(report.deleted), "to delete"),
         (len(report.equal), "equal"),
+        (size(report.matched_bytes) if report.matched_bytes else 0, "of the rest equal"),
         (len(report.brought), "there from an earlier transfer"),
         (len(report.skipped), "skipped"),
         (len(report.failures), "FAILED"),

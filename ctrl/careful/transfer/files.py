@@ -23,7 +23,7 @@ from careful.transfer.local import Partial, shown
 from careful.transfer.mover import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
-from careful.transfer.resume import RemotePartial, verify_local, verify_source
+from careful.transfer.resume import RemotePartial, take_digests, verify_local, verify_source
 from careful.transfer.scan import local_attr
 from careful.transfer.sparse import (
     has_holes,
@@ -168,6 +168,9 @@ class _Fetch:
         if not kept.resumed:
             return {}
         await verify_local(kept)
+        if self.options.digest:
+            journal, fd = kept.journal, kept.fd
+            await take_digests(self.remote, handle, journal, fd, kept.note, self.source)
         if kept.journal.identity.is_doubtful(now):
             await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}

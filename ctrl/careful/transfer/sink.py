@@ -26,6 +26,7 @@ _MAY_PASS = {errno.ENOSPC, errno.EDQUOT}
 TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",
     errno.ENOTSUP: "is a special file",
+    errno.E2BIG: "has extended attributes of more than 192 KiB: too many to carry",
     errno.ESTALE: "changed while it was being transferred",
 }
 

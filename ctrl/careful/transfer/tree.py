@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from careful.transfer import batch
 from careful.transfer.again import Compare, Continuation
 from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
-from careful.transfer.block import Attr, Entry
+from careful.transfer.block import Attr, Entry, ancestors, parent
 from careful.transfer.bulk import Part
 from careful.transfer.clash import in_the_way, is_another, look_alike, taken_for_one
 from careful.transfer.local import current_umask
@@ -405,16 +404,3 @@ def is_equal(entry: Entry, there: Entry | None) -> bool:
         return False
     mine, other = entry.attr, there.attr
     return (mine.bytes, mine.mtime_ns) == (other.bytes, other.mtime_ns)
-
-
-def parent(name: str) -> str:
-    """The directory that a name stands in; "" of the top."""
-    return posixpath.dirname(name)
-
-
-def ancestors(name: str) -> list[str]:
-    """All directories that a name stands below, without the top."""
-    found = []
-    while name := parent(name):
-        found.append(name)
-    return found

@@ -92,6 +92,7 @@ class _Singles:
         names: tuple[str, str],
         entries: tuple[Entry, Entry | None],
         move: _Move,
+        compare: Callable[[], Awaitable[tuple[int, bool]]],
     ) -> FileResult | None:
         """Transfer a file, unless it is equal, and give it its attributes.
 
@@ -100,6 +101,7 @@ class _Singles:
             names: in these.
             entries: the source, and what stands at the target.
             move: moves the contents.
+            compare: says how much of them is equal, and whether all is.
         """
         options, source = self.sink.options, entries[0]
         result: FileResult | None = None
@@ -108,7 +110,11 @@ class _Singles:
                 name = ends[0].name(names[0]), ends[1].name(names[1])
                 if entries[1] is not None and not options.replace:
                     raise CarefulError(errno.EEXIST, TEXTS[errno.EEXIST], name[1])
-                return FileResult(*name, source.attr.bytes, None, 0)
+                common, is_same = 0, False
+                if options.checksum and entries[1] is not None and entries[1].attr.is_file:
+                    common, is_same = await compare()
+                made = FileResult(*name, source.attr.bytes, None, 0, matched_bytes=common)
+                return None if is_same else made
             result = await move()
         if options.batch_flags and not options.dry_run:
             wanted = [(*names, source.attr)]
@@ -211,9 +217,10 @@ class _Get:
         except OSError:
             old = None
         move = partial(get_file, self.remote, source, target, self.options, self.sink.progress)
+        compare = partial(common_bytes, self.remote, source, target, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((there, here), names, entries, move)
+            return await self.singles.one((there, here), names, entries, move, compare)
         finally:
             here.close()
 
@@ -377,9 +384,10 @@ class _Put:
         if looks and (found := await _stat_or_none(self.remote, target)):
             old = Entry(names[1], found, "", 0)
         move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
+        compare = partial(common_bytes, self.remote, target, source, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((here, there), names, entries, move)
+            return await self.singles.one((here, there), names, entries, move, compare)
         finally:
             here.close()
 
