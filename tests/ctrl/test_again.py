@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import session
+from careful.transfer import marks, partial, session
+from careful.transfer.marks import LocalMark, RemoteMark
 from careful.transfer.options import Options, Silent
 from careful.transfer.partial import is_partial
 from careful.transfer.partials import find_local
@@ -264,3 +265,47 @@ def test_delete__partial_files_stay(ends: Ends) -> None:
     assert report.failures == []
     assert len(report.deleted) == 3
     assert [path.name for path in ends.partials()] == [kept.name]
+
+
+def test_again__in_the_last_moment(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is there, links too, but the mark: then nothing is to be done, and nothing fails."""
+
+    whole = LocalMark if ends.way == "get" else RemoteMark
+    end = whole.end
+
+    async def dying(mark: Any, done: bool) -> None:
+        await end(mark, False)
+        if done:
+            raise CarefulError(errno.ENOTCONN, "carefuld ended", "test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whole, "end", dying)
+        with pytest.raises(CarefulError):
+            ends.run(ARCHIVE)
+    moves = ends.moves()
+    report = ends.run(ARCHIVE)
+    assert (report.failures, report.files_count, report.links) == ([], 0, 0)
+    assert (moves, len(report.brought)) == ([], 6)
+    assert_equal(ends.source, ends.target)
+    assert ends.partials() == []
+
+
+def test_again__another_has_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the same command at a time: the second one says so."""
+    monkeypatch.setattr(marks, "LOCK_S", 0.1)
+    monkeypatch.setattr(partial, "LOCK_S", 0.1)
+    told: list[Any] = []
+    begun = LocalMark.begin if ends.way == "get" else RemoteMark.begin
+
+    async def twice(mark: Any, what: Any) -> None:
+        await begun(mark, what)
+        if not told:
+            told.append(mark)
+            own = (mark._remote,) if ends.way == "put" else ()
+            again = type(mark)(*own, mark._folder, mark._tag)
+            with pytest.raises(CarefulError, match="another transfer of it is under way"):
+                await begun(again, what)
+
+    monkeypatch.setattr(LocalMark if ends.way == "get" else RemoteMark, "begin", twice)
+    assert ends.run(PLAIN).failures == []
+    assert told

@@ -15,6 +15,7 @@ import posixpath
 import stat
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Protocol
@@ -120,7 +121,7 @@ class LocalMark:
     """
 
     def __init__(self, folder: str, tag: int) -> None:
-        self._folder = folder
+        self._folder, self._tag = folder, tag
         self._path = os.path.join(folder, f".careful-{tag:016x}.part")
         self._fd = -1
 
@@ -165,7 +166,8 @@ class LocalMark:
     async def end(self, done: bool) -> None:
         """See MarkFile."""
         if self._fd >= 0 and done:
-            os.unlink(self._path)
+            with suppress(OSError):  # a directory that nobody may change any longer
+                os.unlink(self._path)
         self._close()
 
     def _close(self) -> None:

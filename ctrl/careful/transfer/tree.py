@@ -304,22 +304,28 @@ class TreeTransfer:
         made += [
             (one.name, Item(lib.CAREFUL_ITEM_LINK, os.fsencode(one.name), text=os.fsencode(first)))
             for one, first in self.hard_links
-            if parent(one.name) not in barred and not self._is_linked(one, first)
+            if parent(one.name) not in barred
         ]
         flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         answers = await self._run([item for _, item in made], flags)
-        for (name, _), answer in zip(made, answers, strict=True):
-            if answer.status:
-                self._failed_there(name, answer.status)
-            else:
+        for (name, item), answer in zip(made, answers, strict=True):
+            if not answer.status:
                 self.sink.report.links += 1
+            elif answer.status != errno.EEXIST or not await self._is_made(name, item):
+                self._failed_there(name, answer.status)
 
-    def _is_linked(self, entry: Entry, first: str) -> bool:
-        """Whether an earlier run made a hard link, to a file that is still the same."""
-        mine, other = self.existing.get(entry.name), self.existing.get(first)
-        if first not in self.continued.names or mine is None or other is None:
+    async def _is_made(self, name: str, item: Item) -> bool:
+        """Whether an earlier run made a link, in its last moments maybe."""
+        is_new = name not in self.existing or self.continued.brought(name)
+        if not (self.continued.is_one and is_new):
             return False
-        return self.continued.brought(entry.name) and not is_another(mine.attr, other.attr)
+        names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
+        found = await self._run([Item(lib.CAREFUL_ITEM_READ, one) for one in names])
+        if any(one.status for one in found):
+            return False
+        if item.op == lib.CAREFUL_ITEM_LINK:
+            return not is_another(found[0].found, found[1].found)
+        return found[0].op == lib.CAREFUL_ITEM_SYMLINK and found[0].text == item.text
 
     async def _look_alikes(self) -> None:
         """Where names may be replaced, one may have replaced another that differs in case alone."""

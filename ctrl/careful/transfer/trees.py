@@ -10,24 +10,20 @@ import errno
 import os
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
-from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.again import again
-from careful.transfer.attributes import apply_attributes, sync_file_system
-from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
-from careful.transfer.block import Attr, BlockClient, Entry, Listing, relative
-from careful.transfer.bulk import Part, sift
+from careful.transfer.attributes import sync_file_system
+from careful.transfer.batch import LocalTree, RemoteTree
+from careful.transfer.block import Attr, BlockClient, Entry, relative
 from careful.transfer.compare import common_bytes
 from careful.transfer.files import GOES_ON, get_file, put_file
-from careful.transfer.filters import Filters
 from careful.transfer.local import current_umask, shown, sync_directory
 from careful.transfer.marks import LocalMark, RemoteMark, mark_of
-from careful.transfer.mover import all_of, in_thread
+from careful.transfer.mover import in_thread
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.partial import tag_of
 from careful.transfer.partials import clear_local, clear_remote
@@ -38,130 +34,13 @@ from careful.transfer.scan import (
     not_there,
     scan_local,
     scan_remote,
-    selected,
+    taken_apart,
 )
-from careful.transfer.sink import TEXTS, Sink, kind_of
-from careful.transfer.tree import TreeTransfer, Ways, is_equal
+from careful.transfer.singles import Singles, make_link
+from careful.transfer.sink import Sink, kind_of
+from careful.transfer.tree import TreeTransfer, Ways
 
 __all__ = ["Report", "get", "put"]
-
-_Move = Callable[[], Awaitable[FileResult | None]]
-
-
-class _Singles:
-    """Files that were named one by one."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.jobs: list[Callable[[], Awaitable[None]]] = []
-
-    def add(self, name: str, nbytes: int, move: _Move) -> None:
-        """Plan one file; move() returns None where it was equal."""
-        sink = self.sink
-        sink.progress.expect(1, nbytes)
-
-        async def job() -> None:
-            try:
-                result = await move()
-            except CarefulError as error:
-                sink.fail(name, error)
-            else:
-                if result is None:
-                    sink.report.equal.append((name, nbytes))
-                else:
-                    sink.done(result)
-            finally:
-                sink.progress.finished(name)
-
-        self.jobs.append(job)
-
-    async def run(self) -> None:
-        """Transfer them, several at a time."""
-        todo = iter(self.jobs)
-
-        async def worker() -> None:
-            for job in todo:
-                await job()
-
-        width = min(self.sink.options.files_in_flight, len(self.jobs))
-        await all_of(*(worker() for _ in range(width)))
-
-    async def one(
-        self,
-        ends: tuple[Tree, Tree],
-        names: tuple[str, str],
-        entries: tuple[Entry, Entry | None],
-        move: _Move,
-        compare: Callable[[], Awaitable[tuple[int, bool]]],
-    ) -> FileResult | None:
-        """Transfer a file, unless it is equal, and give it its attributes.
-
-        Args:
-            ends: the directories that it stands in, and is to.
-            names: in these.
-            entries: the source, and what stands at the target.
-            move: moves the contents.
-            compare: says how much of them is equal, and whether all is.
-        """
-        options, source = self.sink.options, entries[0]
-        result: FileResult | None = None
-        if not (options.update and not options.checksum and is_equal(*entries)):
-            if options.dry_run:
-                name = ends[0].name(names[0]), ends[1].name(names[1])
-                if entries[1] is not None and not options.replace:
-                    raise CarefulError(errno.EEXIST, TEXTS[errno.EEXIST], name[1])
-                common, is_same = 0, False
-                if options.checksum and entries[1] is not None and entries[1].attr.is_file:
-                    common, is_same = await compare()
-                made = FileResult(*name, source.attr.bytes, None, 0, matched_bytes=common)
-                return None if is_same else made
-            result = await move()
-        if options.batch_flags and not options.dry_run:
-            wanted = [(*names, source.attr)]
-            await apply_attributes(*ends, wanted, options.batch_flags, self.sink)
-        return result
-
-
-async def _link(ends: tuple[Tree, Tree], names: tuple[str, str], sink: Sink) -> None:
-    """Make one symlink what another is."""
-    flags = sink.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
-    flags |= lib.CAREFUL_BATCH_REPLACE if sink.options.replace else 0
-    if sink.options.dry_run:
-        sink.report.links += 1
-        return
-    read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(names[0]))
-    found = next(parse(await ends[0].run(read.packed(), flags)))
-    if not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK:
-        item = found.renamed(os.fsencode(names[1]))
-        found = next(parse(await ends[1].run(item.packed(), flags)))
-    if found.status:
-        sink.fail_errno(ends[0].name(names[0]), found.status, ends[1].name(names[1]))
-    else:
-        sink.report.links += 1
-
-
-class _Apart(NamedTuple):
-    """A listing, taken apart.
-
-    Attributes:
-        entries: that are meant.
-        plain: apart, small files where nothing hangs on any single one.
-        changed_ns: when anything of it was changed last.
-    """
-
-    entries: list[Entry]
-    plain: Sequence[Part]
-    changed_ns: int
-
-
-def _taken_apart(listing: Listing, options: Options, is_first: bool) -> _Apart:
-    """Take a listing apart, of a tree whose first transfer this is, or another."""
-    if not is_first or options.looks or options.blake3 or options.filters != Filters():
-        entries = listing.entries()
-        changed_ns = max((one.attr.ctime_ns for one in entries), default=0)
-        return _Apart(selected(entries, options.filters), (), changed_ns)
-    sifted = sift(listing.data, options)
-    return _Apart(listing.entries(sifted.rest), sifted.parts, sifted.changed_ns)
 
 
 def _tell_continued(error: BaseException, name: str, progress: Progress) -> None:
@@ -175,7 +54,7 @@ def _tell_continued(error: BaseException, name: str, progress: Progress) -> None
 class _Get:
     def __init__(self, remote: BlockClient, sink: Sink) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
-        self.singles = _Singles(sink)
+        self.singles = Singles(sink)
         self.folders: set[str] = set()
 
     async def add(self, source: str, target: str, into: bool, recursive: bool) -> None:
@@ -195,7 +74,7 @@ class _Get:
             raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
         elif attr.is_link and self.options.links:
             ends = self._ends(source, local)
-            await _link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
+            await make_link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
             ends[1].close()
         elif attr.is_file or attr.is_link:
             self.folders.add(os.path.dirname(local))
@@ -233,7 +112,7 @@ class _Get:
         where, name = self.mark(source, target), self.remote.name(shown(source))
         mark = await where.look()
         sink, spares = again(self.sink, mark)
-        apart = _taken_apart(await self.remote.list(source, True), sink.options, mark is None)
+        apart = taken_apart(await self.remote.list(source, True), sink.options, mark is None)
         plain = apart.plain
         made, existing = False, list[Entry]()
         if not sink.options.dry_run:
@@ -351,7 +230,7 @@ async def get(
 class _Put:
     def __init__(self, remote: BlockClient, sink: Sink) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
-        self.singles = _Singles(sink)
+        self.singles = Singles(sink)
 
     async def add(self, source: str, target: str, recursive: bool) -> None:
         """Send a tree, or plan a file."""
@@ -362,7 +241,7 @@ class _Put:
         if attr.is_link:
             ends = self._ends(source, target)
             names = os.path.basename(source), posixpath.basename(target)
-            await _link(ends, names, self.sink)
+            await make_link(ends, names, self.sink)
             ends[0].close()
         elif attr.is_dir and recursive:
             await self.tree(source, target, attr)
@@ -403,7 +282,7 @@ class _Put:
         mark = await where.look() if found is not None else None
         sink, spares = again(self.sink, mark)
         listing = await in_thread(partial(list_local, source))
-        apart = _taken_apart(listing, sink.options, mark is None)
+        apart = taken_apart(listing, sink.options, mark is None)
         if not sink.options.dry_run:
             await self.remote.mkdir(target, attr.mode & 0o777 | 0o700)
             sink.report.directories += found is None
