@@ -132,12 +132,13 @@ def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Js
         out, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         return {}, f"{name}: it does not end"
+    said = (err.strip().splitlines() or [""])[-1].removeprefix("soak: ")
     lines = (kept + out).strip().splitlines()
     with contextlib.suppress(ValueError):  # it was killed while it wrote
         found: Json = json.loads(lines[-1]) if lines else {}
         if found.get("end"):
-            return found, f"{name}: {err.strip()}" if err.strip() else ""
-    return {}, f"{name}: {(err.strip().splitlines() or [f'died ({process.returncode})'])[-1]}"
+            return found, f"{name}: {said}" if said else ""
+    return {}, f"{name}: {said or f'died ({process.returncode})'}"
 
 
 def kill(process: subprocess.Popen[str] | None) -> None:
