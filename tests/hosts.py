@@ -7,6 +7,7 @@ to the wire.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import subprocess
@@ -137,6 +138,21 @@ def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
     yield make
     for host in made:
         host.ctl("down", "eth1", check=False)
+
+
+@contextlib.contextmanager
+def hosts_up(folder: Path, **options: Any) -> Iterator[list[Host]]:
+    """Two hosts, both up, in a lab of their own with Lab()'s options, as long as the block."""
+    lab = Lab(**options)
+    try:
+        made = [Host(lab, name, folder) for name in lab.hosts]
+        for host in made:
+            host.up()
+        yield made
+        for host in made:
+            host.down()
+    finally:
+        lab.down()
 
 
 def _two(lab: Lab, folder: Path) -> Iterator[tuple[Host, Host]]:

@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hosts import MIB, Host, make_file
-from lab import Lab
+from hosts import MIB, Host, hosts_up, make_file
 
 LINK = """
 name = "a link with mishaps"
@@ -64,21 +63,14 @@ def move(a: Host, b: Host, command: str, limit_s: float) -> dict[str, Any]:
 def there_and_back(fault: str, rate: float, nbytes: int, limit_s: float) -> list[dict[str, Any]]:
     """Both commands over a link of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(hops=hops(Path(folder), FAULTS[fault].format(rate=rate)))
-        try:
-            a, b = (Host(lab, name, Path(folder)) for name in lab.hosts)
-            for host in (a, b):
-                host.up()
+        path = hops(Path(folder), FAULTS[fault].format(rate=rate))
+        with hosts_up(Path(folder), hops=path) as (a, b):
             make_file(b.export / "big", nbytes)
             found = []
             for command in ("get", "put"):
                 what = {"fault": fault, "rate": rate, "command": command}
                 found.append(what | move(a, b, command, limit_s))
-            for host in (a, b):
-                host.down()
             return found
-        finally:
-            lab.down()
 
 
 def line(row: dict[str, Any]) -> str:

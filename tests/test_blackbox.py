@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import Host
-from lab import Lab, MakeLab
+from hosts import Host, hosts_up
+from lab import MakeLab
 
 pytestmark = pytest.mark.lab
 
@@ -18,16 +18,9 @@ GAM = Path(__file__).parents[1] / "ctrl/careful/model/pipelines/gam.toml"
 
 @pytest.fixture(scope="module")
 def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
-    lab = Lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
-    made = [Host(lab, name, tmp_path_factory.mktemp("gam")) for name in ("h1", "h2")]
-    try:
-        for host in made:
-            host.up()
+    folder = tmp_path_factory.mktemp("gam")
+    with hosts_up(folder, hops=GAM, options=["--scale", "100", "--charge", "payload"]) as made:
         yield made
-        for host in made:
-            host.down()
-    finally:
-        lab.down()
 
 
 def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:

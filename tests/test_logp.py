@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import Host
-from lab import Lab, MakeLab
+from hosts import Host, hosts_up
+from lab import MakeLab
 
 pytestmark = pytest.mark.lab
 
@@ -23,16 +23,8 @@ LINK = f'[[stage]]\nname = "access"\ng_us = {GAP_US}\nG_us_per_KiB = 0\n'
 
 @pytest.fixture(scope="module")
 def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
-    lab = Lab()
-    made = [Host(lab, name, tmp_path_factory.mktemp("logp")) for name in ("h1", "h2")]
-    try:
-        for host in made:
-            host.up()
+    with hosts_up(tmp_path_factory.mktemp("logp")) as made:
         yield made
-        for host in made:
-            host.down()
-    finally:
-        lab.down()
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:

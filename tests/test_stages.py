@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hosts import Host
-from lab import Lab
+from hosts import Host, hosts_up
 
 pytestmark = pytest.mark.lab
 
@@ -43,16 +42,8 @@ def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
             for G in RATES
         )
     )
-    lab = Lab(hops=path)
-    made = [Host(lab, name, tmp_path_factory.mktemp(name)) for name in ("h1", "h2")]
-    try:
-        for host in made:
-            host.up()
+    with hosts_up(tmp_path_factory.mktemp("stages"), hops=path) as made:
         yield made
-        for host in made:
-            host.down()
-    finally:
-        lab.down()
 
 
 def measure(host: Host, *options: str) -> dict[str, Any]:

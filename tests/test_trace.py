@@ -17,8 +17,7 @@ import pytest
 from careful.control import bpf, sdt, traced, tracer
 from careful.errors import CarefulError
 from careful.measure import stages
-from hosts import Host, finish, make_file, wait_for
-from lab import Lab
+from hosts import Host, finish, hosts_up, make_file, wait_for
 
 #: All four are the engine's; netRx is the kernel's.
 NAMES = {"hostTx", "netTx", "hostRx", "store"}
@@ -107,16 +106,8 @@ def bcc_works() -> None:
 def two(
     lab_possible: None, bcc_works: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[Host]]:
-    lab = Lab()
-    made = [Host(lab, name, tmp_path_factory.mktemp("trace")) for name in ("h1", "h2")]
-    try:
-        for host in made:
-            host.up()
+    with hosts_up(tmp_path_factory.mktemp("trace")) as made:
         yield made
-        for host in made:
-            host.down()
-    finally:
-        lab.down()
 
 
 def listeners(host: Host) -> int:

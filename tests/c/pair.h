@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * For tests: two network namespaces joined by a veth, `eth1` at each end, with
- * 10.77.0.1 and .2 and fd77::1 and ::2. Nameless, so they end with the process.
+ * 10.77.0.1 and .2 and fd77::1 and ::2. Nameless, so they end with the process; and
+ * what instances pin and lock is in file systems of its own, which do so too.
  */
 #ifndef CAREFUL_TESTS_PAIR_H
 #define CAREFUL_TESTS_PAIR_H
@@ -10,9 +11,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -72,8 +76,25 @@ static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 			mtu, side + 1, side + 1));
 }
 
+/* Pins and locks that nobody else sees, and that go with the process however it ends. */
+static inline void pair_hide(void)
+{
+	static bool hidden;
+
+	if (hidden)
+		return;
+	if (unshare(CLONE_NEWNS))
+		skip(errno == EPERM ? "needs root" : "no mount namespaces");
+	CHECK(!mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK(!mount("bpf", "/sys/fs/bpf", "bpf", 0, NULL));
+	CHECK(!mkdir("/run/careful", 0755) || errno == EEXIST);
+	CHECK(!mount("careful", "/run/careful", "tmpfs", 0, NULL));
+	hidden = true;
+}
+
 static inline void pair_open(struct pair *pair, unsigned int mtu)
 {
+	pair_hide();
 	pair->home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	CHECK(pair->home >= 0);
 	pair->ns[0] = pair_namespace();

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +21,34 @@ from careful.measure.exchange import ProbeSession
 from careful.report import measuring, measuring_plots, trace_plots, tracing
 from careful.report.inside import stages_figures, stages_table
 
+Command = Callable[..., Any]
+
 _plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
+
+
+def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
+    """The options of a measurement with frames of careful's, of several sizes; its defaults."""
+    help_precision = "Half of an interval over the figure at which it is enough."
+    options = (
+        click.option(
+            "--sizes", "sizes_count", default=sizes, show_default=True, help="How many sizes."
+        ),
+        click.option(
+            "--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload."
+        ),
+        click.option(
+            "--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]"
+        ),
+        click.option("--precision", default=precision, show_default=True, help=help_precision),
+        click.option("--seconds", default=25.0, show_default=True, help="No new round after that."),
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.group()
@@ -112,21 +141,12 @@ def pathchar(
 
 @measure.command()
 @click.argument("host")
-@click.option("--sizes", "sizes_count", default=16, show_default=True, help="How many sizes.")
-@click.option("--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload.")
-@click.option("--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]")
+@_over_sizes(16, 0.01)
 @click.option(
     "--at-bytes",
     type=BYTES,
     help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
 )
-@click.option(
-    "--precision",
-    default=0.01,
-    show_default=True,
-    help="Half of an interval over the figure at which it is enough.",
-)
-@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
 @click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
 @_plot
 @shared
@@ -173,16 +193,7 @@ def blackbox(
 
 @measure.command()
 @click.argument("host")
-@click.option("--sizes", "sizes_count", default=12, show_default=True, help="How many sizes.")
-@click.option("--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload.")
-@click.option("--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]")
-@click.option(
-    "--precision",
-    default=0.05,
-    show_default=True,
-    help="Half of an interval over the figure at which it is enough.",
-)
-@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
+@_over_sizes(12, 0.05)
 @_plot
 @shared
 def clearbox(

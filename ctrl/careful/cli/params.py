@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from careful.report.figure import check_path
-
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30}
 
 
@@ -49,6 +47,8 @@ class PlotFile(click.ParamType[Path]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
+        from careful.report.figure import check_path  # numpy: not for commands that plot nothing
+
         path = Path(str(value))
         try:
             check_path(path)

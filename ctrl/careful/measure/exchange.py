@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import time
-from pathlib import Path
 from typing import Any
 
 from careful._abi import ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.oneway import Trip
+from careful.measure.session import Session
 from careful.transfer.ipc import Answer, Client
 
 #: Longer than carefuld itself waits for a silent peer.
@@ -29,52 +29,19 @@ _OLD = {
 }
 
 
-class ProbeSession:
-    """Probes to one peer.
+class ProbeSession(Session):
+    """Probes to one peer: round trips and trains."""
 
-    Args:
-        socket: of our own carefuld.
-        instance: what errors call it.
-        address: of the peer.
-        host: what errors call it.
-        timeout_s: for the handshake, seconds.
+    def _prepare(self) -> None:
+        self.credits, self.payload_max_bytes = self._limits()
+        self.round_trips(0, 1)
+        # Arrivals come back in one frame; half of a window needs no updates meanwhile.
+        stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
+        self.train_max = min(self.credits // 2, stamps_max)
 
-    Raises:
-        CarefulError: careful is not up here or there, or it is too old to answer probes.
-    """
-
-    def __init__(
-        self, socket: Path, instance: str, address: Address, host: str, timeout_s: float = 5.0
-    ) -> None:
-        self.host = host
-        self._client = Client(socket, f"carefuld of {instance}")
-        try:
-            answer = self._client.call(
-                lib.CAREFUL_IPC_CONNECT,
-                host,
-                payload=address.sockaddr(),
-                bytes=int(timeout_s * 1000),
-                timeout_s=timeout_s + 1,
-            )
-            self._peer = answer.peer
-            self.credits, self.payload_max_bytes = self._limits(address)
-            self.round_trips(0, 1)
-            # Arrivals come back in one frame; half of a window needs no updates meanwhile.
-            stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
-            self.train_max = min(self.credits // 2, stamps_max)
-        except BaseException:
-            self._client.close()
-            raise
-
-    def __enter__(self) -> ProbeSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def _limits(self, address: Address) -> tuple[int, int]:
+    def _limits(self) -> tuple[int, int]:
         """Credits towards the peer, and the most payload that it takes in one frame."""
-        info = peer_info(self._client, address, self.host)
+        info = peer_info(self._client, self._address, self.host)
         return int(info.credits_window), self._payload_max(int(info.frame_bytes))
 
     def _payload_max(self, frame_bytes: int) -> int:

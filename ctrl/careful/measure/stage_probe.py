@@ -17,8 +17,8 @@ from careful._abi import ffi, lib, sizeof
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.probe import Answer, Reply
+from careful.measure.session import Session
 from careful.transfer.ipc import Answer as IpcAnswer
-from careful.transfer.ipc import Client
 
 _TIME_EXCEEDED, _UNREACHABLE, _FRAGMENTATION_NEEDED = 11, 3, 4
 #: How much longer than for the probe itself to wait for carefuld, seconds.
@@ -55,17 +55,13 @@ class StageReply:
     cpus: tuple[int, int, int] = (0, 0, 0)
 
 
-class StageSession:
+class StageSession(Session):
     """Stage probes to one peer.
 
     Args:
-        socket: of our own carefuld.
-        instance: what errors call it.
-        address: of the peer.
-        host: what errors call it.
+        socket, instance, address, host, timeout_s: see Session.
         kick_runs_all: between veth devices our kick runs the link and the peer's netRx, too:
             then it is a part of the way to a host that is the first hop.
-        timeout_s: for the handshake, seconds.
 
     Raises:
         CarefulError: careful is not up here or there, or its peer answers no stage probes.
@@ -80,29 +76,12 @@ class StageSession:
         kick_runs_all: bool,
         timeout_s: float = 5.0,
     ) -> None:
-        self.host = host
         self._kick_runs_all = kick_runs_all
-        self._client = Client(socket, f"carefuld of {instance}")
-        try:
-            answer = self._client.call(
-                lib.CAREFUL_IPC_CONNECT,
-                host,
-                payload=address.sockaddr(),
-                bytes=int(timeout_s * 1000),
-                timeout_s=timeout_s + 1,
-            )
-            self._peer = answer.peer
-            self.mtu_bytes = self._largest()
-            self._first()
-        except BaseException:
-            self._client.close()
-            raise
+        super().__init__(socket, instance, address, host, timeout_s)
 
-    def __enter__(self) -> StageSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+    def _prepare(self) -> None:
+        self.mtu_bytes = self._largest()
+        self._first()
 
     def _first(self) -> None:
         """No stage answers where the host is of an older careful."""

@@ -83,17 +83,7 @@ def get(
     span: Span = WHOLE,
 ) -> trees.Report:
     """Fetch files and trees from a peer; see trees.get(), and special.transfer()."""
-
-    async def work(remote: BlockClient) -> trees.Report:
-        losses = await remote.watch(options.fail_on_loss)
-        if len(sources) == 1 and await is_special(remote, sources[0], target, span, True):
-            report = await transfer(remote, True, sources[0], target, span, options, progress)
-        else:
-            report = await trees.get(remote, sources, target, recursive, options, progress)
-        report.lost = await losses.so_far()
-        return report
-
-    return asyncio.run(_guarded(route, work))
+    return _move(route, True, sources, target, recursive, options, progress, span)
 
 
 def put(
@@ -106,13 +96,26 @@ def put(
     span: Span = WHOLE,
 ) -> trees.Report:
     """Send files and trees to a peer; see trees.put(), and special.transfer()."""
+    return _move(route, False, sources, target, recursive, options, progress, span)
 
+
+def _move(
+    route: Route,
+    fetch: bool,
+    sources: list[str],
+    target: str,
+    recursive: bool,
+    options: Options,
+    progress: Progress,
+    span: Span,
+) -> trees.Report:
     async def work(remote: BlockClient) -> trees.Report:
         losses = await remote.watch(options.fail_on_loss)
-        if len(sources) == 1 and await is_special(remote, sources[0], target, span, False):
-            report = await transfer(remote, False, sources[0], target, span, options, progress)
+        if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
+            report = await transfer(remote, fetch, sources[0], target, span, options, progress)
         else:
-            report = await trees.put(remote, sources, target, recursive, options, progress)
+            move = trees.get if fetch else trees.put
+            report = await move(remote, sources, target, recursive, options, progress)
         report.lost = await losses.so_far()
         return report
 
