@@ -23,7 +23,7 @@ from hosts import MIB, PINS, RUN, Host, alive, make_file
 from lab import Lab, tool
 
 EXPORTED = "big"
-FILE_BYTES = 24 * MIB
+FILE_BYTES = 12 * MIB
 #: Fragments so small that a transfer lasts, and those of a lab's MTU, bytes.
 SLOW_BYTES, FAST_BYTES = 64, 3694
 #: CLOCK_REALTIME, less as many seconds as the file $CLOCK_BACK holds.
