@@ -173,10 +173,13 @@ def test_stages__killed_leaves_nothing_attached(two: list[Host]) -> None:
 
 
 @pytest.mark.lab
-def test_clearbox__every_stage_of_both_ends(two: list[Host], tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [(), ("--trains",)], ids=["alone", "trains"])
+def test_clearbox__every_stage_of_both_ends(
+    two: list[Host], how: tuple[str, ...], tmp_path: Path
+) -> None:
     h1, plot = two[0], tmp_path / "stages.png"
-    words = ("clearbox", "h2", "--seconds", "0.1", "--sizes", "6", "--plot", str(plot), "--json")
-    found = json.loads(h1.ctl("measure", *words).stdout)
+    words = ("clearbox", "h2", "--seconds", "0.1", "--sizes", "6", "--json", "--plot", str(plot))
+    found = json.loads(h1.ctl("measure", *words, *how).stdout)
     ways = [(one["name"], one["host"]) for one in found["stages"]]
     ours, theirs = h1.lab.instance("h1"), h1.lab.instance("h2")
     assert ways == [("hostTx", ours), ("netTx", ours), ("netRx", theirs), ("hostRx", theirs)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from careful.report import measuring_plots
 
 from .test_blackbox import CROSSING, FakeExchange
+from .test_inside import FakeHosts
 
 
 def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
@@ -25,3 +26,18 @@ def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
     flat = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
     measuring_plots.blackbox(flat, "h2", file)
     assert "gap in a train: no slope" in file.read_text()
+
+
+def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
+    file = tmp_path / "path.svg"
+    hosts = FakeHosts()
+    ends = hosts.measure()
+    measuring_plots.pathchar(hosts.path(), "h2", file, ends)
+    text = file.read_text()
+    for name in ("hostTx", "netTx", "hop 1", "netRx", "hostRx", "store"):
+        assert name in text
+    for size in ends.sizes_bytes:
+        assert f"{size} bytes" in text
+        assert f"> {ends.stages[-1].at(size):.4g}<" in text  # the store's bars
+    measuring_plots.pathchar(hosts.path(), "h2", file)
+    assert "hostTx" not in file.read_text()

@@ -155,6 +155,7 @@ class FakeTracer:
 
     def __init__(self, slices: int | None = None, loses_in: int | None = None) -> None:
         self.listened: list[tuple[int, ...]] = []
+        self.trains: list[tuple[int, int]] = []
         self.now, self.lost_count = 0.0, 0
         self._slices, self._loses_in = slices, loses_in
 
@@ -179,10 +180,13 @@ class FakeTracer:
         return self.now
 
     # what clearbox.Exchange wants
-    payload_max_bytes = 3702
+    payload_max_bytes, train_max = 3702, 32
 
     def round_trips(self, size_bytes: int, count: int) -> None:
         self.now += 1e-4 * count
+
+    def train_us(self, size_bytes: int, count: int) -> None:
+        self.trains.append((size_bytes, count))
 
 
 def test_listen__stages_take_turns_and_nothing_stays_attached() -> None:
@@ -218,6 +222,19 @@ def test_clearbox__measures_until_it_is_enough() -> None:
     assert [one.name for one in found.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
     assert found.bottleneck is not None
     assert found.bottleneck.g_b_us.value == pytest.approx(3.2, rel=0.02)
+
+
+def test_clearbox__in_trains_that_the_window_takes() -> None:
+    """As many frames of each size as alone, and an answer to each train."""
+    tracer = FakeTracer()
+    options = clearbox.Options(trains=True, rounds_max=2)
+    found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
+    sizes = {size for size, _ in tracer.trains}
+    assert len(sizes) == options.sizes_count
+    rounds = found.rounds_count * len(clearbox.PASSES)
+    assert [count for _, count in tracer.trains] == [32, 8] * options.sizes_count * rounds
+    assert found.frames_count == (40 + 2) * options.sizes_count * rounds
+    assert found.bottleneck is not None
 
 
 def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:

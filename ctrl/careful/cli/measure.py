@@ -135,7 +135,7 @@ def pathchar(
     if why_not and stages is None:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
-        measuring_plots.pathchar(found, host, plot_path)
+        measuring_plots.pathchar(found, host, plot_path, ends)
     show(as_json, "measure pathchar", inputs, figures, text)
 
 
@@ -194,6 +194,9 @@ def blackbox(
 @measure.command()
 @click.argument("host")
 @_over_sizes(12, 0.05)
+@click.option(
+    "--trains", is_flag=True, help="Frames back to back, as fragments are, not each by itself."
+)
 @_plot
 @shared
 def clearbox(
@@ -203,6 +206,7 @@ def clearbox(
     max_bytes: int | None,
     precision: float,
     seconds: float,
+    trains: bool,
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
@@ -222,6 +226,7 @@ def clearbox(
         max_bytes=max_bytes or 0,
         precision=precision,
         seconds=seconds,
+        trains=trains,
     )
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:

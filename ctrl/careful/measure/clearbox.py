@@ -1,8 +1,8 @@
 """The stages between two hosts, timed inside them (P1 section 5.3.1).
 
-Owns the traffic: messages of one frame of several sizes, each alone on the way, while one
-stage at a time is listened to, so that no probe stands in another's way. The exchange and the
-tracer are passed in.
+Owns the traffic: messages of one frame of several sizes, each alone on the way or in trains,
+while one stage at a time is listened to, so that no probe stands in another's way. The exchange
+and the tracer are passed in.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ class Exchange(Protocol):
     """The way to the other end: see blackbox.Exchange."""
 
     payload_max_bytes: int
+    train_max: int
 
     def round_trips(self, size_bytes: int, count: int, /) -> object: ...
+
+    def train_us(self, size_bytes: int, count: int, /) -> object: ...
 
 
 class Tracer(Protocol):
@@ -53,14 +56,17 @@ class Options:
     """How to measure.
 
     sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds); trips:
-    messages of each size in a round, for each stage; precision: half of the intervals of all G
-    over them at which it is enough; seconds: after which no further round begins.
+    messages of each size in a round, for each stage; trains: they follow each other at once, as
+    the fragments of a message do: a processor then has at hand what it needs, and takes less than
+    for each alone; precision: half of the intervals of all G over them at which it is enough;
+    seconds: after which no further round begins.
     """
 
     sizes_count: int = 12
     min_bytes: int = 64
     max_bytes: int = 0
     trips: int = 40
+    trains: bool = False
     precision: float = 0.05
     rounds_max: int = 20
     seconds: float = 25.0
@@ -147,12 +153,24 @@ class ClearBox:
         lost = self._tracer.lost_count
         self._tracer.listen(listened)
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            self._exchange.round_trips(size, self.options.trips)
-            self._frames += 2 * self.options.trips
+            self._some(size)
         self._tracer.collect(0.0)
         records = self._tracer.take()
         if lost == self._tracer.lost_count:  # else frames could be mistaken for others
             self._records[listened].append(records)
+
+    def _some(self, size: int) -> None:
+        """Messages of a size."""
+        if not self.options.trains:
+            self._exchange.round_trips(size, self.options.trips)
+            self._frames += 2 * self.options.trips
+            return
+        left = self.options.trips
+        while left > 0:
+            count = min(left, self._exchange.train_max)
+            self._exchange.train_us(size, count)
+            self._frames += count + 1
+            left -= count
 
     def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
         """Of all rounds; netRx and hostRx are matched within each."""

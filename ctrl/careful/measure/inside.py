@@ -82,6 +82,12 @@ class Stages:
     one_way: Line | None = None
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def sizes_bytes(self) -> tuple[int, int]:
+        """The smallest and the largest IP packet of a probe."""
+        line = self.stages[0].line
+        return int(line.size_min_bytes), int(line.size_max_bytes)
+
     def sum_us(self, size_bytes: int) -> float:
         """All stages' times for an IP packet of a size."""
         return sum(stage.at(size_bytes) for stage in self.stages)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from careful.measure.blackbox import Result
+from careful.measure.inside import Stages
 from careful.measure.line import Line, minima
 from careful.measure.pathchar import Path as HopPath
 from careful.report import figure as draw
@@ -78,9 +79,19 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
     draw.save(figure, path)
 
 
-def pathchar(path: HopPath, host: str, file: str | Path) -> None:
-    """Least round trips to each hop over size, and their lines: slopes differ by the hops' G."""
-    figure, pair = draw.axes(f"path to {host}", "probe (bytes of the IP packet)", "round trip (µs)")
+def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = None) -> None:
+    """Least round trips to each hop over size, and their lines: slopes differ by the hops' G.
+
+    With what was found inside the hosts, a second pair of axes has each stage's time one way.
+    """
+    if ends is None:
+        figure, pair = draw.axes("", "", "")
+    else:
+        figure, [[pair, beside]] = draw.grid(1, 2, size=(15.0, 5.5), widths=(1, 1))
+        _stages(beside, ends)
+    pair.set_title(f"path to {host}", loc="left")
+    pair.set_xlabel("probe (bytes of the IP packet)")
+    pair.set_ylabel("round trip (µs)")
     measured = [hop for hop in path.hops if hop.line is not None and hop.sizes_bytes]
     for number, hop in enumerate(measured):
         sizes, least, _ = minima(hop.sizes_bytes, hop.times_us)
@@ -95,3 +106,23 @@ def pathchar(path: HopPath, host: str, file: str | Path) -> None:
     if measured:
         _legend(pair, len(measured))
     draw.save(figure, file)
+
+
+def _stages(pair: Any, found: Stages) -> None:
+    """A bar for each stage and each of two sizes, from the sender's memory downwards."""
+    sizes = found.sizes_bytes
+    names = [",\n".join(stage.names) for stage in found.stages]
+    for number, size in enumerate(sizes):
+        times_us = [max(stage.at(size), 0.0) for stage in found.stages]
+        at = [row + (number - 0.5) * 0.4 for row in range(len(names))]
+        colour = draw.COLOURS[number]
+        pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
+        for row, time_us in zip(at, times_us, strict=True):
+            pair.annotate(f" {_short(time_us)}", (time_us, row), va="center", fontsize=11)
+    pair.set_yticks(range(len(names)), names)
+    pair.set_ylim(len(names) - 0.4, -0.9)
+    pair.set_xscale("log")
+    pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # for the figures behind the bars
+    pair.set_title("stages, hosts included", loc="left")
+    pair.set_xlabel("time one way (µs)")
+    pair.legend(loc="lower right", title="IP packet of")
