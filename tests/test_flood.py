@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -26,9 +28,9 @@ from careful._abi import lib
 from careful.control import maps
 from careful.wire.layers import CarefulAm, CarefulCtrl, CarefulHdr
 from flood import frames_of
-from hosts import MIB, Host, finish, make_file
+from hosts import MIB, Host, finish, make_file, wait_for
 from lab import Lab
-from scapy.layers.inet import IP, UDP, IPOption_NOP
+from scapy.layers.inet import ICMP, IP, UDP, IPOption_NOP
 from scapy.layers.inet6 import (
     IPv6,
     IPv6ExtHdrDestOpt,
@@ -176,6 +178,18 @@ def control(a: Host, source: str) -> list[bytes]:
     return found
 
 
+def unreachable(a: Host, b: Host) -> list[bytes]:
+    """ICMP in the peer's name: nobody listens there. What it quotes is made up, or missing."""
+    of = IP(src=a.lab.address("h1"), dst=b.lab.address("h2"))
+    quoted: list[Packet | bytes] = [b"", rng.randbytes(40)]
+    for kind in CONTROL:
+        quoted.append(CarefulCtrl(type=kind, nonce=rng.getrandbits(64), cookie=rng.getrandbits(64)))
+    quoted += [header(type=DATA, cookie=rng.getrandbits(64)) for _ in range(10)]
+    return [
+        to(a, b.lab.address("h2"), ICMP(type=3, code=3) / of / udp(payload)) for payload in quoted
+    ]
+
+
 def sums(frame: Packet, **fields: int) -> bytes:
     """A frame with fields of its IP header or UDP header that are wrong."""
     for name, value in fields.items():
@@ -248,6 +262,15 @@ def headers6(a: Host, peer: str, old: CarefulHdr) -> list[bytes]:
 KINDS = ["garbage", "wrong", "replays", "control", "control-as-peer", "malformed", "recorded"]
 
 
+def flooding(stranger: Host, frames: list[bytes], folder: Path) -> subprocess.Popen[str]:
+    """Start to send them, RATE a second for SECONDS."""
+    data = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
+    (folder / "frames").write_bytes(data)
+    script = Path(__file__).with_name("flood.py")
+    argv = [sys.executable, script, "eth1", folder / "frames", str(RATE), str(SECONDS)]
+    return stranger.lab.start("h3", *argv)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) -> None:
     a, b, stranger = three
@@ -263,12 +286,8 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
     }
     frames = makers[kind](4) + makers[kind](6)
     rng.shuffle(frames)
-    data = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
-    (tmp_path / "frames").write_bytes(data)
     before = a.status()
-    script = Path(__file__).with_name("flood.py")
-    argv = [sys.executable, script, "eth1", tmp_path / "frames", str(RATE), str(SECONDS)]
-    flood = stranger.lab.start("h3", *argv)
+    flood = flooding(stranger, frames, tmp_path)
     time.sleep(0.5)
     rounds = 0
     while flood.poll() is None or rounds < len(SERVERS):
@@ -298,6 +317,28 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
         "recorded": {"drop_seq", "ctrl_unknown"},
     }[kind]
     assert expected <= named.keys(), named
+
+
+def test_unreachable__ends_no_session_of_a_silent_peer(three: list[Host], tmp_path: Path) -> None:
+    """The peer is stopped, a transfer waits for it, and strangers say that it is gone."""
+    a, b, stranger = three
+    mac_of["h1"] = mac(a)
+    before = a.status()
+    os.kill(b.pid, signal.SIGSTOP)
+    try:
+        getting = a.start("get", "-f", "h2:big", a.own / "big")
+        wait_for(lambda: "syncs" in grown(before, a.status()), "question")
+        status, _, errors = finish(flooding(stranger, unreachable(a, b), tmp_path))
+        assert status == 0, errors
+    finally:
+        os.kill(b.pid, signal.SIGCONT)
+    status, _, errors = finish(getting)
+    assert status == 0, errors
+    assert (a.own / "big").read_bytes() == (b.export / "big").read_bytes()
+    after = a.assert_nothing_lost()
+    assert [one["epochs"] for one in after["peers"]] == [one["epochs"] for one in before["peers"]]
+    named = grown(before, after)
+    assert named["ctrl_unknown"] > 1000, named
 
 
 def grown(before: dict[str, object], after: dict[str, object]) -> dict[str, int]:

@@ -124,9 +124,9 @@ struct careful_device_ops {
 	int (*ctrl_send)(struct careful_device *dev, const union careful_addr *to, const void *buf,
 			 uint32_t bytes);
 	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
-	 * -ECONNREFUSED where the host `from` reported (ICMP) that nobody listens there.
-	 * -EHOSTUNREACH: another ICMP error about a stage probe towards `from`, of which buf
-	 * has the beginning, as far as the error quotes it, then zeros. */
+	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
+	 * -EHOSTUNREACH: another ICMP error about a stage probe towards `from`. Of what either
+	 * is about buf has the beginning, as far as the error quotes it; the rest stays. */
 	ssize_t (*ctrl_recv)(struct careful_device *dev, union careful_addr *from, void *buf,
 			     uint32_t bytes, struct careful_arrival *arrival);
 	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */

@@ -48,7 +48,8 @@ enum sim_fault_kind {
 	SIM_LINK_DOWN,
 	SIM_UNRESOLVED, /* no neighbour is known */
 	SIM_MTU, /* amount: the MTU while it lasts */
-	SIM_CLOCK, /* amount: ns by which the clock jumps ahead at its beginning */
+	SIM_CLOCK, /* amount: ns by which the clock jumps ahead at its beginning; never back, as
+		    * CLOCK_MONOTONIC does not, and the engine looks at no other */
 	/* From outside, to port `to`, in the name of port `from`, every `amount` ns. */
 	SIM_STRANGER, /* made up: no cookie, nonce or token is right */
 	SIM_REPLAY, /* something that arrived before */

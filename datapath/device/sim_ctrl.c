@@ -130,9 +130,11 @@ int sim_ctrl_send(struct careful_device *dev, const union careful_addr *to, cons
 	return 0;
 }
 
-/* Nobody listens at the port: ICMP tells the sender. */
-static void refuse(struct sim_world *world, const struct sim_slot *slot)
+/* Nobody listens at the port: ICMP tells the sender, and quotes the datagram's payload,
+ * which begins `at`. */
+void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at)
 {
+	uint32_t bytes = slot->bytes > at ? slot->bytes - at : 0;
 	struct sim_slot *icmp;
 	uint32_t index;
 
@@ -144,6 +146,8 @@ static void refuse(struct sim_world *world, const struct sim_slot *slot)
 	icmp->from = slot->to;
 	icmp->to = slot->from;
 	icmp->control = icmp->refused = true;
+	icmp->bytes = bytes < SIM_CTRL_BYTES ? bytes : SIM_CTRL_BYTES;
+	memcpy(icmp->data, slot->data + at, icmp->bytes);
 	sim_wire_send(world, index);
 }
 
@@ -175,7 +179,7 @@ void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
 	if (sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL))
 		return;
 	if (!sim)
-		refuse(world, slot);
+		sim_ctrl_refuse(world, slot, 0);
 	else
 		queue(sim, slot, 0, slot->bytes);
 }
@@ -197,11 +201,11 @@ ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void
 	sim->ctrl_head = (sim->ctrl_head + 1) % SIM_CTRL_QUEUE;
 	sim->ctrl_count--;
 	*from = datagram->from;
-	if (datagram->refused)
-		return -ECONNREFUSED;
 	if (datagram->bytes < bytes)
 		bytes = datagram->bytes;
 	memcpy(buf, datagram->data, bytes);
+	if (datagram->refused)
+		return -ECONNREFUSED;
 	arrival->at_ns = datagram->at_ns;
 	arrival->ip_bytes = 28 + datagram->bytes;
 	return (ssize_t)bytes;

@@ -239,8 +239,8 @@ static void made_up_control(struct sim_slot *slot, const uint64_t *random)
 
 	ctrl.check = htobe32(careful_ctrl_check(&ctrl));
 	slot->control = true;
-	slot->refused = (random[0] >> 32) % 16 == 0;
-	slot->bytes = slot->refused ? 0 : sizeof(ctrl);
+	slot->refused = (random[0] >> 32) % 4 == 0; /* the quotation is made up too, or missing */
+	slot->bytes = slot->refused && random[0] >> 40 & 1 ? 0 : sizeof(ctrl);
 	memcpy(slot->data, &ctrl, sizeof(ctrl));
 }
 

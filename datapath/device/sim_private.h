@@ -18,8 +18,9 @@ enum {
 struct sim_slot {
 	uint8_t from, to;
 	bool control;
-	bool refused; /* no message: ICMP says that nobody listens at `from` */
+	bool refused; /* ICMP says that nobody listens at `from`, and quotes the data */
 	bool stray; /* not its sender's own: a copy or a stranger's */
+	bool outside; /* a stage probe that ends at XDP: no credit; as it was sent */
 	uint32_t life; /* of the device that sends it */
 	uint64_t cookie; /* of a frame, as it was sent */
 	uint32_t descs_count;
@@ -162,6 +163,7 @@ ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void
 		      uint32_t bytes, struct careful_arrival *arrival);
 void sim_stamps(struct careful_device *dev, bool on);
 void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at);
+void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
 int sim_resolve(struct careful_device *dev, const union careful_addr *to,
 		struct careful_llhdr *llhdr);

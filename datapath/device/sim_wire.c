@@ -40,7 +40,7 @@ uint8_t sim_wire_what(const struct sim_slot *slot)
 {
 	if (slot->control)
 		return SIM_CONTROL;
-	if (outside(slot->data))
+	if (slot->outside)
 		return SIM_STAGES;
 	return slot->data[header_at(slot->data) + 1] == CAREFUL_UPDATE ? SIM_UPDATES : SIM_DATA;
 }
@@ -59,7 +59,7 @@ void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot)
 {
 	struct sim_wire *wire = &world->wires[slot->from][slot->to];
 
-	if (!slot->control && !slot->stray && !outside(slot->data))
+	if (!slot->control && !slot->stray && !slot->outside)
 		wire->harmed[wire->harmed_count++ % SIM_HARMED] = slot->cookie;
 }
 
@@ -106,6 +106,7 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct careful_desc *descs,
 	gather(sim, slot);
 	slot->to = slot->data[5];
 	slot->cookie = cookie_of(slot);
+	slot->outside = outside(slot->data);
 	wire = &world->wires[slot->from][slot->to];
 	at_ns = wire->free_ns > world->now_ns ? wire->free_ns : world->now_ns;
 	at_ns = sim_fault_clog(world, slot, at_ns) + world->config.wire_g_ns +
@@ -222,6 +223,8 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	if (!sim || sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL) ||
 	    slot->bytes > sim_wire_frame_bytes(sim)) {
 		sim_wire_harm(world, slot);
+		if (!sim)
+			sim_ctrl_refuse(world, slot, header_at(slot->data));
 		return;
 	}
 	verdict = sim_xdp(sim, slot->data, slot->bytes);
@@ -303,7 +306,7 @@ uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32
 		const struct sim_slot *slot = &world->slots[event->index];
 
 		if ((event->kind == SIM_DEPART || event->kind == SIM_ARRIVE) && !slot->control &&
-		    !slot->stray && slot->cookie == cookie && !outside(slot->data))
+		    !slot->stray && slot->cookie == cookie && !slot->outside)
 			cost += (slot->bytes + buffer_bytes - 1) / buffer_bytes;
 	}
 	return cost;

@@ -166,7 +166,7 @@ static bool about_probe(const struct sock_extended_err *error, const uint8_t *da
 }
 
 /* The next ICMP error that says "nobody listens" (-ECONNREFUSED), or another that is about a
- * stage probe (-EHOSTUNREACH), quoted in buf; -EAGAIN if there is none. */
+ * stage probe (-EHOSTUNREACH), with what it quotes in buf; -EAGAIN if there is none. */
 static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t bytes,
 		       struct careful_arrival *arrival)
 {
@@ -203,6 +203,7 @@ static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t byt
 			    !(c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR))
 				continue;
 			memcpy(&e, CMSG_DATA(c), have < sizeof(e) ? have : sizeof(e));
+			memcpy(buf, data, (size_t)got < bytes ? (size_t)got : bytes);
 			if (e.error.ee_errno == ECONNREFUSED &&
 			    (e.error.ee_origin == SO_EE_ORIGIN_ICMP ||
 			     e.error.ee_origin == SO_EE_ORIGIN_ICMP6))
@@ -210,7 +211,6 @@ static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t byt
 			if (!about_probe(&e.error, data, (size_t)got, arrival))
 				continue;
 			arrival->at_ns = arrived_ns(&m);
-			memcpy(buf, data, (size_t)got < bytes ? (size_t)got : bytes);
 			return -EHOSTUNREACH;
 		}
 	}

@@ -56,6 +56,13 @@ struct careful_kept {
 	uint64_t addr[CAREFUL_SEGMENTS_MAX];
 };
 
+/* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
+union link_message {
+	struct careful_ctrl ctrl;
+	struct careful_hdr hdr;
+	struct careful_stage_answer answer;
+};
+
 /* A frame being built in send buffers. The header's place is kept free. */
 struct link_txframe {
 	struct careful_hdr *hdr;
@@ -154,7 +161,7 @@ struct link_peer {
 	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
 	uint64_t disagreed_ns; /* when the last of them came that counts */
 	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
-	bool refused; /* ICMP refused the last question */
+	bool refused; /* ICMP refused the last question, or a frame */
 	uint32_t refused_rounds; /* questions in a row that were */
 	uint64_t refused_ns; /* asked_ns of the last one counted */
 	uint32_t operations; /* replies that service waits for: keeps the sync going */
@@ -297,7 +304,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_on_refused(struct link_peer *peer);
+bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
 void link_sync(struct link_peer *peer);
 void link_unheard(struct link_peer *peer, uint64_t since_ns);
 

@@ -552,13 +552,6 @@ static void other_version(struct link *link, const union careful_addr *from,
 		on_refuse(peer, ctrl);
 }
 
-/* What the control socket brings; all of it begins with version and type. */
-union message {
-	struct careful_ctrl ctrl;
-	struct careful_hdr hdr;
-	struct careful_stage_answer answer;
-};
-
 static void on_control(struct link *link, const union careful_addr *from,
 		       const struct careful_ctrl *ctrl, size_t got)
 {
@@ -573,7 +566,7 @@ static void on_control(struct link *link, const union careful_addr *from,
 }
 
 static void on_message(struct link *link, const union careful_addr *from,
-		       const union message *message, size_t got,
+		       const union link_message *message, size_t got,
 		       const struct careful_arrival *arrival)
 {
 	bool meant;
@@ -590,6 +583,16 @@ static void on_message(struct link *link, const union careful_addr *from,
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
+/* ICMP: nobody listens at an address. */
+static void on_refused(struct link *link, const union careful_addr *at,
+		       const union link_message *quoted)
+{
+	struct link_peer *peer = link_peer_find(link, at);
+
+	if (!peer || !link_on_refused(peer, quoted))
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+}
+
 /* Reads the control socket: a bounded number of messages, so that a flood of them
  * cannot keep frames waiting. */
 void link_control(struct link *link)
@@ -597,16 +600,13 @@ void link_control(struct link *link)
 	struct careful_device *dev = link->dev;
 
 	for (int i = 0; i < CONTROL_BATCH; i++) {
-		union message message = { 0 };
+		union link_message message = { 0 };
 		struct careful_arrival arrival = { 0 };
 		union careful_addr from = { 0 };
 		ssize_t got = dev->ops->ctrl_recv(dev, &from, &message, sizeof(message), &arrival);
 
 		if (got == -ECONNREFUSED) {
-			struct link_peer *peer = link_peer_find(link, &from);
-
-			if (peer)
-				link_on_refused(peer);
+			on_refused(link, &from, &message);
 			continue;
 		}
 		if (got == -EHOSTUNREACH) {

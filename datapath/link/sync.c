@@ -108,7 +108,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->blocked_ns = 0;
 	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
 		peer->sync_disagreed = 0;
-	/* ICMP, which anyone can send, makes questions follow each other at once. */
+	/* The first may have been long on its way, and ICMP makes us ask at once. */
 	if (peer->sync_disagreed &&
 	    link->now_ns - peer->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
 		return true;
@@ -140,13 +140,31 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* ICMP says that nobody listens at the peer. Anyone can say so: it is believed when
- * several questions of ours in a row meet that and nothing else. */
-void link_on_refused(struct link_peer *peer)
+/* Whether ICMP quotes something that was meant for the peer: the cookie of this epoch, or
+ * the nonce of the HELLO without an answer. Only who is on the way knows either; Linux
+ * quotes 548 bytes of the datagram over IPv4, 1184 over IPv6. */
+static bool quotes_us(const struct link_peer *peer, const union link_message *quoted)
 {
+	uint64_t cookie = be64toh(quoted->hdr.cookie);
+
+	if (quoted->ctrl.type == CAREFUL_HELLO)
+		return peer->nonce && be64toh(quoted->ctrl.nonce) == peer->nonce;
+	if (quoted->ctrl.type & CAREFUL_CTRL_BIT)
+		cookie = be64toh(quoted->ctrl.cookie);
+	return cookie && cookie == peer->cookie_out;
+}
+
+/* ICMP says that nobody listens at the peer. Anyone can say so, and nothing comes of it
+ * unless it quotes us. Then the peer is asked: it may begin anew, and answers in time, or
+ * several questions in a row meet that and nothing else. */
+bool link_on_refused(struct link_peer *peer, const union link_message *quoted)
+{
+	if (!quotes_us(peer, quoted))
+		return false;
 	peer->refused = true;
 	if (peer->phase == LINK_OPEN && !peer->sync_nonce)
 		link_sync(peer);
+	return true;
 }
 
 /* After each question: was it refused, and is that enough? */

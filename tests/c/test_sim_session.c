@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sessions on the virtual network: what the simulation found, each by itself. */
+#include <errno.h>
+
 #include "sim.h"
 
 static void test_connect__both_ask_at_once_and_nothing_queued_fails(void)
@@ -52,34 +54,35 @@ static void test_connect__damage_before_the_welcome_is_not_forgotten(void)
 }
 
 /* ICMP says again and again that nobody listens, while the answer takes its time. */
-static void test_refused__counts_once_a_question(void)
+static void test_refused__a_stranger_stops_no_handshake(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
 		sim_op(OP_GET, 0, 100, 0);
-		sim_fault(SIM_LOSS, 0, 1, 0, 60)->what = SIM_CONTROL;
-		sim_fault(SIM_STRANGER, 1, 0, 1, 110)->amount = 20000;
+		sim_fault(SIM_LOSS, 0, 1, 0, 500)->what = SIM_CONTROL;
+		sim_fault(SIM_STRANGER, 1, 0, 0, 500)->amount = 20000;
 		EXPECT_WELL(sim_play_strictly());
 	}
 }
 
-/* Also where nothing else is awaited: the answer to the question that ICMP made counts. */
-static void test_refused__an_idle_session_stays(void)
+/* The same of a peer that is silent for a while, in the middle of everything. */
+static void test_refused__a_stranger_ends_no_session(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
-		scene->config.ctrl_delay_ns = SIM_MS;
-		sim_op(OP_REQUEST, 0, 100, 0);
-		sim_op(OP_REQUEST, 0, 100, 1900);
-		sim_fault(SIM_STRANGER, 1, 0, 300, 1800)->amount = 3 * SIM_MS;
+		for (uint32_t i = 0; i < 6; i++)
+			sim_op(i % OP_KINDS, i & 1, 12000, i); // NOLINT: whole steps
+		sim_fault(FAULT_STALL, 0, 1, 2, 990);
+		sim_fault(SIM_STRANGER, 1, 0, 1, 1000)->amount = 50000;
 		EXPECT_WELL(sim_play_strictly());
-		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+		CHECK(scene->faults[0].hits > 0 && scene->faults[1].hits > 1000);
 		CHECK_EQ(cluster->epochs, 2); /* one at each end */
+		CHECK(cluster->counters[CAREFUL_C_CTRL_UNKNOWN] > 100);
 	}
 }
 
-/* Each ICMP message makes a question, and its answer overtakes the frames. */
-static void test_refused__questions_in_a_row_prove_no_loss(void)
+/* Nor does it make anybody ask, whose answers would overtake the frames. */
+static void test_refused__a_stranger_makes_no_question(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
@@ -89,7 +92,25 @@ static void test_refused__questions_in_a_row_prove_no_loss(void)
 		sim_fault(SIM_STRANGER, 1, 0, 1, 60)->amount = 100000;
 		sim_fault(SIM_STRANGER, 0, 1, 1, 60)->amount = 100000;
 		EXPECT_WELL(sim_play_strictly());
-		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_SYNCS], 0);
+	}
+}
+
+/* Who is really gone is given up before silence would count for anything: ICMP quotes the
+ * frames that were on their way, and then the questions. */
+static void test_refused__who_was_killed_is_given_up_soon(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		struct op *request;
+
+		sim_scene(seed);
+		scene->config.wire_delay_ns = 60 * SIM_MS;
+		sim_op(OP_STORE, 0, 12000, 0);
+		request = sim_op(OP_REQUEST, 0, 500, 99);
+		sim_fault(FAULT_KILL, 0, 1, 100, 400);
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(scene->faults[0].hits, 1);
+		CHECK_EQ(request->last_status, -ECONNREFUSED);
 	}
 }
 
@@ -236,9 +257,10 @@ int main(void)
 	RUN(test_connect__both_ask_at_once_and_nothing_queued_fails);
 	RUN(test_renew__frames_that_overtake_the_welcome);
 	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
-	RUN(test_refused__counts_once_a_question);
-	RUN(test_refused__an_idle_session_stays);
-	RUN(test_refused__questions_in_a_row_prove_no_loss);
+	RUN(test_refused__a_stranger_stops_no_handshake);
+	RUN(test_refused__a_stranger_ends_no_session);
+	RUN(test_refused__a_stranger_makes_no_question);
+	RUN(test_refused__who_was_killed_is_given_up_soon);
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__that_comes_late_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);

@@ -393,9 +393,9 @@ static void test_ctrl__both_families(void)
 
 static void check_refused(const char *to_text)
 {
-	const struct careful_ctrl ctrl = { .version = 1, .type = CAREFUL_SYNC };
+	const struct careful_ctrl ctrl = { .version = 1, .type = CAREFUL_SYNC, .nonce = 7 };
 	union careful_addr to = address(to_text), from;
-	struct careful_ctrl got;
+	struct careful_ctrl got = { 0 };
 
 	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT);
 	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
@@ -406,6 +406,7 @@ static void check_refused(const char *to_text)
 		CHECK_EQ(from.in.sin_addr.s_addr, to.in.sin_addr.s_addr);
 	else
 		CHECK(!memcmp(&from.in6.sin6_addr, &to.in6.sin6_addr, 16));
+	CHECK(!memcmp(&got, &ctrl, sizeof(got))); /* all of it is quoted */
 	/* Said once; and the next datagram goes out as if nothing had been. */
 	CHECK_EQ(ctrl_recv(0, &from, &got, sizeof(got)), -EAGAIN);
 }

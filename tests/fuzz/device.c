@@ -125,6 +125,8 @@ static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *fro
 		memcpy(buf, node->ctrl[at].data, (size_t)node->ctrl[at].bytes);
 	else if (node->ctrl[at].bytes == -EHOSTUNREACH)
 		memcpy(buf, node->ctrl[at].data, sizeof(struct careful_hdr));
+	else if (node->ctrl[at].bytes == -ECONNREFUSED)
+		memcpy(buf, node->ctrl[at].data, sizeof(struct careful_ctrl));
 	return node->ctrl[at].bytes;
 }
 

@@ -121,6 +121,28 @@ void node_ctrl(struct node *node, struct input *in)
 	push_checked(node, host, &ctrl);
 }
 
+/* ICMP: nobody listens. It quotes what was said last, or a frame's cookie, or neither. */
+static void node_refuse(struct node *node, struct input *in, uint8_t what)
+{
+	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
+	const struct careful_hdr frame = {
+		.type = CAREFUL_DATA,
+		.cookie = htobe64(node->c->link.peers[what >> 2 & 1].cookie_out),
+	};
+	uint8_t *quoted = node->ctrl[at].data;
+
+	if (node->ctrl_count == NODE_CTRL)
+		return;
+	push_ctrl(node, what & 3, NULL, -ECONNREFUSED);
+	memset(quoted, 0, sizeof(node->ctrl[at].data));
+	if (what & 0x20)
+		memcpy(quoted, &node->last, sizeof(node->last));
+	else if (what & 0x10)
+		memcpy(quoted, &frame, sizeof(frame));
+	if (what & 0x40)
+		bend(in, quoted, sizeof(struct careful_ctrl));
+}
+
 void node_raw_ctrl(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in);
@@ -128,7 +150,7 @@ void node_raw_ctrl(struct node *node, struct input *in)
 	const uint8_t *p;
 
 	if (what & 0x80) {
-		push_ctrl(node, what & 3, NULL, -ECONNREFUSED);
+		node_refuse(node, in, what);
 		return;
 	}
 	p = take_bytes(in, what % (sizeof(struct careful_ctrl) + 1), &bytes);

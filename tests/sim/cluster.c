@@ -306,7 +306,8 @@ static void begin(struct cluster *cluster)
 
 	memset(cluster->seen.hits_count, 0, sizeof(cluster->seen.hits_count));
 	s->config.on_hit = on_hit;
-	s->config.on_pass = cluster->trace ? trace_pass : NULL;
+	s->config.on_pass = cluster->trace || cluster->digests ? trace_pass : NULL;
+	cluster->digest = 0;
 	s->config.user = cluster;
 	s->config.faults = s->faults;
 	s->config.faults_count = s->faults_count;
@@ -330,39 +331,37 @@ static void begin(struct cluster *cluster)
 	}
 }
 
-static const char *stuck(struct cluster *cluster)
+/* So long after the last fault there is still no end. */
+static void stuck(struct cluster *cluster)
 {
+	int64_t after_ns = (int64_t)(sim_now_ns(cluster->world) - cluster->scenario.healed_ns);
+	long long after_ms = after_ns / 1000000;
+
 	for (uint32_t i = 0; i < cluster->scenario.ops_count; i++) {
 		struct op *op = &cluster->scenario.ops[i];
 
 		if (op->state != OP_DONE)
 			sim_fail(
 				cluster->world,
-				"operation %u (attempt %u, last status %d) is not done %llu ms after "
+				"operation %u (attempt %u, last status %d) is not done %lld ms after "
 				"the last fault",
-				op->index, op->attempt, op->last_status,
-				(unsigned long long)((sim_now_ns(cluster->world) -
-						      cluster->scenario.healed_ns) /
-						     1000000));
+				op->index, op->attempt, op->last_status, after_ms);
 	}
-	return sim_failure(cluster->world);
+	sim_fail(cluster->world, "all is done, and no rest %lld ms after the last fault", after_ms);
 }
 
 const char *cluster_run(struct cluster *cluster)
 {
-	const char *failure = NULL;
 	uint64_t limit_ns;
 
 	begin(cluster);
 	limit_ns = cluster->scenario.healed_ns + heal_ns;
-	while (!(failure = sim_failure(cluster->world)) && !ended(cluster)) {
+	while (!sim_failure(cluster->world) && !ended(cluster)) {
 		step(cluster);
-		if (sim_now_ns(cluster->world) > limit_ns || cluster->steps > STEPS_MAX) {
-			failure = stuck(cluster);
-			break;
-		}
+		if (sim_now_ns(cluster->world) > limit_ns || cluster->steps > STEPS_MAX)
+			stuck(cluster);
 	}
-	if (!failure)
+	if (!sim_failure(cluster->world))
 		check_end(cluster);
 	if (cluster->trace)
 		trace_nodes(cluster);

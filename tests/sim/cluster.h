@@ -36,6 +36,16 @@ enum cluster_fault_kind {
 	FAULT_KINDS,
 };
 
+/* Losses and duplications that have a name of their own. */
+enum special {
+	SPECIAL_NONE,
+	SPECIAL_PARTITION_ONE_WAY, /* nothing passes from one port to another */
+	SPECIAL_PARTITION, /* nothing passes */
+	SPECIAL_UPDATE_LOST, /* window updates alone are */
+	SPECIAL_UPDATE_TWICE,
+	SPECIALS,
+};
+
 enum op_kind { OP_REQUEST, OP_STORE, OP_GET, OP_KINDS };
 enum op_state { OP_WAITS, OP_RUNS, OP_DONE };
 
@@ -147,7 +157,9 @@ struct cluster {
 	uint32_t epochs; /* likewise, that were opened */
 	uint64_t polls;
 	uint64_t stages[CAREFUL_LIMIT_STORE + 1]; /* probes answered, by where they ended */
-	bool trace; /* print what passes the network */
+	bool trace; /* print what passes the network, */
+	bool digests; /* or make a number of it all */
+	uint64_t digest;
 	struct cut seen; /* what the faults hit */
 };
 
@@ -155,7 +167,11 @@ struct cluster {
 void scenario_make(struct scenario *s, uint64_t seed, bool faults);
 /* Leaves out what the cut does; the lists of hits stay the cut's. */
 void scenario_cut(struct scenario *s, const struct cut *cut);
+
+/* names.c */
 const char *scenario_fault_name(uint32_t kind);
+enum special scenario_special(const struct sim_fault *fault);
+const char *scenario_special_name(enum special special);
 
 /* cluster.c */
 struct cluster *cluster_create(void);
@@ -165,10 +181,6 @@ const char *cluster_run(struct cluster *cluster);
 bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t port,
 		      struct sim_fault **fault);
 void cluster_start(struct node *node);
-
-/* shrink.c */
-void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut);
-const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut);
 
 /* trace.c */
 void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,

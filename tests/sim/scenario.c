@@ -169,7 +169,9 @@ static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice 
 	fault->to = (uint8_t)((fault->from + 1 + below(dice, s->nodes - 1)) % s->nodes);
 	if (kind == SIM_FILL_EMPTY)
 		fault->what = SIM_FRAMES;
-	if (stranger)
+	if (kind == SIM_LOSS && one_in(dice, 4))
+		fault->what = SIM_ALL;
+	if (stranger || (kind == SIM_LOSS && fault->what == SIM_ALL))
 		fault->one_in = 1;
 	if (!device && !stranger && one_in(dice, 3))
 		fault->from = fault->to = SIM_ANY;
@@ -228,13 +230,6 @@ static bool excuses(const struct sim_fault *fault)
 	}
 }
 
-/* Whether a fault makes an end silent for a while. */
-static bool slows(const struct sim_fault *fault)
-{
-	return fault->kind != SIM_DUPLICATE && fault->kind != SIM_STRANGER &&
-	       fault->kind != SIM_REPLAY && fault->kind != FAULT_TUNE;
-}
-
 /* How long a fault keeps frames that are under way. */
 static uint64_t holds_ns(const struct sim_fault *fault)
 {
@@ -247,7 +242,7 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
-	bool stranger = false, slow = false, clock = false;
+	bool clock = false;
 	uint64_t held_ns = 0;
 
 	s->excused = s->damage = false;
@@ -256,16 +251,12 @@ static void judge(struct scenario *s)
 		const struct sim_fault *fault = &s->faults[i];
 
 		s->excused |= excuses(fault);
-		stranger |= fault->kind == SIM_STRANGER;
-		slow |= slows(fault);
 		clock |= fault->kind == SIM_CLOCK;
 		held_ns += holds_ns(fault);
 		s->damage |= fault->kind == SIM_CORRUPT;
 		if (fault->until_ns > s->healed_ns)
 			s->healed_ns = fault->until_ns;
 	}
-	/* A made-up ICMP message is believed where no answer comes. */
-	s->excused |= stranger && slow;
 	/* Frames that come later than a sync's answers twice say count as lost. */
 	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
 	if (!s->damage)
@@ -292,33 +283,4 @@ void scenario_cut(struct scenario *s, const struct cut *cut)
 	}
 	s->faults_count = n;
 	judge(s);
-}
-
-const char *scenario_fault_name(uint32_t kind)
-{
-	static const char *const names[FAULT_KINDS] = {
-		[SIM_LOSS] = "loss",
-		[SIM_DUPLICATE] = "duplication",
-		[SIM_REORDER] = "reordering",
-		[SIM_CORRUPT] = "corruption",
-		[SIM_TRUNCATE] = "truncation",
-		[SIM_DELAY] = "delay",
-		[SIM_CLOG] = "clogging",
-		[SIM_TX_FULL] = "TX ring full",
-		[SIM_FILL_EMPTY] = "fill ring empty",
-		[SIM_LINK_DOWN] = "link down",
-		[SIM_UNRESOLVED] = "neighbour unknown",
-		[SIM_MTU] = "MTU change",
-		[SIM_CLOCK] = "clock jump",
-		[SIM_STRANGER] = "stranger's frames and messages",
-		[SIM_REPLAY] = "replay",
-		[FAULT_KILL] = "SIGKILL and restart",
-		[FAULT_RESTART] = "end and restart",
-		[FAULT_CLOSE] = "sessions closed",
-		[FAULT_STALL] = "stopped process",
-		[FAULT_KEEP] = "handlers that keep everything",
-		[FAULT_TUNE] = "tune map rewritten",
-	};
-
-	return names[kind];
 }

@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From a seed that fails to a shorter schedule that still does: faults, operations and
- * single hits are left out while it fails. */
-#include "cluster.h"
-
+/* From a seed that fails to a shorter schedule that fails in the same way: faults,
+ * operations and single hits are left out while it does. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run.h"
+
+enum { ENDLESS_MAX = 8 }; /* trials that may end by the limit before we are content */
+
+/* What a trial tells its parent. */
+struct told {
+	char why[SIM_TEXT_BYTES];
+	struct cut seen;
+};
+
+/* A failure that is being cut short. */
+struct hunt {
+	struct cluster *cluster;
+	const struct range *range;
+	uint64_t seed;
+	const char *why;
+	uint32_t endless; /* trials that were */
+};
 
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut)
 {
@@ -12,9 +35,93 @@ const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const s
 	return cluster_run(cluster);
 }
 
+const char *run_end(int status, uint32_t limit_ms, char text[SIM_TEXT_BYTES])
+{
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return NULL;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
+		snprintf(text, SIM_TEXT_BYTES, "it takes more than %u ms of processor time",
+			 limit_ms);
+	else if (WIFSIGNALED(status))
+		snprintf(text, SIM_TEXT_BYTES, "it crashes: SIG%s", sigabbrev_np(WTERMSIG(status)));
+	else
+		snprintf(text, SIM_TEXT_BYTES, "it ends the process with status %d",
+			 WEXITSTATUS(status));
+	return text;
+}
+
+/* In the process of its own: what it has to say of its end was said when it failed first. */
+static void run_told(struct cluster *cluster, const struct range *range, uint64_t seed,
+		     const struct cut *cut, struct told *told)
+{
+	int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	const char *why;
+
+	if (nowhere >= 0)
+		dup2(nowhere, STDERR_FILENO);
+	run_limit(range->limit_ms);
+	why = range->run(cluster, seed, range->faults, cut);
+	if (why)
+		snprintf(told->why, sizeof(told->why), "%s", why);
+	told->seen = cluster->seen;
+	_exit(0);
+}
+
+const char *run_apart(struct cluster *cluster, const struct range *range, uint64_t seed,
+		      const struct cut *cut)
+{
+	static char why[SIM_TEXT_BYTES];
+	struct told *told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status = 0;
+	pid_t pid;
+
+	if (told == MAP_FAILED)
+		return NULL;
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		run_told(cluster, range, seed, cut, told);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	memcpy(why, told->why, sizeof(why));
+	cluster->seen = told->seen;
+	munmap(told, sizeof(*told));
+	if (pid < 0)
+		return NULL;
+	run_end(status, range->limit_ms, why);
+	return why[0] ? why : NULL;
+}
+
+/* Whether two failures are one, with other numbers. */
+static bool alike(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		while (isdigit((unsigned char)*a))
+			a++;
+		while (isdigit((unsigned char)*b))
+			b++;
+		if (*a != *b)
+			return false;
+		if (!*a)
+			return true;
+	}
+}
+
+/* Whether it still fails so, cut like this. */
+static bool fails(struct hunt *hunt, const struct cut *cut)
+{
+	const char *why;
+
+	if (hunt->endless > ENDLESS_MAX)
+		return false;
+	why = run_apart(hunt->cluster, hunt->range, hunt->seed, cut);
+	hunt->endless += why && strstr(why, "of processor time");
+	return why && alike(why, hunt->why);
+}
+
 /* Leaves out each bit of a mask that can be; whether any could. */
-static bool leave_out(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut,
-		      uint32_t *mask, uint32_t n)
+static bool leave_out(struct hunt *hunt, struct cut *cut, uint32_t *mask, uint32_t n)
 {
 	bool shorter = false;
 
@@ -22,7 +129,7 @@ static bool leave_out(struct cluster *cluster, uint64_t seed, bool faults, struc
 		if (*mask >> i & 1)
 			continue;
 		*mask |= 1u << i;
-		if (run_cut(cluster, seed, faults, cut))
+		if (fails(hunt, cut))
 			shorter = true;
 		else
 			*mask &= ~(1u << i);
@@ -31,8 +138,7 @@ static bool leave_out(struct cluster *cluster, uint64_t seed, bool faults, struc
 }
 
 /* Leaves out hits of one fault, by halves, quarters … single ones. */
-static void leave_out_hits(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut,
-			   uint32_t fault)
+static void leave_out_hits(struct hunt *hunt, struct cut *cut, uint32_t fault)
 {
 	static struct cut trial;
 	uint32_t size = cut->hits_count[fault];
@@ -47,7 +153,7 @@ static void leave_out_hits(struct cluster *cluster, uint64_t seed, bool faults, 
 			memmove(trial.hits[fault] + at, trial.hits[fault] + at + n,
 				(rest - n) * sizeof(trial.hits[0][0]));
 			trial.hits_count[fault] -= n;
-			if (run_cut(cluster, seed, faults, &trial))
+			if (fails(hunt, &trial))
 				*cut = trial;
 			else
 				at += n;
@@ -55,23 +161,24 @@ static void leave_out_hits(struct cluster *cluster, uint64_t seed, bool faults, 
 	}
 }
 
-void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut)
+void shrink(struct cluster *cluster, const struct range *range, uint64_t seed, const char *why,
+	    struct cut *cut)
 {
+	struct hunt hunt = { .cluster = cluster, .range = range, .seed = seed, .why = why };
 	static struct cut trial;
 	uint32_t faults_count, ops_count;
 	bool shorter = true;
 
-	if (!run_cut(cluster, seed, faults, cut))
-		return;
-	scenario_make(&cluster->scenario, seed, faults);
+	scenario_make(&cluster->scenario, seed, range->faults);
 	faults_count = cluster->scenario.faults_count;
 	ops_count = cluster->scenario.ops_count;
+	if (!fails(&hunt, cut))
+		return;
 	while (shorter) {
-		shorter =
-			leave_out(cluster, seed, faults, cut, &cut->faults_left_out, faults_count);
-		shorter |= leave_out(cluster, seed, faults, cut, &cut->ops_left_out, ops_count);
+		shorter = leave_out(&hunt, cut, &cut->faults_left_out, faults_count);
+		shorter |= leave_out(&hunt, cut, &cut->ops_left_out, ops_count);
 	}
-	run_cut(cluster, seed, faults, cut);
+	fails(&hunt, cut);
 	for (uint32_t i = 0; i < faults_count; i++) {
 		trial = *cut;
 		trial.hits_count[i] = cluster->seen.hits_count[i];
@@ -80,10 +187,10 @@ void shrink(struct cluster *cluster, uint64_t seed, bool faults, struct cut *cut
 			continue;
 		trial.only_hits[i] = true;
 		memcpy(trial.hits[i], cluster->seen.hits[i], sizeof(trial.hits[i]));
-		if (run_cut(cluster, seed, faults, &trial)) {
+		if (fails(&hunt, &trial)) {
 			*cut = trial;
-			leave_out_hits(cluster, seed, faults, cut, i);
+			leave_out_hits(&hunt, cut, i);
 		}
-		run_cut(cluster, seed, faults, cut);
+		fails(&hunt, cut);
 	}
 }

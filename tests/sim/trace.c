@@ -6,13 +6,26 @@
 
 #include "cluster.h"
 
+/* What passes the network, and when, in a number. */
+static uint64_t digest(uint64_t sum, const uint64_t what[3], const uint8_t *message, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		sum = careful_mix(sum, what[i]);
+	for (uint32_t i = 0; i < bytes; i += 8) {
+		uint64_t word = 0;
+
+		memcpy(&word, message + i, bytes - i < 8 ? bytes - i : 8);
+		sum = careful_mix(sum, word);
+	}
+	return sum;
+}
+
 /* One line for each frame and control message that enters or leaves the network. */
-void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
-		uint32_t bytes, const char *what)
+static void print_pass(const struct cluster *cluster, uint32_t from, uint32_t to, bool control,
+		       const void *message, uint32_t bytes, const char *what)
 {
 	static const char *const names[] = { "HELLO", "CHALLENGE", "WELCOME", "REFUSE",
 					     "SYNC",  "SYNC_ACK",  "GONE",    "BYE" };
-	struct cluster *cluster = user;
 	struct careful_ctrl ctrl = { 0 };
 	struct careful_hdr hdr = { 0 };
 
@@ -37,6 +50,22 @@ void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void
 					    "data",
 	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
 	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));
+}
+
+void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void *message,
+		uint32_t bytes, const char *what)
+{
+	struct cluster *cluster = user;
+	const uint64_t whence[3] = {
+		sim_now_ns(cluster->world),
+		(uint64_t)from << 32 | to << 1 | control,
+		(uint64_t)bytes << 8 | (uint8_t)what[0],
+	};
+
+	if (cluster->digests)
+		cluster->digest = digest(cluster->digest, whence, message, bytes);
+	if (cluster->trace)
+		print_pass(cluster, from, to, control, message, bytes, what);
 }
 
 /* Where each session stands, for who traces a failure. */
