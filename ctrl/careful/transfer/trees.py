@@ -161,7 +161,6 @@ class _Get:
             await _link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
             ends[1].close()
         elif attr.is_file or attr.is_link:
-            self.folders.add(os.path.dirname(local))
             self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
         else:  # asked for by name: not merely skipped
             text = f"is a {kind_of(attr.mode)}, no file"
@@ -182,9 +181,11 @@ class _Get:
         move = partial(get_file, self.remote, source, target, self.options, self.sink.progress)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((there, here), names, entries, move)
+            result = await self.singles.one((there, here), names, entries, move)
         finally:
             here.close()
+        self.folders.add(os.path.dirname(target))
+        return result
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
@@ -199,8 +200,9 @@ class _Get:
         async def one(name: str, _: Attr) -> FileResult | None:
             path = name if source == "." else posixpath.join(source, name)
             local = os.path.join(target, name)
+            result = await get_file(self.remote, path, local, self.options, self.sink.progress)
             self.folders.add(os.path.dirname(local))
-            return await get_file(self.remote, path, local, self.options, self.sink.progress)
+            return result
 
         there, here = RemoteTree(self.remote, source), LocalTree(target)
         top = attr, made
@@ -222,7 +224,12 @@ class _Get:
         for path in self.folders:
             with suppress(FileNotFoundError):
                 if self.options.sync:
-                    await in_thread(partial(sync_directory, path))
+                    try:
+                        await in_thread(partial(sync_directory, path))
+                    except FileNotFoundError:
+                        raise
+                    except OSError as error:
+                        self.sink.fail(path, from_os(error, shown(path or ".")))
                 elif (device := os.stat(path or ".").st_dev) not in synced:
                     synced.add(device)
                     here = LocalTree(path)
