@@ -64,8 +64,8 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         here = bystander.own / "copy"
         with (
             ground.slowly(),
-            moving(bystander, "get", f"{other.name}:{EXPORTED}", here) as beside,
-            moving(asker, *told, *fault.options) as met,
+            moving(bystander, 5, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(asker, 2, *told, *fault.options) as met,
         ):
             reached(beside, 0)
             reached(met, rng.uniform(0, SHARE_MAX))
@@ -89,9 +89,10 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
 
 
 @contextlib.contextmanager
-def moving(host: Host, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A transfer that tells how far it is, and does not outlive the block."""
-    process = host.start(*told, "--block-bytes", "64KiB", "-q", "--progress", "1")
+def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A transfer that takes so long, tells how far it is, and does not outlive the block."""
+    paced = ("--block-bytes", "64KiB", "--rate-limit", f"{FILE_BYTES // seconds // 1024}KiB")
+    process = host.start(*told, *paced, "-q", "--progress", "1")
     try:
         yield process
     finally:

@@ -24,8 +24,8 @@ from lab import Lab, tool
 
 EXPORTED = "big"
 FILE_BYTES = 12 * MIB
-#: Fragments so small that a transfer lasts, and those of a lab's MTU, bytes.
-SLOW_BYTES, FAST_BYTES = 64, 3694
+#: Fragments so small that many are under way, and those of a lab's MTU, bytes.
+SLOW_BYTES, FAST_BYTES = 256, 3694
 #: CLOCK_REALTIME, less as many seconds as the file $CLOCK_BACK holds.
 CLOCK = r"""
 #define _GNU_SOURCE
@@ -177,7 +177,7 @@ class Ground:
 
     @contextlib.contextmanager
     def slowly(self) -> Iterator[None]:
-        """Tiny fragments make a transfer last; all is as before afterwards."""
+        """Many small fragments, so that more can go wrong; all is as before afterwards."""
         with contextlib.ExitStack() as stack:
             tables = []
             for host in self.hosts:
