@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import random
 import re
 import select
@@ -64,8 +65,8 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         here = bystander.own / "copy"
         with (
             ground.slowly(),
-            moving(bystander, 5, "get", f"{other.name}:{EXPORTED}", here) as beside,
-            moving(asker, 2, *told, *fault.options) as met,
+            moving(bystander, 6, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(asker, 3, *told, *fault.options) as met,
         ):
             reached(beside, 0)
             reached(met, rng.uniform(0, SHARE_MAX))
@@ -104,11 +105,16 @@ def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.P
 def reached(process: subprocess.Popen[str], share: float) -> None:
     """Wait until more than this share of the file has moved, or all is over."""
     assert process.stdout is not None
-    moved = 0
-    while moved <= share * FILE_BYTES and process.poll() is None:
-        assert select.select([process.stdout], [], [], BOUND_S)[0], "nothing moves"
-        said = process.stdout.readline()
-        moved = json.loads(said)["moved_bytes"] if said else FILE_BYTES + 1
+    pipe = process.stdout.fileno()
+    moved, lines = 0, [b""]
+    while moved <= share * FILE_BYTES:
+        assert select.select([pipe], [], [], BOUND_S)[0], "nothing moves"
+        more = os.read(pipe, 1 << 16)  # all that is there: what it said last counts
+        if not more:
+            return
+        lines = (lines[-1] + more).split(b"\n")
+        if len(lines) > 1:
+            moved = json.loads(lines[-2])["moved_bytes"]
 
 
 def reason(errors: str) -> str:
