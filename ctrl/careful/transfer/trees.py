@@ -77,7 +77,6 @@ class _Get:
             await make_link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
             ends[1].close()
         elif attr.is_file or attr.is_link:
-            self.folders.add(os.path.dirname(local))
             self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
         else:  # asked for by name: not merely skipped
             text = f"is a {kind_of(attr.mode)}, no file"
@@ -99,9 +98,11 @@ class _Get:
         compare = partial(common_bytes, self.remote, source, target, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((there, here), names, entries, move, compare)
+            result = await self.singles.one((there, here), names, entries, move, compare)
         finally:
             here.close()
+        self.folders.add(os.path.dirname(target))
+        return result
 
     def mark(self, source: str, target: str) -> LocalMark:
         """The mark of a tree that is fetched."""
@@ -129,8 +130,9 @@ class _Get:
 
         async def move(one: str, _: Attr) -> FileResult | None:
             path, local = ends(one)
+            result = await get_file(self.remote, path, local, sink.options, sink.progress)
             self.folders.add(os.path.dirname(local))
-            return await get_file(self.remote, path, local, sink.options, sink.progress)
+            return result
 
         async def compare(one: str) -> tuple[int, bool]:
             return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
@@ -165,7 +167,12 @@ class _Get:
         for path in self.folders:
             with suppress(FileNotFoundError):
                 if self.options.sync:
-                    await in_thread(partial(sync_directory, path))
+                    try:
+                        await in_thread(partial(sync_directory, path))
+                    except FileNotFoundError:
+                        raise
+                    except OSError as error:
+                        self.sink.fail(path, from_os(error, shown(path or ".")))
                 elif (device := os.stat(path or ".").st_dev) not in synced:
                     synced.add(device)
                     here = LocalTree(path)
