@@ -113,7 +113,9 @@ def new_address(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
     """carefuld ends, as it should, and begins anew with another address."""
-    victim.ctl("down", "eth1")
+    pid = victim.pid
+    os.kill(pid, signal.SIGTERM)  # `down` takes its time to begin
+    wait_for(lambda: not alive(pid), "end of carefuld")
     new_address(ground, victim, rng)
     ground.make_sure(victim)
 

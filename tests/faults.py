@@ -73,8 +73,8 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         here = bystander.own / "copy"
         with (
             ground.slowly(),
-            moving(bystander, 2, "get", f"{other.name}:{EXPORTED}", here) as beside,
-            moving(asker, 1, *told, *fault.options) as met,
+            moving(bystander, 4, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(asker, 2, *told, *fault.options) as met,
         ):
             reached(beside, 0)
             reached(met, rng.uniform(0, SHARE_MAX))
