@@ -130,8 +130,13 @@ def check_new_address(ground: Ground, victim: Host) -> None:
         victim.ctl("get", f"{other.name}:{EXPORTED}", back[1])
         assert back[1].read_bytes() == ground.held[other.name], "to it"
     finally:
-        victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
-        put_right(victim)
+        old_address(victim)
+
+
+def old_address(victim: Host) -> None:
+    """Its own address again, and no other."""
+    victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
+    put_right(victim)
 
 
 def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -225,8 +230,8 @@ def check_without_bpffs(ground: Ground, victim: Host) -> None:
 
 
 def small_disk(ground: Ground, victim: Host) -> AbstractContextManager[None]:
-    """A file system that ends in the middle of the file, in both of a host's folders."""
-    small = f"mount -t tmpfs -o size={FILE_BYTES} tmpfs"
+    """A file system with room for little more than the file, in both of a host's folders."""
+    small = f"mount -t tmpfs -o size={FILE_BYTES + 2 * MIB} tmpfs"
     return ground.mounted(small, victim.own / "disk", victim.export / "disk")
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from breaks import FAULTS, Fault
+from breaks import FAULTS, Fault, old_address
 from ground import EXPORTED, FILE_BYTES, Ground
 from hosts import Host, finish
 from lab import Lab, commit
@@ -167,6 +167,10 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float]:
         if fault.after is not None:
             fault.after(ground, met.victim)
         next_s = check_next(ground, met.asker, met.server)
+    except BaseException:
+        for host in ground.hosts[:2]:
+            old_address(host)
+        raise
     finally:
         ground.set_right()
     return met.how, next_s
