@@ -30,7 +30,7 @@ from ground import EXPORTED, FILE_BYTES, Ground
 from hosts import Host, finish
 from lab import Lab, commit
 
-Keep = Callable[[str, str, float], None]
+Keep = Callable[[str, str, float, float], None]
 #: An operation that hears nothing gives up after 30 s (--stall-ms).
 BOUND_S = 45
 #: How much of a file has moved when a fault strikes, at most.
@@ -46,12 +46,13 @@ class Missed(Exception):  # noqa: N818
 
 
 class Met(NamedTuple):
-    """A transfer that met a fault: who asked whom, whom the fault was for, how it ended."""
+    """A transfer that met a fault: who asked whom, whom it was for, how it ended and when."""
 
     asker: Host
     server: Host
     victim: Host
     how: str
+    end_s: float  # after the fault began
 
 
 def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
@@ -83,8 +84,10 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
                     status, _, errors = finish(one, BOUND_S)
                     assert status == 0, errors
                 raise Missed
+            struck = time.monotonic()
             fault.hit(ground, victim, rng)
             status, _, errors = finish(met, BOUND_S)
+            end_s = time.monotonic() - struck
             beside_status, _, line = finish(beside, BOUND_S)
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
@@ -97,7 +100,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
     assert beside_status == 0, f"the pair beside it: {line}"
     assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
-    return Met(asker, server, victim, reason(errors) if status else "done")
+    return Met(asker, server, victim, reason(errors) if status else "done", end_s)
 
 
 @contextlib.contextmanager
@@ -150,8 +153,8 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
     return max(turned - began, ended - turned)
 
 
-def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float]:
-    """One round, in which the fault strikes: how the transfer ended, and check_next()'s time.
+def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, float]:
+    """One round, in which the fault strikes: how the transfer ended, when, check_next()'s time.
 
     Raises:
         AssertionError: something was not as promised.
@@ -173,7 +176,7 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float]:
         raise
     finally:
         ground.set_right()
-    return met.how, next_s
+    return met.how, met.end_s, next_s
 
 
 def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
@@ -192,11 +195,10 @@ def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[s
             for k in range(rounds):
                 name = names[k % len(names)]
                 try:
-                    how, next_s = play(ground, name, rng)
+                    keep(name, *play(ground, name, rng))
                 except (AssertionError, subprocess.SubprocessError) as error:
-                    how, next_s = f"BROKEN: {error}", 0
-                    print(f"round {k}, {name}: {how}", file=sys.stderr, flush=True)
-                keep(name, how, next_s)
+                    print(f"round {k}, {name}: {error}", file=sys.stderr, flush=True)
+                    keep(name, f"BROKEN: {error}", 0, 0)
             return ground.close()
         finally:
             lab.down()
@@ -217,11 +219,13 @@ def main() -> int:
     found["runs"].append(this)
     seen: Counter[str] = Counter()
 
-    def keep(name: str, how: str, next_s: float) -> None:
-        one = found["faults"].setdefault(name, {"rounds": 0, "next_s_max": 0, "ended": {}})
+    def keep(name: str, how: str, end_s: float, next_s: float) -> None:
+        new = {"rounds": 0, "end_s_max": 0, "next_s_max": 0, "ended": {}}
+        one = found["faults"].setdefault(name, new)
         how = how.splitlines()[0]
         one["rounds"] += 1
-        one["next_s_max"] = max(one["next_s_max"], round(next_s, 1))
+        for key, value in (("end_s_max", end_s), ("next_s_max", next_s)):
+            one[key] = max(one[key], round(value, 1))
         one["ended"][how] = one["ended"].get(how, 0) + 1
         this["rounds"] += 1
         seen[f"{name:20}  {how}"] += 1
