@@ -320,10 +320,6 @@ FAULTS: dict[str, Fault] = {
     "interface recreated": Fault(recreate, _GONE, ends=True),
     "MAC changed": Fault(new_mac),
     "address gone": Fault(no_address),
-    "address changed": Fault(new_address, _GONE, after=check_new_address),
-    "address changed, restarted": Fault(
-        restart_elsewhere, _GONE, ends=True, after=check_new_address
-    ),
     "MTU changed": Fault(new_mtu),
     "partition": Fault(partition),
     "one-way partition": Fault(one_way),
@@ -351,4 +347,8 @@ FAULTS: dict[str, Fault] = {
     "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
     "clock set back": Fault(clock_back, after=check_clock),
     "local garbage": Fault(local_garbage),
+    "address changed": Fault(new_address, _GONE, after=check_new_address),
+    "address changed, restarted": Fault(
+        restart_elsewhere, _GONE, ends=True, after=check_new_address
+    ),
 }
