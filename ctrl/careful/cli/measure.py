@@ -126,6 +126,7 @@ def pathchar(
     )
     why_not = why_not or silent
     inputs = measuring.inputs(host, address, options)
+    inputs |= {"stages": stages, "one_clock": one_clock}
     figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}

@@ -64,8 +64,9 @@ def pathchar_figures(path: Path) -> dict[str, Any]:
         "sizes_bytes": path.sizes_bytes,
         "rounds_count": path.rounds_count,
         "probes_count": path.probes_count,
+        "probes_discovery_count": path.discovery_count,
         "probes_fixed_plan_count": path.fixed_plan_count,
-        "saving_share": round(path.saving_share, 4),
+        "saving_share": None if path.saving_share is None else round(path.saving_share, 4),
         "elapsed_s": round(path.elapsed_s, 3),
         "G_counts": "bytes of the IP packet",
         "latency_is": "overhead and propagation one way, answers taken to cross the same links",
@@ -105,10 +106,14 @@ def pathchar_summary(path: Path) -> str:
     lines = []
     if path.segments:
         lines.append(
-            f"\n{path.probes_count} probes of {path.sizes_bytes[0]} to {path.sizes_bytes[-1]} "
-            f"bytes in {path.elapsed_s:.1f} s; a fixed plan takes {path.fixed_plan_count} "
-            f"({path.saving_share:.0%} saved)"
+            f"\n{path.discovery_count} probes to find the hops, "
+            f"{path.probes_count - path.discovery_count} of {path.sizes_bytes[0]} to "
+            f"{path.sizes_bytes[-1]} bytes in {path.elapsed_s:.1f} s"
         )
+        if path.saving_share is not None:
+            lines[-1] += (
+                f"; a fixed plan takes {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
+            )
     for hop in path.hops:
         if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
             lines.append(f"hop {hop.ttl}: {hop.note}")
