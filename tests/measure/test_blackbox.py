@@ -205,10 +205,9 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     train_us = fake.train_us
 
     def bunched(size_bytes: int, count: int) -> tuple[list[float], float]:
-        if len(fake.trains) > 400:
-            fake.stages = ((1500.0, 4980.0), *GAM[1:])
         arrivals, _ = train_us(size_bytes, count)
-        return [number * 0.1 for number in range(len(arrivals))], 5000.0
+        gap_us = 0.1 if len(fake.trains) < 300 else 0.3
+        return [number * gap_us for number in range(len(arrivals))], 5000.0
 
     fake.train_us = bunched  # type: ignore[method-assign]
     found = fake.measure(seconds=1000, rounds_max=9)

@@ -184,7 +184,10 @@ class BlackBox:
         while number < self.options.rounds_max:
             number += 1
             self._round(trips, trains)
-            self._forget_what_was()
+            if self._forget_what_was():
+                trips, trains = 1, True
+                if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
+                    self._round(trips, trains)
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
@@ -273,10 +276,14 @@ class BlackBox:
             if trains:
                 self._one_train(size)
 
-    def _forget_what_was(self) -> None:
+    def _kinds(self) -> list[tuple[bool, bool]]:
+        """Of each round, whether it has round trips, and trains."""
+        return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
+
+    def _forget_what_was(self) -> bool:
         """Once two rounds agree that the path is another one, drops the rounds before them."""
         if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
-            return
+            return False
         *before, last, latest = self._rounds
         shifts = [one.shift_from(before) for one in (last, latest)]
         if min(shifts) > _MOVED or max(shifts) < -_MOVED:
@@ -286,6 +293,8 @@ class BlackBox:
                 "what was before is dropped"
             )
             self._rounds = [last, latest]
+            return True
+        return False
 
     def _all_stages(self) -> tuple[Line, Line]:
         """The lines through the least round trips, and through the least times one way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from careful.model import surfaces
@@ -82,10 +82,12 @@ class Request:
 
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
     if isinstance(source, BlackBox):
-        return {"kind": "blackbox", **vars(source)}
+        return {"kind": "blackbox", **asdict(source)}
     return {
         "name": source.name,
         "source": source.source,
+        "size_min_bytes": source.size_min_bytes,
+        "size_max_bytes": source.size_max_bytes,
         "stages": [
             {
                 "name": stage.name,
