@@ -17,6 +17,7 @@ from careful.model import (
     plan,
     shipped_names,
 )
+from careful.report import planning, simulating
 
 GOOD = """
 name = "two"
@@ -127,7 +128,10 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
         ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
         ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency, .*no g"),
-        (MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"', "no g and G: it is w"),
+        (
+            MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
+            "no g and G: it is w",
+        ),
         (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "a size of 1.5 bytes"),
         (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 0', "no size that all stages"),
         ('{"stages": []}', "at least one stage"),
@@ -174,8 +178,7 @@ def test_blackbox__knows_what_theorem_1_needs():
 def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes):
     """The same plan as from the stages themselves, whose bottleneck is c, then b."""
     stages = tuple(
-        Stage(name, g, G)
-        for name, g, G in (("a", 1000, 300), ("b", 200, 1000), ("c", 2034.4, 300))
+        Stage(name, g, G) for name, g, G in (("a", 1000, 300), ("b", 200, 1000), ("c", 2034.4, 300))
     )
     truth = plan(Pipeline(stages), message_bytes, "fixed", limits=Limits(64, 3702))
     made = parse_source(json.dumps(CROSSING)).plan(message_bytes)
@@ -216,7 +219,9 @@ def test_blackbox__a_wide_g_b_is_said_with_what_it_does():
     made = parse_source(json.dumps(MEASURED | wide | {"sum_g_us": 900})).plan(65536)
     assert "g_b is wide, 138 to 634 µs: the best may be 1 to 5 fragments" in made.note
     narrow = {"g_b_us": 386.0, "g_b_low_us": 380.0, "g_b_high_us": 392.0}
-    assert "wide" not in parse_source(json.dumps(MEASURED | narrow | {"sum_g_us": 900})).plan(9).note
+    assert (
+        "wide" not in parse_source(json.dumps(MEASURED | narrow | {"sum_g_us": 900})).plan(9).note
+    )
     below = {"g_b_us": -3.0, "g_b_low_us": -9.0, "g_b_high_us": 3.0, "high_bytes": 3702}
     assert "g_b is wide, 0 to 3 µs" in parse_source(json.dumps(MEASURED | below)).plan(4096).note
 
@@ -235,11 +240,37 @@ def test_clear_box__fragments_are_of_sizes_that_were_measured(strategy):
     source = clear_box((64, 3800), (70, 3702))
     assert (source.size_min_bytes, source.size_max_bytes) == (70, 3702)
     made = plan(source, 65536, strategy)
-    assert 70 <= min(made.fragments_bytes)
+    assert min(made.fragments_bytes) >= 70
     assert max(made.fragments_bytes) <= 3702
     assert not made.extrapolated
     assert "one fragment is extrapolated" in made.note
     assert "extrapolated" not in plan(source, 3000, strategy).note
+
+
+def test_clear_box__simulated_transfers_beyond_it_are_said():
+    source = clear_box((64, 3702))
+    for size, beyond in ((3000, False), (4096, True)):
+        request = simulating.Request(
+            "-",
+            source,
+            4096,
+            1,
+            0.0,
+            "plan",
+            "fixed",
+            (size, 4096 - size)[: 1 + (size < 4096)],
+            (),
+            False,
+        )
+        shown = simulating.text(request, request.run(), False)
+        assert ("extrapolated: measured were transfers of 64 to 3702" in shown) == beyond
+
+
+def test_clear_box__classes_are_of_sizes_that_were_measured():
+    shown = planning.classes(clear_box((64, 2000), (80, 1999)), "-", 64, 3750, 0, True)
+    for each in json.loads(shown)["classes"]:
+        assert each["plan"]["first_bytes"] <= 1999
+    assert json.loads(shown)["inputs"]["max_bytes"] == 1999
 
 
 def test_clear_box__outside_of_what_was_measured_is_said():

@@ -120,12 +120,14 @@ class BlackBox:
             if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
                 raise ValueError("'regimes' is not a list of objects")
             reason = data.get("reason")
-            sums = [_number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")]
+            g_us, G_us_per_KiB = (
+                _number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")
+            )
             # Where none has figures, the first says why.
             kept = [one for one in entries if not _lacks(one)] or entries[:1]
             found = [_regime(one, reason) for one in kept]
             unknown = [_unknown(one) for one in entries if one not in kept]
-            return cls(*sums, tuple(found), tuple(unknown))
+            return cls(g_us, G_us_per_KiB, tuple(found), tuple(unknown))
         except ValueError as error:
             raise ValueError(f"{origin}: {error}") from None
 
@@ -142,7 +144,8 @@ class BlackBox:
     def _at(self, size_bytes: float) -> Regime:
         """The regime of a size, else the nearest."""
         return min(
-            self.regimes, key=lambda one: max(one.low_bytes - size_bytes, size_bytes - one.high_bytes)
+            self.regimes,
+            key=lambda one: max(one.low_bytes - size_bytes, size_bytes - one.high_bytes),
         )
 
     def plan(

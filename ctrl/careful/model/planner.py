@@ -158,7 +158,16 @@ def plan(
     else:
         limits = measured_limits(pipeline, message_bytes, limits)
     made = _planned(
-        pipeline, message_bytes, strategy, fragments_count, limits, whole, lp, reassembly, levels, cache
+        pipeline,
+        message_bytes,
+        strategy,
+        fragments_count,
+        limits,
+        whole,
+        lp,
+        reassembly,
+        levels,
+        cache,
     )
     return _doubted(pipeline, made)
 
@@ -229,16 +238,12 @@ def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) ->
 
 def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
     """With a word on sizes for which the pipeline was not measured."""
-    least, most = pipeline.size_min_bytes, pipeline.size_max_bytes
-    if most is None:
+    sizes = {size for sizes in made.sizes_by_stage for size in sizes}
+    outside = not all(pipeline.measured_with(size) for size in sizes)
+    if not outside and pipeline.measured_with(made.message_bytes):
         return made
-    sizes = [size for sizes in made.sizes_by_stage for size in sizes]
-    if outside := min(sizes) < least or max(sizes) > most:
-        note = f"extrapolated: measured were fragments of {least} to {most} bytes"
-    elif made.message_bytes > most:
-        note = f"one fragment is extrapolated: measured were fragments of {least} to {most} bytes"
-    else:
-        return made
+    note = f"{'' if outside else 'one fragment is '}extrapolated: measured were fragments of "
+    note += f"{pipeline.size_min_bytes} to {pipeline.size_max_bytes} bytes"
     note = f"{made.note}; {note}" if made.note else note
     return replace(made, note=note, extrapolated=outside)
 

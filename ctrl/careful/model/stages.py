@@ -122,6 +122,11 @@ class Pipeline:
     def __len__(self) -> int:
         return len(self.stages)
 
+    def measured_with(self, size_bytes: float) -> bool:
+        """Whether a fragment of so many bytes is within what the stages were measured with."""
+        most = self.size_max_bytes
+        return most is None or self.size_min_bytes <= size_bytes <= most
+
     @cached_property
     def g_us(self) -> Array:
         """Overheads, µs per fragment, shape (n,), float64."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from careful.model import surfaces
 from careful.model.blackbox import BlackBox
-from careful.model.planner import STRATEGIES, Plan, plan, rules
+from careful.model.planner import STRATEGIES, Plan, measured_limits, plan, rules
 from careful.model.simulation import Message, simulate
-from careful.model.stages import Limits, Pipeline
+from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.report import pipeline_plots
 from careful.report.jsonout import document
@@ -162,7 +162,9 @@ def classes(
     as_json: bool,
 ) -> str:
     """The tune map's sixteen classes."""
-    found = class_table(pipeline.with_header(header_bytes), Limits(min_bytes, max_bytes))
+    limits = measured_limits(pipeline, MESSAGE_BYTES_MAX, Limits(min_bytes, max_bytes))
+    min_bytes, max_bytes = limits.min_bytes, limits.max_bytes
+    found = class_table(pipeline.with_header(header_bytes), limits)
     pays = [each for each in found if each.ramp_gain >= RAMP_GAIN_MIN]
     inputs = {
         "pipeline": origin,
