@@ -138,7 +138,8 @@ def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
     trace_plots.stages(list(found.values()), tmp_path / "stages.svg")
     text = (tmp_path / "stages.svg").read_text(encoding="utf-8")
     assert (
-        f"{kick.G_us_per_KiB.value:.3f} µs/KiB (±{kick.G_us_per_KiB.half:.3f}), and netRx" in text
+        f"{kick.G_us_per_KiB.value:.3f} µs/KiB (±{kick.G_us_per_KiB.half:.3f}); drawn with netRx"
+        in text
     )
 
 

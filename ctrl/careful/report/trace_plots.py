@@ -53,7 +53,7 @@ def _formula(one: Fit) -> str:
     figures = f": {max(g.value, 0.0):.2f} µs + {G.value:.3f} µs/KiB (±{G.half:.3f})"
     # The points are whole kicks; what is known of the stage is less.
     whole = G.value == one.line.G_us_per_KiB.value
-    return figures if whole else f"{figures}, and netRx"
+    return figures if whole else f"{figures}; drawn with netRx"
 
 
 def frames(burst: Burst, path: str | Path) -> None:
