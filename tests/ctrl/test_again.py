@@ -224,6 +224,15 @@ def test_again__leftovers_go(ends: Ends) -> None:
     assert ends.partials() == []
 
 
+def test_again__another_block_size(ends: Ends) -> None:
+    """Files of one block need no partial file: what is left of these serves nobody."""
+    ends.break_off(PLAIN)
+    assert len(ends.partials()) == 2
+    report = ends.run(replace(PLAIN, block_bytes=1 << 20))
+    assert report.failures == []
+    assert ends.partials() == []
+
+
 def test_put_again__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     """What failed for want of room goes on later."""
     (tmp_path / "here").mkdir()

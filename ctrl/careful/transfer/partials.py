@@ -121,17 +121,17 @@ def find_local(top: str, clean: bool) -> list[Found]:
     return [one for path in sorted(_walk(top)) if (one := _find_one(path, clean)) is not None]
 
 
-def _find_one(path: str, clean: bool, leftovers: bool = False) -> Found | None:
-    """What a local path is; None: it has gone. With `leftovers`, clean removes these alone."""
+def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
+    """What a local path is; None: it has gone. Of a tree that is whole, clean removes its own."""
     try:
         claim = _Claim(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _find_unreadable(path, clean and not leftovers, error)
+        return _find_unreadable(path, clean and whole is None, error)
     try:
         one = _describe((path, shown(path)), claim.journal, claim.mark, claim.age_s, claim.busy)
-        if clean and not claim.busy and (one.state == "leftover" or not leftovers):
+        if clean and not claim.busy and (whole is None or _serves_nobody(one, whole)):
             one = _removed(one)
         return one
     finally:
@@ -157,10 +157,25 @@ def _removed(one: Found) -> Found:
     return replace(one, state="removed")
 
 
-def clear_local(paths: list[str]) -> None:
-    """Remove those of some partial files with which no transfer goes on."""
+def _serves_nobody(one: Found, whole: str) -> bool:
+    """Whether no transfer goes on with a partial file, now that a tree is whole.
+
+    Args:
+        one: the file.
+        whole: the tree's source, as journals name it; "": none is.
+    """
+    return one.state == "leftover" or (whole != "" and one.source.startswith(whole + "/"))
+
+
+def clear_local(paths: list[str], whole: str) -> None:
+    """Remove those of some partial files with which no transfer goes on.
+
+    Args:
+        paths: of the files.
+        whole: a source of which all is there; "": none.
+    """
     for path in paths:
-        _find_one(path, clean=True, leftovers=True)
+        _find_one(path, clean=True, whole=whole)
 
 
 async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]:
@@ -199,19 +214,21 @@ async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Fou
     return found
 
 
-async def clear_remote(remote: BlockClient, top: str, names: list[str]) -> None:
+async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: str) -> None:
     """Remove those of some partial files of a peer's with which no transfer goes on.
 
     Args:
         remote: the peer's tree.
         top: path in it.
         names: below that.
+        whole: a source of which all is there; "": none.
     """
     gone = []
     for name in names:
         path = name if top == "." else f"{top}/{name}"
-        if await _remote_contents(remote, path) == (None, None):
-            gone.append(Found(name, name, None, None, "", 0.0, "leftover"))
+        one = _describe((name, name), *await _remote_contents(remote, path), 0.0, False)
+        if _serves_nobody(one, whole):
+            gone.append(one)
     await _cleared(remote, top, gone)
 
 

@@ -138,7 +138,8 @@ class _Get:
             return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
 
         async def clear(names: list[str]) -> None:
-            await in_thread(partial(clear_local, [os.path.join(target, one) for one in names]))
+            paths = [os.path.join(target, one) for one in names]
+            await in_thread(partial(clear_local, paths, "" if sink.report.failures else name))
 
         there, here = RemoteTree(self.remote, source), LocalTree(target)
         ways = Ways(move, compare, clear, partial(where.end, True))
@@ -312,7 +313,8 @@ class _Put:
             return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
 
         async def clear(names: list[str]) -> None:
-            await clear_remote(self.remote, target, names)
+            whole = "" if sink.report.failures else shown(source).rstrip("/")
+            await clear_remote(self.remote, target, names, whole)
 
         here, there = LocalTree(source), RemoteTree(self.remote, target)
         ways = Ways(move, compare, clear, partial(where.end, True))
