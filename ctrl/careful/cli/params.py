@@ -59,6 +59,23 @@ class PlotFile(click.ParamType[Path]):
         return path
 
 
+class OutputFile(click.ParamType[Path]):
+    """A file that a result can be written to, found out before anything is measured."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(str(value))
+        if path.is_dir():
+            self.fail(f"{path}: is a directory", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent}: no such directory", param, ctx)
+        return path
+
+
 BYTES = Bytes()
+OUTPUT = OutputFile()
 PLOT = PlotFile()
 BYTES_LIST = BytesList()

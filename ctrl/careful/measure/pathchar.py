@@ -126,7 +126,11 @@ class Segment:
 
 @dataclass
 class Path:
-    """All that was found of a path."""
+    """All that was found of a path.
+
+    probes_count: all that were sent, discovery_count of them to find the hops and the MTU, which
+    a fixed plan (FIXED_ROUNDS of each size to each hop) has to find, too.
+    """
 
     hops: list[Hop]
     segments: list[Segment]
@@ -135,15 +139,18 @@ class Path:
     sizes_bytes: list[int]
     rounds_count: int
     probes_count: int
+    discovery_count: int
     fixed_plan_count: int
     elapsed_s: float
     settled: bool
     notes: list[str]
 
     @property
-    def saving_share(self) -> float:
-        """Share of a fixed plan's probes that were not needed."""
-        return 1 - self.probes_count / self.fixed_plan_count if self.fixed_plan_count else 0.0
+    def saving_share(self) -> float | None:
+        """Share of a fixed plan's probes that were not needed; None where more were."""
+        if not self.settled or not self.fixed_plan_count:
+            return None
+        return 1 - (self.probes_count - self.discovery_count) / self.fixed_plan_count
 
 
 class Pathchar:
@@ -162,7 +169,7 @@ class Pathchar:
         self._mtu = min(interface_mtu_bytes, self.options.max_bytes)
         self._random = random.Random(self.options.seed)
         self._notes: list[str] = []
-        self._probes = 0
+        self._probes = self._discovery = 0
         self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
         self.hops: list[Hop] = []
 
@@ -172,9 +179,11 @@ class Pathchar:
         self._discover()
         measured = [hop for hop in self.hops if hop.usable]
         if not measured:
+            self._discovery = self._probes
             return self._path([], 0, began, settled=False)
         self._fit_mtu(measured[-1])
         sizes = self._sizes()
+        self._discovery = self._probes
         rounds, settled = self._rounds(sizes, began)
         path = self._path(sizes, rounds, began, settled)
         if not settled and path.segments:
@@ -389,6 +398,7 @@ class Pathchar:
             sizes_bytes=sizes,
             rounds_count=rounds,
             probes_count=self._probes,
+            discovery_count=self._discovery,
             fixed_plan_count=FIXED_ROUNDS * len(sizes) * usable,
             elapsed_s=self._clock() - began,
             settled=settled,
