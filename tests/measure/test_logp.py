@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from careful.measure.estimate import Estimate
-from careful.measure.logp import LogP, Options, Result, marks_to
+from careful.measure.logp import Bursts, LogP, Options, Result, marks_to
 from careful.measure.regimes import find_regimes
 from careful.measure.sample import figure, locations, undisturbed
 
@@ -103,6 +105,20 @@ def test_logp__a_network_that_still_fills_has_no_gap() -> None:
     found = measure(Machine(1.2, 0.5, 2.0, 20), only="gap", messages_max=124, seconds=0.2)
     assert found.g.estimate is None
     assert "no steady regime within 124" in found.g.reason
+
+
+def test_logp__a_longer_curve_where_further_bursts_say_that_it_fills() -> None:
+    class Changed(Machine):
+        calls = 0
+
+        def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+            self.calls += marks[-1] > 64
+            self.os, self.or_ = (0.8, 0.3) if self.calls > 1 else (2.0, 0.0)
+            return super().bursts(marks, compute_us, count)
+
+    found = measure(Changed(0.8, 0.3, 2.0, 20), only="gap", precision=0.004, seconds=0.3)
+    assert len(found.curves[0].bursts.marks) > len(marks_to(124))
+    assert known(found, "g").value == pytest.approx(2.0, rel=0.04)
 
 
 def test_logp__bursts_of_which_most_were_disturbed_have_no_gap() -> None:

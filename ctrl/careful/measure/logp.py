@@ -295,6 +295,7 @@ class LogP:
             for curve in lacking:
                 marks = [int(mark) for mark in curve.bursts.marks]
                 curve.add(self._batch(marks, curve.compute_us))
+            curves[0] = self._longer(curves[0], trips)
         if not self.options.only:
             result.trials = self._trials(result)
         result.bursts_count, result.elapsed_s = self._count, self._elapsed_s()
@@ -328,6 +329,15 @@ class LogP:
             if curve.steady_messages or curve.disturbed or more == messages or late:
                 return curve
             messages = more
+
+    def _longer(self, curve: Curve, trips: Bursts) -> Curve:
+        """A longer one where further bursts showed that the curve is not steady after all."""
+        messages = int(curve.bursts.marks[-1])
+        more = min(2 * messages, self.options.messages_max)
+        late = 2 * SAMPLES_MIN * float(np.median(curve.bursts.done_us)) / 1e6 > self._half_s
+        if curve.steady_messages or curve.disturbed or more == messages or late:
+            return curve
+        return Curve(0.0, self._batch(marks_to(more), 0.0), trips.done_us, self._layer.capacity)
 
     @property
     def _half_s(self) -> float:
