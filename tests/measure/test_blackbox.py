@@ -199,6 +199,23 @@ def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
     assert high["G_b_us_per_KiB"] == pytest.approx(2000, rel=0.02)
 
 
+@pytest.mark.parametrize("rounds_max", [6, 7, 8])
+def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int) -> None:
+    """What is left has no round trips: they are made again, in the last round as well."""
+    fake = FakeExchange(jitter_us=1)
+    train_us = fake.train_us
+
+    def changing(size_bytes: int, count: int) -> tuple[list[float], float]:
+        _, own_us = train_us(size_bytes, count)
+        gap_us = 1000.0 if len(fake.trains) <= 3 + 5 * 16 else 3000.0  # no slope: never enough
+        return [number * gap_us for number in range(count)], own_us
+
+    fake.train_us = changing  # type: ignore[method-assign]
+    found = fake.measure(seconds=1000, rounds_max=rounds_max)
+    assert any("moved by" in note for note in found.notes) == (rounds_max > 6)
+    assert found.round_trips.G_us_per_KiB.value == pytest.approx(6490, rel=0.05)
+
+
 def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     """Trains of rounds that were dropped, and of the warm-up, are in neither number."""
     fake = FakeExchange(own_us=5000)

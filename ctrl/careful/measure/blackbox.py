@@ -185,7 +185,7 @@ class BlackBox:
             number += 1
             self._round(trips, trains)
             if self._forget_what_was():
-                trips, trains = 1, True
+                result, trips, trains = None, 1, True
                 if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
                     self._round(trips, trains)
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
