@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from careful.measure import inside
 from careful.measure.pathchar import Options, Path, Pathchar
 from careful.measure.probe import Answer, Reply
 from careful.measure.stage_probe import StageReply
+from careful.report import measuring_plots
 from careful.report.inside import resources, stages_figures, stages_table
 
 
@@ -24,7 +27,7 @@ class FakeHosts:
         self.scratch: int = lib.CAREFUL_SCRATCH_MEMORY
         self.cpus = (0, 0, 1)
         self.inline = False
-        self.jitter_us = 5.0
+        self.jitter_us, self.probe_jitter_us = 5.0, 1.0
         self.silent = False
         self.now_s = 0.0
         self.asked: list[int] = []
@@ -43,7 +46,7 @@ class FakeHosts:
         last = ttl == len(self.hops)
         answer_bytes = 76 if last else 576
         rtt_us = self._way_us(ttl, size) + self._way_us(ttl, answer_bytes)
-        rtt_us += 5 + self.dice.expovariate(1)
+        rtt_us += 5 + self.dice.expovariate(1 / self.probe_jitter_us)
         self.now_s += rtt_us / 1e6
         answer = Answer.REACHED if last else Answer.EXPIRED
         return Reply(answer, f"10.0.{ttl}.1", rtt_us, answer_bytes, 5.0)
@@ -158,6 +161,41 @@ def test_stages__sum_is_the_one_way_time() -> None:
     for row in rows:
         assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.01)
     assert "one_way" not in stages_figures(FakeHosts().measure())
+
+
+def test_stages__a_hop_without_G_has_its_own_time_all_the_same() -> None:
+    """1 Gbit/s behind 2 Mbit/s: no G, but no round trip in its place either."""
+    hosts = FakeHosts(hops=((100.0, 4096.0), (60.0, 8.2), (150.0, 1024.0)), probe_jitter_us=900.0)
+    found = hosts.measure(one_clock=True)
+    slow, fast = found.stages[2:4]
+    assert slow.G_us_per_KiB is not None
+    assert fast.G_us_per_KiB is None
+    assert "wide" in fast.reason
+    own = fast.at(2213)
+    assert own is not None
+    assert own.contains(60 + 8.2 * 2213 / 1024)
+    assert abs(own.value) < 200  # the round trip is over 11000
+    assert own.half < 500
+    figures = stages_figures(found)
+    hop = figures["stages"][3]
+    assert hop["middle_low_us"] < 60 + 8.2 * hop["middle_bytes"] / 1024 < hop["middle_high_us"]
+    for row in figures["one_way"]:
+        assert row["sum_of_stages_low_us"] < row["measured_us"] < row["sum_of_stages_high_us"]
+
+
+def test_stages__what_is_not_known_is_in_no_sum(tmp_path: FilePath) -> None:
+    found = FakeHosts().measure(one_clock=True)
+    found.stages[3] = replace(found.stages[3], own=None, G_us_per_KiB=None, reason="2 sizes")
+    assert found.sum_us(1000) is None
+    figures = stages_figures(found)
+    assert figures["one_way"][0]["sum_of_stages_us"] is None
+    assert figures["stages"][3]["middle_us"] is None
+    table = stages_table(found, "h2")
+    assert "sum -: not every stage is known" in table
+    (row,) = (line for line in table.splitlines() if line.strip().startswith("hop 2 "))
+    assert row.split()[-2] == "-"
+    measuring_plots.pathchar(FakeHosts().path(), "h2", tmp_path / "p.svg", found)
+    assert " -<" in (tmp_path / "p.svg").read_text()
 
 
 def test_stages__no_scratch_file_no_store() -> None:

@@ -10,7 +10,7 @@ import click
 
 from careful.cli.common import shared, show
 from careful.cli.logp import echo, logp
-from careful.cli.params import BYTES, PLOT
+from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
@@ -39,8 +39,16 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
         click.option(
             "--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]"
         ),
-        click.option("--precision", default=precision, show_default=True, help=help_precision),
-        click.option("--seconds", default=25.0, show_default=True, help="No new round after that."),
+        click.option(
+            "--precision", type=SHARE, default=precision, show_default=True, help=help_precision
+        ),
+        click.option(
+            "--seconds",
+            type=SECONDS,
+            default=25.0,
+            show_default=True,
+            help="No new round after that.",
+        ),
     )
 
     def add(command: Command) -> Command:
@@ -64,12 +72,17 @@ def measure() -> None:
 @click.option("--max-hops", default=30, show_default=True)
 @click.option(
     "--precision",
+    type=SHARE,
     default=0.02,
     show_default=True,
     help="Half of G's interval over G at which a hop needs no more probes.",
 )
-@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option("--timeout-s", default=1.0, show_default=True, help="Longest wait for an answer.")
+@click.option(
+    "--seconds", type=SECONDS, default=25.0, show_default=True, help="No new round after that."
+)
+@click.option(
+    "--timeout-s", type=SECONDS, default=1.0, show_default=True, help="Longest wait for an answer."
+)
 @click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
 @click.option(
     "--stages/--no-stages",

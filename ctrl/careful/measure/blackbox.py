@@ -8,6 +8,7 @@ intercept, never in the second. The exchange itself is passed in.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -91,7 +92,7 @@ class Options:
             raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
         if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
             raise ValueError("sizes must not be negative")
-        if not 0 < self.precision < 1 or self.seconds <= 0:
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
             raise ValueError("precision must be between 0 and 1, seconds above 0")
 
 

@@ -45,12 +45,14 @@ class Stage:
     """A stage, or the hops and stages that no answer tells apart.
 
     names: in order, hops as "hop N"; g, latency: µs, one or the other: a latency holds
-    propagation, too; G: µs per KiB; line: the times they were fitted to; resource: the thread
-    or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
+    propagation, too; G: µs per KiB; line: the times they were fitted to, of hops round trips
+    up to there; own: its time alone, one way, None where nothing can be said of it; resource:
+    the thread or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
     """
 
     names: tuple[str, ...]
     line: Line
+    own: Line | None
     G_us_per_KiB: Estimate | None
     g_us: Estimate | None = None
     latency_us: Estimate | None = None
@@ -58,11 +60,9 @@ class Stage:
     resource: str = ""
     reason: str = ""
 
-    def at(self, size_bytes: int) -> float:
-        """Its time for an IP packet of a size, one way, µs; the way there alone of a hop."""
-        if self.latency_us is not None and self.G_us_per_KiB is not None:
-            return self.latency_us.value + self.G_us_per_KiB.value * size_bytes / 1024
-        return self.line.at(size_bytes)
+    def at(self, size_bytes: int) -> Estimate | None:
+        """Its time for an IP packet of a size, one way, µs; None where it is not known."""
+        return self.own.estimate_at(size_bytes) if self.own else None
 
 
 @dataclass
@@ -88,9 +88,15 @@ class Stages:
         line = self.stages[0].line
         return int(line.size_min_bytes), int(line.size_max_bytes)
 
-    def sum_us(self, size_bytes: int) -> float:
-        """All stages' times for an IP packet of a size."""
-        return sum(stage.at(size_bytes) for stage in self.stages)
+    def sum_us(self, size_bytes: int) -> Estimate | None:
+        """All stages' times for an IP packet of a size; None unless each is known."""
+        total = Estimate(0.0)
+        for stage in self.stages:
+            one = stage.at(size_bytes)
+            if one is None:
+                return None
+            total += one
+        return total
 
 
 @dataclass
@@ -170,8 +176,8 @@ def measure(
 def _inside(name: str, sizes: list[float], times: list[float], resource: str) -> Stage:
     line = fit_minima(sizes, times, RESOLUTION_US)
     if not line.supported:
-        return Stage((name,), line, None, resource=resource, reason=line.reason)
-    return Stage((name,), line, line.G_us_per_KiB, g_us=line.intercept_us, resource=resource)
+        return Stage((name,), line, line, None, resource=resource, reason=line.reason)
+    return Stage((name,), line, line, line.G_us_per_KiB, line.intercept_us, resource=resource)
 
 
 def _hops(segment: Segment, last: bool) -> Stage:
@@ -179,6 +185,7 @@ def _hops(segment: Segment, last: bool) -> Stage:
     return Stage(
         (*names, NET_RX) if last else names,
         segment.line,
+        segment.own,
         segment.G_us_per_KiB,
         latency_us=segment.latency_us,
         address=segment.address,

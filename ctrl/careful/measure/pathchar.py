@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import errno
 import itertools
+import math
 import random
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from careful.address import Address
@@ -78,7 +79,9 @@ class Options:
             )
         if not 1 <= self.max_hops <= 255:
             raise ValueError(f"{self.max_hops} hops: must be 1 to 255")
-        if not 0 < self.precision < 1 or self.seconds <= 0 or self.timeout_s <= 0:
+        if not (
+            0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.timeout_s < math.inf
+        ):
             raise ValueError("precision must be between 0 and 1, times above 0")
 
 
@@ -113,7 +116,9 @@ class Segment:
 
     ttls: the hops it ends at, more than one where silent ones are merged into it; G: µs per KiB;
     latency: µs one way, overhead and propagation of an IP packet of no bytes; line: round trips
-    up to here; reason: why there is no figure.
+    up to here; own: time one way of what lies between alone, over the bytes of an IP packet,
+    with intervals though they may be too wide for a G; None where the lines say nothing;
+    reason: why there is no figure.
     """
 
     ttls: tuple[int, ...]
@@ -121,6 +126,7 @@ class Segment:
     G_us_per_KiB: Estimate | None
     latency_us: Estimate | None
     line: Line
+    own: Line | None = None
     reason: str = ""
 
 
@@ -401,8 +407,9 @@ def _segment(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
     line = hop.line
     assert line is not None
     bad = [one for one in (line, before.line if before else None) if one and not one.supported]
+    own = _own(hop, before)
     if bad:
-        return Segment(ttls, hop.address, None, None, line, bad[0].reason)
+        return Segment(ttls, hop.address, None, None, line, own, bad[0].reason)
     G, latency = line.G_us_per_KiB, line.estimate_at(-hop.reply_bytes)
     if before is not None and before.line is not None:
         G = G - before.line.G_us_per_KiB
@@ -410,7 +417,38 @@ def _segment(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
     reason = ""
     if G.relative > RELATIVE_MAX or G.value <= 0:
         reason = f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
-    return Segment(ttls, hop.address, None if reason else G, latency * 0.5, line, reason)
+    return Segment(ttls, hop.address, None if reason else G, latency * 0.5, line, own, reason)
+
+
+def _own(hop: Hop, before: Hop | None) -> Line | None:
+    """The time one way of what lies between two hops, without the way there and back."""
+    line = hop.line
+    assert line is not None
+    # Half a round trip of such a packet does not depend on the slope: known best there.
+    at_bytes = (line.middle_bytes + hop.reply_bytes) / 2
+    middle_us, slope, residual_us = _one_way(hop, at_bytes), line.slope_us_per_byte, 0.0
+    if before is not None:
+        assert before.line is not None
+        middle_us -= _one_way(before, at_bytes)
+        slope -= before.line.slope_us_per_byte
+        residual_us = before.line.residual_us
+    if not (math.isfinite(middle_us.se) and math.isfinite(slope.se)):
+        return None
+    return replace(
+        line,
+        middle_us=middle_us,
+        middle_bytes=at_bytes,
+        slope_us_per_byte=slope,
+        residual_us=math.hypot(line.residual_us, residual_us),
+    )
+
+
+def _one_way(hop: Hop, size_bytes: float) -> Estimate:
+    """The time to a hop, µs: a round trip less what an answer of so many bytes took back."""
+    line = hop.line
+    assert line is not None
+    away_bytes = size_bytes - (line.middle_bytes + hop.reply_bytes) / 2
+    return line.middle_us * 0.5 + line.slope_us_per_byte * away_bytes
 
 
 def measure(address: Address, options: Options) -> Path:
