@@ -39,6 +39,10 @@ def _short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
+def _coarse(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
 def _legend(pair: Any, entries: int) -> None:
     """From 0 on, with room for the legend above what was measured."""
     pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
@@ -120,7 +124,7 @@ def _stages(pair: Any, found: Stages) -> None:
         pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
         least_us = min((time_us for time_us in times_us if time_us), default=1.0)
         for row, time_us, one in zip(at, times_us, known, strict=True):
-            text = f" {_short(time_us)} ±{one.half:.2g}" if one else " -"
+            text = f" {_short(time_us)} ±{_coarse(one.half)}" if one else " -"
             pair.annotate(text, (time_us or least_us, row), va="center", fontsize=11)
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)
