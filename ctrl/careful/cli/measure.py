@@ -145,7 +145,7 @@ def pathchar(
         text = stages_table(ends, host) + measuring.pathchar_summary(found)
     else:
         text = measuring.pathchar_table(found, host)
-    if why_not and stages is None:
+    if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
         measuring_plots.pathchar(found, host, plot_path, ends)

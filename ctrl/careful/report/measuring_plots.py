@@ -9,7 +9,7 @@ from typing import Any
 from careful.measure.blackbox import Result
 from careful.measure.inside import Stages
 from careful.measure.line import Line, minima
-from careful.measure.pathchar import Path as HopPath
+from careful.measure.path import Path as HopPath
 from careful.report import figure as draw
 
 
