@@ -281,11 +281,11 @@ def test_whole__background_too_short_for_stages_says_how_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts = FakeHosts()
-    path, ends, why = whole_path(hosts, monkeypatch, background=True, seconds=200)
+    path, ends, why = whole_path(hosts, monkeypatch, background=True, seconds=150)
     assert len(path.segments) == 3
     assert ends is None
     assert not hosts.asked
     seconds = float(why.split("--seconds ")[1])
-    assert 200 < seconds < 2000
+    assert 150 < seconds < 2000
     _, ends, why = whole_path(FakeHosts(), monkeypatch, background=True, seconds=seconds)
     assert ends is not None, why

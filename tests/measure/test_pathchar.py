@@ -277,9 +277,9 @@ def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
     assert not path.settled
     assert not path.to_host
     (said,) = (note for note in path.notes if "any longer" in note)
-    assert said.endswith("hop 3, 4; the figures are from before") is says_so
+    assert said.endswith("hops 3, 4; the figures are from before") is says_so
     assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
-    assert said.startswith("hop 3, 4: nobody answers any longer since 2.") is not says_so
+    assert said.startswith("hops 3, 4: nobody answers any longer since 2.") is not says_so
     assert not any("limited" in note or "several" in note for note in path.notes)
     table = measuring.pathchar_table(path, "h2")
     assert "until 2." in table

@@ -23,6 +23,10 @@ from careful.report.inside import stages_figures, stages_table
 
 Command = Callable[..., Any]
 
+_BACKGROUND = (
+    "Take at most 1 % of {} time: 100 times as long. Where --seconds are too few for that, it "
+    "says at once how many are needed."
+)
 _plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
@@ -83,7 +87,7 @@ def measure() -> None:
 @click.option(
     "--timeout-s", type=SECONDS, default=1.0, show_default=True, help="Longest wait for an answer."
 )
-@click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
+@click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
 @click.option(
     "--stages/--no-stages",
     default=None,
@@ -160,7 +164,7 @@ def pathchar(
     type=BYTES,
     help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
 )
-@click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
+@click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @_plot
 @shared
 def blackbox(

@@ -34,7 +34,9 @@ def explained(
     own: what errors call our carefuld; size_bytes: of the frame's payload; smaller: what looks
     for a smaller MTU, `narrower` by default.
     """
-    if error.what == own or error.errno not in (*_OVER, errno.ETIMEDOUT):
+    if error.errno not in (*_OVER, errno.ETIMEDOUT):
+        return error
+    if error.what == own and error.errno != errno.ETIMEDOUT:  # it waits for the peer as we do
         return error
     if size_bytes > _SMALL_BYTES // 2:
         mtu_bytes, by = (smaller or narrower)(address, size_bytes)
@@ -43,7 +45,7 @@ def explained(
                 f"frames of {size_bytes} bytes do not get there: the MTU on the way is {mtu_bytes} "
                 f"(says {by}); set the interface's to that at both ends, then down and up again"
             )
-            return CarefulError(errno.EMSGSIZE, text, host)
+            return CarefulError(errno.EHOSTUNREACH, text, host)
     if error.errno == errno.ETIMEDOUT:
         text = "it answers no longer: the path or the host is down (carefulctl measure pathchar)"
     else:
@@ -52,13 +54,17 @@ def explained(
 
 
 def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
-    """The MTU that a router names where a probe does not get through, and its address; 0, "" where
-    nobody does."""
+    """The MTU that a router names for a probe that does not get through, and the router.
+
+    0, "" where nobody does.
+    """
     if address.family != socket.AF_INET:
         return 0, ""
     try:
         with Prober(address.ip) as prober:
             most_bytes = prober.interface_mtu_bytes()
+            if most_bytes < size_bytes:  # a router said so before, and the kernel knows
+                return most_bytes, "the route there"
             reply = Reply(Answer.SILENT)
             for _ in range(_TRIES):
                 reply = prober.probe(_TTL, most_bytes, _TIMEOUT_S)

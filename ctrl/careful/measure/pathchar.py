@@ -386,13 +386,15 @@ class Pathchar:
         return [self._loss(hops) for hops in by.values()]
 
     def _loss(self, hops: list[Hop]) -> str:
-        names = "hop " + ", ".join(str(hop.ttl) for hop in hops)
+        reply = hops[0].refused
+        by = next((one for one in self.hops if reply and reply.address in one.addresses), None)
+        # A router without a way on says so for itself, too.
+        ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
+        names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
         since = f"since {min(hop.heard_s for hop in hops):.1f} s"
         text = f"{names}: nobody answers any longer {since}"
-        reply = hops[0].refused
         if reply:
-            by = next((one.ttl for one in self.hops if reply.address in one.addresses), None)
-            who = f"hop {by}, {reply.address}," if by else reply.address
+            who = f"hop {by.ttl}, {reply.address}," if by else reply.address
             text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
             text += f": nobody answers any longer as {names}"
         return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")

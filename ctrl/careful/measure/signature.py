@@ -157,17 +157,15 @@ class Session:
         return parse(answer.payload, marks)
 
     def _explained(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
-        if error.errno == errno.ETIMEDOUT:
-            text = (
-                f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
-            )
-            return CarefulError(errno.ETIMEDOUT, text, self.host)
-        if error.errno != errno.EOPNOTSUPP:
-            return explained(error, self._client.name, self.host, self._address, size_bytes)
         if error.errno == errno.EOPNOTSUPP:
             text = "our carefuld makes no signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
-        return error
+        frame_bytes = min(size_bytes, self.frame_bytes)
+        found = explained(error, self._client.name, self.host, self._address, frame_bytes)
+        if found.errno != errno.ETIMEDOUT:
+            return found
+        text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
+        return CarefulError(errno.ETIMEDOUT, text, self.host)
 
 
 class CarefulLayer:
