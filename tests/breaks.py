@@ -7,18 +7,23 @@ come of it. Nothing here touches what is not a test's own.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from ground import EXPORTED, FILE_BYTES, Ground
 from hosts import MIB, RUN, Host, alive, wait_for
+
+#: What a command says of a host that it cannot reach (a pattern).
+_GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 
 
 def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -57,7 +62,7 @@ def put_right(victim: Host) -> None:
 
 
 def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The interface is deleted; another one takes its place."""
+    """The interface is deleted; another one takes its place, maybe another card."""
     lab, number = ground.lab, victim.name[1:]
     switch = ground.switch
     pid = victim.pid
@@ -65,8 +70,8 @@ def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
     wait_for(lambda: not alive(pid), "end of carefuld")
     port = f"p{number}"
     host = f"careful-{lab.name}-{victim.name}"
-    # As when a driver is loaded again: the card keeps its MAC.
-    mac = f"02:77:00:00:00:{int(number):02x}"
+    # As when a driver is loaded again, the card keeps its MAC; or it is another.
+    mac = f"02:77:00:00:00:{int(number):02x}" if rng.random() < 0.5 else some_mac(rng)
     for line in (
         f"link add eth1 netns {host} address {mac} mtu 3826 numtxqueues 1 numrxqueues 1 type veth "
         f"peer name {port} netns {switch} mtu 3826 numtxqueues 1 numrxqueues 1",
@@ -78,12 +83,14 @@ def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
     put_right(victim)
 
 
+def some_mac(rng: random.Random) -> str:
+    """A MAC address that no other host has."""
+    return "02:00:00:" + rng.randbytes(3).hex(":")
+
+
 def new_mac(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Another MAC address."""
-    mac = "02:00:00:" + rng.randbytes(3).hex(":")
-    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "address", mac)
-    for host in ground.hosts:
-        host.lab.run(host.name, "ip", "neigh", "flush", "dev", "eth1")
+    """Another MAC address, of which nobody is told."""
+    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "address", some_mac(rng))
 
 
 def no_address(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -91,6 +98,38 @@ def no_address(ground: Ground, victim: Host, rng: random.Random) -> None:
     victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
     time.sleep(rng.uniform(0, 1))
     put_right(victim)
+
+
+def other_address(victim: Host) -> str:
+    """The address that a host gets instead of its own."""
+    return f"10.77.0.{100 + int(victim.name[1:])}"
+
+
+def new_address(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The address is another from now on."""
+    victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
+    victim.lab.run(victim.name, "ip", "addr", "add", f"{other_address(victim)}/24", "dev", "eth1")
+
+
+def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """carefuld ends, as it should, and begins anew with another address."""
+    victim.ctl("down", "eth1")
+    new_address(ground, victim, rng)
+    ground.make_sure(victim)
+
+
+def check_new_address(ground: Ground, victim: Host) -> None:
+    """There it is reached, and from there it reaches others."""
+    (other,) = (host for host in ground.hosts[:2] if host is not victim)
+    back = [host.own / "back" for host in (other, victim)]
+    try:
+        other.ctl("get", f"{other_address(victim)}:{EXPORTED}", back[0])
+        assert back[0].read_bytes() == ground.held[victim.name], "from the new address"
+        victim.ctl("get", f"{other.name}:{EXPORTED}", back[1])
+        assert back[1].read_bytes() == ground.held[other.name], "to it"
+    finally:
+        victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
+        put_right(victim)
 
 
 def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -104,7 +143,7 @@ def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
 def truncate(ground: Ground, victim: Host, rng: random.Random) -> None:
     """A file that is read loses its end, and gets it back."""
     source = victim.export / EXPORTED
-    os.truncate(source, rng.randrange(1, 40 * MIB))
+    os.truncate(source, rng.randrange(1, FILE_BYTES))
     time.sleep(rng.uniform(0, 0.5))
     source.write_bytes(ground.held[victim.name])
 
@@ -148,7 +187,19 @@ def clock_back(ground: Ground, victim: Host, rng: random.Random) -> None:
     """The wall clock goes back by up to a month, everywhere."""
     if not ground.apart.has_clock:
         raise AssertionError("no C compiler, so no clock to set back")
-    ground.apart.set_back(rng.randrange(1, 31 * 86400))
+    ground.apart.set_back(rng.randrange(3600, 31 * 86400))
+
+
+def check_clock(ground: Ground, victim: Host) -> None:
+    """carefuld has seen it: what it logs now has the other clock's time."""
+    log = RUN / victim.lab.instance(victim.name) / "log"
+    before = log.read_text()
+    victim.lab.run(victim.name, "ip", "link", "set", "eth1", "down")
+    wait_for(lambda: "is down" in log.read_text()[len(before) :], "news of it")
+    put_right(victim)
+    line = log.read_text()[len(before) :].splitlines()[0]
+    when = datetime.fromisoformat(line.split()[0])
+    assert when < datetime.now(UTC) - timedelta(minutes=59), line
 
 
 def unmount_bpffs(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -156,7 +207,7 @@ def unmount_bpffs(ground: Ground, victim: Host, rng: random.Random) -> None:
     ground.apart.run("umount /sys/fs/bpf")
 
 
-def check_without_bpffs(ground: Ground) -> None:
+def check_without_bpffs(ground: Ground, victim: Host) -> None:
     """What needs the pins says so; `down` and `up` do without them."""
     for host in ground.hosts:
         found = host.status()
@@ -171,17 +222,10 @@ def check_without_bpffs(ground: Ground) -> None:
         assert host.status()["xdp_counters_error"] is None
 
 
-@contextlib.contextmanager
-def small_disk(ground: Ground, victim: Host) -> Iterator[None]:
+def small_disk(ground: Ground, victim: Host) -> AbstractContextManager[None]:
     """A file system that ends in the middle of the file, in both of a host's folders."""
-    folders = [victim.own / "disk", victim.export / "disk"]
-    for folder in folders:
-        folder.mkdir()
-        ground.apart.run(f"mount -t tmpfs -o size={FILE_BYTES} tmpfs {folder}")
-    try:
-        yield
-    finally:
-        ground.leave(folders)
+    small = f"mount -t tmpfs -o size={FILE_BYTES} tmpfs"
+    return ground.mounted(small, victim.own / "disk", victim.export / "disk")
 
 
 def fill_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -197,28 +241,40 @@ def fill_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
 def failing_disk(ground: Ground, victim: Host) -> Iterator[None]:
     """A file system on a loop device whose backing file can be cut."""
     image, folder = victim.own / "image", victim.export / "disk"
-    folder.mkdir()
     with image.open("wb") as file:
         file.truncate(FILE_BYTES + 32 * MIB)
-    argv = ["losetup", "-f", "--show", image]
-    device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-    try:
-        ground.run(f"mkfs.ext4 -q -O ^has_journal {device}")
-        ground.apart.run(f"mount {device} {folder}")
+    with ground.loop_device(image, folder):
         ground.apart.seen(folder / EXPORTED).write_bytes(ground.held[victim.name])
-        ground.apart.run(f"umount {folder}")  # so that nothing of it is in the page cache
+        # Mounted anew, so that nothing of it is in the page cache.
+        device = ground.apart.run(f"findmnt -n -o SOURCE {folder}")
+        ground.apart.run(f"umount {folder}")
         ground.apart.run(f"mount {device} {folder}")
         yield
-    finally:
-        ground.leave([folder])
-        ground.run(f"losetup -d {device}")
 
 
 def cut_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The device answers with I/O errors beyond some point, or everywhere."""
-    os.truncate(victim.own / "image", rng.randrange(0, 40 * MIB))
+    """The device cannot be read beyond some point, or anywhere."""
+    os.truncate(victim.own / "image", rng.randrange(0, FILE_BYTES))
     with ground.apart.seen(victim.export / "disk" / EXPORTED).open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextlib.contextmanager
+def sealed_disk(ground: Ground, victim: Host) -> Iterator[None]:
+    """A file system on a loop device on memory that can be sealed."""
+    ground.memory = os.memfd_create("disk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.truncate(ground.memory, FILE_BYTES + 32 * MIB)
+        image = Path(f"/proc/{os.getpid()}/fd/{ground.memory}")
+        with ground.loop_device(image, victim.own / "disk", victim.export / "disk"):
+            yield
+    finally:
+        os.close(ground.memory)
+
+
+def seal_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The device cannot be written any more; it says so when what was written gets there."""
+    fcntl.fcntl(ground.memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
 @dataclass(frozen=True)
@@ -230,35 +286,38 @@ class Fault:
         said: what the one line of a transfer that it ends says (a pattern); "": it must not
             end one.
         victim: "source" or "target" of the transfer's file; "": either of the two hosts.
-        touches_all: whether the third host's transfer may end, too.
+        ends: whether the transfer cannot but end.
         changes_source: whether the source is another file for a while.
         options: of the transfer that meets it.
         source, target: names of the file, in the exported or the host's own folder.
         place: what is there before the transfer begins, of the victim's.
-        after: what is looked at when the transfers have ended.
+        after: what is looked at, also at the victim, when the transfers have ended.
     """
 
     hit: Callable[[Ground, Host, random.Random], None]
     said: str = ""
     victim: str = ""
-    touches_all: bool = False
+    ends: bool = False
     changes_source: bool = False
     options: tuple[str, ...] = ()
     source: str = EXPORTED
     target: str = "copy"
     place: Callable[[Ground, Host], AbstractContextManager[None]] | None = None
-    after: Callable[[Ground], None] | None = None
+    after: Callable[[Ground, Host], None] | None = None
 
 
-_GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 FAULTS: dict[str, Fault] = {
-    "SIGKILL": Fault(kill_daemon, _GONE),
+    "SIGKILL": Fault(kill_daemon, _GONE, ends=True),
     "SIGSTOP": Fault(stop_daemon),
     "link down": Fault(link_down),
-    "interface recreated": Fault(recreate, _GONE),
-    "MAC changed": Fault(new_mac, touches_all=True),
+    "interface recreated": Fault(recreate, _GONE, ends=True),
+    "MAC changed": Fault(new_mac),
     "address gone": Fault(no_address),
-    "MTU changed": Fault(new_mtu, touches_all=True),
+    "address changed": Fault(new_address, _GONE, after=check_new_address),
+    "address changed, restarted": Fault(
+        restart_elsewhere, _GONE, ends=True, after=check_new_address
+    ),
+    "MTU changed": Fault(new_mtu),
     "partition": Fault(partition),
     "one-way partition": Fault(one_way),
     "source truncated": Fault(truncate, "changed|became shorter", "source", changes_source=True),
@@ -266,6 +325,7 @@ FAULTS: dict[str, Fault] = {
         fill_disk,
         "No space left",
         "target",
+        ends=True,
         options=("-S",),
         target="disk/copy",
         place=small_disk,
@@ -273,7 +333,15 @@ FAULTS: dict[str, Fault] = {
     "I/O error": Fault(
         cut_disk, "Input/output error", "source", source=f"disk/{EXPORTED}", place=failing_disk
     ),
+    "write error": Fault(
+        seal_disk,
+        "Input/output error",
+        "target",
+        ends=True,
+        target="disk/copy",
+        place=sealed_disk,
+    ),
     "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
-    "clock set back": Fault(clock_back),
+    "clock set back": Fault(clock_back, after=check_clock),
     "local garbage": Fault(local_garbage),
 }

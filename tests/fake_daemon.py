@@ -315,7 +315,10 @@ class FakeDaemon:
         items = os.pread(scratch.fd, fields["bytes"], 0)
         how = ffi.new("struct careful_batch_how *")
         how.flags, how.umask, how.writable = args[1], fields["umask"], self.writable
-        how.file_bytes_max, how.answer_bytes_max = fields["file_bytes_max"], 8 << 20
+        how.file_bytes_max, how.answer_bytes_max = (
+            fields["file_bytes_max"],
+            fields.get("answer_bytes_max", 8 << 20),
+        )
         found = ffi.new("struct careful_batch_answer *")
         rc = lib.careful_batch(scratch.base, ffi.from_buffer(items), len(items), how, found)
         if rc:
@@ -364,6 +367,8 @@ class FakeDaemon:
         assert handle.temporary is not None
         os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
         os.fchmod(handle.fd, fields["mode"])
+        if fields["mtime_ns"]:
+            os.utime(handle.fd, ns=(0, fields["mtime_ns"]))
         if args[1] & lib.CAREFUL_BLOCK_REPLACE:
             handle.temporary.replace(handle.path)
         else:

@@ -1,9 +1,10 @@
 """Faults on real carefulds at random instants, and whether all is well afterwards.
 
 One round: two transfers begin, one of them between hosts that the fault does not
-touch; at a random instant something breaks; each command must end in bounded time,
-right or with one line; then the next transfer must be right. `python tests/faults.py
---rounds 200` runs many and writes what happened; test_faults.py runs each fault once.
+touch; when a random share of the other's bytes has moved, something breaks; each command
+must end in bounded time, the first right or with one line, the other right; then the next
+transfers must be right. `python tests/faults.py --rounds 200` runs many and writes what
+happened; test_faults.py runs each fault once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import random
 import re
 import select
@@ -19,21 +21,33 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from breaks import FAULTS, Fault
-from ground import EXPORTED, Ground
-from hosts import PINS, RUN, Host, finish
-from lab import Lab
+from ground import EXPORTED, FILE_BYTES, Ground
+from hosts import Host, finish
+from lab import Lab, commit
 
-Keep = Callable[[str, str], None]
+Keep = Callable[[str, str, float], None]
 #: An operation that hears nothing gives up after 30 s (--stall-ms).
 BOUND_S = 45
+#: How much of a file has moved when a fault strikes, at most.
+SHARE_MAX = 0.7
 
 
-def meet(ground: Ground, fault: Fault, rng: random.Random) -> tuple[Host, Host, str]:
-    """A transfer that meets the fault, and one beside it; who asked whom, and what it said."""
+class Met(NamedTuple):
+    """A transfer that met a fault: who asked whom, whom the fault was for, how it ended."""
+
+    asker: Host
+    server: Host
+    victim: Host
+    how: str
+
+
+def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
+    """A transfer that meets the fault, and one beside it."""
     first, second, bystander = ground.hosts
     asker, server = rng.sample((first, second), 2)
     get = rng.random() < 0.5
@@ -45,38 +59,62 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> tuple[Host, Host, 
     with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
         copy = (target.own if get else target.export) / fault.target
         seen = ground.apart.seen(copy)
-        told = ["get", f"{server.name}:{fault.source}", copy]
+        told: list[str | Path] = ["get", f"{server.name}:{fault.source}", copy]
         if not get:
             told = ["put", asker.export / fault.source, f"{server.name}:{fault.target}"]
-        with ground.slowly():
-            slowly = ("--block-bytes", "64KiB")
-            here = bystander.own / "copy"
-            beside = bystander.start("get", *slowly, f"{other.name}:{EXPORTED}", here)
-            met = asker.start(*told, *slowly, *fault.options, "-q", "--progress", "1")
-            begun(met)
-            time.sleep(rng.uniform(0, 1))
+        here = bystander.own / "copy"
+        with (
+            ground.slowly(),
+            moving(bystander, 6, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(asker, 3, *told, *fault.options) as met,
+        ):
+            reached(beside, 0)
+            reached(met, rng.uniform(0, SHARE_MAX))
+            assert met.poll() is None, "over before the fault"
+            assert beside.poll() is None, "the pair beside it: over before the fault"
             fault.hit(ground, victim, rng)
-        status, _, errors = finish(met, BOUND_S)
-        beside_status, _, line = finish(beside, BOUND_S)
+            status, _, errors = finish(met, BOUND_S)
+            beside_status, _, line = finish(beside, BOUND_S)
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
-        assert status == 0 or fault.said, errors
+        assert status != 0 or not fault.ends, "it cannot be done"
         if status:
+            assert fault.said, errors
             assert re.search(fault.said, errors), errors
             assert not seen.exists(), "a target that is not whole"
         elif not fault.changes_source:
             assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
-    if not fault.touches_all:
-        assert beside_status == 0, f"the pair beside it: {line}"
-        assert here.read_bytes() == ground.held[other.name]
-    return asker, server, "done" if status == 0 else reason(errors)
+    assert beside_status == 0, f"the pair beside it: {line}"
+    assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
+    return Met(asker, server, victim, reason(errors) if status else "done")
 
 
-def begun(met: subprocess.Popen[str]) -> None:
-    """Wait until something has moved, or all is over: --progress says so."""
-    assert met.stdout is not None
-    assert select.select([met.stdout], [], [], BOUND_S)[0], "nothing moves"
-    met.stdout.readline()
+@contextlib.contextmanager
+def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A transfer that takes so long, tells how far it is, and does not outlive the block."""
+    paced = ("--block-bytes", "64KiB", "--rate-limit", f"{FILE_BYTES // seconds // 1024}KiB")
+    process = host.start(*told, *paced, "-q", "--progress", "1")
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def reached(process: subprocess.Popen[str], share: float) -> None:
+    """Wait until more than this share of the file has moved, or all is over."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    moved, lines = 0, [b""]
+    while moved <= share * FILE_BYTES:
+        assert select.select([pipe], [], [], BOUND_S)[0], "nothing moves"
+        more = os.read(pipe, 1 << 16)  # all that is there: what it said last counts
+        if not more:
+            return
+        lines = (lines[-1] + more).split(b"\n")
+        if len(lines) > 1:
+            moved = json.loads(lines[-2])["moved_bytes"]
 
 
 def reason(errors: str) -> str:
@@ -86,41 +124,36 @@ def reason(errors: str) -> str:
     return "failed: " + re.sub(r"\b(h[123]:|\d+|t\d+-\d+-)", "", text)[:90].strip(" :")
 
 
-def check_next(ground: Ground, asker: Host, server: Host) -> None:
-    """The next transfers are right, both ways, and nothing is left of the last."""
+def check_next(ground: Ground, asker: Host, server: Host) -> float:
+    """The next transfers are right, both ways; how long the longer one took, s."""
     for host in (asker, server):
         ground.make_sure(host)
     back = asker.own / "next"
+    began = time.monotonic()
     asker.ctl("get", "-f", f"{server.name}:{EXPORTED}", back)
+    turned = time.monotonic()
     assert back.read_bytes() == ground.held[server.name], "the next get"
     asker.ctl("put", "-f", back, f"{server.name}:next")
+    ended = time.monotonic()
     assert (server.export / "next").read_bytes() == ground.held[server.name], "the next put"
+    return max(turned - began, ended - turned)
 
 
-def play(ground: Ground, name: str, rng: random.Random) -> str:
-    """One round; how the transfer that met the fault ended.
+def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float]:
+    """One round: how the transfer that met the fault ended, and check_next()'s time.
 
     Raises:
         AssertionError: something was not as promised.
     """
     fault = FAULTS[name]
     try:
-        asker, server, how = meet(ground, fault, rng)
+        met = meet(ground, fault, rng)
         if fault.after is not None:
-            fault.after(ground)
-        check_next(ground, asker, server)
+            fault.after(ground, met.victim)
+        next_s = check_next(ground, met.asker, met.server)
     finally:
         ground.set_right()
-    return how
-
-
-def left_over(ground: Ground) -> list[str]:
-    """What is still there of carefulds that are down."""
-    found: list[Path] = []
-    for host in ground.hosts:
-        one = ground.lab.instance(host.name)
-        found += [ground.apart.seen(PINS / one), RUN / one / "sock"]
-    return [str(path) for path in found if path.exists()]
+    return met.how, next_s
 
 
 def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
@@ -136,21 +169,15 @@ def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[s
     with tempfile.TemporaryDirectory() as folder:
         try:
             ground = Ground(lab, Path(folder))
-            before = ground.descriptors()
             for k in range(rounds):
                 name = names[k % len(names)]
                 try:
-                    how = play(ground, name, rng)
+                    how, next_s = play(ground, name, rng)
                 except (AssertionError, subprocess.SubprocessError) as error:
-                    how = f"BROKEN: {error}"
+                    how, next_s = f"BROKEN: {error}", 0
                     print(f"round {k}, {name}: {how}", file=sys.stderr, flush=True)
-                    ground.set_right()
-                keep(name, how)
-            grown = ground.descriptors() - before
-            ground.down()
-            left = left_over(ground) + ([f"{grown} descriptors of h3"] if grown > 2 else [])
-            ground.close()
-            return left
+                keep(name, how, next_s)
+            return ground.close()
         finally:
             lab.down()
 
@@ -161,26 +188,31 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200, help="all faults together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
-    parser.add_argument("--report", type=Path, help="JSON, written after each round")
+    parser.add_argument("--report", type=Path, help="JSON; what is there already is added to")
     options = parser.parse_args()
-    seen: dict[str, Counter[str]] = {name: Counter() for name in options.faults}
-    found = {"schema": 1, "seed": options.seed, "rounds": 0, "faults": seen, "left": []}
+    found: dict[str, Any] = {"schema": 2, "runs": [], "faults": {}}
+    if options.report and options.report.exists():
+        found = json.loads(options.report.read_text())
+    this = {"commit": commit(), "seed": options.seed, "rounds": 0}
+    found["runs"].append(this)
+    seen: Counter[str] = Counter()
 
-    def keep(name: str, how: str) -> None:
-        seen[name][how.splitlines()[0]] += 1
-        found["rounds"] = sum(count.total() for count in seen.values())
-        if options.report:
-            options.report.write_text(json.dumps(found, indent=1) + "\n")
+    def keep(name: str, how: str, next_s: float) -> None:
+        one = found["faults"].setdefault(name, {"rounds": 0, "next_s_max": 0, "ended": {}})
+        how = how.splitlines()[0]
+        one["rounds"] += 1
+        one["next_s_max"] = max(one["next_s_max"], round(next_s, 1))
+        one["ended"][how] = one["ended"].get(how, 0) + 1
+        this["rounds"] += 1
+        seen[f"{name:20}  {how}"] += 1
 
-    found["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
+    this["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
     if options.report:
         options.report.write_text(json.dumps(found, indent=1) + "\n")
-    for name, counts in seen.items():
-        for how, count in counts.most_common():
-            print(f"{name:20} {count:5}  {how}")
-    print(f"{found['rounds']} rounds; left behind: {', '.join(found['left']) or 'nothing'}")
-    broken = any(how.startswith("BROKEN") for counts in seen.values() for how in counts)
-    return broken or bool(found["left"])
+    for line, count in sorted(seen.items()):
+        print(f"{count:5}  {line}")
+    print(f"{this['rounds']} rounds; left behind: {', '.join(this['left']) or 'nothing'}")
+    return any("BROKEN" in line for line in seen) or bool(this["left"])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ own mounts and clock are everybody's.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -18,13 +19,13 @@ from typing import Any
 
 from careful.control import maps, tune
 from careful.errors import CarefulError
-from hosts import MIB, Host, alive, make_file
-from lab import Lab
+from hosts import MIB, PINS, RUN, Host, alive, make_file
+from lab import Lab, tool
 
 EXPORTED = "big"
-FILE_BYTES = 48 * MIB
-#: Fragments so small that a transfer lasts, and those of a lab's MTU, bytes.
-SLOW_BYTES, FAST_BYTES = 64, 3694
+FILE_BYTES = 12 * MIB
+#: Fragments so small that many are under way, and those of a lab's MTU, bytes.
+SLOW_BYTES, FAST_BYTES = 256, 3694
 #: CLOCK_REALTIME, less as many seconds as the file $CLOCK_BACK holds.
 CLOCK = r"""
 #define _GNU_SOURCE
@@ -109,9 +110,11 @@ class Apart:
         """What is called `path` in here, as it can be opened from outside."""
         return Path(f"/proc/{self._holder.pid}/root{path}")
 
-    def run(self, line: str) -> None:
-        """A command in here, to its end."""
-        subprocess.run(self.argv(*line.split()), check=True)
+    def run(self, line: str) -> str:
+        """A command in here, to its end; what it printed."""
+        argv = self.argv(*line.split())
+        done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
 
     def set_back(self, seconds: int) -> None:
         """How much the clock is behind."""
@@ -147,7 +150,7 @@ class Ground:
     """Three hosts on a switch, a file exported by each; the third is no victim."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab = lab
+        self.lab, self.folder = lab, folder
         self.apart = Apart(folder)
         self.switch = f"careful-{lab.name}-sw"
         self.hosts = [HostApart(self.apart, lab, name, folder) for name in lab.hosts]
@@ -155,6 +158,8 @@ class Ground:
         for seed, host in enumerate(self.hosts):
             self.held[host.name] = make_file(host.export / EXPORTED, FILE_BYTES, seed)
             host.up("--peers", "4")
+        self._open = self._descriptors()
+        self.memory = -1  # a descriptor, of breaks.sealed_disk()
 
     def make_sure(self, host: Host) -> None:
         """Bring a host up again if its carefuld ended."""
@@ -172,7 +177,7 @@ class Ground:
 
     @contextlib.contextmanager
     def slowly(self) -> Iterator[None]:
-        """Tiny fragments make a transfer last; all is as before afterwards."""
+        """Many small fragments, so that more can go wrong; all is as before afterwards."""
         with contextlib.ExitStack() as stack:
             tables = []
             for host in self.hosts:
@@ -189,15 +194,33 @@ class Ground:
         for table in tables:
             tune.apply(table, tune.all_slots(), tune.Change(fragment_bytes=nbytes))
 
-    def run(self, line: str) -> None:
-        """A command, outside of the hosts."""
-        subprocess.run(line.split(), check=True)
+    def run(self, line: str) -> str:
+        """A command, outside of the hosts; what it printed."""
+        argv = line.split()
+        done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
 
-    def leave(self, folders: list[Path]) -> None:
-        """Mounts are gone, once the transfers there have ended."""
-        for folder in folders:
-            self.apart.run(f"umount -l {folder}")
-            folder.rmdir()
+    @contextlib.contextmanager
+    def loop_device(self, image: Path, *folders: Path) -> Iterator[None]:
+        """The file as an ext4 file system, mounted in here on these new folders."""
+        device = self.run(f"losetup -f --show {image}")
+        try:
+            self.run(f"mkfs.ext4 -q -O ^has_journal {device}")
+            with self.mounted(f"mount {device}", *folders):
+                yield
+        finally:
+            self.run(f"losetup -d {device}")
+
+    @contextlib.contextmanager
+    def mounted(self, mount: str, *folders: Path) -> Iterator[None]:
+        """A command that lacks a folder, for each of these new ones; unmounted by force."""
+        with contextlib.ExitStack() as stack:
+            for folder in folders:
+                folder.mkdir()
+                stack.callback(folder.rmdir)
+                self.apart.run(f"{mount} {folder}")
+                stack.callback(self.apart.run, f"umount -l {folder}")
+            yield
 
     def set_right(self) -> None:
         """The clock, and every carefuld, as at the beginning."""
@@ -205,18 +228,28 @@ class Ground:
         for host in self.hosts:
             self.make_sure(host)
 
-    def descriptors(self) -> int:
+    def _descriptors(self) -> int:
         """How many are open in the carefuld that no fault ends."""
         return sum(1 for _ in Path(f"/proc/{self.hosts[-1].pid}/fd").iterdir())
 
-    def down(self) -> None:
-        """Every carefuld down."""
+    def close(self) -> list[str]:
+        """Every carefuld down, and what they ran in; what is left of them all the same."""
+        grown = self._descriptors() - self._open
         for host in self.hosts:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(host.pid, signal.SIGCONT)
             host.ctl("down", "eth1", check=False)
-
-    def close(self) -> None:
-        """Every carefuld down, and what they ran in."""
-        self.down()
+        left = self._left()
         self.apart.close()
+        return left + ([f"{grown} descriptors of h3"] if grown > 2 else [])
+
+    def _left(self) -> list[str]:
+        names: list[Path] = []
+        for host in self.hosts:
+            one = self.lab.instance(host.name)
+            names += [self.apart.seen(PINS / one), RUN / one / "sock"]
+        found = [str(path) for path in names if path.exists()]
+        loops = self.run("losetup --list --noheadings --output NAME,BACK-FILE")
+        found += [line for line in loops.splitlines() if str(self.folder) in line]
+        running = tool("status").stdout.partition(f"{self.lab.name}: ")[2].splitlines()[1:]
+        return found + list(itertools.takewhile(lambda line: line[:1] == " ", running))

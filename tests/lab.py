@@ -47,6 +47,13 @@ def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return done
 
 
+def commit() -> str:
+    """What is checked out, for reports; `-dirty` where files differ from it."""
+    argv = ["git", "-C", str(TOOL.parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run([*argv, "--exclude=*"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
 class Lab:
     """Hosts h1 … hN, and ways to run things on them."""
 

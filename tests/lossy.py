@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hosts import MIB, Host, hosts_up, make_file
+from lab import Lab, commit
 
 LINK = """
 name = "a link with mishaps"
@@ -38,7 +39,9 @@ FAULTS = {
     "corrupt = {rate}",
 }
 RATES = (0.0001, 0.01, 0.1)
-COLUMNS = ("fault", "rate", "command", "status", "right", "elapsed_s", "lost_frames")
+#: What makes one row of a report unlike another.
+WHICH = ("bytes", "family", "fault", "rate", "command")
+COLUMNS = ("family", "fault", "rate", "command", "status", "right", "elapsed_s", "lost_frames")
 COLUMNS += ("new_epochs_count", "retries_count")
 
 
@@ -49,27 +52,45 @@ def hops(folder: Path, mishap: str) -> Path:
     return path
 
 
-def move(a: Host, b: Host, command: str, limit_s: float) -> dict[str, Any]:
+def with_ipv6(lab: Lab) -> str:
+    """Give the hosts of a lab with emulated links IPv6, too; h2's address for carefulctl."""
+    macs = {}
+    for host in lab.hosts:
+        lab.run(host, "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/eth1/disable_ipv6")
+        lab.run(host, "ip", "addr", "add", f"{lab.address(host, 6)}/64", "dev", "eth1", "nodad")
+        (link,) = json.loads(lab.run(host, "ip", "-json", "link", "show", "eth1").stdout)
+        macs[host] = link["address"]
+    for host, other in (lab.hosts, lab.hosts[::-1]):
+        told = (lab.address(other, 6), "lladdr", macs[other], "dev", "eth1", "nud", "permanent")
+        lab.run(host, "ip", "neigh", "replace", *told)
+    return f"[{lab.address('h2', 6)}]"
+
+
+def move(a: Host, b: Host, server: str, command: str, limit_s: float) -> dict[str, Any]:
     """Get the file or put it back; what became of it."""
     ours, theirs = a.own / "big", b.export / ("big" if command == "get" else "back")
-    args = ["h2:big", ours] if command == "get" else [ours, "h2:back"]
+    args = [f"{server}:big", ours] if command == "get" else [ours, f"{server}:back"]
     done = a.ctl(command, "--json", *args, check=False, timeout=limit_s)
     found: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
     right = ours.exists() and theirs.exists() and ours.read_bytes() == theirs.read_bytes()
-    row = {name: found.get(name) for name in COLUMNS[5:]}
+    row = {name: found.get(name) for name in COLUMNS[6:]}
     return {"status": done.returncode, "right": right, "error": done.stderr, **row}
 
 
-def there_and_back(fault: str, rate: float, nbytes: int, limit_s: float) -> list[dict[str, Any]]:
+def there_and_back(
+    fault: str, rate: float, nbytes: int, limit_s: float, ipv6: bool = False
+) -> list[dict[str, Any]]:
     """Both commands over a link of their own."""
     with tempfile.TemporaryDirectory() as folder:
         path = hops(Path(folder), FAULTS[fault].format(rate=rate))
         with hosts_up(Path(folder), hops=path) as (a, b):
             make_file(b.export / "big", nbytes)
+            server = with_ipv6(a.lab) if ipv6 else b.name
             found = []
             for command in ("get", "put"):
-                what = {"fault": fault, "rate": rate, "command": command}
-                found.append(what | move(a, b, command, limit_s))
+                what = {"commit": commit(), "family": 6 if ipv6 else 4, "bytes": nbytes}
+                what |= {"fault": fault, "rate": rate, "command": command}
+                found.append(what | move(a, b, server, command, limit_s))
             return found
 
 
@@ -89,6 +110,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=100, help="size of the file, MiB")
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    parser.add_argument("--ipv6", action="store_true", help="over IPv6 instead of IPv4")
     parser.add_argument("--limit-s", type=float, default=1800, help="of one command")
     parser.add_argument("--report", type=Path, help="JSON; rows of an earlier run stay")
     options = parser.parse_args()
@@ -99,13 +121,12 @@ def main() -> int:
     began = time.monotonic()
     for rate in options.rates:
         for fault in options.faults:
-            for row in there_and_back(fault, rate, options.mib * MIB, options.limit_s):
-                row = {"bytes": options.mib * MIB, **row}
-                same = ("bytes", "fault", "rate", "command")
-                rows = [one for one in rows if any(one[key] != row[key] for key in same)] + [row]
+            size = options.mib * MIB
+            for row in there_and_back(fault, rate, size, options.limit_s, options.ipv6):
+                rows = [one for one in rows if any(one[key] != row[key] for key in WHICH)] + [row]
                 print(line(row), flush=True)
             if options.report:
-                text = json.dumps({"schema": 1, "rows": rows}, indent=1)
+                text = json.dumps({"schema": 2, "rows": rows}, indent=1)
                 options.report.write_text(text + "\n")
     print(f"{time.monotonic() - began:.0f} s")
     return any(row["status"] or not row["right"] for row in rows)

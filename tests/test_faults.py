@@ -23,11 +23,12 @@ def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         one = faults.Ground(lab, tmp_path_factory.mktemp("faults"))
         yield one
-        one.close()
+        assert one.close() == [], "left behind"
     finally:
         lab.down()
 
 
 @pytest.mark.parametrize("name", faults.FAULTS)
 def test_fault__all_is_well_afterwards(ground: faults.Ground, name: str) -> None:
-    assert faults.play(ground, name, random.Random()).startswith(("done", "failed: "))
+    how, _ = faults.play(ground, name, random.Random())
+    assert how.startswith(("done", "failed: "))

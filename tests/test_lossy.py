@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hosts import MIB, RUN, Host, Hosts, make_file
-from lossy import hops
+from lossy import hops, with_ipv6
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
@@ -31,12 +31,12 @@ def pair(hosts: Hosts, tmp_path: Path) -> Pair:
     return make
 
 
-def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:
+def there_and_back(a: Host, b: Host, nbytes: int, server: str = "h2") -> dict[str, int]:
     """Get a file and put it back, both right; what both ends counted."""
     kept = make_file(b.export / "big", nbytes)
-    a.ctl("get", "h2:big", a.own / "big", timeout=110)
+    a.ctl("get", f"{server}:big", a.own / "big", timeout=110)
     assert (a.own / "big").read_bytes() == kept
-    a.ctl("put", a.own / "big", "h2:back", timeout=110)
+    a.ctl("put", a.own / "big", f"{server}:back", timeout=110)
     assert (b.export / "back").read_bytes() == kept
     counted: dict[str, int] = {}
     for host in (a, b):
@@ -46,10 +46,18 @@ def there_and_back(a: Host, b: Host, nbytes: int) -> dict[str, int]:
     return counted
 
 
-@pytest.mark.parametrize(("loss", "nbytes"), [("0.001", 8 * MIB), ("0.01", 2 * MIB), ("0.1", MIB)])
-def test_loss__found_counted_and_repaired(pair: Pair, loss: str, nbytes: int) -> None:
+@pytest.mark.parametrize(
+    ("loss", "nbytes", "ipv6"),
+    [
+        ("0.001", 8 * MIB, False),
+        ("0.01", 2 * MIB, False),
+        ("0.01", 2 * MIB, True),
+        ("0.1", MIB, True),
+    ],
+)
+def test_loss__found_counted_and_repaired(pair: Pair, loss: str, nbytes: int, ipv6: bool) -> None:
     a, b = pair(f"loss = {loss}")
-    counted = there_and_back(a, b, nbytes)
+    counted = there_and_back(a, b, nbytes, with_ipv6(a.lab) if ipv6 else "h2")
     assert counted["lost_frames"] > 0
     assert counted["epochs_broken"] > 0
     assert counted["digest_bad"] == 0
@@ -62,6 +70,10 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
     assert failed.returncode == 4, failed.stderr
     assert re.fullmatch(r"carefulctl: h2: .* lost \d+ frames? .*on-loss fail.*\n", failed.stderr)
     assert not (a.own / "big").exists()
+    failed = a.ctl("put", "--on-loss", "fail", b.export / "big", "h2:back", check=False)
+    assert failed.returncode == 4, failed.stderr
+    assert re.fullmatch(r"carefulctl: h2: .* lost \d+ frames? .*on-loss fail.*\n", failed.stderr)
+    assert not (b.export / "back").exists()
     (tmp_path / "careful.toml").write_text(
         '[nodes]\nh2 = "10.77.0.2"\n[transfer]\non_loss = "fail"'
     )

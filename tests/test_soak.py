@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hosts import wait_for
+from lossy import hops
 
 ROOT = Path(__file__).resolve().parents[1]
 FRAMES = 5_000_000
@@ -72,8 +74,21 @@ def test_soak__interrupted_and_resumed(tmp_path: Path) -> None:
     assert not namespaces(soak)
 
 
+def failure(tmp_path: Path, soak: subprocess.Popen[str], err: str) -> dict[str, Any]:
+    """What the report of a soak that failed says of its only piece."""
+    assert soak.returncode == 1, err
+    assert "Traceback" not in err
+    assert err.strip().splitlines()[-1].startswith("soak: ")
+    assert not namespaces(soak)
+    found: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert (found["frames"], found["pieces"]) == (0, 0), "what failed counts for nothing"
+    (one,) = found["failures"]
+    assert one["frames"] > 0
+    return dict(one)
+
+
 def test_soak__its_interface_is_deleted(tmp_path: Path) -> None:
-    soak = start(tmp_path, "--frames", "1e12")
+    soak = start(tmp_path, "--frames", "1e12", "--report", tmp_path / "report.json")
     try:
         moving(soak)
         host = namespaces(soak)[0]
@@ -81,14 +96,32 @@ def test_soak__its_interface_is_deleted(tmp_path: Path) -> None:
         _, err = soak.communicate(timeout=90)
     finally:
         soak.terminate()
-    assert soak.returncode == 1
-    assert "Traceback" not in err
-    assert err.strip().splitlines()[-1].startswith("soak: ")
-    assert not namespaces(soak)
+    assert "interface" in failure(tmp_path, soak, err)["failed"]
+
+
+def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path) -> None:
+    """The link loses one frame of a thousand; the first ends the soak, and stays on record."""
+    report = ("--report", tmp_path / "report.json")
+    lossy = ("--frames", "1e6", "--hops", hops(tmp_path, "loss = 0.001"), *report)
+    soak = start(tmp_path, *lossy)
+    _, err = soak.communicate(timeout=110)
+    one = failure(tmp_path, soak, err)
+    assert one["lost"]["lost_frames"] >= 1, one
+    assert one["lost"]["epochs_broken"] >= 1, one
+    assert one["failed"], one
+    soak = start(tmp_path, "--frames", "20000", *report)
+    out, err = soak.communicate(timeout=110)
+    assert soak.returncode == 1, "goes on, but forgives nothing"
+    found = json.loads(report[1].read_text())
+    assert (found["failures"], found["lost"]) == ([one], one["lost"])
+    assert found["frames"] >= 20_000
+    assert one["commit"] in found["commits"]
+    assert f"failed after {one['frames']:,} frames" in out
 
 
 @pytest.mark.parametrize("bad", [{"frames_missing": 1}, {"lost": {"lost_frames": 1}}])
 def test_soak__a_loss_is_a_failure(tmp_path: Path, bad: dict[str, object]) -> None:
+    """Also where no operation failed of it, and in a state of an earlier version."""
     report = tmp_path / "report.json"
     piece = {"seconds": 1.0, "frames": 2000, "frames_missing": 0, "bytes": 1, "requests": 1}
     piece |= {"stores": 0, "gets": 0, "lost": {}, "xdp_mode": "native"} | bad
@@ -96,7 +129,8 @@ def test_soak__a_loss_is_a_failure(tmp_path: Path, bad: dict[str, object]) -> No
     soak = start(tmp_path, "--frames", "1000", "--report", report)
     soak.communicate(timeout=120)
     assert soak.returncode == 1
-    assert not report.exists()
+    found = json.loads(report.read_text())
+    assert {name: found[name] for name in bad} == bad
 
 
 def test_soak__state_that_is_none(tmp_path: Path) -> None:

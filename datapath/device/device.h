@@ -142,6 +142,9 @@ struct careful_device_ops {
 	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
 	int (*resolve)(struct careful_device *dev, const union careful_addr *to,
 		       struct careful_llhdr *llhdr);
+	/* Nobody answers there: maybe the neighbour's link address is another by now. May be
+	 * NULL. */
+	void (*distrust)(struct careful_device *dev, const union careful_addr *to);
 
 	uint64_t (*now_ns)(struct careful_device *dev); /* monotonic */
 	void (*random)(struct careful_device *dev, void *buf, uint32_t bytes);

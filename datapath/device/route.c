@@ -40,6 +40,7 @@ struct hop {
 	uint32_t ifindex;
 	uint32_t hops; /* TTL; 0: not said */
 	uint8_t type; /* RTN_* */
+	uint16_t nud; /* NUD_* of its neighbour entry; 0: none */
 	uint8_t mac[6];
 	bool has_mac;
 };
@@ -130,7 +131,10 @@ static void read_neighbour(const struct nlmsghdr *answer, void *user)
 	const struct rtattr *mac;
 	struct hop *hop = user;
 
-	if (answer->nlmsg_type != RTM_NEWNEIGH || !(ndm->ndm_state & NUD_USABLE))
+	if (answer->nlmsg_type != RTM_NEWNEIGH)
+		return;
+	hop->nud = ndm->ndm_state;
+	if (!(ndm->ndm_state & NUD_USABLE))
 		return;
 	mac = rtnl_attr((const void *)(ndm + 1), answer->nlmsg_len - NLMSG_LENGTH(sizeof(*ndm)),
 			NDA_LLADDR);
@@ -140,8 +144,8 @@ static void read_neighbour(const struct nlmsghdr *answer, void *user)
 	hop->has_mac = true;
 }
 
-/* Asks for the neighbour (RTM_GETNEIGH), or has the kernel resolve it (RTM_NEWNEIGH
- * with NTF_USE: as if a datagram had been sent to it). */
+/* Asks for the neighbour (RTM_GETNEIGH), forgets it (RTM_DELNEIGH), or has the kernel
+ * resolve it (RTM_NEWNEIGH with NTF_USE: as if a datagram had been sent to it). */
 static int ask_neighbour(struct route *route, uint16_t type, struct hop *hop)
 {
 	struct rtnl_message message;
@@ -230,40 +234,65 @@ static void put_headers(const struct route *route, const union careful_addr *to,
 	llhdr->bytes = (uint32_t)(p + sizeof(udp) - llhdr->data);
 }
 
-int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr)
+/* Who is next on the way to a host, through our interface, and what is known of it. */
+static int find_neighbour(struct route *route, const union careful_addr *to, struct address *dst,
+			  struct hop *hop)
 {
-	struct address dst;
-	struct hop hop;
 	int rc;
 
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
 		return -EAFNOSUPPORT;
 	if (to->sa.sa_family == AF_INET) {
-		dst.bytes = 4;
-		memcpy(dst.data, &to->in.sin_addr, 4);
+		dst->bytes = 4;
+		memcpy(dst->data, &to->in.sin_addr, 4);
 	} else {
-		dst.bytes = 16;
-		memcpy(dst.data, &to->in6.sin6_addr, 16);
+		dst->bytes = 16;
+		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
-	rc = find_hop(route, to, &dst, &hop);
+	rc = find_hop(route, to, dst, hop);
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
-	if (rc || (hop.type != RTN_UNICAST && hop.type != RTN_LOCAL))
+	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
 		return -ENETUNREACH;
 	/* Our own addresses are among them: they leave by the loopback. */
-	if (hop.ifindex != route->ifindex)
+	if (hop->ifindex != route->ifindex)
 		return -EXDEV;
-	if (hop.source.bytes != dst.bytes)
+	if (hop->source.bytes != dst->bytes)
 		return -ENETUNREACH;
-	if (!hop.next.bytes)
-		hop.next = dst;
-	ask_neighbour(route, RTM_GETNEIGH, &hop);
+	if (!hop->next.bytes)
+		hop->next = *dst;
+	ask_neighbour(route, RTM_GETNEIGH, hop);
+	return 0;
+}
+
+int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr)
+{
+	struct address dst;
+	struct hop hop;
+	int rc = find_neighbour(route, to, &dst, &hop);
+
+	if (rc)
+		return rc;
 	if (!hop.has_mac) {
 		ask_neighbour(route, RTM_NEWNEIGH, &hop);
 		return -EAGAIN;
 	}
 	put_headers(route, to, &dst, &hop, llhdr);
 	return 0;
+}
+
+/* The kernel believes what it knows of a neighbour for up to 45 s, and then asks that link
+ * address alone for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit): longer
+ * than anybody here waits. Where it knows nothing, it asks everybody with the next message.
+ * What was set by hand stays, and what is being asked for. */
+void route_distrust(struct route *route, const union careful_addr *to)
+{
+	struct address dst;
+	struct hop hop;
+
+	if (!find_neighbour(route, to, &dst, &hop) && hop.has_mac &&
+	    !(hop.nud & (NUD_PERMANENT | NUD_NOARP)))
+		ask_neighbour(route, RTM_DELNEIGH, &hop);
 }
 
 static uint32_t link_news(struct route *route, const struct nlmsghdr *m)

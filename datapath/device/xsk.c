@@ -82,6 +82,11 @@ static int xsk_resolve(struct careful_device *dev, const union careful_addr *to,
 	return route_resolve(&to_xsk(dev)->route, to, llhdr);
 }
 
+static void xsk_distrust(struct careful_device *dev, const union careful_addr *to)
+{
+	route_distrust(&to_xsk(dev)->route, to);
+}
+
 static uint64_t xsk_now_ns(struct careful_device *dev)
 {
 	struct timespec now;
@@ -162,6 +167,7 @@ static const struct careful_device_ops xsk_ops = {
 	.probed = xsk_probed,
 	.tune = xsk_tune,
 	.resolve = xsk_resolve,
+	.distrust = xsk_distrust,
 	.now_ns = xsk_now_ns,
 	.random = xsk_random,
 	.events = xsk_events,

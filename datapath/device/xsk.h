@@ -168,6 +168,7 @@ void xsk_stamps(struct careful_device *dev, bool on);
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
 void route_close(struct route *route);
 int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr);
+void route_distrust(struct route *route, const union careful_addr *to);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 

@@ -156,6 +156,7 @@ struct link_peer {
 	uint64_t since_ns; /* the state's, or the silence's, beginning */
 	uint64_t no_way_ns; /* when its frames' link address was last looked for in vain, */
 	uint32_t no_way; /* and how often so far */
+	uint64_t distrusted_ns; /* when its link address was last asked for anew, in silence */
 	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
 	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
 	uint64_t disagreed_ns; /* when the last of them came that counts */
@@ -305,6 +306,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
 void link_sync(struct link_peer *peer);
+void link_unheard(struct link_peer *peer, uint64_t since_ns);
 
 /* stage.c: stage probes */
 int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask);

@@ -25,6 +25,7 @@ enum {
 	RETRY_NS = 50 * 1000 * 1000, /* between two HELLOs, at most; */
 	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
 	CONNECT_MS = 5000, /* without an answer: the peer counts as unreachable */
+	DISTRUST_MS = 1000, /* without an answer: maybe its link address is another now */
 	CONTROL_BATCH = 32, /* control messages handled in one go */
 };
 
@@ -642,8 +643,23 @@ void link_drained(struct link *link)
 	}
 }
 
+/* Called with each question that is repeated. */
+void link_unheard(struct link_peer *peer, uint64_t since_ns)
+{
+	const struct careful_device_ops *ops = peer->link->dev->ops;
+	uint64_t now_ns = peer->link->now_ns;
+
+	if (since_ns < peer->distrusted_ns)
+		since_ns = peer->distrusted_ns;
+	if (!ops->distrust || now_ns - since_ns < DISTRUST_MS * 1000000ull)
+		return;
+	peer->distrusted_ns = now_ns;
+	ops->distrust(peer->link->dev, &peer->address);
+}
+
 static void repeat_hello(struct link_peer *peer)
 {
+	link_unheard(peer, peer->since_ns);
 	peer->retry_ms *= 2;
 	if (peer->retry_ms > RETRY_NS / 1000000)
 		peer->retry_ms = RETRY_NS / 1000000;

@@ -217,6 +217,8 @@ static void sync_tick(struct link_peer *peer)
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
+	if (peer->sync_nonce)
+		link_unheard(peer, peer->heard_ns);
 	link_sync(peer);
 }
 

@@ -33,6 +33,7 @@ static int check_target(int dir_fd, const char *name, uint32_t flags)
 static int open_temporary(struct block_handle *handle)
 {
 	uint64_t random;
+	struct stat st;
 	int fd;
 
 	for (int i = 0; i < 16; i++) {
@@ -42,12 +43,14 @@ static int open_temporary(struct block_handle *handle)
 			 (unsigned long long)random);
 		fd = openat(handle->dir_fd, handle->temporary,
 			    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (fd >= 0) {
-			flock(fd, LOCK_EX | LOCK_NB); /* so that nobody clears it away */
-			return fd;
-		}
-		if (errno != EEXIST)
+		if (fd < 0 && errno != EEXIST)
 			break;
+		if (fd < 0)
+			continue;
+		flock(fd, LOCK_EX | LOCK_NB); /* so that nobody clears it away */
+		if (!fstat(fd, &st) && st.st_nlink)
+			return fd;
+		close(fd); /* somebody had done so already */
 	}
 	handle->temporary[0] = 0;
 	return -errno;

@@ -30,15 +30,15 @@ uint32_t signature_burst_bytes(const struct careful_signature *s)
 			  s->marks_count * sizeof(struct careful_mark));
 }
 
-/* Computes, as far as anyone can tell, until D has passed; how long it took indeed. */
-static uint64_t compute(const struct signature_layer *layer, uint64_t ns)
+/* Computes, as far as anyone can tell, until D has passed at *now_ns; how long it took indeed. */
+static uint64_t compute(const struct signature_layer *layer, uint64_t ns, uint64_t *now_ns)
 {
-	uint64_t began = layer->now_ns(), now;
+	uint64_t began = layer->now_ns();
 
 	do {
-		now = layer->now_ns();
-	} while (now - began < ns);
-	return now - began;
+		*now_ns = layer->now_ns();
+	} while (*now_ns - began < ns);
+	return *now_ns - began;
 }
 
 static int poll_until(struct signature_layer *layer, uint32_t outstanding, uint64_t deadline_ns)
@@ -76,7 +76,7 @@ static int issue(struct signature_layer *layer, uint64_t deadline_ns)
 static int burst(struct signature_layer *layer, const struct careful_signature *s,
 		 struct careful_burst *out, struct careful_mark *marks)
 {
-	uint64_t computed_ns = 0, began_ns = layer->now_ns();
+	uint64_t computed_ns = 0, began_ns = layer->now_ns(), now_ns = began_ns;
 	uint64_t deadline_ns = began_ns + (uint64_t)CAREFUL_BURST_MS * NS_PER_MS;
 	uint32_t issued = 0;
 	int rc = 0;
@@ -87,7 +87,9 @@ static int burst(struct signature_layer *layer, const struct careful_signature *
 			if (rc)
 				return rc;
 			if (s->compute_ns)
-				computed_ns += compute(layer, s->compute_ns);
+				computed_ns += compute(layer, s->compute_ns, &now_ns);
+			if (now_ns > deadline_ns)
+				return -ETIMEDOUT;
 		}
 		marks[i] = (struct careful_mark){ layer->now_ns() - began_ns, computed_ns };
 		if (marks[i].elapsed_ns + began_ns > deadline_ns)

@@ -66,6 +66,7 @@ int items_parent(struct items *s, char *name, const char **last)
 		return s->parent;
 	if (s->parent >= 0)
 		close(s->parent);
+	s->parent_held = false;
 	s->fresh = (struct items_fresh){ 0 };
 	s->no_nameless = false;
 	s->parent = beneath_open(s->base, folder, O_RDONLY | O_DIRECTORY, 0);

@@ -59,6 +59,7 @@ struct items_fresh {
  *
  * @base:      the directory
  * @parent:    the directory of the last item, or -1; its name beneath base
+ * @parent_held: it is locked, see items_temporary()
  * @no_nameless: its file system has no files without a name
  * @dirs:      directories that pending files stand in
  * @out:       the answer so far, used of room bytes, room at most room_max
@@ -71,6 +72,7 @@ struct items {
 	bool writable, is_root;
 	int parent;
 	char parent_name[PATH_MAX];
+	bool parent_held;
 	struct items_fresh fresh;
 	bool no_nameless;
 	struct pending *pending;
@@ -99,7 +101,10 @@ void items_read(struct items *s);
 
 /* items_file.c: FILE: status, or 1 if it is answered later. */
 int items_make_file(struct items *s, int dir, const char *name);
-/* A name that nothing has. */
+/* A name that nothing has, for what is to be in the parent. Until the batch leaves that
+ * directory it has a shared lock on it (flock), and on those of pending files until they have
+ * their names: whoever clears temporary files away needs it for himself. The kernel drops it
+ * with the process. */
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES]);
 /* Makes `temporary` be `name`. */
 int items_give_name(int dir, const char *temporary, const char *name, bool replace);

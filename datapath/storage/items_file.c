@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,6 +21,10 @@
 
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 {
+	/* If somebody is clearing away just now, he does not know this name. */
+	if (!s->parent_held)
+		flock(s->parent, LOCK_SH | LOCK_NB);
+	s->parent_held = true;
 	snprintf(temporary, ITEMS_TEMPORARY_BYTES, ".careful-%016llx.part",
 		 (unsigned long long)s->counter++);
 }

@@ -13,6 +13,7 @@
 
 #include "storage/attr.h"
 #include "storage/items.h"
+#include "storage/partial.h"
 
 /* Attributes of what is there, by name. */
 static int apply(struct items *s, int dir, const char *name, bool is_new)
@@ -97,33 +98,39 @@ static int make_directory(struct items *s, int dir, const char *name)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-/* Whether a temporary or partial file belongs to a transfer under way: that locks it. */
-static bool is_in_use(int dir, const char *name)
+/*
+ * Removes a temporary or partial file, unless a transfer is under way that has it: that locks
+ * the file or, of many, their directory. Nobody can take it up in between.
+ */
+static int remove_partial(struct items *s, int dir, const char *name)
 {
-	static const char mark[] = "careful-", end[] = ".part";
-	size_t n = strlen(name);
-	int fd, rc;
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool busy = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	int rc = 0;
 
-	if (*name != '.' || n < sizeof(end) || strcmp(name + n - sizeof(end) + 1, end) != 0 ||
-	    !strstr(name, mark))
-		return false;
-	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	rc = flock(fd, LOCK_EX | LOCK_NB);
-	close(fd);
-	return rc && errno == EWOULDBLOCK;
+	if (!busy) {
+		busy = flock(dir, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+		s->parent_held = false;
+	}
+	if (busy)
+		rc = -EBUSY;
+	else if (unlinkat(dir, name, 0) && errno != ENOENT)
+		rc = -errno;
+	flock(dir, LOCK_UN);
+	if (fd >= 0)
+		close(fd);
+	return rc;
 }
 
 /* A file or a link; of directories empty ones alone. */
-static int remove_one(int dir, const char *name)
+static int remove_one(struct items *s, int dir, const char *name)
 {
 	struct stat st;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? 0 : -errno;
-	if (S_ISREG(st.st_mode) && is_in_use(dir, name))
-		return -EBUSY;
+	if (!S_ISDIR(st.st_mode) && partial_is_named(name, strlen(name)))
+		return remove_partial(s, dir, name);
 	if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) && errno != ENOENT)
 		return -errno;
 	return 0;
@@ -152,7 +159,7 @@ int items_write(struct items *s)
 	case CAREFUL_ITEM_META:
 		return apply(s, dir, name, false);
 	case CAREFUL_ITEM_REMOVE:
-		return remove_one(dir, name);
+		return remove_one(s, dir, name);
 	case CAREFUL_ITEM_SYNC:
 		return syncfs(dir) ? -errno : 0;
 	default:

@@ -15,6 +15,7 @@
 #include <careful/files.h>
 
 #include "storage/items.h"
+#include "storage/partial.h"
 
 enum {
 	READS_BYTES_MAX = 1 << 20, /* of one batch's items */
@@ -50,9 +51,21 @@ static bool is_safe(const char *name, size_t bytes)
 	return true;
 }
 
+/* Whether a path names what a transfer left, or is about to make. */
+static bool is_partial(const char *name, size_t bytes)
+{
+	const char *slash = memrchr(name, '/', bytes);
+	size_t above = slash ? (size_t)(slash + 1 - name) : 0;
+
+	return partial_is_named(name + above, bytes - above);
+}
+
 static bool is_plain(const struct careful_block_entry *e, const struct careful_sift_how *how)
 {
 	uint64_t bytes = be64toh(e->attr.bytes);
+
+	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
+		return false;
 
 	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&
 	       be64toh(e->attr.allocated) + HOLE_BYTES > bytes &&
@@ -132,6 +145,8 @@ static int sift_one(struct sieve *s, const char *record, uint64_t bytes, size_t 
 	if (padded > bytes || !is_safe(record + sizeof(*e), name_bytes))
 		return -EPROTO;
 	*own = padded;
+	if ((int64_t)be64toh(e->attr.ctime_ns) > s->out->ctime_ns_max)
+		s->out->ctime_ns_max = (int64_t)be64toh(e->attr.ctime_ns);
 	if (is_plain(e, s->how))
 		return add_read(s, e, name_bytes);
 	memcpy((char *)s->out->rest + s->out->rest_bytes, record, padded);

@@ -44,6 +44,8 @@ static ssize_t list(const char *path, char **names)
 	if (!*names)
 		return -ENOMEM;
 	n = listxattr(path, *names, NAMES_MAX);
+	if (n < 0 && errno == ERANGE)
+		return -E2BIG;
 	return n >= 0 ? n : is_none(errno) ? 0 : -errno;
 }
 

@@ -236,10 +236,11 @@ int careful_poll(struct careful *instance)
 
 	instance->polls++;
 	for (uint32_t i = 0; i < 512 && instance->answering; i++) {
-		struct fake_operation op = instance->operations[i];
+		struct fake_operation op;
 
-		if (!op.kind)
+		if (!instance->operations[i].kind)
 			continue;
+		op = instance->operations[i];
 		instance->operations[i].kind = 0;
 		op.done(&result, op.user);
 		n++;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -241,6 +242,80 @@ static void batch__partial_in_use_stays(void)
 	CHECK(faccessat(to, name, F_OK, 0));
 }
 
+/* Whoever makes many temporary files in a directory locks that. */
+static void batch__partial_in_a_directory_in_use_stays(void)
+{
+	static const char name[] = "d/.x.careful-0123456789abcdef.part";
+	int dir = openat(to, "d", O_RDONLY | O_DIRECTORY);
+
+	CHECK(flock(dir, LOCK_SH) == 0);
+	write_file(to, name, "x", 0600);
+	CHECK(one(CAREFUL_ITEM_REMOVE, name, "", 0) == EBUSY);
+	write_file(to, "d/x.part", "x", 0600);
+	CHECK(one(CAREFUL_ITEM_REMOVE, "d/x.part", "", 0) == 0);
+	close(dir);
+	CHECK(one(CAREFUL_ITEM_REMOVE, name, "", 0) == 0);
+	CHECK(symlinkat("none", to, name) == 0);
+	CHECK(one(CAREFUL_ITEM_REMOVE, name, "", 0) == 0);
+	CHECK(faccessat(to, name, F_OK, AT_SYMLINK_NOFOLLOW));
+}
+
+/* Makes files over and over; what became of them all. */
+static int make_many(void)
+{
+	int failed = 0;
+	char name[20];
+
+	for (int round = 0; round < 8; round++) {
+		struct careful_batch_answer answer;
+
+		for (int i = 0; i < 100; i++) {
+			snprintf(name, sizeof(name), "d/m%d", i);
+			put(i % 10 ? CAREFUL_ITEM_FILE : CAREFUL_ITEM_SYMLINK, name, "t",
+			    i % 10 ? S_IFREG | 0600 : S_IFLNK, 0);
+		}
+		answer = run(to, batch, used,
+			     CAREFUL_BATCH_NODIGEST | CAREFUL_BATCH_SYNC | CAREFUL_BATCH_REPLACE,
+			     true);
+		failed += (int)answer.failed;
+		careful_batch_release(&answer);
+		used = 0;
+	}
+	return failed;
+}
+
+/* As `partials --clean` does: what is there is found, and then removed. */
+static int clear_away(void)
+{
+	int seen = 0, fd = openat(to, "d", O_RDONLY | O_DIRECTORY);
+	DIR *dir = fdopendir(fd);
+	const struct dirent *d;
+	char name[300];
+
+	while ((d = readdir(dir))) {
+		if (!strstr(d->d_name, ".part"))
+			continue;
+		snprintf(name, sizeof(name), "d/%s", d->d_name);
+		one(CAREFUL_ITEM_REMOVE, name, "", 0);
+		seen++;
+	}
+	closedir(dir);
+	return seen;
+}
+
+static void batch__its_temporaries_are_not_cleared_away(void)
+{
+	int status = -1, seen = 0;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(make_many() ? 1 : 0);
+	while (!waitpid(child, &status, WNOHANG))
+		seen += clear_away();
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(seen > 0);
+}
+
 static void batch__nothing_leads_out(void)
 {
 	CHECK(symlinkat("/tmp", to, "out") == 0 && symlinkat("..", to, "up") == 0);
@@ -297,6 +372,8 @@ int main(void)
 	RUN(batch__xattrs);
 	RUN(batch__links_and_removal);
 	RUN(batch__partial_in_use_stays);
+	RUN(batch__partial_in_a_directory_in_use_stays);
+	RUN(batch__its_temporaries_are_not_cleared_away);
 	RUN(batch__nothing_leads_out);
 	RUN(batch__read_only);
 	RUN(batch__noise);

@@ -94,12 +94,24 @@ static void sift__all_else_is_left(void)
 	entry("link", S_IFLNK | 0777, 3);
 	entry("fifo", S_IFIFO | 0644, 0);
 	entry("bad", S_IFREG | 0644, 1)->error = htobe32(EIO);
+	entry("d/.careful-0123456789abcdef.part", S_IFREG | 0644, 1);
+	entry(".x.careful-0123456789abcdef.part", S_IFREG | 0644, 1)->attr.ctime_ns = htobe64(7);
 	bytes = used;
 	found = sift();
 	CHECK_EQ(found.files, 0);
+	CHECK_EQ(found.ctime_ns_max, 7);
 	CHECK_EQ(found.parts_count, 0);
 	CHECK_EQ(found.rest_bytes, bytes);
 	CHECK(!memcmp(found.rest, buffer, bytes));
+	careful_sift_release(&found);
+
+	entry("x.careful-0123456789abcdef.part", S_IFREG | 0644, 1);
+	entry(".xcareful-0123456789abcdef.part", S_IFREG | 0644, 1);
+	entry(".x.careful-0123456789abcdeg.part", S_IFREG | 0644, 1);
+	entry(".x.careful-0123456789abcdef.par", S_IFREG | 0644, 1);
+	entry(".careful-123456789abcdef.part", S_IFREG | 0644, 1);
+	found = sift();
+	CHECK_EQ(found.files, 5);
 	careful_sift_release(&found);
 
 	links.file_bytes_max = 1 << 20;

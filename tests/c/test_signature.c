@@ -172,6 +172,18 @@ static void test_signature__silence_and_failures_end(void)
 	CHECK_EQ(run(&s), -ECONNRESET);
 }
 
+/* However often it computes, and however long: nobody is served meanwhile. */
+static void test_signature__computation_ends_too(void)
+{
+	struct careful_signature s = signature_of(1, 2, 16384);
+
+	machine_init(64);
+	s.compute_ns = 1000000000;
+	machine.layer.now_ns = hurried_now;
+	CHECK_EQ(run(&s), -ETIMEDOUT);
+	CHECK(machine.now_ns < 2ull * CAREFUL_BURST_MS * 1000000);
+}
+
 static void test_signature__bounds(void)
 {
 	struct careful_signature s = signature_of(1, 2, 2);
@@ -200,6 +212,7 @@ int main(void)
 	RUN(test_signature__going_on_leaves_replies_to_the_next);
 	RUN(test_signature__a_layer_that_is_full_is_asked_again);
 	RUN(test_signature__silence_and_failures_end);
+	RUN(test_signature__computation_ends_too);
 	RUN(test_signature__bounds);
 	return 0;
 }

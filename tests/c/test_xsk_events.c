@@ -253,6 +253,31 @@ static void test_events__neighbour_moves(void)
 	close_sides(1);
 }
 
+static void test_distrust__a_neighbour_is_looked_for_anew(void)
+{
+	static const char *const addresses[] = { "10.77.0.2", "fd77::2" };
+	struct careful_llhdr right, h;
+
+	open_sides(1);
+	for (int i = 0; i < 2; i++) {
+		union careful_addr to = address(addresses[i]);
+
+		CHECK_EQ(resolve_patiently(addresses[i], &right), 0);
+		for (int by_hand = 0; by_hand < 2; by_hand++) {
+			CHECK(!pair_run(&pair, 0,
+					"ip neigh replace %s lladdr 02:00:00:00:ca:fe dev eth1 "
+					"nud %s",
+					addresses[i], by_hand ? "permanent" : "reachable"));
+			CHECK_EQ(resolve(addresses[i], &h), 0);
+			CHECK(memcmp(h.data, right.data, 6));
+			devs[0]->ops->distrust(devs[0], &to);
+			CHECK_EQ(resolve_patiently(addresses[i], &h), 0);
+			CHECK_EQ(!memcmp(h.data, right.data, 6), !by_hand);
+		}
+	}
+	close_sides(1);
+}
+
 static void test_events__own_address_and_route(void)
 {
 	struct careful_llhdr h;
@@ -422,6 +447,7 @@ int main(void)
 	RUN(test_resolve__by_our_interface);
 	RUN(test_resolve__through_a_gateway);
 	RUN(test_events__neighbour_moves);
+	RUN(test_distrust__a_neighbour_is_looked_for_anew);
 	RUN(test_events__own_address_and_route);
 	RUN(test_events__link_and_mtu);
 	RUN(test_events__overflow_looks_again);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,29 @@ def test_verify__interrupted(
     assert 2 <= count <= 8
     assert session.verify(route, "f", str(tmp_path / "f"), False, BLOCK).differences == []
     assert count >= 42
+
+
+def test_in_thread__cancelled_again(tmp_path: Path) -> None:
+    """What a thread works on is let go of when it has ended, however often it is cancelled."""
+    begin, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begin.set()
+        end.wait(10)
+
+    async def run() -> bool:
+        task = asyncio.create_task(mover.in_thread(work))
+        await asyncio.to_thread(begin.wait)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        ended_early = task.done()
+        end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return ended_early
+
+    assert not asyncio.run(run())
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 3 * BLOCK, 25 * BLOCK + 7, 40 * BLOCK])

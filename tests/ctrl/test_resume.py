@@ -269,3 +269,28 @@ def test_journal__damaged(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "x", os.O_RDONLY)
     assert read_journal(fd) is None
     os.close(fd)
+
+
+def test_resume__came_without_digests(ends: Ends) -> None:
+    """What nothing vouches for is compared with the source before it counts."""
+    ends.die_after(4)
+    with pytest.raises(CarefulError):
+        ends.run(digest=False)
+    with ends.partials()[0].open("r+b") as file:
+        file.seek(BLOCK)
+        file.write(b"damaged")
+    ends.daemon.fault = lambda question: 0
+    report = ends.run()
+    assert ends.target.read_bytes() == DATA
+    assert report.resumed_bytes == 3 * BLOCK
+    assert report.files[0].digest == ends.run(replace=True).files[0].digest
+
+
+def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """What another user put where the partial file would be is not continued."""
+    ends = Ends("get", route, daemon, tmp_path)
+    ends.break_off(4)
+    if os.geteuid():
+        pytest.skip("needs root, to give a file away")
+    os.chown(ends.partials()[0], 1234, -1)
+    assert "is no partial file" in ends.run().failures[0][1]

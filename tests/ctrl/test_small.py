@@ -13,6 +13,7 @@ import pytest
 from careful._abi import lib
 from careful.transfer import batch, session, small
 from careful.transfer.options import Options, Silent
+from careful.transfer.partial import is_partial
 from careful.transfer.session import Route
 from compare import assert_equal
 from fake_daemon import Answer, FakeDaemon
@@ -25,6 +26,10 @@ class Names(Silent):
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.retries = 0
+
+    def retried(self) -> None:
+        self.retries += 1
 
     def finished(self, name: str) -> None:
         self.names.append(name)
@@ -166,4 +171,27 @@ def test_get__names_that_were_not_asked_for(
     here.mkdir()
     report = session.get(route, ["tree"], str(here), True, PLAIN, Silent())
     assert [text for _, text in report.failures if "bad answer" in text]
-    assert list(here.rglob("*")) == [here / "tree"]
+    made = [path for path in here.rglob("*") if not is_partial(path.name)]
+    assert made == [here / "tree"]
+
+
+@pytest.mark.parametrize("handler", [None, lib.CAREFUL_BLOCK_BATCH])
+def test_small__what_is_asked_for_again_counts(
+    ends: Ends, daemon: FakeDaemon, handler: int | None
+) -> None:
+    """A piece of a batch, or the batch itself."""
+    lost: list[int] = []
+
+    def fault(question: Any) -> int:
+        moves = question.op in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
+        asks = question.op == lib.CAREFUL_IPC_REQUEST and question.handler == handler
+        if (moves if handler is None else asks) and len(lost) < 3:
+            lost.append(question.op)
+            return -errno.ECONNRESET
+        return 0
+
+    daemon.fault = fault
+    report = ends.run()
+    assert (report.failures, len(lost)) == ([], 3)
+    assert report.retries == ends.watch.retries == 3
+    assert_equal(ends.source, ends.target)

@@ -150,3 +150,11 @@ def test_extents__of_a_file(tmp_path: Path) -> None:
     assert found[0][0] == 0
     assert sum(size for _, size in found) <= 5000 + 8192 + 3 * 4096
     assert all(at + size <= 8 * MIB for at, size in found)
+
+
+def test_holes__are_not_counted_as_moved(ends: Ends) -> None:
+    with_holes(ends.source)
+    report = ends.once(Options(block_bytes=64 * 1024))
+    data = ends.source.stat().st_blocks * 512
+    assert report.bytes == 8 * MIB
+    assert data <= report.moved_bytes < data + 300_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import threading
@@ -13,7 +14,7 @@ import pytest
 import xxhash
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import session
+from careful.transfer import session, special
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
 from careful.transfer.special import Span
@@ -302,3 +303,23 @@ def test_blake3__of_a_stream(
         assert (export / "sent").read_bytes() == DATA[:size]
         assert stream.retries == (size > BLOCK)
     assert (stream.digest, stream.is_blake3) == (whole.digest, True)
+
+
+def test_put__looks_whether_standard_input_has_ended() -> None:
+    """To a device that is full: the end of a pipe may be far, and Ctrl-C must not wait for it."""
+    read, write = os.pipe()
+    timer = threading.Timer(1.0, os.close, [write])
+    timer.start()
+
+    async def run() -> bool:
+        check = special._check_all_fitted(read, 10, 10, Span(), "device")
+        task = asyncio.create_task(check)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waits = timer.is_alive() and not task.done()
+        await task
+        return waits
+
+    assert asyncio.run(run())
+    timer.join()
+    os.close(read)

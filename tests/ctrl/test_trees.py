@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from any_tree import TREES, build
 from careful._abi import lib
 from careful.address import resolve
-from careful.transfer import session
-from careful.transfer.filters import Filters
+from careful.transfer import batch, session
+from careful.transfer.batch import LocalTree, RemoteTree
+from careful.transfer.block import BlockClient
+from careful.transfer.filters import Filters, check_pattern
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
 from careful.transfer.tree import TreeTransfer
 from compare import assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 ARCHIVE = Options(
     block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
@@ -357,48 +360,172 @@ def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path)
     assert os.strerror(errno.EROFS) not in report.failures[0][1]  # ours says more
 
 
+@pytest.mark.parametrize("code", [errno.E2BIG, errno.EPERM])
+def test_xattrs__that_cannot_be_read(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """An error by name; what the target has of them stays, and all else is kept."""
+    ends.write("large", bytes(100_000)).chmod(0o640)
+    ends.run()
+    (ends.source / "large").chmod(0o604)
+    set_xattr(ends.target / "large", "user.old", b"kept")
+    whole = RemoteTree if ends.way == "get" else LocalTree
+    run = whole.run
+
+    async def refusing(tree: Any, items: bytes, flags: int, answer: bool = True) -> bytes:
+        found = list(batch.parse(await run(tree, items, flags, answer)))
+        reads = next(batch.parse(items)).op == lib.CAREFUL_ITEM_READ
+        if reads:
+            found = [one._replace(status=code * (one.name == b"large")) for one in found]
+        return batch.joined(found)
+
+    monkeypatch.setattr(whole, "run", refusing)
+    report = ends.run(replace(ARCHIVE, update=True, replace=True))
+    assert [Path(name).name for name, _ in report.failures] == ["large"]
+    assert "large: " in report.failures[0][1]
+    if code == errno.E2BIG:
+        assert "has extended attributes of more than 192 KiB" in report.failures[0][1]
+    assert (ends.target / "large").stat().st_mode & 0o777 == 0o604
+    assert os.listxattr(ends.target / "large") == ["user.old"]
+
+
+def test_xattrs__more_than_one_answer_holds(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an answer has no room for the attributes of all, the rest is asked for again."""
+    monkeypatch.setattr(batch, "_ANSWER_MAX", 400_000)
+    names = [f"large{index}" for index in range(5)]
+    for name in names:
+        ends.write(name, bytes(100_000))
+        set_xattr(ends.source / name, "user.a", name.encode())
+    if ends.way == "get":
+        limited = FakeDaemon._batch
+
+        def less(daemon: FakeDaemon, args: list[int], fields: dict[str, Any]) -> Any:
+            return limited(daemon, args, fields | {"answer_bytes_max": 400_000})
+
+        monkeypatch.setattr(FakeDaemon, "_batch", less)
+    assert ends.run().failures == []
+    assert_equal(ends.source, ends.target)
+
+
+def acl_of(*users: tuple[int, int]) -> bytes:
+    """An access ACL as the kernel's posix_acl_xattr.h lays it out.
+
+    Args:
+        users: user and permissions of each named user.
+    """
+    everybody = 0xFFFFFFFF
+    entries = [(0x01, 6, everybody), *((0x02, perm, user) for user, perm in users)]
+    entries += [(0x04, 4, everybody), (0x10, 6, everybody), (0x20, 0, everybody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+
+
+@pytest.mark.parametrize("name", ["small", "large", "folder"])
+def test_archive__acls(ends: Ends, name: str) -> None:
+    """Access ACLs of files, and default ones of directories, which new files take on."""
+    ends.write("small")
+    ends.write("large", bytes(100_000))
+    ends.write("folder/inside")
+    try:
+        os.setxattr(ends.source / name, "system.posix_acl_access", acl_of((1234, 4), (77, 2)))
+        if name == "folder":
+            os.setxattr(ends.source / name, "system.posix_acl_default", acl_of((1234, 6)))
+    except OSError as error:
+        pytest.skip(f"this file system has no ACLs: {error.strerror}")
+    assert ends.run().failures == []
+    assert_equal(ends.source, ends.target)
+    assert "system.posix_acl_access" in os.listxattr(ends.target / name)
+    # One that goes at the source goes at the target, and none was handed down.
+    os.removexattr(ends.source / name, "system.posix_acl_access")
+    assert ends.run(replace(ARCHIVE, update=True, replace=True)).failures == []
+    assert_equal(ends.source, ends.target)
+    assert os.listxattr(ends.target / "folder/inside") == []
+
+
+def test_rehearsal__compares(ends: Ends) -> None:
+    """-n -c says what would move: nothing of what is equal, and only blocks that differ."""
+    data = os.urandom(4096 * 5)
+    for name in ("same", "other", "new"):
+        ends.write(name, data)
+    ends.run()
+    (ends.target / "new").unlink()
+    (ends.target / "other").write_bytes(data[:4096] + b"x" + data[4097:])
+    before = describe(ends.target)
+    report = ends.run(replace(ARCHIVE, checksum=True, replace=True, dry_run=True))
+    assert [Path(name).name for name, _ in report.equal] == ["same"]
+    found = {Path(one.source).name: one.matched_bytes for one in report.files}
+    assert found == {"new": 0, "other": 4096 * 4}
+    assert report.moved_bytes == 4096 * 6
+    assert describe(ends.target) == before
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_rehearsal__compares_one_file(ends: Ends, equal: bool) -> None:
+    ends.write("f", b"x" * 4096)
+    other = ends.target.parent / "f"
+    other.write_bytes((b"x" if equal else b"y") * 4096)
+    options = replace(ARCHIVE, checksum=True, replace=True, dry_run=True)
+    if ends.way == "get":
+        report = session.get(ends.route, ["tree/f"], str(other), False, options, Silent())
+    else:
+        report = session.put(ends.route, [str(ends.source / "f")], "f", False, options, Silent())
+    assert (len(report.equal), len(report.files)) == (equal, not equal)
+
+
+def test_get__rehearsal_of_all_exports(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The top of several exports is no directory of any file system's."""
+    (export / "one").mkdir()
+    stat_of = BlockClient.stat
+
+    async def stat(remote: BlockClient, path: str) -> Any:
+        found = await stat_of(remote, path)
+        return found._replace(inode=0) if path == "." else found
+
+    monkeypatch.setattr(BlockClient, "stat", stat)
+    options = replace(ARCHIVE, dry_run=True)
+    session.get(route, [""], str(tmp_path / "new"), True, options, Silent())
+    assert not (tmp_path / "new").exists()
+    session.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
+    assert (tmp_path / "new/one").is_dir()
+
+
+def test_force__a_directory_takes_a_file_s_place(ends: Ends) -> None:
+    ends.write("d/f")
+    ends.target.mkdir()
+    (ends.target / "d").write_bytes(b"old")
+    assert ends.run(replace(ARCHIVE, replace=True)).failures == []
+    assert_equal(ends.source, ends.target)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_"),
+    [
+        ("[[:alpha:]]", "aZ", "1_"),
+        ("[![:digit:]x]", "a-", "1x"),
+        ("[^a-c]", "dz", "ac"),
+        ("[]a]", "]a", "b"),
+        ("[a\\]b]", "a]b", "\\"),
+        ("[a-]", "a-", "b"),
+        ("[[:punct:][:space:]]", "!\t]", "a"),
+        ("[\\--0]", "-.0", "1"),
+        ("a[b", "", "ab"),
+        ("[]", "", "]"),
+    ],
+)
+def test_filters__sets(pattern: str, fits: str, not_: str) -> None:
+    found = Filters(((False, pattern),))
+    assert [char for char in fits if found.fits(char, False)] == []
+    assert [char for char in not_ if not found.fits(char, False)] == []
+
+
+@pytest.mark.parametrize("pattern", ["[z-a]", "x[[:nothing:]]", "/a/[9-0]/"])
+def test_filters__no_pattern(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"is no range|there is no"):
+        check_pattern(pattern)
+
+
 # --- any tree
-
-NAMES = st.binary(min_size=1, max_size=12).filter(
-    lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name
-)
-LONG = st.just(b"n" * 255)
-FILES = st.tuples(
-    st.just("file"),
-    st.one_of(st.binary(max_size=40), st.integers(0, 150_000).map(lambda n: b"z" * n)),
-    st.integers(0, 0o7777),
-    st.integers(-(2**40), 2**62),
-    st.dictionaries(st.sampled_from(["user.a", "user.b"]), st.binary(max_size=20)),
-)
-LINKS = st.tuples(st.just("link"), st.binary(min_size=1, max_size=30).filter(lambda t: 0 not in t))
-AGAIN = st.tuples(st.just("again"))
-TREES = st.recursive(
-    st.dictionaries(st.one_of(NAMES, LONG), st.one_of(FILES, LINKS, AGAIN), max_size=5),
-    lambda inner: st.dictionaries(st.one_of(NAMES, LONG), st.one_of(inner, FILES), max_size=4),
-    max_leaves=12,
-)
-
-
-def build(path: Path, tree: dict[bytes, Any], files: list[Path]) -> None:
-    """Make a tree; a name that comes again is a hard link to an earlier file."""
-    for name, what in tree.items():
-        own = path / os.fsdecode(name)
-        if isinstance(what, dict):
-            own.mkdir()
-            build(own, what, files)
-            os.utime(own, ns=(0, len(what) * 1_000_000_001))
-        elif what[0] == "link":
-            own.symlink_to(os.fsdecode(what[1]))
-        elif what[0] == "again":
-            if files:
-                own.hardlink_to(files[-1])
-        else:
-            own.write_bytes(what[1])
-            for key, value in what[4].items():
-                set_xattr(own, key, value)
-            own.chmod(what[2])
-            os.utime(own, ns=(0, what[3]))
-            files.append(own)
 
 
 @contextmanager

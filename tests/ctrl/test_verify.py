@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import session
+from careful.transfer import verify as verifying
+from careful.transfer.block import Entry
 from careful.transfer.options import Options, Silent
 from careful.transfer.partials import Found, find_local
 from careful.transfer.session import Route
@@ -105,9 +109,12 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     broken_off(route, daemon, "get", tmp_path)
     leftover = tmp_path / ".careful-0123456789abcdef.part"
     leftover.write_bytes(b"x")
-    young = tmp_path / ".careful-0123456789abcde0.part"
-    young.write_bytes(b"x")
     os.utime(leftover, (0, time.time() - 3600))
+    (tmp_path / "batch").mkdir()
+    young = tmp_path / "batch/.careful-0123456789abcde0.part"
+    young.write_bytes(b"x")
+    batch = os.open(tmp_path / "batch", os.O_RDONLY)
+    fcntl.flock(batch, fcntl.LOCK_SH)
     (tmp_path / "careful.part").write_bytes(b"not one")
     tomorrow = tmp_path / ".careful-0123456789abcde1.part"
     tomorrow.write_bytes(b"x")
@@ -126,7 +133,42 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     find_local(str(tmp_path), clean=True)
     assert not Path(one.path).exists()
     assert young.exists()
+    os.close(batch)
+    assert [found.state for found in find_local(str(tmp_path), clean=True)] == ["removed"]
     assert (tmp_path / "careful.part").exists()
+
+
+def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -> None:
+    """A symlink, a fifo, an empty file: none ends the listing, none is entered."""
+    names = [f".x.careful-0123456789abcde{index}.part" for index in range(4)]
+    for top in (tmp_path / "t", export / "t"):
+        top.mkdir()
+        (top / names[0]).symlink_to("nowhere")
+        (top / names[1]).symlink_to("/etc/passwd")
+        os.mkfifo(top / names[2])
+        (top / names[3]).write_bytes(b"")
+        (top / (names[0] + "x")).write_bytes(b"")
+    assert [one.state for one in find_local(str(tmp_path / "t"), clean=False)] == ["leftover"] * 4
+    find_local(str(tmp_path / "t"), clean=True)
+    assert [path.name for path in (tmp_path / "t").iterdir()] == [names[0] + "x"]
+    assert [one.state for one in session.partials(route, "t", clean=False)] == ["leftover"] * 4
+    session.partials(route, "t", clean=True)
+    assert [path.name for path in (export / "t").iterdir()] == [names[0] + "x"]
+
+
+def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(2):
+        (tmp_path / f".x.careful-0123456789abcde{index}.part").write_bytes(b"x")
+    opened = os.open
+
+    def refusing(path: Any, flags: int, *mode: Any) -> int:
+        if str(path).endswith("0.part"):
+            raise PermissionError(errno.EACCES, "refused", path)
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refusing)
+    states = [one.state for one in find_local(str(tmp_path), clean=True)]
+    assert states == ["Permission denied", "removed"]
 
 
 def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
@@ -138,3 +180,51 @@ def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -
     assert [one.state for one in session.partials(route, "d", clean=True)] == ["removed"]
     assert list((daemon.root / "d").iterdir()) == []
     assert not daemon.handles
+
+
+def test_verify__what_cannot_be_read(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named once, with what is above what nobody has seen; partial files are no files."""
+    for top in (export / "t", tmp_path / "t"):
+        (top / "d/e").mkdir(parents=True)
+        (top / "d/e/f").write_bytes(b"")
+    (tmp_path / "t/d/.x.careful-0123456789abcdef.part").write_bytes(b"")
+    scan = verifying.scan_local
+
+    def blind(top: str) -> list[Entry]:
+        return [
+            one._replace(error=errno.EACCES) if one.name == "d/e" else one
+            for one in scan(top)
+            if one.name != "d/e/f"
+        ]
+
+    monkeypatch.setattr(verifying, "scan_local", blind)
+    assert verify(route, tmp_path / "t") == {"d/e": "cannot be read here: Permission denied"}
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_verify__a_block_device(route: Route, export: Path, tmp_path: Path, damaged: bool) -> None:
+    """As much of it counts as the file has."""
+    if os.geteuid():
+        pytest.skip("needs root, for a loop device")
+    data = os.urandom(3 * BLOCK)
+    (export / "t").write_bytes(data)
+    (tmp_path / "image").write_bytes(data + bytes(5 * BLOCK))
+    if damaged:
+        with (tmp_path / "image").open("r+b") as file:
+            file.seek(BLOCK)
+            file.write(b"x")
+    argv = ["losetup", "--show", "-f", tmp_path / "image"]
+    made = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no loop device: {made.stderr.strip()}")
+    device = Path(made.stdout.strip())
+    try:
+        found = verify(route, device, False)
+        (export / "t").write_bytes(bytes(9 * BLOCK))
+        larger = verify(route, device, False)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+    assert list(found.values()) == ["1 of 3 blocks differ, the first at byte 4096"] * damaged
+    assert list(larger.values()) == [f"{9 * BLOCK} bytes there, {8 * BLOCK} here"]

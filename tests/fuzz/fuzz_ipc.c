@@ -10,11 +10,25 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <careful/ipc.h>
 #include <careful/wire.h>
 
+/* The daemon's clock: a millisecond later whenever it looks. */
+static uint64_t clock_ms;
+
+static int fuzz_clock(clockid_t clock, struct timespec *t)
+{
+	(void)clock;
+	clock_ms++;
+	*t = (struct timespec){ .tv_sec = (time_t)(clock_ms / 1000),
+				.tv_nsec = (long)(clock_ms % 1000 * 1000000) };
+	return 0;
+}
+
+#define clock_gettime fuzz_clock
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
@@ -27,6 +41,10 @@ enum {
 	CLIENTS = 4,
 	STEPS = 200,
 	OPERATIONS = 512, /* of fake_careful.h */
+	TURN_MS = 1000, /* that one may last, without questions; */
+	QUESTION_MS = 3 * CAREFUL_BURST_MS, /* and for each more, at most */
+	OP_STAGE = 14, /* what an input calls questions that need more than chance */
+	OP_SIGNATURE = 15,
 };
 
 static struct {
@@ -36,6 +54,7 @@ static struct {
 	int fds[CLIENTS];
 	uint32_t peer; /* the last that a CONNECT was answered with */
 	uint32_t file_index;
+	uint64_t until_ms; /* clock_ms will not be more */
 } world;
 
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -57,6 +76,8 @@ static void turn(void)
 		event->handle(event, events[i].events);
 	}
 	ipc_poll(world.server);
+	world.until_ms += TURN_MS;
+	MUST(clock_ms <= world.until_ms);
 }
 
 static int connect_one(void)
@@ -91,6 +112,44 @@ static void read_answers(int fd)
 	}
 }
 
+static void ask_stage(struct input *in, struct careful_ipc *head)
+{
+	head->op = CAREFUL_IPC_STAGE;
+	head->args[0] = take8(in);
+	head->args[1] = take8(in);
+	head->args[2] = take16(in);
+}
+
+/* A signature that can be issued, but for what the input bends. */
+static void ask_signature(struct input *in, struct careful_ipc *head,
+			  struct careful_signature *signature)
+{
+	static const uint32_t kinds[] = { CAREFUL_IPC_REQUEST, CAREFUL_IPC_GET, CAREFUL_IPC_STORE };
+	uint8_t what = take8(in);
+	uint32_t mark = 0;
+
+	head->op = CAREFUL_IPC_SIGNATURE;
+	head->region = what >> 6;
+	*signature = (struct careful_signature){
+		.kind = kinds[(what & 3) % 3],
+		.bytes = take16(in),
+		.bursts = 1 + (what >> 2 & 3),
+		.capacity = 1 + take8(in),
+		.compute_ns = (uint64_t)take16(in) << (what & 0x20 ? 16 : 0),
+		.flags = what >> 4 & 1,
+		.peers_count = 1,
+		.marks_count = 1 + (take8(in) & 3),
+		.peers = { world.peer },
+	};
+	for (uint32_t i = 0; i < signature->marks_count; i++)
+		signature->marks[i] = mark += 1 + take8(in);
+	for (uint32_t n = take8(in) & 3; n; n--) {
+		uint32_t i = take16(in) % sizeof(*signature);
+
+		((uint8_t *)signature)[i] ^= take8(in);
+	}
+}
+
 static void send_packet_of(struct input *in, int fd)
 {
 	uint8_t what = take8(in), how = take8(in);
@@ -106,6 +165,7 @@ static void send_packet_of(struct input *in, int fd)
 		.handler = CAREFUL_BLOCK_OPEN + (how & 7),
 		.bytes = take16(in),
 	};
+	struct careful_signature signature;
 	unsigned char buf[sizeof(head) + 512];
 	struct iovec iov = { buf, sizeof(head) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
@@ -115,6 +175,12 @@ static void send_packet_of(struct input *in, int fd)
 	if (head.op == CAREFUL_IPC_CONNECT && !got) {
 		payload = (const uint8_t *)&to;
 		got = sizeof(to);
+	} else if (head.op == OP_STAGE) {
+		ask_stage(in, &head);
+	} else if (head.op == OP_SIGNATURE) {
+		ask_signature(in, &head, &signature);
+		payload = (const uint8_t *)&signature;
+		got = sizeof(signature);
 	}
 	head.payload_bytes = got;
 	if (got)
@@ -141,6 +207,7 @@ static void send_packet_of(struct input *in, int fd)
 			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), i ? &world.epoll_fd : &world.file,
 			       sizeof(int));
 	}
+	world.until_ms += QUESTION_MS;
 	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -189,6 +256,8 @@ static void change_peer(struct input *in)
 	struct careful_peer_info *info = &world.c->peers[what & (FAKE_PEERS - 1)];
 
 	world.c->begin_errno = what & 0x40 ? -EAGAIN : what & 0x20 ? -ENOTCONN : 0;
+	world.c->answering = what & 0x80;
+	world.c->poll_status = what & 8 ? -ECONNRESET : 0;
 	if (info->state == CAREFUL_PEER_NONE)
 		return;
 	info->state = what & 0x10 ? CAREFUL_PEER_FAILED : CAREFUL_PEER_UP;
@@ -253,6 +322,7 @@ static void set_up(void)
 	MUST(!ipc_create(world.c, world.listen_fd, world.epoll_fd, &world.server));
 	careful_peer_watch(world.c, changed, world.server);
 	world.peer = world.file_index = 0;
+	world.until_ms = clock_ms;
 	for (int i = 0; i < CLIENTS; i++)
 		world.fds[i] = -1;
 	world.fds[0] = connect_one();
@@ -266,6 +336,7 @@ static void tear_down(void)
 		if (world.fds[i] >= 0)
 			close(world.fds[i]);
 	world.c->begin_errno = 0;
+	world.c->answering = false;
 	for (int round = 0; round < 200 && (round < 2 || world.server->clients); round++) {
 		turn();
 		for (int i = 0; i < FAKE_PEERS; i++)

@@ -5,7 +5,8 @@
  * ever. The compiled code is explored in tests/explore; this is the rule alone.
  *
  * W: window. T: buffers owed that make an update due. COST: most buffers of a frame.
- * SPARE: credits that data leaves. KEEP: applications may keep a frame for a while.
+ * SPARE: credits that data leaves. KEEP: applications may keep a data frame for a while;
+ * KEEP_UPDATES: and updates, which link/ never gives them.
  * DEADLOCK: check that there is none. CLAIM: check that who has data sends it.
  */
 #ifndef W
@@ -26,12 +27,17 @@ byte owed[2];		/* buffers in the fill ring that the other was not told of */
 byte kept[2];		/* buffers of a frame that the application still uses */
 byte want[2];		/* cost of the next data frame; 0: there is none, nor will there be */
 bool sent[2];		/* data, in this round */
-chan wire[2] = [W] of { byte, byte };	/* to each node: cost, credits */
+chan wire[2] = [W] of { bool, byte, byte };	/* to each node: data, cost, credits */
 
+#ifdef KEEP_UPDATES
+#define keepable	true
+#else
+#define keepable	data
+#endif
 #define may_send	(want[me] && free[me] >= want[me] + SPARE)
 #define due		(owed[me] >= T && free[me] >= 1)
 #define choose		if :: want[me] = 0 :: want[me] = 1 :: want[me] = COST fi
-#define send(cost)	wire[1 - me]!cost, owed[me]; free[me] = free[me] - cost; owed[me] = 0
+#define send(data, cost)	wire[1 - me]!data, cost, owed[me]; free[me] = free[me] - cost; owed[me] = 0
 
 /*
  * Rounds of careful_poll(): take what came, send data, then updates. A round is one step:
@@ -39,34 +45,36 @@ chan wire[2] = [W] of { byte, byte };	/* to each node: cost, credits */
  */
 proctype node(byte me)
 {
+	bool data;
 	byte cost, credits;
 
 	choose;
 end:	do
 	:: atomic {
 		if
-		:: wire[me]?cost, credits ->
+		:: wire[me]?data, cost, credits ->
 			free[me] = free[me] + credits;
 			assert(free[me] <= W);
 			if
 			:: owed[me] = owed[me] + cost
 #ifdef KEEP
-			:: kept[me] == 0 -> kept[me] = cost
+			:: keepable && kept[me] == 0 -> kept[me] = cost
 #endif
 			fi;
+			data = false;
 			cost = 0;
 			credits = 0
 		:: may_send || due /* nothing has come, or it is still under way */
 		fi;
 		if
 		:: may_send ->
-			send(want[me]);
+			send(true, want[me]);
 			choose;
 			sent[me] = true
 		:: !may_send
 		fi;
 		if
-		:: due -> send(1)
+		:: due -> send(false, 1)
 		:: !due
 		fi
 	   }

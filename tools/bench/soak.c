@@ -7,8 +7,9 @@
  *   soak send IFNAME HOST FRAMES      until so many frames crossed, both ways counted
  *
  * `send` prints a JSON line a second, and at the end one with all counters; SIGINT and
- * SIGTERM end it as FRAMES does. `serve` prints its counters when it ends. Status 1 if
- * anything was lost, damaged, out of order or failed.
+ * SIGTERM end it as FRAMES does. `serve` prints its counters when it ends, by SIGTERM at
+ * the latest. Status 1 if anything was lost, damaged, out of order or failed: the
+ * counters come then, too, and standard error says what failed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,13 +61,16 @@ static uint32_t bytes_of(uint32_t number)
 	return number * 29 % (ECHO_BYTES_MAX + 1);
 }
 
-static void fail(const char *what, int rc)
-{
-	fprintf(stderr, "soak: %s%s%s\n", what, rc ? ": " : "", rc ? strerror(-rc) : "");
-	exit(1);
-}
-
 /* --- what both ends say of themselves */
+
+static struct careful *engine; /* NULL until it is open */
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
 
 static void say_ready(void)
 {
@@ -90,12 +94,12 @@ static const struct {
 	{ "digest_bad", CAREFUL_C_DIGEST_BAD },
 };
 
-static int say_counters(struct careful *c)
+static int say_counters(void)
 {
 	struct careful_info info;
 	uint64_t lost = 0;
 
-	careful_info(c, &info);
+	careful_info(engine, &info);
 	printf("{\"end\": true, \"tx_frames\": %llu, \"rx_frames\": %llu, "
 	       "\"tx_updates\": %llu, \"tx_bytes\": %llu, \"rx_bytes\": %llu, "
 	       "\"xdp_mode\": \"%s\", \"window_buffers\": %u, \"mtu_bytes\": %u",
@@ -120,6 +124,14 @@ static int say_counters(struct careful *c)
 	       (unsigned long long)s->rx_fill_ring_empty, (unsigned long long)s->kicks_failed);
 	fflush(stdout);
 	return lost ? 1 : 0;
+}
+
+static void fail(const char *what, int rc)
+{
+	fprintf(stderr, "soak: %s%s%s\n", what, rc ? ": " : "", rc ? strerror(-rc) : "");
+	if (engine)
+		say_counters();
+	exit(1);
 }
 
 /* --- the end that serves */
@@ -173,7 +185,7 @@ static void on_bye(const struct careful_message *m, void *user)
 		fail("no room for a reply", 0);
 }
 
-static int serve(struct careful *c)
+static int serve(void)
 {
 	struct careful_region stored = { .bytes = STORES * BULK_BYTES,
 					 .access = CAREFUL_REGION_WRITE,
@@ -186,22 +198,22 @@ static int serve(struct careful *c)
 
 	server.stored = calloc(STORES, BULK_BYTES);
 	stored.span.base = server.stored;
-	if (!server.stored || careful_region_add(c, &stored, &server.key_stored) ||
-	    careful_region_add(c, &source, &server.key_pattern))
+	if (!server.stored || careful_region_add(engine, &stored, &server.key_stored) ||
+	    careful_region_add(engine, &source, &server.key_pattern))
 		fail("no regions", 0);
-	careful_handle(c, HELLO, on_hello, NULL);
-	careful_handle(c, ECHO, on_echo, NULL);
-	careful_handle(c, STORED, on_stored, NULL);
-	careful_handle(c, BYE, on_bye, NULL);
+	careful_handle(engine, HELLO, on_hello, NULL);
+	careful_handle(engine, ECHO, on_echo, NULL);
+	careful_handle(engine, STORED, on_stored, NULL);
+	careful_handle(engine, BYE, on_bye, NULL);
 	say_ready();
-	while (!server.bye)
-		if (careful_wait(c, 100, -1) == -ENODEV)
+	while (!server.bye && !stopped)
+		if (careful_wait(engine, 100, -1) == -ENODEV)
 			fail("the interface was deleted", 0);
 	/* Until the client has the answer. */
 	until = clock_ns() + 500000000ull;
-	while (clock_ns() < until)
-		careful_wait(c, 10, -1);
-	return say_counters(c);
+	while (!stopped && clock_ns() < until)
+		careful_wait(engine, 10, -1);
+	return say_counters();
 }
 
 /* --- the end that asks */
@@ -212,21 +224,12 @@ struct bulk {
 };
 
 static struct {
-	struct careful *c;
 	uint32_t peer, key_stored, key_pattern;
 	uint32_t next, answered, pending; /* requests */
 	uint64_t requests, stores, gets, ended;
 	int done;
 	struct bulk storing[STORES], getting[GETS];
 } client;
-
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stopped = 1;
-}
 
 static void on_done(const struct careful_result *r, void *user)
 {
@@ -240,7 +243,7 @@ static void on_done(const struct careful_result *r, void *user)
 
 static void go_on(void)
 {
-	int rc = careful_wait(client.c, 100, -1);
+	int rc = careful_wait(engine, 100, -1);
 
 	if (rc < 0 && rc != -EINTR)
 		fail("the interface", rc);
@@ -248,7 +251,7 @@ static void go_on(void)
 
 static void ask(uint16_t handler)
 {
-	int rc = careful_request(client.c, client.peer, handler, NULL, NULL, 0, on_done, NULL);
+	int rc = careful_request(engine, client.peer, handler, NULL, NULL, 0, on_done, NULL);
 
 	client.done = 0;
 	if (rc)
@@ -301,7 +304,7 @@ static void start_requests(void)
 {
 	while (client.pending < REQUESTS) {
 		uint32_t args[4] = { client.next };
-		int rc = careful_request(client.c, client.peer, ECHO, args, payload_of(client.next),
+		int rc = careful_request(engine, client.peer, ECHO, args, payload_of(client.next),
 					 bytes_of(client.next), on_reply, NULL);
 
 		if (rc == -EAGAIN)
@@ -317,7 +320,7 @@ static void start_store(struct bulk *bulk)
 {
 	uint32_t args[4] = { ++bulk->number };
 	struct careful_span from = { .base = (void *)payload_of(bulk->number) };
-	int rc = careful_store(client.c, client.peer, client.key_stored,
+	int rc = careful_store(engine, client.peer, client.key_stored,
 			       (uint64_t)bulk->index * BULK_BYTES, &from, BULK_BYTES, STORED, args,
 			       0, on_store_done, bulk);
 
@@ -333,7 +336,7 @@ static void start_get(struct bulk *bulk)
 
 	memset(bulk->into, 0, BULK_BYTES); /* what the last one left proves nothing */
 	bulk->number++;
-	rc = careful_get(client.c, client.peer, client.key_pattern,
+	rc = careful_get(engine, client.peer, client.key_pattern,
 			 (uint64_t)(payload_of(bulk->number) - pattern), &to, BULK_BYTES, 0,
 			 on_get_done, bulk);
 	if (rc && rc != -EAGAIN)
@@ -345,7 +348,7 @@ static uint64_t frames(void)
 {
 	struct careful_info info;
 
-	careful_info(client.c, &info);
+	careful_info(engine, &info);
 	return info.counters[CAREFUL_C_TX_FRAMES] + info.counters[CAREFUL_C_RX_FRAMES];
 }
 
@@ -411,7 +414,7 @@ static int run(uint64_t most)
 	}
 	ask(BYE);
 	say_progress(frames());
-	return say_counters(client.c);
+	return say_counters();
 }
 
 static int usage(void)
@@ -434,24 +437,24 @@ int main(int argc, char **argv)
 	    (sends && inet_pton(AF_INET, argv[3], &to.sin_addr) != 1))
 		return usage();
 	signal(SIGINT, sends ? on_signal : SIG_IGN);
-	signal(SIGTERM, sends ? on_signal : SIG_DFL);
+	signal(SIGTERM, on_signal);
 	make_pattern();
 	options.ifname = argv[2];
 	options.instance = getenv("CAREFUL_INSTANCE");
 	options.xdp_mode = clock_xdp_mode();
-	if (careful_open(&options, &client.c, &error)) {
+	if (careful_open(&options, &engine, &error)) {
 		fprintf(stderr, "soak: %s\n", error.text);
 		return 1;
 	}
 	if (!sends) {
-		rc = serve(client.c);
+		rc = serve();
 	} else {
-		peer = careful_peer(client.c, (struct sockaddr *)&to, sizeof(to));
+		peer = careful_peer(engine, (struct sockaddr *)&to, sizeof(to));
 		if (peer < 0)
 			fail("peer", peer);
 		client.peer = (uint32_t)peer;
 		rc = run(strtoull(argv[4], NULL, 10));
 	}
-	careful_close(client.c);
+	careful_close(engine);
 	return rc;
 }

@@ -1,8 +1,8 @@
 """What tools/soak does: pieces of traffic until enough frames have crossed, and a report.
 
-A piece is a run of soak.c, at the end of which both ends say what they counted. Only
-pieces that ended so are added to the state, so that a killed run loses one piece and
-claims nothing.
+A piece is a run of soak.c, at the end of which both ends say what they counted. Pieces
+are added to the state when they end; one that failed says what failed and what was lost,
+and its frames count for nothing. A run that is killed loses one piece and claims nothing.
 """
 
 from __future__ import annotations
@@ -64,15 +64,23 @@ def say(text: str) -> None:
     print(f"soak: {text}", file=sys.stderr, flush=True)
 
 
+def commit() -> str:
+    """What is checked out; `-dirty` where files differ from it."""
+    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def in_lab(host: str, *argv: str | Path) -> list[str]:
     """A command as it runs on a host of the lab."""
     return [str(a) for a in (ROOT / "tools" / "lab", "exec", "--name", LAB, host, "--", *argv)]
 
 
 @contextlib.contextmanager
-def lab() -> Iterator[None]:
-    """Two hosts on one link."""
+def lab(hops: Path | None) -> Iterator[None]:
+    """Two hosts on one link, or with emulated links between them."""
     up = [str(ROOT / "tools" / "lab"), "up", "--name", LAB]
+    up += ["--hops", str(hops)] if hops else []
     done = subprocess.run(up, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SoakError((done.stderr or done.stdout).strip().splitlines()[-1])
@@ -118,18 +126,30 @@ class Stop:
             os.killpg(self.client.pid, signal.SIGINT)
 
 
-def last_line(process: subprocess.Popen[str], kept: str) -> Json:
-    """What an end said last; an error if it failed otherwise than by counting losses."""
-    out, err = process.communicate(timeout=60)
+def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Json, str]:
+    """What an end counted, {} if it died without a word, and what failed there ("": nothing)."""
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        return {}, f"{name}: it does not end"
+    said = (err.strip().splitlines() or [""])[-1].removeprefix("soak: ")
     lines = (kept + out).strip().splitlines()
-    found: Json = json.loads(lines[-1]) if lines else {}
-    if not found.get("end"):
-        raise SoakError((err.strip().splitlines() or ["an end died"])[-1])
-    return found
+    with contextlib.suppress(ValueError):  # it was killed while it wrote
+        found: Json = json.loads(lines[-1]) if lines else {}
+        if found.get("end"):
+            return found, f"{name}: {said}" if said else ""
+    return {}, f"{name}: {said or f'died ({process.returncode})'}"
 
 
-def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None]) -> Json:
-    """One run of the pair; what both ends counted."""
+def kill(process: subprocess.Popen[str] | None) -> None:
+    """End it at once, if it is still there."""
+    if process and process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None]) -> Json | None:
+    """One run of the pair: what both ends counted; None if a signal came before it began."""
     began = time.monotonic()
     server = start("h2", SOAK, "serve", "eth1")
     client = None
@@ -140,32 +160,49 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
         client = stop.client = start("h1", SOAK, "send", "eth1", SERVER_IP, str(frames))
         assert client.stdout is not None
         last, done = "", {}
-        for line in client.stdout:
-            said, last = json.loads(line), line
-            if said.get("ready"):
-                set_fragments(fragment)
-            elif not said.get("end"):
-                done = said
-                progress(int(said["frames"]))
-        ends = {"h1": last_line(client, last), "h2": last_line(server, "")}
+        for last in client.stdout:
+            with contextlib.suppress(ValueError):
+                said = json.loads(last)
+                if said.get("ready"):
+                    set_fragments(fragment)
+                elif "frames" in said:
+                    done = said
+                    progress(int(said["frames"]))
+        here, failed = last_words("h1", client, last)
+        if stop.asked and client.returncode == -signal.SIGINT:
+            return None
+        if failed:
+            server.terminate()
+        there, failed_there = last_words("h2", server, "")
     finally:
-        for process in (client, server):
-            if process and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    counted = ends["h1"]["tx_frames"] + ends["h2"]["tx_frames"]
-    arrived = ends["h1"]["rx_frames"] + ends["h2"]["rx_frames"]
+        kill(client)
+        kill(server)
     return {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
         "seconds": round(time.monotonic() - began, 1),
-        "frames": counted,
-        "frames_missing": counted - arrived,
-        "bytes": ends["h1"]["tx_bytes"] + ends["h2"]["tx_bytes"],
-        **{kind: done[kind] for kind in KINDS},
-        "lost": {n: v for n in LOSSES if (v := sum(end[n] for end in ends.values()))},
-        "xdp_mode": ends["h1"]["xdp_mode"],
-        "window_buffers": ends["h1"]["window_buffers"],
-        "mtu_bytes": ends["h1"]["mtu_bytes"],
+        **counted(here, there),
+        **{kind: done.get(kind, 0) for kind in KINDS},
+        "failed": "; ".join(one for one in (failed, failed_there) if one),
     }
+
+
+def counted(*ends: Json) -> Json:
+    """The counters of both ends; of one that died there are none."""
+    frames = sum(end.get("tx_frames", 0) for end in ends)
+    shown = next((end for end in ends if end), {})
+    return {
+        "frames": frames,
+        "frames_missing": frames - sum(end.get("rx_frames", 0) for end in ends),
+        "bytes": sum(end.get("tx_bytes", 0) for end in ends),
+        "lost": {n: v for n in LOSSES if (v := sum(end.get(n, 0) for end in ends))},
+        **{name: shown.get(name) for name in ("xdp_mode", "window_buffers", "mtu_bytes")},
+    }
+
+
+def spoilt(one: Json) -> bool:
+    """Whether a piece shows that something was lost, or failed."""
+    return bool(one.get("failed") or one["lost"] or one["frames_missing"])
 
 
 def load(path: Path) -> list[Json]:
@@ -188,18 +225,22 @@ def write(path: Path, what: Json) -> None:
 
 
 def summary(pieces: list[Json], fragment: int) -> Json:
-    """All pieces together."""
+    """All pieces together; those that failed apart, but for what was lost in them."""
     lost: dict[str, int] = {}
     for one in pieces:
         for name, count in one["lost"].items():
             lost[name] = lost.get(name, 0) + count
+    failures = [one for one in pieces if one.get("failed")]
+    commits = sorted({str(one.get("commit", "unknown")) for one in pieces})
+    pieces = [one for one in pieces if not one.get("failed")]
     seconds = sum(one["seconds"] for one in pieces)
     frames = sum(one["frames"] for one in pieces)
     return {
-        "schema": 1,
+        "schema": 2,
         "frames": frames,
         "frames_missing": sum(one["frames_missing"] for one in pieces),
         "lost": lost,
+        "failures": failures,
         "bytes": sum(one["bytes"] for one in pieces),
         **{kind: sum(one[kind] for one in pieces) for kind in KINDS},
         "seconds": round(seconds, 1),
@@ -209,6 +250,7 @@ def summary(pieces: list[Json], fragment: int) -> Json:
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "xdp_modes": sorted({one["xdp_mode"] for one in pieces}),
+        "commits": commits,
         "date": datetime.date.today().isoformat(),
     }
 
@@ -219,7 +261,7 @@ def show(found: Json) -> None:
     table.add_column("")
     table.add_column("", justify="right")
     for key, value in found.items():
-        if key in ("schema", "lost"):
+        if key in ("schema", "lost", "failures"):
             continue
         shown = ", ".join(value) if isinstance(value, list) else value
         table.add_row(
@@ -227,6 +269,8 @@ def show(found: Json) -> None:
         )
     for name, count in found["lost"].items():
         table.add_row(name, f"{count:,}")
+    for one in found["failures"]:
+        table.add_row(f"failed after {one['frames']:,} frames", one["failed"])
     Console(width=None if sys.stdout.isatty() else 80).print(table)
 
 
@@ -236,6 +280,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--frames", type=float, default=FRAMES)
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "soak.json")
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--hops", type=Path)
     parser.add_argument("--fragment-bytes", type=int, default=256)
     options = parser.parse_args()
     if not options.frames >= 1 or options.frames > 1e15:
@@ -249,7 +294,7 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
     """Piece after piece; the state is written after each."""
     pieces = load(options.state)
     target = int(options.frames)
-    crossed = sum(one["frames"] for one in pieces)
+    crossed = sum(one["frames"] for one in pieces if not one.get("failed"))
     if crossed:
         say(f"{options.state.name}: {crossed:,} frames have crossed before")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f} %"))
@@ -260,7 +305,7 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
     )
-    with bar, lab():
+    with bar, lab(options.hops):
         task = bar.add_task("frames", total=target, completed=crossed)
         while crossed < target and not stop.asked:
             most = min(PIECE_FRAMES, target - crossed)
@@ -271,11 +316,14 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
                 stop,
                 lambda n, base=base: bar.update(task, completed=base + n),  # type: ignore[misc]
             )
+            if one is None:
+                break
             pieces.append(one)
             crossed += one["frames"]
             write(options.state, {"pieces": pieces})
-            if one["lost"] or one["frames_missing"]:
-                say(f"lost: {one['lost']}, frames missing: {one['frames_missing']}")
+            if spoilt(one):
+                missing = f"lost: {one['lost']}, frames missing: {one['frames_missing']}"
+                say(f"{one['failed']}; {missing}" if one["failed"] else missing)
                 break
     return pieces
 
@@ -291,14 +339,13 @@ def main() -> int:
         return 1
     found = summary(pieces, options.fragment_bytes)
     show(found)
-    if found["lost"] or found["frames_missing"]:
-        return 1
-    if found["frames"] < options.frames:
+    bad = any(spoilt(one) for one in pieces)
+    if found["frames"] < options.frames and not bad:
         say("interrupted; the same command goes on from here")
         return 130
     if options.report:
         write(options.report, found)
-    return 0
+    return int(bad)
 
 
 if __name__ == "__main__":

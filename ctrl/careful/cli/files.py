@@ -42,7 +42,8 @@ def verify(
 ) -> None:
     """Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.
 
-    Names, sizes and contents count. Exit status 0: equal; 1: not, each difference named.
+    Names, sizes and contents count; of a block device, as much as the file has. Exit status
+    0: equal; 1: not, each difference named.
     """
     if not 4096 <= block_bytes <= 1 << 30:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")

@@ -43,7 +43,8 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         text = live.rehearsal(report) if given["dry_run"] else live.summary(report)
         show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
-        ctx.exit(PARTIAL if report.files_count or report.equal or report.links else 1)
+        some = report.files_count or report.equal or report.brought or report.links
+        ctx.exit(PARTIAL if some else 1)
 
 
 @click.command()

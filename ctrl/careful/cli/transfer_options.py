@@ -12,7 +12,7 @@ import click
 from careful.cli.common import shared
 from careful.cli.params import BYTES
 from careful.control import config
-from careful.transfer.filters import Filters
+from careful.transfer.filters import Filters, check_pattern
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit
 from careful.transfer.special import Span
@@ -88,7 +88,8 @@ _WHAT = [
         multiple=True,
         cls=_Pattern,
         metavar="PATTERN",
-        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b'.",
+        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+        "'[[:digit:]]*'.",
     ),
     click.option(
         "--files-from",
@@ -207,6 +208,11 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         raise click.UsageError("--block-bytes: a power of two for --digest blake3")
     archive = given["archive"]
     patterns = tuple(click.get_current_context().meta.get(_PATTERNS, ()))
+    for _, pattern in patterns:
+        try:
+            check_pattern(pattern)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
     for name in ("delete", "files_from"):
         if given[name] and not recursive:
             raise click.UsageError(f"--{name.replace('_', '-')} needs -r")

@@ -127,7 +127,12 @@ class Prober:
         return Reply(Answer.SILENT)
 
     def _send(self, payload: bytes, port: int) -> tuple[int, int] | None:
-        """Wall and monotonic ns just before the send; None where the packet is too big."""
+        """Wall and monotonic ns just before the send; None where the packet is too big.
+
+        An answer that came late fails the next send (ip(7), IP_RECVERR), once: the kernel
+        queues it and then marks the socket, so it may have been taken from the queue before.
+        """
+        unexplained = 0
         for attempt in range(8):
             now = time.time_ns(), time.monotonic_ns()
             try:
@@ -138,7 +143,8 @@ class Prober:
                 if error.errno == errno.EMSGSIZE:
                     self._drain()
                     return None
-                if error.errno not in _PENDING or attempt == 7 or not self._drain():
+                unexplained += not self._drain()
+                if error.errno not in _PENDING or attempt == 7 or unexplained > 1:
                     raise self._error(error) from None
         return None
 

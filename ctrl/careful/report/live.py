@@ -201,6 +201,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "failures": [{"name": name, "error": text} for name, text in report.failures],
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
         "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
+        "brought": [{"name": name, "bytes": nbytes} for name, nbytes in report.brought],
         "deleted": report.deleted,
         "files_count": report.files_count,
         "links_count": report.links,
@@ -227,12 +228,14 @@ def rehearsal(report: Report) -> str:
     """What a transfer would do, a line each, and in sum."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
     lines += [f"delete {name}" for name in report.deleted]
-    parts = [f"{len(report.files)} files, {size(report.bytes)} to move"]
+    parts = [f"{len(report.files)} files, {size(report.moved_bytes)} to move"]
     counts = (
         (report.links, "links"),
         (report.directories, "directories to make"),
         (len(report.deleted), "to delete"),
         (len(report.equal), "equal"),
+        (size(report.matched_bytes) if report.matched_bytes else 0, "of the rest equal"),
+        (len(report.brought), "there from an earlier transfer"),
         (len(report.skipped), "skipped"),
         (len(report.failures), "FAILED"),
     )
@@ -256,8 +259,9 @@ def summary(report: Report) -> str:
         parts.append(f"{kind} checked")
     elif count:
         parts.append("nothing checked")
-    if report.resumed_bytes:
-        parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
+    if report.brought or report.resumed_bytes:
+        whole = f" ({_count(len(report.brought), 'file')})" if report.brought else ""
+        parts.append(f"{size(report.resumed_bytes)}{whole} were there from an earlier transfer")
     if report.matched_bytes:
         parts.append(f"{size(report.matched_bytes)} were equal")
     if report.equal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -48,17 +49,40 @@ async def apply_attributes(
             Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
             for _, name, attr in part
         ]
+        others: list[Item] = []  # what could not be read is not taken for nothing
         if flags & lib.CAREFUL_BATCH_XATTRS:
-            reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name, _, _ in part]
-            found = batch.parse(await source.run(batch.joined(reads), flags))
+            found = await _read_xattrs(source, [name for name, _, _ in part], flags)
+            for (name, _, _), answer in zip(part, found, strict=True):
+                if answer.status:
+                    sink.fail_errno(source.name(name), answer.status)
+            pairs = list(zip(items, found, strict=True))
+            others = [item for item, answer in pairs if answer.status]
             items = [
-                item._replace(xattrs=answer.xattrs)
-                for item, answer in zip(items, found, strict=True)
+                item._replace(xattrs=answer.xattrs) for item, answer in pairs if not answer.status
             ]
-        answers = batch.parse(await target.run(batch.joined(items), flags))
-        for (_, name, _), answer in zip(part, answers, strict=True):
-            if answer.status:
-                sink.fail_errno(target.name(name), answer.status)
+        await _set(target, items, flags, sink)
+        await _set(target, others, flags & ~lib.CAREFUL_BATCH_XATTRS, sink)
+
+
+async def _set(target: Tree, items: list[Item], flags: int, sink: Sink) -> None:
+    if not items:
+        return
+    answers = batch.parse(await target.run(batch.joined(items), flags))
+    for item, answer in zip(items, answers, strict=True):
+        if answer.status:
+            sink.fail_errno(target.name(os.fsdecode(item.name)), answer.status)
+
+
+async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[Item]:
+    """What READ says of each name; again of those for which an answer had no room."""
+    reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name in names]
+    found = list(batch.parse(await source.run(batch.joined(reads), flags)))
+    late = [index for index, one in enumerate(found) if one.status == errno.EOVERFLOW]
+    if 0 < len(late) < len(found):
+        rest = await _read_xattrs(source, [names[index] for index in late], flags)
+        for index, one in zip(late, rest, strict=True):
+            found[index] = one
+    return found
 
 
 async def sync_file_system(tree: Tree, sink: Sink) -> None:

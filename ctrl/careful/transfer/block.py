@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,10 @@ from careful.transfer.entries import (
     Attr,
     Entry,
     Listing,
+    ancestors,
     attr_of,
     is_safe,
+    parent,
     parse_listing,
     relative,
 )
@@ -34,8 +37,10 @@ __all__ = [
     "Created",
     "Entry",
     "Listing",
+    "ancestors",
     "attr_of",
     "is_safe",
+    "parent",
     "parse_listing",
     "relative",
 ]
@@ -84,6 +89,8 @@ class BlockClient:
 
     Attributes:
         losses: of the transfer; None: nobody wants to know.
+        retries: requests and pieces of batches, listings and journals that were asked for
+            again.
     """
 
     def __init__(self, ipc: AsyncClient, peer: int, host: str) -> None:
@@ -91,6 +98,8 @@ class BlockClient:
         self.peer = peer
         self.host = host
         self.losses: Losses | None = None
+        self.retries = 0
+        self._on_retry: Callable[[], None] | None = None
 
     @classmethod
     async def connect(
@@ -117,12 +126,20 @@ class BlockClient:
         """What errors call a path of the peer's."""
         return f"{self.host}:{path}"
 
-    async def watch(self, fail: bool) -> Losses:
+    def retried(self) -> None:
+        """Something is asked for again."""
+        self.retries += 1
+        if self._on_retry is not None:
+            self._on_retry()
+
+    async def watch(self, fail: bool, on_retry: Callable[[], None] | None = None) -> Losses:
         """Count what is lost from now on.
 
         Args:
             fail: whether the first loss ends it all, with LossError.
+            on_retry: told of each of retries.
         """
+        self._on_retry = on_retry
         self.losses = Losses(self.ipc, self.peer, self.host, fail)
         await self.losses.begin()
         return self.losses
@@ -149,6 +166,7 @@ class BlockClient:
             answer = await self._ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
             if answer.status != -errno.ECONNRESET:
                 break
+            self.retried()
         return answer
 
     async def stat(self, path: str) -> Attr:
@@ -253,7 +271,8 @@ class BlockClient:
         flags = (lib.CAREFUL_BLOCK_REPLACE if replace else 0) | (
             0 if sync else lib.CAREFUL_BLOCK_NOSYNC
         )
-        payload = _open_payload("", flags=flags, mode=mode, mtime_ns=mtime_ns, bytes=nbytes)
+        fields = {"mode": mode, "mtime_ns": mtime_ns & (1 << 64) - 1, "bytes": nbytes}
+        payload = _open_payload("", flags=flags, **fields)
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         answer.check(self.name(path))
 
@@ -385,6 +404,7 @@ class BlockClient:
             answer = await self.move(op, handle, offset + at, piece, file, True, at)
             if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
                 failures += 1
+                self.retried()
                 step = max(self.piece_bytes_min, step // 2)
                 continue
             answer.check(what)

@@ -51,8 +51,8 @@ def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
     return [list(group.values()) for group in found.values() if len(group) > 1]
 
 
-def _is_another(one: Attr, other: Attr) -> bool:
-    """Whether two entries of the source are two files, not two names of one."""
+def is_another(one: Attr, other: Attr) -> bool:
+    """Whether two entries of one file system's are two files, not two names of one."""
     return (one.inode, one.device) != (other.inode, other.device)
 
 
@@ -77,6 +77,6 @@ async def taken_for_one(target: Tree, groups: Iterable[list[Entry]]) -> list[tup
                 continue
             key = id(group), answer.found.device, answer.found.inode
             other = seen.setdefault(key, one)
-            if _is_another(other.attr, one.attr):
+            if is_another(other.attr, one.attr):
                 lost.append((other.name, one.name))
     return lost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from careful._abi import lib
 from careful.errors import check, from_os
@@ -68,21 +69,47 @@ async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
     await in_slices(copy, range(0, nbytes, SLICE_BYTES), SLICE_BYTES)
 
 
-async def is_same(
-    remote: BlockClient, source: str, target: str, block_bytes: int, digest: bool = True
-) -> str:
+async def is_same(remote: BlockClient, source: str, target: str, block_bytes: int) -> str:
     """How a peer's file and one of this machine differ, in words; "" if they do not.
+
+    Of a block device that is larger than what it is compared with, so much counts.
 
     Args:
         remote: the peer's tree.
         source: path in it.
         target: path here.
         block_bytes: size of a block.
-        digest: whether the contents are looked at.
 
     Raises:
         CarefulError: one of them cannot be read.
     """
+    there, here, same = await _compared(remote, source, target, block_bytes, False)
+    if there != here:
+        return f"{there} bytes there, {here} here"
+    count = len(block_sizes(here, block_bytes))
+    first = next((index for index in range(count) if index not in same), None)
+    if first is None:
+        return ""
+    return f"{count - len(same)} of {count} blocks differ, the first at byte {first * block_bytes}"
+
+
+async def common_bytes(
+    remote: BlockClient, source: str, target: str, block_bytes: int
+) -> tuple[int, bool]:
+    """How much a peer's file and one of this machine have in common, and whether it is all.
+
+    Raises:
+        CarefulError: one of them cannot be read.
+    """
+    there, here, same = await _compared(remote, source, target, block_bytes, True)
+    sizes = block_sizes(max(there, here), block_bytes)
+    return sum(sizes[index] for index in same), there == here and len(same) == len(sizes)
+
+
+async def _compared(
+    remote: BlockClient, source: str, target: str, block_bytes: int, parts: bool
+) -> tuple[int, int, dict[int, int]]:
+    """Bytes there and here, and the blocks in common; of files of two sizes only with `parts`."""
     try:
         fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -90,22 +117,15 @@ async def is_same(
     handle = 0
     try:
         handle, attr = await remote.open(source)
-        size = os.fstat(fd).st_size
-        if size != attr.bytes:
-            return f"{attr.bytes} bytes there, {size} here"
-        if not digest:
-            return ""
-        sizes = attr.bytes, size
-        same = await equal_blocks(
-            remote, handle, sizes, fd, block_bytes, remote.name(shown(source))
-        )
-        count = len(block_sizes(size, block_bytes))
-        first = next((index for index in range(count) if index not in same), None)
-        if first is None:
-            return ""
-        return (
-            f"{count - len(same)} of {count} blocks differ, the first at byte {first * block_bytes}"
-        )
+        there, here = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
+        is_device = attr.is_device or stat.S_ISBLK(os.fstat(fd).st_mode)
+        if is_device and attr.is_device == (there > here):
+            there = here = min(there, here)
+        same: dict[int, int] = {}
+        if parts or there == here:
+            name = remote.name(shown(source))
+            same = await equal_blocks(remote, handle, (there, here), fd, block_bytes, name)
+        return there, here, same
     finally:
         os.close(fd)
         if handle:

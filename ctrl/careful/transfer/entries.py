@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import stat
 import struct
 from typing import NamedTuple
@@ -88,6 +89,19 @@ def is_safe(name: str) -> bool:
     """Whether a name that the peer sent stays below where it is put."""
     parts = name.split("/")
     return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
+
+
+def parent(name: str) -> str:
+    """The directory that a name stands in; "" of the top."""
+    return posixpath.dirname(name)
+
+
+def ancestors(name: str) -> list[str]:
+    """All directories that a name stands below, without the top."""
+    found = []
+    while name := parent(name):
+        found.append(name)
+    return found
 
 
 def parse_listing(data: bytes) -> list[Entry]:

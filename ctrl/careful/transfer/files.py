@@ -23,7 +23,7 @@ from careful.transfer.local import Partial, shown
 from careful.transfer.mover import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
-from careful.transfer.resume import RemotePartial, verify_local, verify_source
+from careful.transfer.resume import RemotePartial, take_digests, verify_local, verify_source
 from careful.transfer.scan import local_attr
 from careful.transfer.sparse import (
     has_holes,
@@ -44,6 +44,10 @@ __all__ = [
     "in_thread",
     "put_file",
 ]
+
+
+#: After what was interrupted.
+GOES_ON = "the same command goes on"
 
 
 @dataclass
@@ -109,13 +113,22 @@ class _Fetch:
             await self.remote.remove_file(file)
             after = await self.remote.close(handle, self.source)
             check_same((attr.bytes, attr.mtime_ns), (after.bytes, after.mtime_ns), name)
-            await in_thread(partial(part.commit, self.options.sync))
+            mtime_ns = attr.mtime_ns if self.options.keeps_times else None
+            await in_thread(partial(part.commit, self.options.sync, mtime_ns))
         except BaseException as error:
             self._give_up(part, error)
             raise
         retries, options = mover.pace.retries, self.options
         return FileResult(
-            name, self.target, attr.bytes, digest, retries, resumed, matched, options.blake3
+            name,
+            self.target,
+            attr.bytes,
+            digest,
+            retries,
+            resumed,
+            matched,
+            options.blake3,
+            mover.hole_bytes,
         )
 
     async def _matched(
@@ -155,6 +168,9 @@ class _Fetch:
         if not kept.resumed:
             return {}
         await verify_local(kept)
+        if self.options.digest:
+            journal, fd = kept.journal, kept.fd
+            await take_digests(self.remote, handle, journal, fd, kept.note, self.source)
         if kept.journal.identity.is_doubtful(now):
             await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}
@@ -178,7 +194,7 @@ def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
 def tell_kept(journal: Journal, name: str, error: BaseException, progress: Progress) -> None:
     """Say that a partial file stays: in the error's line, if there will be one."""
     done, all_bytes = journal.bytes_in_place, journal.identity.bytes
-    text = f"{done} of {all_bytes} bytes are kept; the same command goes on"
+    text = f"{done} of {all_bytes} bytes are kept; {GOES_ON}"
     if isinstance(error, CarefulError):
         error.reason += f"; {text}"
     else:
@@ -294,7 +310,7 @@ async def put_file(
         now = os.fstat(fd)
         before = (attr.st_size, attr.st_mtime_ns)
         check_same(before, (now.st_size, now.st_mtime_ns), shown(source))
-        await part.commit(mode)
+        await part.commit(mode, attr.st_mtime_ns if options.keeps_times else 0)
     except BaseException as error:
         if await part.give_up(is_worth_keeping(part.journal, error)):
             tell_kept(part.journal, name, error, progress)
@@ -303,7 +319,15 @@ async def put_file(
         os.close(fd)
     retries = mover.pace.retries
     return FileResult(
-        shown(source), name, attr.st_size, digest, retries, resumed, seeded, options.blake3
+        shown(source),
+        name,
+        attr.st_size,
+        digest,
+        retries,
+        resumed,
+        seeded,
+        options.blake3,
+        mover.hole_bytes,
     )
 
 

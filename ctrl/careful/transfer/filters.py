@@ -11,10 +11,65 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+#: POSIX's classes, of ASCII.
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+
+
+def _char(text: str, at: int) -> tuple[str, int]:
+    """One character of a set, without its backslash, and where the next is."""
+    at += text[at] == "\\" and at + 1 < len(text)
+    return text[at], at + 1
+
+
+def _set(text: str, at: int) -> tuple[str, int]:
+    """What stands in brackets as a regular expression, and where it ends; "": they stay open.
+
+    Args:
+        text: the pattern.
+        at: behind the opening bracket.
+    """
+    start, begin = at, at + (text[at : at + 1] in ("!", "^"))
+    found, at = "", begin
+    while at < len(text) and (text[at] != "]" or at == begin):
+        named = text.find(":]", at) if text.startswith("[:", at) else -1
+        if named > 0:
+            name, at = text[at + 2 : named], named + 2
+            if name not in _CLASSES:
+                raise ValueError(f"{text}: there is no [:{name}:]")
+            found += _CLASSES[name]
+            continue
+        first, at = _char(text, at)
+        last = first
+        if text.startswith("-", at) and at + 1 < len(text) and text[at + 1] != "]":
+            last, at = _char(text, at + 1)
+        if last < first:
+            raise ValueError(f"{text}: {first}-{last} is no range: {last} comes before {first}")
+        found += re.escape(first) + (f"-{re.escape(last)}" if last != first else "")
+    if at >= len(text):
+        return "", at
+    return f"(?!/)[{'^' if begin > start else ''}{found}]", at + 1
+
 
 @cache
 def _regex(pattern: str) -> re.Pattern[str]:
-    """A pattern of a name without a trailing slash."""
+    """A pattern of a name without a trailing slash.
+
+    Raises:
+        ValueError: it is none.
+    """
     anchored = pattern.startswith("/")
     rest = pattern.removeprefix("/")
     text, at = "" if anchored else "(?:.*/)?", 0
@@ -26,10 +81,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
             text += "[^/]*"
         elif char == "?":
             text += "[^/]"
-        elif char == "[" and (end := rest.find("]", at + 2)) > 0:
-            inside = rest[at + 1 : end].replace("\\", "\\\\")
-            text += "[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]"
-            at = end
+        elif char == "[" and (one := _set(rest, at + 1))[0]:
+            text, at = text + one[0], one[1] - 1
         elif char == "\\" and at + 1 < len(rest):
             at += 1
             text += re.escape(rest[at])
@@ -37,6 +90,15 @@ def _regex(pattern: str) -> re.Pattern[str]:
             text += re.escape(char)
         at += 1
     return re.compile(text, re.DOTALL)
+
+
+def check_pattern(pattern: str) -> None:
+    """Whether a pattern is one.
+
+    Raises:
+        ValueError: it has a bad set of characters.
+    """
+    _regex(pattern.rstrip("/"))
 
 
 @dataclass(frozen=True)

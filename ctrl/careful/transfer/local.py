@@ -154,12 +154,21 @@ class Partial:
     ) -> None:
         self._prepare(path, mode, replace)
         try:
-            self.fd = self._open(temporary_name(path), os.O_EXCL)
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody clears it away
+            self.fd = self._open_new()
             allocate(self.fd, nbytes, sparse)
         except OSError as error:
             self.discard()
             raise from_os(error, shown(path)) from None
+
+    def _open_new(self) -> int:
+        """Make it, locked, so that nobody clears it away."""
+        while True:
+            fd = self._open(temporary_name(self.path), os.O_EXCL)
+            with suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_nlink:
+                return fd
+            os.close(fd)  # somebody had done so already
 
     def _prepare(self, path: str, mode: int, replace: bool) -> None:
         self.path = path
@@ -179,14 +188,20 @@ class Partial:
     def _exists(self) -> CarefulError:
         return CarefulError(errno.EEXIST, "exists already; -f replaces it", shown(self.path))
 
-    def commit(self, sync: bool) -> None:
+    def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
         """Make it durable and give it its name. Its directory is not synced.
+
+        Args:
+            sync: whether it is made durable.
+            mtime_ns: its time; None: as it is.
 
         Raises:
             CarefulError: that failed.
         """
         try:
             os.fchmod(self.fd, self._mode)
+            if mtime_ns is not None:
+                os.utime(self.fd, ns=(os.fstat(self.fd).st_atime_ns, mtime_ns))
             if sync:
                 os.fsync(self.fd)
             if self.replace:

@@ -49,6 +49,7 @@ class Mover:
     Attributes:
         ranges: of a byte range, the parts that hold data; None: all of it does. The rest is
             zero at both ends already.
+        hole_bytes: of what moved, what did not have to: ranges had none.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Mover:
         self.pace = Pace(block_bytes, options.blocks_in_flight, remote.piece_bytes_min)
         self._limit = options.limit
         self.ranges: Ranges | None = None
+        self.hole_bytes = 0
 
     async def run(
         self,
@@ -123,7 +125,9 @@ class Mover:
         else:
             for at, size in parts:
                 await self.block(at, size)
-            self.progress.moved(nbytes - sum(size for _, size in parts))
+            holes = nbytes - sum(size for _, size in parts)
+            self.hole_bytes += holes
+            self.progress.present(holes)
             digest = digest_of_range(self.fd, offset, nbytes) if self.options.digest else 0
         if self.options.sparse and self.op == lib.CAREFUL_IPC_GET:
             await in_thread(partial(punch_zeros, self.fd, offset, nbytes))
@@ -205,13 +209,18 @@ async def quietly(job: Coroutine[Any, Any, object]) -> None:
 
 
 async def in_thread(work: Callable[[], _T]) -> _T:
-    """Run what blocks in a thread; a cancellation takes effect when it has ended."""
+    """Run what blocks in a thread; cancellations take effect when it has ended.
+
+    However many there are: what it works on is let go of after that.
+    """
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        with suppress(OSError):
-            await future
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        future.exception()  # seen
         raise
 
 

@@ -72,6 +72,11 @@ class Options:
         return self.update or self.checksum or self.delete or self.dry_run
 
     @property
+    def keeps_times(self) -> bool:
+        """Whether a file gets its source's time."""
+        return self.preserve or self.update
+
+    @property
     def batch_flags(self) -> int:
         """What of a file's attributes is set: CAREFUL_BATCH_*."""
         flags = 0
@@ -130,6 +135,7 @@ class FileResult(NamedTuple):
         retries: pieces that were asked for again.
         resumed_bytes: of its bytes, those that an earlier transfer had brought.
         matched_bytes: of its bytes, those that the file it replaced had.
+        hole_bytes: of its bytes, those that are holes, which were not sent.
         is_blake3: whether the digest is BLAKE3, of 256 bits.
     """
 
@@ -141,3 +147,4 @@ class FileResult(NamedTuple):
     resumed_bytes: int = 0
     matched_bytes: int = 0
     is_blake3: bool = False
+    hole_bytes: int = 0

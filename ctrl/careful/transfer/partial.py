@@ -22,6 +22,13 @@ from careful.transfer.local import Partial, allocate, digest_of, shown, temporar
 
 #: Names of partial and temporary files, of ours and of a peer.
 NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part$", re.DOTALL)
+
+
+def is_partial(name: str) -> bool:
+    """Whether a path names what a transfer left, or is about to make."""
+    return NAME.match(name.rpartition("/")[2]) is not None
+
+
 _MAGIC = b"careful1"
 #: Magic, bytes of the tail, bytes of the identity, bytes of a block.
 _FOOTER = struct.Struct(">8sQII")
@@ -262,7 +269,8 @@ class KeptPartial(Partial):
             try:
                 lock(fd, shown(self.path))
                 mine, named = os.fstat(fd), os.lstat(temporary)
-                if not stat.S_ISREG(mine.st_mode) or mine.st_nlink > 1:
+                is_ours = stat.S_ISREG(mine.st_mode) and mine.st_uid == os.geteuid()
+                if not is_ours or mine.st_nlink > 1:
                     raise CarefulError(errno.EPERM, "is no partial file", shown(temporary))
                 if (mine.st_ino, mine.st_dev) == (named.st_ino, named.st_dev):
                     return fd
@@ -284,10 +292,10 @@ class KeptPartial(Partial):
         """Write down what the journal's mark() or unmark() said."""
         os.pwrite(self.fd, change[1], self.journal.identity.bytes + change[0])
 
-    def commit(self, sync: bool) -> None:
+    def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
         """As Partial's; the journal goes."""
         try:
             os.ftruncate(self.fd, self.journal.identity.bytes)
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
-        super().commit(sync)
+        super().commit(sync, mtime_ns)

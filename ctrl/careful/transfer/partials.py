@@ -5,22 +5,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.errors import CarefulError, meaning
 from careful.transfer import batch
 from careful.transfer.batch import Item, RemoteTree
-from careful.transfer.block import BlockClient
+from careful.transfer.block import BlockClient, Entry
 from careful.transfer.local import shown
-from careful.transfer.partial import FOOTER_BYTES, NAME, Journal, read_journal
-
-#: One that changed since may belong to a transfer that is under way, seconds; clocks differ,
-#: and one that claims to be of tomorrow is not kept for ever.
-YOUNG_S = 60.0
+from careful.transfer.marks import Mark, read_mark, read_remote_mark
+from careful.transfer.partial import FOOTER_BYTES, Journal, is_partial, read_journal
+from careful.transfer.sink import FATAL
 
 
 @dataclass(frozen=True)
@@ -47,30 +45,70 @@ class Found:
     state: str
 
 
-def _is_locked(fd: int) -> bool:
+class _Claim:
+    """A partial file that is about to go: no transfer has it, nor can begin to.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        journal: of the file.
+        mark: that the file is.
+        busy: whether a transfer has it.
+        age_s: since it was changed, seconds.
+
+    Raises:
+        OSError: it cannot be read; ELOOP: it is a symlink.
+    """
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._fd = os.open(path, flags)
+        self._folder = -1
+        try:
+            self.age_s = time.time() - os.fstat(self._fd).st_mtime
+            self.journal = read_journal(self._fd)
+            self.mark = read_mark(path)
+            # Whoever makes many locks their directory (datapath/storage/items.h).
+            self._folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+            self.busy = not (_locked(self._fd) and _locked(self._folder))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
+        if self._folder >= 0:
+            os.close(self._folder)
+
+
+def _locked(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _walk(top: str) -> Iterator[str]:
-    if NAME.match(os.path.basename(top)) and os.path.isfile(top):
+    if is_partial(top) and os.path.lexists(top) and not os.path.isdir(top):
         yield top
     for folder, _, files in os.walk(top):
-        for name in files:
-            if NAME.match(name):
-                yield os.path.join(folder, name)
+        yield from (os.path.join(folder, name) for name in files if is_partial(name))
 
 
-def _describe(path: str, journal: Journal | None, age_s: float, busy: bool, name: str) -> Found:
-    state = "in use" if busy else "leftover" if journal is None else "resumable"
-    if journal is None:
-        return Found(name, path, None, None, "", age_s, state)
-    identity = journal.identity
-    present = journal.bytes_in_place
-    return Found(name, path, identity.bytes, present, shown(identity.source), age_s, state)
+def _describe(
+    where: tuple[str, str], journal: Journal | None, mark: Mark | None, age_s: float, busy: bool
+) -> Found:
+    """A partial file of a path, and of a name for people."""
+    path, name = where
+    state = "in use" if busy else "resumable" if journal or mark else "leftover"
+    if journal is not None:
+        identity, present = journal.identity, journal.bytes_in_place
+        return Found(name, path, identity.bytes, present, shown(identity.source), age_s, state)
+    source = f"{shown(mark.source)} (tree)" if mark is not None else ""
+    return Found(name, path, None, None, source, age_s, state)
 
 
 def find_local(top: str, clean: bool) -> list[Found]:
@@ -80,26 +118,64 @@ def find_local(top: str, clean: bool) -> list[Found]:
         top: the directory.
         clean: whether those that are not in use are removed.
     """
-    found = []
-    for path in sorted(_walk(top)):
-        with suppress(FileNotFoundError):
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                age_s = time.time() - os.fstat(fd).st_mtime
-                journal = read_journal(fd)
-                busy = _is_locked(fd) or (journal is None and abs(age_s) < YOUNG_S)
-                one = _describe(path, journal, age_s, busy, shown(path))
-                if clean and not busy:
-                    os.unlink(path)
-                    one = _with_state(one, "removed")
-            finally:
-                os.close(fd)
-            found.append(one)
-    return found
+    return [one for path in sorted(_walk(top)) if (one := _find_one(path, clean)) is not None]
 
 
-def _with_state(one: Found, state: str) -> Found:
-    return Found(one.name, one.path, one.bytes, one.present_bytes, one.source, one.age_s, state)
+def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
+    """What a local path is; None: it has gone. Of a tree that is whole, clean removes its own."""
+    try:
+        claim = _Claim(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _find_unreadable(path, clean and whole is None, error)
+    try:
+        one = _describe((path, shown(path)), claim.journal, claim.mark, claim.age_s, claim.busy)
+        if clean and not claim.busy and (whole is None or _serves_nobody(one, whole)):
+            one = _removed(one)
+        return one
+    finally:
+        claim.close()
+
+
+def _find_unreadable(path: str, clean: bool, error: OSError) -> Found | None:
+    """Likewise, of a symlink or what may not be read: no transfer goes on with either."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    state = "leftover" if stat.S_ISLNK(found.st_mode) else meaning(error.errno or 0)
+    one = Found(shown(path), path, None, None, "", time.time() - found.st_mtime, state)
+    return _removed(one) if clean and state == "leftover" else one
+
+
+def _removed(one: Found) -> Found:
+    try:
+        os.unlink(one.path)
+    except OSError as error:
+        return replace(one, state=meaning(error.errno or 0))
+    return replace(one, state="removed")
+
+
+def _serves_nobody(one: Found, whole: str) -> bool:
+    """Whether no transfer goes on with a partial file, now that a tree is whole.
+
+    Args:
+        one: the file.
+        whole: the tree's source, as journals name it; "": none is.
+    """
+    return one.state == "leftover" or (whole != "" and one.source.startswith(whole + "/"))
+
+
+def clear_local(paths: list[str], whole: str) -> None:
+    """Remove those of some partial files with which no transfer goes on.
+
+    Args:
+        paths: of the files.
+        whole: a source of which all is there; "": none.
+    """
+    for path in paths:
+        _find_one(path, clean=True, whole=whole)
 
 
 async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]:
@@ -111,46 +187,71 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
         clean: whether those that are not in use are removed.
     """
     found = []
-    now = time.time()
     for entry in await remote.listing(top, recursive=True):
-        if not entry.attr.is_file or not NAME.match(os.path.basename(entry.name)):
-            continue
-        path = entry.name if top == "." else f"{top}/{entry.name}"
-        age_s = now - entry.attr.mtime_ns / 1e9
-        journal = await _remote_journal(remote, path)
-        busy = journal is None and abs(age_s) < YOUNG_S
-        found.append(_describe(entry.name, journal, age_s, busy, remote.name(shown(path))))
-    if not clean:
-        return found
-    gone = [one for one in found if one.state != "in use"]
+        if is_partial(entry.name) and not entry.attr.is_dir and not entry.error:
+            found.append(await _find_remote_one(remote, top, entry))
+    return await _cleared(remote, top, found) if clean else found
+
+
+async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found:
+    path = entry.name if top == "." else f"{top}/{entry.name}"
+    age_s = time.time() - entry.attr.mtime_ns / 1e9
+    journal, mark = await _remote_contents(remote, path) if entry.attr.is_file else (None, None)
+    return _describe((entry.name, remote.name(shown(path))), journal, mark, age_s, False)
+
+
+async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Found]:
+    """Remove some partial files of a peer's; what became of them."""
     if not gone:
-        return found
+        return []
     items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in gone]
     answers = batch.parse(await RemoteTree(remote, top).run(batch.joined(items), 0))
-    states = {
-        one.path: "in use" if answer.status == errno.EBUSY else meaning(answer.status)
-        for one, answer in zip(gone, answers, strict=True)
-        if answer.status
-    }
-    states = {one.path: "removed" for one in gone} | states
-    return [_with_state(one, states.get(one.path, one.state)) for one in found]
+    found = []
+    for one, answer in zip(gone, answers, strict=True):
+        busy = answer.status == errno.EBUSY
+        state = "in use" if busy else meaning(answer.status) if answer.status else "removed"
+        found.append(replace(one, state=state))
+    return found
 
 
-async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
-    """The journal of a peer's partial file."""
+async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: str) -> None:
+    """Remove those of some partial files of a peer's with which no transfer goes on.
+
+    Args:
+        remote: the peer's tree.
+        top: path in it.
+        names: below that.
+        whole: a source of which all is there; "": none.
+    """
+    gone = []
+    for name in names:
+        path = name if top == "." else f"{top}/{name}"
+        one = _describe((name, name), *await _remote_contents(remote, path), 0.0, False)
+        if _serves_nobody(one, whole):
+            gone.append(one)
+    await _cleared(remote, top, gone)
+
+
+async def _remote_contents(remote: BlockClient, path: str) -> tuple[Journal | None, Mark | None]:
+    """The journal of a peer's partial file, or the mark that it is."""
     what = remote.name(shown(path))
     try:
         handle, attr = await remote.open(path)
     except CarefulError:
-        return None
+        return None, None
     try:
         footer_at = attr.bytes - FOOTER_BYTES
         if footer_at < 0:
-            return None
+            return None, None
         footer = await remote.read(handle, footer_at, FOOTER_BYTES, what)
         nbytes = Journal.bytes_of_tail(footer)
-        if not 0 < nbytes <= attr.bytes:
-            return None
-        return Journal.parse(await remote.read(handle, attr.bytes - nbytes, nbytes, what))
+        if 0 < nbytes <= attr.bytes:
+            tail = await remote.read(handle, attr.bytes - nbytes, nbytes, what)
+            return Journal.parse(tail), None
+        return None, await read_remote_mark(remote, handle, attr, path)
+    except CarefulError as error:
+        if error.errno in FATAL:
+            raise
+        return None, None
     finally:
         await remote.close(handle, path)

@@ -59,6 +59,40 @@ def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, count
 
 
+async def take_digests(
+    remote: BlockClient, handle: int, journal: Journal, fd: int, note: Note, path: str
+) -> None:
+    """Give blocks that came without digests theirs; what differs is not finished.
+
+    Args:
+        remote: the peer's tree.
+        handle: of the file there, source or partial.
+        journal: with or without digests.
+        fd: of the file here, partial or source.
+        note: told of each change of it.
+        path: what errors are about.
+    """
+    bare = [index for index in journal.in_place if not journal.digest(index)]
+    own = await _digests_of_own(fd, journal, bare)
+    for index, digest in await _digests_there(remote, handle, journal, bare, path):
+        same = own[index] == digest
+        note(journal.mark(index, digest) if same else journal.unmark(index))
+
+
+async def _digests_there(
+    remote: BlockClient, handle: int, journal: Journal, indices: Iterable[int], path: str
+) -> list[tuple[int, int]]:
+    """Blocks of a peer's file, with their digests there."""
+    found: list[tuple[int, int]] = []
+    for first, count in tuple(runs(indices)):
+        offset, _ = journal.range_of(first)
+        last_offset, last_bytes = journal.range_of(first + count - 1)
+        nbytes = last_offset + last_bytes - offset
+        digests = await remote.digests(handle, offset, nbytes, journal.block_bytes, path)
+        found += enumerate(digests, first)
+    return found
+
+
 async def verify_source(
     remote: BlockClient, handle: int, journal: Journal, note: Note, path: str
 ) -> None:
@@ -71,14 +105,9 @@ async def verify_source(
         note: told of each change of it.
         path: what errors are about.
     """
-    for first, count in tuple(runs(journal.in_place)):
-        offset, _ = journal.range_of(first)
-        last_offset, last_bytes = journal.range_of(first + count - 1)
-        nbytes = last_offset + last_bytes - offset
-        found = await remote.digests(handle, offset, nbytes, journal.block_bytes, path)
-        for index, digest in enumerate(found, first):
-            if journal.digest(index) != digest:
-                note(journal.unmark(index))
+    for index, digest in await _digests_there(remote, handle, journal, journal.in_place, path):
+        if journal.digest(index) != digest:
+            note(journal.unmark(index))
 
 
 async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
@@ -153,31 +182,32 @@ class RemotePartial:
         self.seeded = {}
         self._open_tail()
         journal = self.journal
+        never = [index for index in range(journal.count) if journal.digest(index) is None]
+        if options.digest:
+            await take_digests(self.remote, self.handle, journal, fd, self._note, self.target)
         if journal.identity.is_doubtful(identity):
             own = await _digests_of_own(fd, journal, journal.in_place)
             for index in [one for one in own if own[one] != journal.digest(one)]:
                 self._note(journal.unmark(index))
         if options.digest:
             await verify_source(self.remote, self.handle, journal, self._note, self.target)
-            await self._find_unmarked(fd)
+            await self._find_unmarked(fd, never)
         return {index: journal.digest(index) or 0 for index in journal.in_place}
 
-    async def _find_unmarked(self, fd: int) -> None:
-        """Look for blocks that came into place before the journal could say so."""
-        journal = self.journal
-        marked = set(journal.in_place)
-        missing = [index for index in range(journal.count) if index not in marked]
-        missing = missing[: 2 * self.options.blocks_in_flight + 1]
+    async def _find_unmarked(self, fd: int, never: list[int]) -> None:
+        """Look for blocks that came into place before the journal could say so.
+
+        Args:
+            fd: of the source.
+            never: blocks of which it did not say so.
+        """
+        journal, missing = self.journal, never[: 2 * self.options.blocks_in_flight + 1]
         own = await _digests_of_own(fd, journal, missing)
-        for first, count in runs(missing):
-            offset, _ = journal.range_of(first)
-            last_offset, last_bytes = journal.range_of(first + count - 1)
-            found = await self.remote.digests(
-                self.handle, offset, last_offset + last_bytes - offset, journal.block_bytes, ""
-            )
-            for index, digest in enumerate(found, first):
-                if own[index] == digest:
-                    self.mark(index, digest)
+        for index, digest in await _digests_there(
+            self.remote, self.handle, journal, missing, self.target
+        ):
+            if own[index] == digest:
+                self.mark(index, digest)
 
     async def _open_kept(self, tag: int, mode: int) -> bool:
         """Open the partial file of a tag; whether it is to be continued."""
@@ -273,6 +303,7 @@ class RemotePartial:
             )
             if answer.status not in (-errno.ECONNRESET, -errno.EBADMSG):
                 break
+            self.remote.retried()
 
     async def _end_journal(self, write: bool) -> None:
         if self._writer is not None:
@@ -289,11 +320,12 @@ class RemotePartial:
             os.close(self._fd)
             self._fd = -1
 
-    async def commit(self, mode: int) -> None:
-        """Sync it and give it its name."""
+    async def commit(self, mode: int, mtime_ns: int = 0) -> None:
+        """Sync it and give it its name, with a time; 0: as it is."""
         options = self.options
         await self._end_journal(write=False)
-        await self.remote.commit(self.handle, self.target, mode, options.replace, options.sync)
+        ways = options.replace, options.sync
+        await self.remote.commit(self.handle, self.target, mode, *ways, mtime_ns)
         self.handle = 0
         self._close_tail()
 

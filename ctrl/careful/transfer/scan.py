@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
 from careful.transfer.block import Attr, BlockClient, Entry, Listing
+from careful.transfer.bulk import Part, sift
 from careful.transfer.entries import NOTHING
 from careful.transfer.filters import Filters
 from careful.transfer.local import shown
+from careful.transfer.options import Options
 
 
 def local_attr(found: os.stat_result) -> Attr:
@@ -66,6 +70,30 @@ def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
     found = [entry for entry in entries if entry.name in chosen]
     missing = (filters.only or frozenset()) - {entry.name for entry in entries}
     return found + [Entry(name, NOTHING, "", errno.ENOENT) for name in sorted(missing)]
+
+
+class Apart(NamedTuple):
+    """A listing, taken apart.
+
+    Attributes:
+        entries: that are meant.
+        plain: apart, small files where nothing hangs on any single one.
+        changed_ns: when anything of it was changed last.
+    """
+
+    entries: list[Entry]
+    plain: Sequence[Part]
+    changed_ns: int
+
+
+def taken_apart(listing: Listing, options: Options, is_first: bool) -> Apart:
+    """Take a listing apart, of a tree whose first transfer this is, or another."""
+    if not is_first or options.looks or options.blake3 or options.filters != Filters():
+        entries = listing.entries()
+        changed_ns = max((one.attr.ctime_ns for one in entries), default=0)
+        return Apart(selected(entries, options.filters), (), changed_ns)
+    sifted = sift(listing.data, options)
+    return Apart(listing.entries(sifted.rest), sifted.parts, sifted.changed_ns)
 
 
 def not_there(error: OSError) -> bool:

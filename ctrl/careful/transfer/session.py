@@ -110,13 +110,13 @@ def _move(
     span: Span,
 ) -> trees.Report:
     async def work(remote: BlockClient) -> trees.Report:
-        losses = await remote.watch(options.fail_on_loss)
+        losses = await remote.watch(options.fail_on_loss, progress.retried)
         if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
             report = await transfer(remote, fetch, sources[0], target, span, options, progress)
         else:
             move = trees.get if fetch else trees.put
             report = await move(remote, sources, target, recursive, options, progress)
-        report.lost = await losses.so_far()
+        report.lost, report.batch_retries = await losses.so_far(), remote.retries
         return report
 
     return asyncio.run(_guarded(route, work))

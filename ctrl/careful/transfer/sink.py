@@ -11,7 +11,7 @@ from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Moved, Report
 
 #: Failures that are the connection's or the peer's: no other file would fare better.
-_FATAL = {
+FATAL = {
     errno.ENOTCONN,
     errno.ETIMEDOUT,
     errno.ECONNREFUSED,
@@ -21,9 +21,12 @@ _FATAL = {
     errno.ENETDOWN,
     errno.ENODEV,
 }
+#: Failures after which the same command may do better.
+_MAY_PASS = {errno.ENOSPC, errno.EDQUOT}
 TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",
     errno.ENOTSUP: "is a special file",
+    errno.E2BIG: "has extended attributes of more than 192 KiB: too many to carry",
     errno.ESTALE: "changed while it was being transferred",
 }
 
@@ -52,8 +55,9 @@ class Sink:
 
     def fail(self, name: str, error: CarefulError) -> None:
         """Note a failure, or raise it if it is everybody's."""
-        if error.errno in _FATAL:
+        if error.errno in FATAL:
             raise error
+        self.report.may_go_on |= error.errno in _MAY_PASS
         self.report.failures.append((name, str(error)))
         self.progress.note(str(error))
 
@@ -78,6 +82,11 @@ class Sink:
             self.progress.note(f"{name}: skipped, it is a symlink; -a keeps it")
         else:
             self.fail(name, CarefulError(errno.ENOTSUP, f"is a {kind_of(mode)}, no file", name))
+
+    def skip_partial(self, name: str) -> None:
+        """Note what is no file of a tree's, but of a transfer's."""
+        self.report.skipped.append((name, "partial file"))
+        self.progress.note(f"{name}: skipped, a transfer left it")
 
     def done(self, result: FileResult) -> None:
         """A file is there."""

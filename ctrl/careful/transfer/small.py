@@ -38,13 +38,16 @@ class SmallFiles:
         source, target: the two directories.
         flags: CAREFUL_BATCH_*.
         sink: told of everything.
+        late: gets files whose name something has; None: they fail.
 
     Attributes:
         alone: files that were no small ones any longer; they are left to others.
     """
 
-    def __init__(self, source: Tree, target: Tree, flags: int, sink: Sink) -> None:
-        self.source, self.target, self.flags = source, target, flags
+    def __init__(
+        self, source: Tree, target: Tree, flags: int, sink: Sink, late: list[Entry] | None = None
+    ) -> None:
+        self.source, self.target, self.flags, self.late = source, target, flags, late
         self.sink, self.options = sink, sink.options
         self.alone: list[Entry] = []
 
@@ -213,7 +216,9 @@ class SmallFiles:
 
     def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:
         name, target = self.source.name(entry.name), self.target.name(entry.name)
-        if answer.status:
+        if answer.status == errno.EEXIST and self.late is not None:
+            self.late.append(entry)
+        elif answer.status:
             self.sink.fail_errno(name, answer.status, target)
         else:
             nbytes = len(item.data)

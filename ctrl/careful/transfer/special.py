@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import BlockClient, relative
@@ -21,7 +22,7 @@ from careful.transfer.local import Partial, shown, sync_directory
 from careful.transfer.mover import quietly
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Report
-from careful.transfer.streams import ENDLESS, need_length, receive, send
+from careful.transfer.streams import ENDLESS, apart, need_length, receive, send
 
 STDIO = "-"
 NULL = "null:"
@@ -261,7 +262,7 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
         if span.nbytes is not None and sent < span.nbytes:
             raise CarefulError(errno.ENODATA, f"only {sent} bytes came", name)
         return
-    if os.read(fd, 1):
+    if await apart(partial(os.read, fd, 1)):
         raise CarefulError(errno.ENOSPC, f"{sent} bytes fit", name)
 
 

@@ -28,7 +28,7 @@ ENDLESS = (1 << 63) - 1
 _T = TypeVar("_T")
 
 
-async def _apart(work: Callable[[], _T]) -> _T:
+async def apart(work: Callable[[], _T]) -> _T:
     """Run what may block for ever in a thread that nobody waits for at the end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
@@ -191,7 +191,7 @@ async def receive(
 
     async def write(base: int, size: int) -> None:
         if sink is not None:
-            await _apart(partial(_write_out, ring.fd, base, size, sink, names[1]))
+            await apart(partial(_write_out, ring.fd, base, size, sink, names[1]))
 
     if ring.blake3 is not None:
         ring.blake3.is_one = nbytes <= ring.block_bytes
@@ -246,7 +246,7 @@ async def send(
             if source is not None:
                 base = ring.next_base
                 read = partial(_read_in, source, ring.fd, base, size, names[0])
-                size = await _apart(read)
+                size = await apart(read)
             if not size:
                 break
             ring.begin(offset + sent, size)

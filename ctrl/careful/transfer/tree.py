@@ -9,25 +9,42 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import batch
+from careful.transfer.again import Compare, Continuation
 from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
-from careful.transfer.block import Attr, Entry
+from careful.transfer.block import Attr, Entry, ancestors, parent
 from careful.transfer.bulk import Part
-from careful.transfer.clash import in_the_way, look_alike, taken_for_one
+from careful.transfer.clash import in_the_way, is_another, look_alike, taken_for_one
 from careful.transfer.local import current_umask
+from careful.transfer.marks import Mark
 from careful.transfer.mover import all_of
 from careful.transfer.options import FileResult
+from careful.transfer.partial import is_partial
 from careful.transfer.sink import Sink
 from careful.transfer.small import SmallFiles
 from careful.transfer.sparse import GRAIN, has_holes
 
-_ONE = Callable[[str, Attr], Awaitable[FileResult | None]]
+
+class Ways(NamedTuple):
+    """What is done to a tree from outside.
+
+    Attributes:
+        move: transfers the file of a name by itself; None: it was equal.
+        compare: compares it.
+        clear: removes leftovers of these names from the target, of transfers that ended.
+        done: all is there.
+    """
+
+    move: Callable[[str, Attr], Awaitable[FileResult | None]]
+    compare: Compare
+    clear: Callable[[list[str]], Awaitable[None]]
+    done: Callable[[], Awaitable[None]]
 
 
 class TreeTransfer:
@@ -36,12 +53,14 @@ class TreeTransfer:
     Args:
         source, target: the two directories; both are there, unless options.dry_run.
         top: attributes of the source, and whether the target was made just now.
+        mark: of an earlier run of the same command, which this one continues.
         is_get: whether the target is ours: the umask holds for it.
         entries: of the source, but those of plain.
         plain: its small files where nobody needs to look at each.
         existing: of the target, where somebody will ask; else empty.
         sink: told of everything.
-        one: transfers the file of a name by itself; None: it was equal.
+        ways: what is done from outside.
+        spares: whether what was there before an earlier run stays, though files are replaced.
     """
 
     def __init__(
@@ -49,15 +68,17 @@ class TreeTransfer:
         source: Tree,
         target: Tree,
         top: tuple[Attr, bool],
+        mark: Mark | None,
         is_get: bool,
         entries: Sequence[Entry],
         plain: Sequence[Part],
         existing: Iterable[Entry],
         sink: Sink,
-        one: _ONE,
+        ways: Ways,
+        spares: bool,
     ) -> None:
         self.source, self.target, self.is_get = source, target, is_get
-        self.sink, self.options, self.one = sink, sink.options, one
+        self.sink, self.options, self.ways = sink, sink.options, ways
         self.existing = {entry.name: entry for entry in existing}
         self.entries, self.plain = entries, plain
         self.top = Entry(".", top[0], "", 0)
@@ -75,19 +96,26 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_SYNC
         if not self.options.digest:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
-        self.small_files = SmallFiles(source, target, self.batch_flags, sink)
+        self.continued = Continuation(mark, self.existing, sink, source.name, ways.compare, spares)
+        late = self.continued.late if mark else None
+        self.small_files = SmallFiles(source, target, self.batch_flags, sink, late)
 
     def plan(self) -> None:
         """Sort the entries by what is to be done with them."""
         seen: dict[tuple[int, int], str] = {}
         for entry in self.entries:
             attr = entry.attr
+            if is_partial(entry.name) and not attr.is_dir and not entry.error:
+                self.sink.skip_partial(self.source.name(entry.name))
+                continue
             if entry.error:
                 self.sink.fail_errno(self.source.name(entry.name), entry.error)
             if attr.is_dir:
                 self.directories.append(entry)
             elif entry.error:
                 continue
+            elif self.continued.refuses(entry):
+                self._failed_there(entry.name, errno.EEXIST)
             elif attr.is_link and self.options.links:
                 if not self._link_is_equal(entry):
                     self.symlinks.append(entry)
@@ -106,19 +134,19 @@ class TreeTransfer:
 
     def _link_is_equal(self, entry: Entry) -> bool:
         there = self.existing.get(entry.name)
-        return (
-            (self.options.update or self.options.checksum)
-            and there is not None
-            and there.attr.is_link
-            and there.target == entry.target
-        )
+        stays = self.options.update or self.options.checksum or self.continued.brought(entry.name)
+        return stays and there is not None and there.attr.is_link and there.target == entry.target
 
     def _plan_file(self, entry: Entry) -> None:
         there = self.existing.get(entry.name)
         if self.options.update and not self.options.checksum and is_equal(entry, there):
             self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
             self.in_place[entry.name] = entry.attr
-            return
+        elif not self.continued.takes(entry):
+            self._plan_move(entry)
+
+    def _plan_move(self, entry: Entry) -> None:
+        there = self.existing.get(entry.name)
         self.sink.progress.expect(1, entry.attr.bytes)
         by_itself = self.options.checksum and there is not None and there.attr.is_file
         by_itself = by_itself or has_holes(entry.attr)
@@ -130,8 +158,10 @@ class TreeTransfer:
     async def run(self) -> None:
         """Do all of it."""
         self.plan()
+        for entry in await self.continued.settle():
+            self._plan_move(entry)
         if self.options.dry_run:
-            self._rehearse()
+            await self._rehearse()
             return
         clashing = in_the_way(self.entries, self.existing, self.options)
         await self._remove(clashing)
@@ -152,20 +182,27 @@ class TreeTransfer:
             self._large_files(self.large),
         )
         await self._large_files(self.small_files.alone)
+        await self.continued.settle_late()
         await self._make_links(left(self.symlinks), barred)
         await self._look_alikes()
         if self.options.delete:
             await self._delete()
+        if self.continued.is_one:
+            there = [one.name for one in self.existing.values() if not one.attr.is_dir]
+            await self.ways.clear([name for name in there if is_partial(name)])
         await self._attributes()
 
-    def _rehearse(self) -> None:
+    async def _rehearse(self) -> None:
         """Say what would be done."""
         for entry in self.small + self.large:
-            names = self.source.name(entry.name), self.target.name(entry.name)
-            if entry.name in self.existing and not self.options.replace:
+            there = self.existing.get(entry.name)
+            if there is not None and not self.options.replace:
                 self._failed_there(entry.name, errno.EEXIST)
-                continue
-            self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
+            elif self.options.checksum and there is not None and there.attr.is_file:
+                await self._rehearse_comparison(entry)
+            else:
+                names = self.source.name(entry.name), self.target.name(entry.name)
+                self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
         self.sink.report.directories += sum(
             one.name not in self.existing for one in self.directories
         )
@@ -173,6 +210,21 @@ class TreeTransfer:
         gone = in_the_way(self.entries, self.existing, self.options)
         gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
         self.sink.report.deleted += [self.target.name(one.name) for one in gone]
+
+    async def _rehearse_comparison(self, entry: Entry) -> None:
+        names, nbytes = (
+            (self.source.name(entry.name), self.target.name(entry.name)),
+            entry.attr.bytes,
+        )
+        try:
+            common, is_same = await self.ways.compare(entry.name)
+        except CarefulError as error:
+            self.sink.fail(names[0], error)
+            return
+        if is_same:
+            self.sink.report.equal.append((names[0], nbytes))
+        else:
+            self.sink.done(FileResult(*names, nbytes, None, 0, matched_bytes=common))
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
         """Run items at the target in batches of a size; what each was answered."""
@@ -218,9 +270,12 @@ class TreeTransfer:
             for entry in todo:
                 name = self.source.name(entry.name)
                 try:
-                    result = await self.one(entry.name, entry.attr)
+                    result = await self.ways.move(entry.name, entry.attr)
                 except CarefulError as error:
-                    self.sink.fail(name, error)
+                    if error.errno == errno.EEXIST and self.continued.is_one:
+                        self.continued.late.append(entry)
+                    else:
+                        self.sink.fail(name, error)
                 else:
                     self.in_place[entry.name] = entry.attr
                     if result is None:
@@ -253,11 +308,24 @@ class TreeTransfer:
         ]
         flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         answers = await self._run([item for _, item in made], flags)
-        for (name, _), answer in zip(made, answers, strict=True):
-            if answer.status:
-                self._failed_there(name, answer.status)
-            else:
+        for (name, item), answer in zip(made, answers, strict=True):
+            if not answer.status:
                 self.sink.report.links += 1
+            elif answer.status != errno.EEXIST or not await self._is_made(name, item):
+                self._failed_there(name, answer.status)
+
+    async def _is_made(self, name: str, item: Item) -> bool:
+        """Whether an earlier run made a link, in its last moments maybe."""
+        is_new = name not in self.existing or self.continued.brought(name)
+        if not (self.continued.is_one and is_new):
+            return False
+        names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
+        found = await self._run([Item(lib.CAREFUL_ITEM_READ, one) for one in names])
+        if any(one.status for one in found):
+            return False
+        if item.op == lib.CAREFUL_ITEM_LINK:
+            return not is_another(found[0].found, found[1].found)
+        return found[0].op == lib.CAREFUL_ITEM_SYMLINK and found[0].text == item.text
 
     async def _look_alikes(self) -> None:
         """Where names may be replaced, one may have replaced another that differs in case alone."""
@@ -280,6 +348,7 @@ class TreeTransfer:
             for one in self.existing.values()
             if one.name not in there
             and one.attr.mode
+            and not (is_partial(one.name) and parent(one.name) in {"", *there})
             and self.options.filters.fits_whole(one.name, one.attr.is_dir)
             and not any(above in unread for above in ancestors(one.name))
         ]
@@ -303,21 +372,27 @@ class TreeTransfer:
 
     async def _attributes(self) -> None:
         """Give large files and directories what small files came with; the deepest first."""
+        files = {**self.in_place, **self.continued.names}
+        await self._attributes_of(files, list(reversed(self.directories)))
+        if not self.sink.report.may_go_on:
+            await self.ways.done()
+        await self._attributes_of({}, [self.top])
+        if self.options.fsync != "none":
+            await sync_file_system(self.target, self.sink)
+
+    async def _attributes_of(self, files: dict[str, Attr], directories: list[Entry]) -> None:
         plain = self.options.batch_flags
-        ordered = [*reversed(self.directories), self.top]
         if plain:
-            wanted = [(name, name, attr) for name, attr in self.in_place.items()]
-            wanted += [(one.name, one.name, one.attr) for one in ordered]
+            wanted = [(name, name, attr) for name, attr in files.items()]
+            wanted += [(one.name, one.name, one.attr) for one in directories]
             await apply_attributes(self.source, self.target, wanted, plain, self.sink)
         if not plain & lib.CAREFUL_BATCH_MODE:
             fresh = [
                 Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), self._usual_mode(one.attr))
-                for one in ordered
-                if one.name in self.made
+                for one in directories
+                if one.name in self.made or self.continued.brought(one.name)
             ]
             await self._run(fresh, lib.CAREFUL_BATCH_MODE)
-        if self.options.fsync != "none":
-            await sync_file_system(self.target, self.sink)
 
     def _usual_mode(self, attr: Attr) -> bytes:
         mask = current_umask() if self.is_get else 0
@@ -335,16 +410,3 @@ def is_equal(entry: Entry, there: Entry | None) -> bool:
         return False
     mine, other = entry.attr, there.attr
     return (mine.bytes, mine.mtime_ns) == (other.bytes, other.mtime_ns)
-
-
-def parent(name: str) -> str:
-    """The directory that a name stands in; "" of the top."""
-    return posixpath.dirname(name)
-
-
-def ancestors(name: str) -> list[str]:
-    """All directories that a name stands below, without the top."""
-    found = []
-    while name := parent(name):
-        found.append(name)
-    return found

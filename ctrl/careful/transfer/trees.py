@@ -10,21 +10,23 @@ import errno
 import os
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
-from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.attributes import apply_attributes, sync_file_system
-from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree, parse
-from careful.transfer.block import Attr, BlockClient, Entry, Listing, relative
-from careful.transfer.bulk import Part, sift
-from careful.transfer.files import get_file, put_file
-from careful.transfer.filters import Filters
+from careful.transfer.again import again
+from careful.transfer.attributes import sync_file_system
+from careful.transfer.batch import LocalTree, RemoteTree
+from careful.transfer.block import Attr, BlockClient, Entry, relative
+from careful.transfer.compare import common_bytes
+from careful.transfer.files import GOES_ON, get_file, put_file
 from careful.transfer.local import current_umask, shown, sync_directory
-from careful.transfer.mover import all_of, in_thread
+from careful.transfer.marks import LocalMark, RemoteMark, mark_of
+from careful.transfer.mover import in_thread
 from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.partial import tag_of
+from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.report import Report
 from careful.transfer.scan import (
     list_local,
@@ -32,114 +34,27 @@ from careful.transfer.scan import (
     not_there,
     scan_local,
     scan_remote,
-    selected,
+    taken_apart,
 )
-from careful.transfer.sink import TEXTS, Sink, kind_of
-from careful.transfer.tree import TreeTransfer, is_equal
+from careful.transfer.singles import Singles, make_link
+from careful.transfer.sink import Sink, kind_of
+from careful.transfer.tree import TreeTransfer, Ways
 
 __all__ = ["Report", "get", "put"]
 
-_Move = Callable[[], Awaitable[FileResult | None]]
 
-
-class _Singles:
-    """Files that were named one by one."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.jobs: list[Callable[[], Awaitable[None]]] = []
-
-    def add(self, name: str, nbytes: int, move: _Move) -> None:
-        """Plan one file; move() returns None where it was equal."""
-        sink = self.sink
-        sink.progress.expect(1, nbytes)
-
-        async def job() -> None:
-            try:
-                result = await move()
-            except CarefulError as error:
-                sink.fail(name, error)
-            else:
-                if result is None:
-                    sink.report.equal.append((name, nbytes))
-                else:
-                    sink.done(result)
-            finally:
-                sink.progress.finished(name)
-
-        self.jobs.append(job)
-
-    async def run(self) -> None:
-        """Transfer them, several at a time."""
-        todo = iter(self.jobs)
-
-        async def worker() -> None:
-            for job in todo:
-                await job()
-
-        width = min(self.sink.options.files_in_flight, len(self.jobs))
-        await all_of(*(worker() for _ in range(width)))
-
-    async def one(
-        self,
-        ends: tuple[Tree, Tree],
-        names: tuple[str, str],
-        entries: tuple[Entry, Entry | None],
-        move: _Move,
-    ) -> FileResult | None:
-        """Transfer a file, unless it is equal, and give it its attributes.
-
-        Args:
-            ends: the directories that it stands in, and is to.
-            names: in these.
-            entries: the source, and what stands at the target.
-            move: moves the contents.
-        """
-        options, source = self.sink.options, entries[0]
-        result: FileResult | None = None
-        if not (options.update and not options.checksum and is_equal(*entries)):
-            if options.dry_run:
-                name = ends[0].name(names[0]), ends[1].name(names[1])
-                if entries[1] is not None and not options.replace:
-                    raise CarefulError(errno.EEXIST, TEXTS[errno.EEXIST], name[1])
-                return FileResult(*name, source.attr.bytes, None, 0)
-            result = await move()
-        if options.batch_flags and not options.dry_run:
-            wanted = [(*names, source.attr)]
-            await apply_attributes(*ends, wanted, options.batch_flags, self.sink)
-        return result
-
-
-async def _link(ends: tuple[Tree, Tree], names: tuple[str, str], sink: Sink) -> None:
-    """Make one symlink what another is."""
-    flags = sink.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
-    flags |= lib.CAREFUL_BATCH_REPLACE if sink.options.replace else 0
-    if sink.options.dry_run:
-        sink.report.links += 1
-        return
-    read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(names[0]))
-    found = next(parse(await ends[0].run(read.packed(), flags)))
-    if not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK:
-        item = found.renamed(os.fsencode(names[1]))
-        found = next(parse(await ends[1].run(item.packed(), flags)))
-    if found.status:
-        sink.fail_errno(ends[0].name(names[0]), found.status, ends[1].name(names[1]))
-    else:
-        sink.report.links += 1
-
-
-def _taken_apart(listing: Listing, options: Options) -> tuple[list[Entry], Sequence[Part]]:
-    """The entries that are meant; apart, small files where nothing hangs on any single one."""
-    if options.looks or options.blake3 or options.filters != Filters():
-        return selected(listing.entries(), options.filters), ()
-    sifted = sift(listing.data, options)
-    return listing.entries(sifted.rest), sifted.parts
+def _tell_continued(error: BaseException, name: str, progress: Progress) -> None:
+    """Say that a tree's transfer can go on: in the error's line, if there will be one."""
+    if not isinstance(error, CarefulError):
+        progress.note(f"{name}: {GOES_ON}")
+    elif GOES_ON not in error.reason and error.errno != errno.EBUSY:
+        error.reason += f"; {GOES_ON}"
 
 
 class _Get:
     def __init__(self, remote: BlockClient, sink: Sink) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
-        self.singles = _Singles(sink)
+        self.singles = Singles(sink)
         self.folders: set[str] = set()
 
     async def add(self, source: str, target: str, into: bool, recursive: bool) -> None:
@@ -149,7 +64,8 @@ class _Get:
         base = "" if source == "." else posixpath.basename(source)
         local = os.path.join(target, base) if into and base else target
         if attr.is_dir and recursive and not attr.inode:  # the top of several exports
-            await in_thread(partial(_make_directory, local, attr.mode))
+            if not self.options.dry_run:
+                await in_thread(partial(_make_directory, local, attr.mode))
             for entry in await self.remote.listing(source):
                 await self.tree(entry.name, os.path.join(local, entry.name), entry.attr)
         elif attr.is_dir and recursive:
@@ -158,10 +74,9 @@ class _Get:
             raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
         elif attr.is_link and self.options.links:
             ends = self._ends(source, local)
-            await _link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
+            await make_link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
             ends[1].close()
         elif attr.is_file or attr.is_link:
-            self.folders.add(os.path.dirname(local))
             self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
         else:  # asked for by name: not merely skipped
             text = f"is a {kind_of(attr.mode)}, no file"
@@ -180,35 +95,66 @@ class _Get:
         except OSError:
             old = None
         move = partial(get_file, self.remote, source, target, self.options, self.sink.progress)
+        compare = partial(common_bytes, self.remote, source, target, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((there, here), names, entries, move)
+            result = await self.singles.one((there, here), names, entries, move, compare)
         finally:
             here.close()
+        self.folders.add(os.path.dirname(target))
+        return result
+
+    def mark(self, source: str, target: str) -> LocalMark:
+        """The mark of a tree that is fetched."""
+        return LocalMark(target, tag_of("get tree", self.remote.name(source)))
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
-        entries, plain = _taken_apart(await self.remote.list(source, True), self.options)
+        where, name = self.mark(source, target), self.remote.name(shown(source))
+        mark = await where.look()
+        sink, spares = again(self.sink, mark)
+        apart = taken_apart(await self.remote.list(source, True), sink.options, mark is None)
+        plain = apart.plain
         made, existing = False, list[Entry]()
-        if not self.options.dry_run:
+        if not sink.options.dry_run:
             made = await in_thread(partial(_make_directory, target, attr.mode))
-            self.sink.report.directories += made
-        if self.options.looks and os.path.isdir(target):
+            sink.report.directories += made
+        if not made and os.path.isdir(target):
             existing = await in_thread(partial(scan_local, target))
+        if not sink.options.dry_run:
+            new = mark_of(name, apart.changed_ns, existing, not made, sink.options)
+            await where.begin(mark or new)
 
-        async def one(name: str, _: Attr) -> FileResult | None:
-            path = name if source == "." else posixpath.join(source, name)
-            local = os.path.join(target, name)
+        def ends(one: str) -> tuple[str, str]:
+            return _below(source, one), os.path.join(target, one)
+
+        async def move(one: str, _: Attr) -> FileResult | None:
+            path, local = ends(one)
+            result = await get_file(self.remote, path, local, sink.options, sink.progress)
             self.folders.add(os.path.dirname(local))
-            return await get_file(self.remote, path, local, self.options, self.sink.progress)
+            return result
+
+        async def compare(one: str) -> tuple[int, bool]:
+            return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
+
+        async def clear(names: list[str]) -> None:
+            paths = [os.path.join(target, one) for one in names]
+            await in_thread(partial(clear_local, paths, "" if sink.report.failures else name))
 
         there, here = RemoteTree(self.remote, source), LocalTree(target)
+        ways = Ways(move, compare, clear, partial(where.end, True))
         top = attr, made
-        work = TreeTransfer(there, here, top, True, entries, plain, existing, self.sink, one)
+        work = TreeTransfer(
+            there, here, top, mark, True, apart.entries, plain, existing, sink, ways, spares
+        )
         try:
             await work.run()
+        except BaseException as error:
+            _tell_continued(error, name, sink.progress)
+            raise
         finally:
             here.close()
+            await where.end(False)
         self.folders |= {os.path.dirname(os.path.join(target, one)) for one in work.made}
         self.folders |= {os.path.join(target, os.path.dirname(one.name)) for one in work.small}
         if plain:
@@ -222,7 +168,12 @@ class _Get:
         for path in self.folders:
             with suppress(FileNotFoundError):
                 if self.options.sync:
-                    await in_thread(partial(sync_directory, path))
+                    try:
+                        await in_thread(partial(sync_directory, path))
+                    except FileNotFoundError:
+                        raise
+                    except OSError as error:
+                        self.sink.fail(path, from_os(error, shown(path or ".")))
                 elif (device := os.stat(path or ".").st_dev) not in synced:
                     synced.add(device)
                     here = LocalTree(path)
@@ -271,6 +222,8 @@ async def get(
         raise CarefulError(errno.ENOTDIR, "is no directory to put several files in", shown(target))
     sink = Sink(options, progress, Report())
     work = _Get(remote, sink)
+    if into and recursive and len(sources) == 1:  # else an earlier run made the directory
+        into = not work.mark(relative(sources[0]), target).is_there
     for source in map(relative, sources):
         try:
             await work.add(source, target, into, recursive)
@@ -285,7 +238,7 @@ async def get(
 class _Put:
     def __init__(self, remote: BlockClient, sink: Sink) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
-        self.singles = _Singles(sink)
+        self.singles = Singles(sink)
 
     async def add(self, source: str, target: str, recursive: bool) -> None:
         """Send a tree, or plan a file."""
@@ -296,7 +249,7 @@ class _Put:
         if attr.is_link:
             ends = self._ends(source, target)
             names = os.path.basename(source), posixpath.basename(target)
-            await _link(ends, names, self.sink)
+            await make_link(ends, names, self.sink)
             ends[0].close()
         elif attr.is_dir and recursive:
             await self.tree(source, target, attr)
@@ -318,36 +271,70 @@ class _Put:
         if looks and (found := await _stat_or_none(self.remote, target)):
             old = Entry(names[1], found, "", 0)
         move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
+        compare = partial(common_bytes, self.remote, target, source, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((here, there), names, entries, move)
+            return await self.singles.one((here, there), names, entries, move, compare)
         finally:
             here.close()
+
+    def mark(self, source: str, target: str) -> RemoteMark:
+        """The mark of a tree that is sent."""
+        tag = tag_of("put tree", os.uname().nodename, os.path.abspath(source))
+        return RemoteMark(self.remote, target, tag)
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Send all that is below a directory."""
-        listing = await in_thread(partial(list_local, source))
-        entries, plain = _taken_apart(listing, self.options)
+        where = self.mark(source, target)
         found = await _stat_or_none(self.remote, target)
-        if not self.options.dry_run:
+        mark = await where.look() if found is not None else None
+        sink, spares = again(self.sink, mark)
+        listing = await in_thread(partial(list_local, source))
+        apart = taken_apart(listing, sink.options, mark is None)
+        if not sink.options.dry_run:
             await self.remote.mkdir(target, attr.mode & 0o777 | 0o700)
-            self.sink.report.directories += found is None
+            sink.report.directories += found is None
         existing: list[Entry] = []
-        if self.options.looks and found is not None and found.is_dir:
+        if found is not None and found.is_dir:
             existing = await scan_remote(self.remote, target)
+        if not sink.options.dry_run:
+            options, top_was = sink.options, found is not None
+            new = mark_of(shown(source), apart.changed_ns, existing, top_was, options)
+            await where.begin(mark or new)
 
-        async def one(name: str, _: Attr) -> FileResult | None:
-            path = posixpath.normpath(posixpath.join(target, name))
-            local = os.path.join(source, name)
-            return await put_file(self.remote, local, path, self.options, self.sink.progress)
+        def ends(one: str) -> tuple[str, str]:
+            return posixpath.normpath(posixpath.join(target, one)), os.path.join(source, one)
+
+        async def move(one: str, _: Attr) -> FileResult | None:
+            path, local = ends(one)
+            return await put_file(self.remote, local, path, sink.options, sink.progress)
+
+        async def compare(one: str) -> tuple[int, bool]:
+            return await common_bytes(self.remote, *ends(one), sink.options.block_bytes)
+
+        async def clear(names: list[str]) -> None:
+            whole = "" if sink.report.failures else shown(source).rstrip("/")
+            await clear_remote(self.remote, target, names, whole)
 
         here, there = LocalTree(source), RemoteTree(self.remote, target)
+        ways = Ways(move, compare, clear, partial(where.end, True))
         top = attr, found is None
-        work = TreeTransfer(here, there, top, False, entries, plain, existing, self.sink, one)
+        work = TreeTransfer(
+            here, there, top, mark, False, apart.entries, apart.plain, existing, sink, ways, spares
+        )
         try:
             await work.run()
+        except BaseException as error:
+            _tell_continued(error, shown(source), sink.progress)
+            raise
         finally:
             here.close()
+            await where.end(False)
+
+
+def _below(top: str, name: str) -> str:
+    """A peer's path below a directory."""
+    return name if top == "." else posixpath.join(top, name)
 
 
 async def _stat_or_none(remote: BlockClient, path: str) -> Attr | None:
@@ -390,6 +377,9 @@ async def put(
         raise CarefulError(errno.ENOTDIR, "is no directory", remote.name(shown(target)))
     sink = Sink(options, progress, Report())
     work = _Put(remote, sink)
+    if into and recursive and len(sources) == 1 and os.path.isdir(sources[0]):
+        # Else an earlier run made the directory.
+        into = not await work.mark(sources[0], target).is_there()
     for source in sources:
         base = os.path.basename(os.path.abspath(source))
         path = posixpath.normpath(posixpath.join(target, base)) if into else target

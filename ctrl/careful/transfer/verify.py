@@ -8,11 +8,12 @@ import posixpath
 import time
 from dataclasses import dataclass, field
 
-from careful.errors import CarefulError
-from careful.transfer.block import BlockClient, Entry
+from careful.errors import CarefulError, meaning
+from careful.transfer.block import BlockClient, Entry, ancestors
 from careful.transfer.compare import is_same
 from careful.transfer.local import shown
 from careful.transfer.mover import all_of
+from careful.transfer.partial import is_partial
 from careful.transfer.scan import scan_local, scan_remote
 from careful.transfer.sink import kind_of
 
@@ -43,6 +44,12 @@ def _what(entry: Entry) -> str:
     return "file" if entry.attr.is_file else kind_of(entry.attr.mode)
 
 
+def _why_unread(there: Entry | None, here: Entry | None) -> str:
+    ends = (there, "there"), (here, "here")
+    bad = [(one.error, where) for one, where in ends if one is not None and one.error]
+    return ", ".join(f"cannot be read {where}: {meaning(code)}" for code, where in bad)
+
+
 async def verify(
     remote: BlockClient, source: str, target: str, recursive: bool, block_bytes: int
 ) -> Verified:
@@ -65,9 +72,14 @@ async def verify(
     if attr.is_dir and recursive:
         theirs = {one.name: one for one in await scan_remote(remote, source)}
         mine = {one.name: one for one in scan_local(target)}
+        unread = {one.name for one in (*theirs.values(), *mine.values()) if one.error}
         for name in sorted(theirs.keys() | mine.keys()):
             a, b = theirs.get(name), mine.get(name)
-            if a is None or b is None:
+            if is_partial(name) or any(above in unread for above in ancestors(name)):
+                continue
+            if name in unread:
+                found.differences.append((shown(name), _why_unread(a, b)))
+            elif a is None or b is None:
                 found.differences.append((shown(name), "only here" if a is None else "only there"))
             elif _what(a) != _what(b):
                 found.differences.append((shown(name), f"{_what(a)} there, {_what(b)} here"))

@@ -1,0 +1,61 @@
+"""Any tree, through two real carefulds: there and back it is the same.
+
+CAREFUL_EXAMPLES=1000 tries so many, new ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from any_tree import TREES, build
+from careful.address import resolve
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from compare import assert_equal
+from hosts import RUN, Host
+from hypothesis import HealthCheck, given, settings
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+EXAMPLES = int(os.environ.get("CAREFUL_EXAMPLES", "0"))
+ARCHIVE = Options(
+    block_bytes=16384, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
+)
+
+
+@settings(
+    max_examples=EXAMPLES or 12,
+    derandomize=not EXAMPLES,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(tree=TREES)
+def test_archive__any_tree_there_and_back(
+    shared_pair: tuple[Host, Host], tree: dict[bytes, Any]
+) -> None:
+    a, b = shared_pair
+    socket = RUN / a.lab.instance(a.name) / "sock"
+    route = session.Route(socket, "h1", resolve(a.lab.address("h2")), "h2")
+    with tempfile.TemporaryDirectory(dir=b.export) as folder:
+        source, here = Path(folder) / "tree", a.own / Path(folder).name
+        source.mkdir()
+        build(source, tree, [])
+        there = Path(folder).name
+        got = session.get(route, [f"{there}/tree"], str(here), True, ARCHIVE, Silent())
+        assert got.failures == []
+        assert_equal(source, here)
+        sent = session.put(route, [str(here)], f"{there}/back", True, ARCHIVE, Silent())
+        assert sent.failures == []
+        assert_equal(source, Path(folder) / "back")
+        found = session.verify(route, f"{there}/back", str(here), True, 4096)
+        assert found.differences == []
+        shutil.rmtree(here)

@@ -1,0 +1,45 @@
+"""Files and trees interrupted at a few random instants; interrupts.py does many."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import Host, finish, wait_for
+from interrupts import Arena, Round, draw
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+
+@pytest.fixture(scope="module")
+def arena(shared_pair: tuple[Host, Host]) -> Arena:
+    """Two hosts that are up, with what is moved between them."""
+    return Arena(*shared_pair)
+
+
+@pytest.mark.parametrize("number", [0, 5, 2, 7])
+def test_interrupts__the_same_command_goes_on(arena: Arena, number: int) -> None:
+    """Seeded rounds: each victim, and both ways."""
+    arena.play(draw(number, random.Random(number)))
+
+
+@pytest.mark.parametrize(("way", "kind"), [("get", "tree"), ("put", "archive")])
+def test_interrupts__what_came_does_not_come_again(arena: Arena, way: str, kind: str) -> None:
+    """So slowly that some files are there, and others not, when the command is killed."""
+    case = Round(way, kind, (), ())
+    arena.clear(case)
+    job = arena.one.start(*arena.command(case), "--rate-limit", "1MiB")
+    target = arena.target(case)
+
+    def some() -> bool:
+        return len(list(target.glob("folder */f*"))) >= 100 or job.poll() is not None
+
+    wait_for(some, "first files")
+    assert job.poll() is None, finish(job)
+    job.kill()
+    finish(job)
+    assert arena.go_on(case, ["killed"]) > 0
