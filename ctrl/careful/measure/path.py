@@ -160,3 +160,27 @@ def _one_way(hop: Hop, size_bytes: float) -> Estimate:
     assert line is not None
     away_bytes = size_bytes - (line.middle_bytes + hop.reply_bytes) / 2
     return line.middle_us * 0.5 + line.slope_us_per_byte * away_bytes
+
+
+def losses(hops: list[Hop]) -> list[str]:
+    """Who answers no longer, by what was heard instead: notes."""
+    by: dict[str, list[Hop]] = {}
+    for hop in hops:
+        if hop.lost_s is not None:
+            by.setdefault(hop.refused.address if hop.refused else "", []).append(hop)
+    return [_loss(lost, hops) for lost in by.values()]
+
+
+def _loss(hops: list[Hop], every: list[Hop]) -> str:
+    reply = hops[0].refused
+    by = next((one for one in every if reply and reply.address in one.addresses), None)
+    # A router without a way on says so for itself, too.
+    ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
+    names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
+    since = f"since {min(hop.heard_s for hop in hops):.1f} s"
+    text = f"{names}: nobody answers any longer {since}"
+    if reply:
+        who = f"hop {by.ttl}, {reply.address}," if by else reply.address
+        text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
+        text += f": nobody answers any longer as {names}"
+    return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")

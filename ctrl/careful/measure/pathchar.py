@@ -21,7 +21,7 @@ from typing import Protocol
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.line import fit_minima
-from careful.measure.path import Hop, Path, Segment, between
+from careful.measure.path import Hop, Path, Segment, between, losses
 from careful.measure.probe import SIZE_MAX_BYTES, SIZE_MIN_BYTES, Answer, Prober, Reply
 
 #: ICMP errors quote up to 548 bytes: larger probes have answers of one size.
@@ -377,28 +377,6 @@ class Pathchar:
             heard.append(hop.answers(self._ask(hop, self.options.min_bytes)))
         return heard
 
-    def _losses(self) -> list[str]:
-        """Who answers no longer, by what was heard instead: notes."""
-        by: dict[str, list[Hop]] = {}
-        for hop in self.hops:
-            if hop.lost_s is not None:
-                by.setdefault(hop.refused.address if hop.refused else "", []).append(hop)
-        return [self._loss(hops) for hops in by.values()]
-
-    def _loss(self, hops: list[Hop]) -> str:
-        reply = hops[0].refused
-        by = next((one for one in self.hops if reply and reply.address in one.addresses), None)
-        # A router without a way on says so for itself, too.
-        ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
-        names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
-        since = f"since {min(hop.heard_s for hop in hops):.1f} s"
-        text = f"{names}: nobody answers any longer {since}"
-        if reply:
-            who = f"hop {by.ttl}, {reply.address}," if by else reply.address
-            text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
-            text += f": nobody answers any longer as {names}"
-        return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")
-
     # --- what it means
 
     def _segments(self) -> list[Segment]:
@@ -426,7 +404,7 @@ class Pathchar:
             fixed_plan_count=FIXED_ROUNDS * len(sizes) * usable,
             elapsed_s=self._clock() - began,
             settled=settled,
-            notes=self._notes + self._losses(),
+            notes=self._notes + losses(self.hops),
         )
 
 
