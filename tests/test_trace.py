@@ -182,15 +182,20 @@ def test_clearbox__every_stage_of_both_ends(
     found = json.loads(h1.ctl("measure", *words, *how).stdout)
     ways = [(one["name"], one["host"]) for one in found["stages"]]
     ours, theirs = h1.lab.instance("h1"), h1.lab.instance("h2")
-    assert ways == [("hostTx", ours), ("netTx", ours), ("netRx", theirs), ("hostRx", theirs)]
+    told = ("netTx", ours) in ways  # from netRx, which runs in its kick
+    net = [("netTx", ours), ("netRx", theirs)] if told else [("netTx, netRx", ours)]
+    assert ways == [("hostTx", ours), *net, ("hostRx", theirs)]
     for one in found["stages"]:
         assert one["samples_count"] >= 6 * stages.SAMPLES_MIN, one
         assert 0 < one["time_p50_us"] <= one["time_p95_us"]
         assert sum(bar["count"] for bar in one["histogram"]) == one["samples_count"]
         assert one["G_us_per_KiB"] is not None or one["reason"]
     kick, inner = found["stages"][1:3]
-    assert inner["inside"] == f"netTx of {ours}"
-    assert inner["resource"] == kick["resource"]
+    if told:
+        assert inner["inside"] == f"netTx of {ours}"
+        assert inner["resource"] == kick["resource"]
+    else:
+        assert any("cannot be told from it" in note for note in kick["notes"])
     assert plot.read_bytes().startswith(b"\x89PNG")
     for host in two:
         host.assert_nothing_lost()

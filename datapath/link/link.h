@@ -107,6 +107,23 @@ struct link_stage {
 };
 
 /*
+ * The peer's SYNC, until it is answered: control messages come by another way than frames, and
+ * faster, so what it sent before may not even be in the RX ring yet. That it is, a tick later,
+ * and what the ring has then is taken before the answer counts.
+ *
+ * @nonce:  as it came; 0: none
+ * @ticks:  since it came; the first is the one that read it
+ * @drains: answered when link->rx_drains is this; 0: not yet known
+ * @taken:  or, where the ring never is empty, when link->rx_taken is this
+ */
+struct link_question {
+	__be64 nonce;
+	uint32_t ticks;
+	uint64_t drains;
+	uint64_t taken;
+};
+
+/*
  * One peer. The index in link->peers is its slot in the peers map.
  *
  * @freeing:    buffers whose addresses wait in the fill batch; returned when published
@@ -148,7 +165,8 @@ struct link_peer {
 	uint64_t bye_at; /* the session ends when link->rx_drains is this; 0: no BYE came */
 	uint32_t lives; /* incarnations of the peer that were met */
 	uint32_t tenants; /* hosts that this slot has been given to */
-	uint64_t sync_nonce; /* of the SYNC without an answer; 0: none */
+	struct link_question question;
+	uint64_t sync_nonce; /* of our SYNC without an answer; 0: none */
 	uint64_t heard_ns;
 	uint64_t asked_ns; /* last HELLO, SYNC sent */
 	uint32_t retry_ms; /* from a HELLO to the next, while there is no answer */
@@ -214,7 +232,8 @@ struct link {
 	struct link_peer **dirty;
 	uint32_t dirty_count;
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
-	bool draining; /* some handshake waits for that */
+	uint64_t rx_taken; /* descriptors taken from it */
+	bool draining; /* some handshake or answer waits for that */
 
 	/* Held frames and their copies. */
 	struct careful_kept *kept;
@@ -302,6 +321,8 @@ bool link_ctrl_send(struct link *link, const union careful_addr *to, struct care
 void link_tick(struct link *link);
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_question_tick(struct link_peer *peer);
+bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_refused(struct link_peer *peer, const union link_message *quoted);

@@ -190,6 +190,7 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	*more = got == LINK_BATCH;
 	if (!got)
 		link->rx_drains++;
+	link->rx_taken += got;
 	for (uint32_t i = 0; i < got; i += used) {
 		used = gather(link, descs + i, got - i, &frames[count], &bytes);
 		bool further = take(link, &frames[count], bytes);

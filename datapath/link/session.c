@@ -150,6 +150,7 @@ static void end_epoch(struct link_peer *peer)
 	peer->phase = LINK_IDLE;
 	peer->bye_at = 0;
 	peer->sync_nonce = 0;
+	peer->question.nonce = 0;
 	peer->sync_disagreed = 0;
 	peer->refused_rounds = 0;
 	peer->refused = false;
@@ -632,6 +633,7 @@ void link_drained(struct link *link)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
+		link->draining |= link_question_answer(peer);
 		if (!waits(peer))
 			continue;
 		if (peer->phase == LINK_DRAINING)

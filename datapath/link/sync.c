@@ -45,16 +45,47 @@ void link_sync(struct link_peer *peer)
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	struct careful_ctrl ack = { .nonce = ctrl->nonce };
+	if (peer->phase == LINK_OPEN && peer->question.nonce != ctrl->nonce)
+		peer->question = (struct link_question){ .nonce = ctrl->nonce };
+	return true; /* else it will be asked again */
+}
 
-	if (peer->phase != LINK_OPEN)
-		return true; /* it will be asked again */
+/* After control messages were read: those that came before have their frames in the ring. */
+void link_question_tick(struct link_peer *peer)
+{
+	struct link_question *question = &peer->question;
+	struct link *link = peer->link;
+
+	if (!question->nonce)
+		return;
+	link->draining = true;
+	if (question->drains || !question->ticks++)
+		return;
+	question->drains = link->rx_drains + 1;
+	question->taken = link->rx_taken + (uint64_t)link->window * link->peers_max;
+}
+
+/* After frames were taken from the ring: answers. Whether there is still something to answer. */
+bool link_question_answer(struct link_peer *peer)
+{
+	struct link_question *question = &peer->question;
+	struct careful_ctrl ack = { .nonce = question->nonce };
+	struct link *link = peer->link;
+
+	if (!question->nonce || peer->phase != LINK_OPEN) {
+		question->nonce = 0;
+		return false;
+	}
+	if (!question->drains ||
+	    (link->rx_drains < question->drains && link->rx_taken < question->taken))
+		return true;
+	question->nonce = 0;
 	describe(peer, &ack);
-	ack.status = htobe32(peer->link->kick_again);
+	ack.status = htobe32(link->kick_again);
 	/* The answer tells what is owed, so it need not be told again. */
 	window_rx_announce(&peer->rx);
-	link_ctrl_send(peer->link, &peer->address, &ack, CAREFUL_SYNC_ACK);
-	return true;
+	link_ctrl_send(link, &peer->address, &ack, CAREFUL_SYNC_ACK);
+	return false;
 }
 
 /* Whether the answer says nothing of loss: frames that count as sent may not even have
@@ -260,6 +291,7 @@ void link_tick(struct link *link)
 			peer->sync_nonce = 0;
 			link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 		}
+		link_question_tick(peer);
 		if (refused_tick(peer))
 			continue;
 		if (peer->phase == LINK_OPEN)

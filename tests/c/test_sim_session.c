@@ -191,6 +191,21 @@ static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
 	}
 }
 
+/* The second question comes behind the frames that the first one overtook, and both while the
+ * process does not run. Control messages are read first, and no frame of its own follows. */
+static void test_sync__frames_that_came_before_the_question_count(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		sim_op(OP_STORE, 0, 12000, 0);
+		sim_op(OP_REQUEST, 0, 100, 5)->reply_ns = 300 * SIM_MS;
+		sim_fault(SIM_CLOG, 0, 1, 4.5, 216 + (double)seed * 0.4)->what = SIM_FRAMES;
+		sim_fault(FAULT_STALL, 0, 1, 215, 250);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->counters[CAREFUL_C_SYNCS] > 1);
+	}
+}
+
 /* The one place is still being emptied when the same host is back. */
 static void test_close__who_comes_back_finds_the_place_that_was_left(void)
 {
@@ -266,6 +281,7 @@ int main(void)
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
 	RUN(test_sync__a_tx_ring_that_stays_full_ends_the_session);
 	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
+	RUN(test_sync__frames_that_came_before_the_question_count);
 	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	RUN(test_resolve__a_clock_jump_is_no_attempt);

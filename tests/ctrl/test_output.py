@@ -9,13 +9,16 @@ import pty
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.cli.common import show
 from careful.cli.main import run
 from careful.control import remote
-from careful.report.jsonout import document
+from careful.report.jsonout import document, write
 from careful.report.progress import Bar, Lines, watch
+from careful.report.tables import table
 from careful.transfer import session
 from careful.transfer.options import FileResult
 from careful.transfer.report import Report
@@ -179,3 +182,55 @@ def test_get__quiet_and_verbose(
 def test_json__a_name_that_is_no_utf_8() -> None:
     text = document("ls", {"target": NAME}, {"entries": ["\u00fc"]})
     assert json.loads(text.encode())["inputs"]["target"] == NAME
+
+
+def test_write__a_file_is_there_as_a_whole_or_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, link = tmp_path / "found.json", tmp_path / "link"
+    link.symlink_to(file)
+    write(link, "first")
+    assert (link.is_symlink(), file.read_text()) == (True, "first")
+
+    def fails(*_: Path) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="no"):
+        write(file, "second")
+    assert file.read_text() == "first"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["found.json", "link"]
+
+
+def test_write__what_is_no_file_is_written_to_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write(pipe, "text")
+    assert os.read(reader, 99) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_show__table_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(False, "measure x", {"host": "h2"}, {"g_us": 1.5}, "a table", output=tmp_path / "a.json")
+    assert capsys.readouterr().out == "a table\n"
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["command"], found["inputs"]["host"], found["g_us"]) == ("measure x", "h2", 1.5)
+
+
+@pytest.mark.parametrize("kind", ["pathchar", "blackbox", "clearbox", "logp"])
+def test_measure__output_that_cannot_be_is_refused_before_anything_is_measured(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["measure", kind, "h2", "-o", str(tmp_path / "no" / "a.json")]) == 2
+    assert "no such directory" in capsys.readouterr().err
+
+
+def test_table__no_figure_is_cut_however_many_columns() -> None:
+    columns = [f"figure_{number}_us_per_KiB" for number in range(8)]
+    shown = table("", columns, [["123.456 ±0.001"] * 8]).splitlines()
+    assert shown[0].split() == columns
+    assert shown[2].count("123.456 ±0.001") == 8
+    long = table("", ["a", "b"], [["x", "word " * 60]])
+    assert max(map(len, long.splitlines())) <= 100

@@ -12,6 +12,7 @@ from careful.measure.oneway import Trip, without_drift
 from careful.measure.oneway import drift as drift_of
 from careful.measure.rounds import Round
 from careful.measure.trains import bisected, bottlenecks, train_gap_us
+from careful.report import measuring
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,6 +171,52 @@ def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) ->
     assert found.regimes[1].low_bytes == found.regimes[0].high_bytes
     assert found.regime.G_b_us_per_KiB is not None
     assert found.regime.G_b_us_per_KiB.value == pytest.approx(G, rel=0.05)
+
+
+def test_blackbox__json_says_what_each_figure_rests_on() -> None:
+    """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
+    found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
+    shown = measuring.blackbox_figures(found)
+    trains = [one["gaps_us"] for one in shown["train_gaps"]]
+    assert len(trains) == 24
+    assert sum(map(len, trains)) == len(found.gaps[0])
+    assert sum(one["trains_count"] for one in shown["regimes"]) == len(found.gaps[0])
+    low, high = shown["regimes"]
+    assert (low["size_min_bytes"], high["size_max_bytes"]) == (64, 3702)
+    assert low["size_max_bytes"] < high["size_min_bytes"]
+    assert low["sum_G_others_us_per_KiB"] == pytest.approx(1300, rel=0.05)
+    assert high["sum_G_others_us_per_KiB"] == pytest.approx(600, rel=0.05)
+    for name in ("trains_count", "sum_G_others_us_per_KiB"):
+        assert shown[name] == low[name]
+    assert shown["trains_residual_us"] == low["residual_us"] > 0
+
+
+def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
+    """Small frames meet a bottleneck that takes as long for each: it has no slope."""
+    found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)
+    low, high = measuring.blackbox_figures(found)["regimes"]
+    assert found.sum_G_others_us_per_KiB is None
+    assert found.reason == low["reason"] != ""
+    assert found.sum_G_us_per_KiB is not None
+    assert high["G_b_us_per_KiB"] == pytest.approx(2000, rel=0.02)
+
+
+def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
+    """Trains of rounds that were dropped, and of the warm-up, are in neither number."""
+    fake = FakeExchange(own_us=5000)
+    train_us = fake.train_us
+
+    def bunched(size_bytes: int, count: int) -> tuple[list[float], float]:
+        arrivals, _ = train_us(size_bytes, count)
+        gap_us = 0.1 if len(fake.trains) < 300 else 0.3
+        return [number * gap_us for number in range(len(arrivals))], 5000.0
+
+    fake.train_us = bunched  # type: ignore[method-assign]
+    found = fake.measure(seconds=1000, rounds_max=9)
+    note = next(one for one in found.notes if "in a bunch" in one)
+    assert any("moved by" in one for one in found.notes)
+    assert len(found.gaps[0]) < 9 * 16
+    assert note.startswith(f"{len(found.gaps[0])} of {len(found.gaps[0])} trains arrived")
 
 
 def test_blackbox__stops_when_it_is_enough() -> None:

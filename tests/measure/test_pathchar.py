@@ -147,10 +147,25 @@ def test_pathchar__stops_early_where_it_is_quiet() -> None:
     quiet = FakePath(jitter_us=1).measure()
     noisy = FakePath(jitter_us=150).measure(seconds=1000)
     assert quiet.rounds_count == 3
+    assert quiet.saving_share is not None
     assert quiet.saving_share > 0.85
     assert quiet.fixed_plan_count == 32 * 12 * 4
     assert noisy.rounds_count > quiet.rounds_count
     assert noisy.probes_count < noisy.fixed_plan_count
+
+
+def test_pathchar__a_saving_is_of_what_settled() -> None:
+    """Probes that found the hops are no round's, and stopping early in vain saves nothing."""
+    path = FakePath(jitter_us=1).measure()
+    rounds = path.rounds_count * len(path.sizes_bytes) * 4
+    assert path.probes_count == path.discovery_count + rounds
+    assert path.saving_share == 1 - rounds / path.fixed_plan_count
+    assert "saved" in measuring.pathchar_summary(path)
+    short = FakePath(jitter_us=800).measure(seconds=0.5)
+    assert not short.settled
+    assert short.saving_share is None
+    assert measuring.pathchar_figures(short)["saving_share"] is None
+    assert "saved" not in measuring.pathchar_summary(short)
 
 
 def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:

@@ -10,6 +10,7 @@ import pytest
 from careful._abi import lib
 from careful.control.tracer import RECORD
 from careful.measure import clearbox, frames, listening, stages
+from careful.measure.estimate import Estimate
 from careful.measure.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
 from careful.model import Pipeline
 from careful.model.files import parse_source
@@ -99,6 +100,55 @@ def test_shared__netRx_inside_the_kick_is_counted_once() -> None:
     assert limits.g_b_us.value == pytest.approx(0.3 + 2.9, rel=0.02)
     assert limits.G_b_us_per_KiB.value == pytest.approx(0.27 + 0.7, rel=0.05)
     assert limits.sum_G_others_us_per_KiB.value == pytest.approx(0.12, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [((1200, 699), "µs/KiB"), ((1200, 780), "µs/KiB"), ((3600, 310), "the difference is -")],
+)
+def test_shared__a_difference_that_data_do_not_support_is_no_figure(
+    inner: tuple[int, int], why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """netTx and netRx are one stage then, in the table, the plan and the plot."""
+    monkeypatch.setitem(TRUE, NET_RX, inner)
+    found = fitted(traffic(SIZES, late=0.0))
+    assert list(found) == ["hostTx", "netTx, netRx", "hostRx"]
+    both = found["netTx, netRx"]
+    assert both.line is not None
+    assert both.G_us_per_KiB == both.line.G_us_per_KiB
+    assert why in both.notes[-1]
+    assert "cannot be told from it" in both.notes[-1]
+    limits = stages.bottleneck(list(found.values()))
+    assert limits is not None
+    assert limits.resource == "a's thread"
+    assert limits.G_b_us_per_KiB.value == pytest.approx(both.G_us_per_KiB.value + 0.27, rel=0.03)
+    trace_plots.stages(list(found.values()), tmp_path / "stages.svg")
+    shown = f"{both.G_us_per_KiB.value:.3f} µs/KiB"
+    assert f"netTx, netRx, a: {both.g_us.value:.2f} µs + {shown}" in (  # type: ignore[union-attr]
+        tmp_path / "stages.svg"
+    ).read_text(encoding="utf-8")
+    assert f"{both.G_us_per_KiB.value:.3f} ±" in tracing.stages_table("", list(found.values()))
+
+
+def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
+    """What it draws are kicks with netRx in them; what it says is netTx, as elsewhere."""
+    found = fitted(traffic(SIZES))
+    kick = found["netTx"]
+    assert kick.G_us_per_KiB is not None
+    trace_plots.stages(list(found.values()), tmp_path / "stages.svg")
+    text = (tmp_path / "stages.svg").read_text(encoding="utf-8")
+    assert (
+        f"{kick.G_us_per_KiB.value:.3f} µs/KiB (±{kick.G_us_per_KiB.half:.3f}); drawn with netRx"
+        in text
+    )
+
+
+def test_shared__a_figure_below_0_by_chance_has_no_interval_below_0() -> None:
+    low = Estimate(-0.02, slack=0.1)
+    one = replace(fitted(traffic(SIZES))["hostTx"], g_us=low)
+    assert "0 to 0.080" in tracing.stages_table("", [one])
+    shown = tracing.stages_figures(listening.Heard({}), [one])["stages"][0]
+    assert (shown["g_us"], shown["g_low_us"], shown["g_high_us"]) == (0.0, 0.0, 0.08)
 
 
 def test_fit__says_what_data_are_too_few() -> None:
@@ -223,6 +273,13 @@ def test_clearbox__measures_until_it_is_enough() -> None:
     assert [one.name for one in found.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
     assert found.bottleneck is not None
     assert found.bottleneck.g_b_us.value == pytest.approx(3.2, rel=0.02)
+    shown = tracing.clearbox_figures(found)
+    fitted_counts = [one["fitted_count"] for one in shown["stages"]]
+    assert shown["bottleneck_samples_count"] == sum(fitted_counts[:3])
+    assert shown["others_samples_count"] == fitted_counts[3]
+    assert shown["bottleneck_residual_us"] > shown["stages"][0]["residual_us"] > 0
+    assert shown["others_residual_us"] == shown["stages"][3]["residual_us"]
+    assert (shown["size_min_bytes"], shown["size_max_bytes"]) == (SIZES[0], SIZES[-1])
 
 
 def test_clearbox__in_trains_that_the_window_takes() -> None:
@@ -250,6 +307,7 @@ def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
     assert [one.name for one in pipeline.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
     assert pipeline.stages[1].g_us == 0
     assert len({one.resource for one in pipeline.stages}) == 2
+    assert (pipeline.size_min_bytes, pipeline.size_max_bytes) == (SIZES[0], SIZES[-1])
 
 
 def test_clearbox__of_another_machine_only_what_is_sent() -> None:

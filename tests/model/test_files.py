@@ -5,7 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from careful.model import BlackBox, load_pipeline, load_shipped, parse_source, shipped_names
+from careful.model import (
+    STRATEGIES,
+    BlackBox,
+    Limits,
+    Pipeline,
+    Stage,
+    load_pipeline,
+    load_shipped,
+    parse_source,
+    plan,
+    shipped_names,
+)
+from careful.report import planning, simulating
 
 GOOD = """
 name = "two"
@@ -30,6 +42,41 @@ MEASURED = {
     "sum_G_us_per_KiB": 62.7,
     "sum_G_others_us_per_KiB": 37.8,
 }
+MADE = '{"stages": [{"name": "a", %s}]}'
+#: GMS x 100 as it is measured: the bottleneck changes at 2683 bytes.
+CROSSING = {
+    "kind": "blackbox",
+    "g_b_us": 200.0,
+    "G_b_us_per_KiB": 1000.0,
+    "sum_g_us": 3234.4,
+    "sum_G_us_per_KiB": 1600.0,
+    "sum_G_others_us_per_KiB": 600.0,
+    "low_bytes": 2683.0,
+    "high_bytes": 3702.0,
+    "regimes": [
+        {
+            "low_bytes": 64.0,
+            "high_bytes": 2683.0,
+            "g_b_us": 2034.4,
+            "G_b_us_per_KiB": 300.0,
+            "sum_G_others_us_per_KiB": 1300.0,
+        },
+        {
+            "low_bytes": 2683.0,
+            "high_bytes": 3702.0,
+            "g_b_us": 200.0,
+            "G_b_us_per_KiB": 1000.0,
+            "sum_G_others_us_per_KiB": 600.0,
+        },
+    ],
+}
+
+
+def with_regime(number, **figures):
+    """CROSSING with one regime's figures changed."""
+    regimes = [dict(one) for one in CROSSING["regimes"]]
+    regimes[number] |= figures
+    return json.dumps(CROSSING | {"regimes": regimes})
 
 
 def test_parse__all_keys():
@@ -71,6 +118,22 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"g_b_us": None}), "'g_b_us' is missing or not a number"),
         (json.dumps(MEASURED | {"g_b_us": -1}), "g_b_us is -1"),
         (json.dumps(MEASURED | {"g_b_us": 9**400}), "g_b_us is an integer of 1268 bits"),
+        (
+            json.dumps(MEASURED | {"sum_G_others_us_per_KiB": None, "reason": "it is\nwide: 2"}),
+            "no 'sum_G_others_us_per_KiB': it is wide: 2",
+        ),
+        (json.dumps(MEASURED | {"regimes": 3}), "'regimes' is not a list"),
+        (json.dumps(MEASURED | {"regimes": []}), "no range of fragment sizes has a bottleneck"),
+        (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are no range"),
+        (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
+        ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
+        ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency, .*no g"),
+        (
+            MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
+            "no g and G: it is w",
+        ),
+        (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "a size of 1.5 bytes"),
+        (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 0', "no size that all stages"),
         ('{"stages": []}', "at least one stage"),
         ('{"stages": [3]}', "stage 1 is not an object"),
         ('{"stages": [{"name": "a", "g_us": NaN, "G_us_per_KiB": 1}]}', "stage 1: .*g_us is nan"),
@@ -109,6 +172,117 @@ def test_blackbox__knows_what_theorem_1_needs():
         made.latency_us, rel=0.01
     )
     assert "fixed" in made.note
+
+
+@pytest.mark.parametrize("message_bytes", [64, 1000, 2683, 3000, 4096, 8192, 16384, 65536, 1 << 20])
+def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes):
+    """The same plan as from the stages themselves, whose bottleneck is c, then b."""
+    stages = tuple(
+        Stage(name, g, G) for name, g, G in (("a", 1000, 300), ("b", 200, 1000), ("c", 2034.4, 300))
+    )
+    truth = plan(Pipeline(stages), message_bytes, "fixed", limits=Limits(64, 3702))
+    made = parse_source(json.dumps(CROSSING)).plan(message_bytes)
+    assert made.fragments_bytes == truth.fragments_bytes
+    assert made.latency_us == pytest.approx(truth.latency_us, rel=1e-3)
+    assert not made.extrapolated
+    low = made.fragments_bytes[0] <= 2683
+    assert made.bottleneck == f"that of {'64 to 2683' if low else '2683 to 3702'} bytes"
+    assert ("one fragment is extrapolated" in made.note) == (message_bytes > 3702)
+
+
+@pytest.mark.parametrize(
+    ("message_bytes", "limits", "count"),
+    [(32, Limits(), None), (4096, Limits(1, 40), None), (8192, Limits(), 1), (4096, Limits(), 100)],
+)
+def test_blackbox__outside_of_what_was_measured_is_said(message_bytes, limits, count):
+    made = parse_source(json.dumps(CROSSING)).plan(message_bytes, limits, count)
+    assert made.extrapolated
+    assert made.as_dict()["extrapolated"]
+    assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
+    assert count is None or made.fragments_count == count
+
+
+def test_blackbox__a_range_without_figures_is_not_planned_with():
+    text = with_regime(0, g_b_us=None, G_b_us_per_KiB=None, reason="the interval is wide")
+    made = parse_source(text).plan(4096)
+    assert made.extrapolated
+    assert made.fragments_bytes == (4096,)  # 2 of 2048 would be in the range without figures
+    assert "64.0 to 2683.0 bytes are not planned with" in made.note
+    assert "the interval is wide" in made.note
+    made = parse_source(text).plan(6000)
+    assert made.fragments_bytes == (3000, 3000)
+    assert not made.extrapolated
+
+
+def test_blackbox__a_wide_g_b_is_said_with_what_it_does():
+    wide = {"g_b_us": 386.0, "g_b_low_us": 138.0, "g_b_high_us": 634.0}
+    made = parse_source(json.dumps(MEASURED | wide | {"sum_g_us": 900})).plan(65536)
+    assert "g_b is wide, 138 to 634 µs: the best may be 1 to 5 fragments" in made.note
+    narrow = {"g_b_us": 386.0, "g_b_low_us": 380.0, "g_b_high_us": 392.0}
+    assert (
+        "wide" not in parse_source(json.dumps(MEASURED | narrow | {"sum_g_us": 900})).plan(9).note
+    )
+    below = {"g_b_us": -3.0, "g_b_low_us": -9.0, "g_b_high_us": 3.0, "high_bytes": 3702}
+    assert "g_b is wide, 0 to 3 µs" in parse_source(json.dumps(MEASURED | below)).plan(4096).note
+
+
+def clear_box(*sizes):
+    """A clear box whose stages were measured with such sizes."""
+    stages = [
+        {"name": name, "g_us": 1, "G_us_per_KiB": 2, "size_min_bytes": low, "size_max_bytes": high}
+        for name, (low, high) in zip("abc", sizes, strict=False)
+    ]
+    return parse_source(json.dumps({"kind": "clearbox", "stages": stages}))
+
+
+@pytest.mark.parametrize("strategy", ["best", *STRATEGIES])
+def test_clear_box__fragments_are_of_sizes_that_were_measured(strategy):
+    source = clear_box((64, 3800), (70, 3702))
+    assert (source.size_min_bytes, source.size_max_bytes) == (70, 3702)
+    made = plan(source, 65536, strategy)
+    assert min(made.fragments_bytes) >= 70
+    assert max(made.fragments_bytes) <= 3702
+    assert not made.extrapolated
+    assert "one fragment is extrapolated" in made.note
+    assert "extrapolated" not in plan(source, 3000, strategy).note
+
+
+def test_clear_box__simulated_transfers_beyond_it_are_said():
+    source = clear_box((64, 3702))
+    for size, beyond in ((3000, False), (4096, True)):
+        request = simulating.Request(
+            "-",
+            source,
+            4096,
+            1,
+            0.0,
+            "plan",
+            "fixed",
+            (size, 4096 - size)[: 1 + (size < 4096)],
+            (),
+            False,
+        )
+        shown = simulating.text(request, request.run(), False)
+        assert ("extrapolated: measured were transfers of 64 to 3702" in shown) == beyond
+
+
+def test_clear_box__classes_are_of_sizes_that_were_measured():
+    shown = planning.classes(clear_box((64, 2000), (80, 1999)), "-", 64, 3750, 0, True)
+    for each in json.loads(shown)["classes"]:
+        assert each["plan"]["first_bytes"] <= 1999
+    assert json.loads(shown)["inputs"]["max_bytes"] == 1999
+
+
+def test_clear_box__outside_of_what_was_measured_is_said():
+    source = clear_box((64, 3702))
+    for made in (
+        plan(source, 32),
+        plan(source, 65536, limits=Limits(4000, 5000)),
+        plan(source, 65536, "fixed", fragments_count=2),
+    ):
+        assert made.extrapolated
+        assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
+    assert plan(source, 65536, limits=Limits(1, 1000)).fragments_bytes[0] <= 1000
 
 
 def test_shipped__each_has_a_source():

@@ -161,7 +161,7 @@ static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 	node->idle_polls = handled ? 0 : node->idle_polls + 1;
 	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->dev))
 		return free_ns;
-	if (node->c->link.kick_again && due_ns > now_ns + AGAIN_NS)
+	if ((node->c->link.kick_again || node->c->link.draining) && due_ns > now_ns + AGAIN_NS)
 		due_ns = now_ns + AGAIN_NS;
 	if (due_ns > now_ns + SLICE_NS)
 		due_ns = now_ns + SLICE_NS;

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from careful.report.jsonout import document
+from careful.cli.params import OUTPUT
+from careful.report.jsonout import document, write
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,10 +29,19 @@ config_option = click.option(
     "~/.config/careful/careful.toml].",
 )
 
+output_option = click.option(
+    "-o", "--output", type=OUTPUT, metavar="FILE", help="Write the JSON object there, too."
+)
+
 
 def shared(command: _F) -> _F:
     """--instance, --config and --json."""
     return instance_option(config_option(json_option(command)))
+
+
+def measured(command: _F) -> _F:
+    """The same and --output: of commands whose results are worth keeping."""
+    return shared(output_option(command))
 
 
 def show(
@@ -41,6 +51,13 @@ def show(
     figures: dict[str, Any],
     text: str,
     err: bool = False,
+    output: Path | None = None,
 ) -> None:
-    """Print a result: one JSON object, or text for people; on standard error with `err`."""
-    click.echo(document(name, inputs, figures) if as_json else text, err=err)
+    """Print a result: one JSON object, or text for people; on standard error with `err`.
+
+    output: where the JSON object is written to, whatever is printed.
+    """
+    made = document(name, inputs, figures) if as_json or output else ""
+    click.echo(made if as_json else text, err=err)
+    if output:
+        write(output, made + "\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from careful.cli.common import shared, show
+from careful.cli.common import measured, show
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure import bulk as transfers
@@ -57,7 +57,7 @@ from careful.report import logp as report
     help="Only the gap, without pause so long: run it on K hosts at once.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="A .png or .svg.")
-@shared
+@measured
 def logp(
     hosts: tuple[str, ...],
     precision: float,
@@ -71,6 +71,7 @@ def logp(
     plot: Path | None,
     instance: str | None,
     config_path: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """os, or, g and L of careful's messages to HOST (to several in turn: one to many).
@@ -103,7 +104,14 @@ def logp(
             flood = contention.flood(layer, gap_s)
             figures = bulk_report.flood_figures(flood, layer.name, layer.capacity)
             text = bulk_report.flood_text(flood, layer.name, name)
-            show(as_json, "measure logp", inputs, {**effect.as_dict(), **figures}, text)
+            show(
+                as_json,
+                "measure logp",
+                inputs,
+                {**effect.as_dict(), **figures},
+                text,
+                output=output,
+            )
             return
         results = [LogP(session.layer(), options).run()]
         bulks = [
@@ -119,7 +127,7 @@ def logp(
     figures = {**effect.as_dict(), **report.figures(results[0])}
     figures["bulk"] = [bulk_report.bulk_figures(one) for one in bulks]
     figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
-    show(as_json, "measure logp", inputs, figures, _text(results, bulks, name))
+    show(as_json, "measure logp", inputs, figures, _text(results, bulks, name), output=output)
 
 
 def _text(results: list[Result], bulks: list[Any], host: str) -> str:

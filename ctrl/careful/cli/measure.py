@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from careful.cli.common import shared, show
+from careful.cli.common import measured, show
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
 from careful.control import config, remote, traced
@@ -95,7 +95,7 @@ def measure() -> None:
 )
 @click.option("--one-clock", is_flag=True, help="Both ends are one machine: check the sum.")
 @_plot
-@shared
+@measured
 def pathchar(
     host: str,
     sizes_count: int,
@@ -111,6 +111,7 @@ def pathchar(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Latency and G of each hop to HOST, across routers that know nothing of careful.
@@ -143,6 +144,7 @@ def pathchar(
     )
     why_not = why_not or silent
     inputs = measuring.inputs(host, address, options)
+    inputs |= {"stages": stages, "one_clock": one_clock}
     figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}
@@ -153,7 +155,7 @@ def pathchar(
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
         measuring_plots.pathchar(found, host, plot_path, ends)
-    show(as_json, "measure pathchar", inputs, figures, text)
+    show(as_json, "measure pathchar", inputs, figures, text, output=output)
 
 
 @measure.command()
@@ -166,7 +168,7 @@ def pathchar(
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @_plot
-@shared
+@measured
 def blackbox(
     host: str,
     sizes_count: int,
@@ -179,6 +181,7 @@ def blackbox(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """The bottleneck to HOST and the sum of the other stages, through careful itself.
@@ -187,6 +190,7 @@ def blackbox(
 
     \b
     carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
+    carefulctl measure blackbox h2 -o h2.json
     """  # noqa: D301
     options = two_regressions.Options(
         sizes_count=sizes_count,
@@ -205,7 +209,7 @@ def blackbox(
         measuring_plots.blackbox(found, host, plot_path)
     figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
     text = measuring.blackbox_table(found, host)
-    show(as_json, "measure blackbox", inputs, figures, text)
+    show(as_json, "measure blackbox", inputs, figures, text, output=output)
 
 
 @measure.command()
@@ -215,7 +219,7 @@ def blackbox(
     "--trains", is_flag=True, help="Frames back to back, as fragments are, not each by itself."
 )
 @_plot
-@shared
+@measured
 def clearbox(
     host: str,
     sizes_count: int,
@@ -227,6 +231,7 @@ def clearbox(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
@@ -255,7 +260,7 @@ def clearbox(
     inputs = measuring.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
     text = tracing.clearbox_table(found, host)
-    show(as_json, "measure clearbox", inputs, figures, text)
+    show(as_json, "measure clearbox", inputs, figures, text, output=output)
 
 
 measure.add_command(logp)

@@ -60,6 +60,22 @@ class PlotFile(click.ParamType[Path]):
         return path
 
 
+class OutputFile(click.ParamType[Path]):
+    """A file that a result can be written to, found out before anything is measured."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(str(value))
+        if path.is_dir():
+            self.fail(f"{path}: is a directory", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent}: no such directory", param, ctx)
+        return path
+
+
 class Number(click.ParamType[float]):
     """A finite number above 0: below `below`, at most `most`. Click's own takes NaN."""
 
@@ -84,6 +100,7 @@ class Number(click.ParamType[float]):
 
 
 BYTES = Bytes()
+OUTPUT = OutputFile()
 #: Seconds, microseconds, and shares of a figure.
 SECONDS = Number("float")
 MICROSECONDS = Number("float", most=1e12)

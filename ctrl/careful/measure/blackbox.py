@@ -124,6 +124,29 @@ class Result:
     trip_minima: tuple[list[float], list[float]] = ([], [])
     gaps: tuple[list[float], list[float]] = ([], [])
 
+    def look_at(self, regime: Regime) -> None:
+        """Makes it the regime of interest."""
+        self.regime = regime
+        if self.sum_G_us_per_KiB:
+            self.sum_G_others_us_per_KiB, self.reason = self.others(regime)
+
+    def others(self, regime: Regime) -> tuple[Estimate | None, str]:
+        """The G of all stages but a regime's bottleneck, µs per KiB; else why there is none."""
+        whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB
+        if whole is None:
+            return None, self.reason
+        if G is None:
+            return None, regime.line.reason
+        others = whole - G
+        if others.high < 0:
+            return None, (
+                f"the bottleneck's G ({G.value:.3g} µs/KiB) is more than that of all stages "
+                f"({whole.value:.3g}): the path changed meanwhile"
+            )
+        if others.relative > RELATIVE_MAX:
+            return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
+        return others, ""
+
 
 class BlackBox:
     """One measurement; `run` makes it."""
@@ -151,7 +174,7 @@ class BlackBox:
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._rounds: list[Round] = []
         self._own_us = float("inf")
-        self._frames = self._bunched = self._moves = 0
+        self._frames = self._moves = 0
         self._warm = self._in_round = False
         self._owed_us = 0.0  # of pauses that were put off
         self._notes: list[str] = []
@@ -165,12 +188,15 @@ class BlackBox:
         while number < self.options.rounds_max:
             try:
                 self._round(trips, trains)
+                if self._forget_what_was():
+                    trips, trains = 1, True
+                    if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
+                        self._round(trips, trains)
             except CarefulError as error:
                 over = self._ended(error, self._clock() - began)
                 result = None
                 break
             number += 1
-            self._forget_what_was()
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
@@ -185,7 +211,7 @@ class BlackBox:
             over = self._ended(error, self._clock() - began)
         if over:
             result.notes.append(over)
-        result.regime = self._of_interest(result.regimes)
+        result.look_at(self._of_interest(result.regimes))
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
@@ -268,7 +294,8 @@ class BlackBox:
             if gap_us >= own_us * _BUNCHED:
                 break
         else:
-            self._bunched += 1
+            if keep:
+                self._rounds[-1].bunched_count += 1
         if keep:
             self._rounds[-1].gaps_us[size] = gap_us
             self._own_us = min(self._own_us, own_us)
@@ -293,10 +320,14 @@ class BlackBox:
                 self._one_train(size)
         self._in_round = False
 
-    def _forget_what_was(self) -> None:
+    def _kinds(self) -> list[tuple[bool, bool]]:
+        """Of each round, whether it has round trips, and trains."""
+        return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
+
+    def _forget_what_was(self) -> bool:
         """Once two rounds agree that the path is another one, drops the rounds before them."""
         if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
-            return
+            return False
         *before, last, latest = self._rounds
         shifts = [one.shift_from(before) for one in (last, latest)]
         if min(shifts) > _MOVED or max(shifts) < -_MOVED:
@@ -306,6 +337,8 @@ class BlackBox:
                 "what was before is dropped"
             )
             self._rounds = [last, latest]
+            return True
+        return False
 
     def _all_stages(self) -> tuple[Line, Line]:
         """The lines through the least round trips, and through the least times one way."""
@@ -346,10 +379,12 @@ class BlackBox:
             reason=there.reason or trips.reason or regime.line.reason,
             notes=list(self._notes),
         )
-        if self._bunched:
+        bunched = sum(one.bunched_count for one in self._rounds)
+        if bunched:
             result.notes.append(
-                f"{self._bunched} trains arrived in a bunch, faster than they left: the other "
-                "end slept; wait mode `spin` (carefulctl up --wait spin) or a quiet machine helps"
+                f"{bunched} of {sum(map(len, gaps))} trains arrived in a bunch, faster than they "
+                "left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
+                "quiet machine helps"
             )
         if regime.line.at(regime.low_bytes) < _OWN_PACE * self._own_us:
             result.notes.append(
@@ -358,21 +393,13 @@ class BlackBox:
         if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
             g = regime.g_b_us
             result.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
-        if result.reason or regime.G_b_us_per_KiB is None:
+        if there.reason or trips.reason:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
         result.sum_G_us_per_KiB = there.G_us_per_KiB
-        others = there.G_us_per_KiB - regime.G_b_us_per_KiB
-        if others.high < 0:
-            result.reason = (
-                f"the bottleneck's G ({regime.G_b_us_per_KiB.value:.3g} µs/KiB) is more than that "
-                f"of all stages ({there.G_us_per_KiB.value:.3g}): the path changed meanwhile"
-            )
+        result.look_at(regime)
+        if regime.G_b_us_per_KiB is None or result.reason:
             return result
-        if others.relative > RELATIVE_MAX:
-            result.reason = f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
-            return result
-        result.sum_G_others_us_per_KiB = others
         widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result

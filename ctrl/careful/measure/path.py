@@ -84,7 +84,11 @@ class Segment:
 
 @dataclass
 class Path:
-    """All that was found of a path."""
+    """All that was found of a path.
+
+    probes_count: all that were sent, discovery_count of them to find the hops and the MTU, which
+    a fixed plan (FIXED_ROUNDS of each size to each hop) has to find, too.
+    """
 
     hops: list[Hop]
     segments: list[Segment]
@@ -93,6 +97,7 @@ class Path:
     sizes_bytes: list[int]
     rounds_count: int
     probes_count: int
+    discovery_count: int
     fixed_plan_count: int
     elapsed_s: float
     settled: bool
@@ -107,9 +112,11 @@ class Path:
         return last.ttls[-1] == self.hops[-1].ttl and last.lost_s is None
 
     @property
-    def saving_share(self) -> float:
-        """Share of a fixed plan's probes that were not needed."""
-        return 1 - self.probes_count / self.fixed_plan_count if self.fixed_plan_count else 0.0
+    def saving_share(self) -> float | None:
+        """Share of a fixed plan's probes that were not needed; None where more were."""
+        if not self.settled or not self.fixed_plan_count:
+            return None
+        return 1 - (self.probes_count - self.discovery_count) / self.fixed_plan_count
 
 
 def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:

@@ -103,7 +103,7 @@ class Pathchar:
         self._mtu = min(interface_mtu_bytes, self.options.max_bytes)
         self._random = random.Random(self.options.seed)
         self._notes: list[str] = []
-        self._probes = self._rounds_made = 0
+        self._probes = self._discovery = self._rounds_made = 0
         self._longest_s = self._largest_us = self._began = 0.0
         self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
         self.hops: list[Hop] = []
@@ -114,9 +114,11 @@ class Pathchar:
         self._discover()
         measured = [hop for hop in self.hops if hop.usable]
         if not measured:
+            self._discovery = self._probes
             return self._path([], 0, began, settled=False)
         self._fit_mtu(measured[-1])
         sizes = self._sizes()
+        self._discovery = self._probes
         self._afford(sizes, measured)
         try:
             rounds, settled = self._rounds(sizes, began)
@@ -401,6 +403,7 @@ class Pathchar:
             sizes_bytes=sizes,
             rounds_count=rounds,
             probes_count=self._probes,
+            discovery_count=self._discovery,
             fixed_plan_count=FIXED_ROUNDS * len(sizes) * usable,
             elapsed_s=self._clock() - began,
             settled=settled,

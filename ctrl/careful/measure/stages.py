@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from careful._abi import lib
 from careful.measure.estimate import Estimate
-from careful.measure.line import Array, Line, fit_line
+from careful.measure.line import RELATIVE_MAX, Array, Line, fit_line
 from careful.measure.piecewise import POINTS_MIN, fit_piecewise
 
 Records = npt.NDArray[np.void]
@@ -65,7 +65,7 @@ class Fit:
     there is nothing to fit; g_us, G_us_per_KiB: None where the data do not support a slope,
     with a `reason`; frames_per_transfer: of the transfers that were fitted; transitions_bytes:
     sizes where one line takes over from another; inside: the stage that it runs inside of,
-    whose figures are without it.
+    whose figures are without it; holds: whose netRx its figures have in them, "" for none.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Fit:
     transitions_bytes: tuple[float, ...] = ()
     resource: str = ""
     inside: str = ""
+    holds: str = ""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -205,7 +206,8 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
 def shared(found: list[Fit]) -> list[Fit]:
     """The same with resources: stages of one thread never overlap, and are one.
 
-    On veth the sender's kick runs the receiver's netRx too: netTx is then without it.
+    On veth the sender's kick runs the receiver's netRx too: netTx is then without it, or, where
+    the difference is no figure, one stage with it.
     """
     named: dict[int, str] = {}
     for one in found:
@@ -229,20 +231,37 @@ def shared(found: list[Fit]) -> list[Fit]:
             continue
         result[number] = replace(one, inside=f"netTx of {kick.owner}")
         result[result.index(kick)] = _without(kick, one)
-    return result
+    held = {one.holds for one in result if one.holds}
+    return [one for one in result if one.name != "netRx" or one.owner not in held]
 
 
 def _without(kick: Fit, inner: Fit) -> Fit:
-    """A kick's figures without the netRx that ran inside it."""
-    note = f"its kick runs netRx of {inner.owner}, which is taken out"
-    if not (kick.g_us and kick.G_us_per_KiB and inner.g_us and inner.G_us_per_KiB):
+    """A kick's figures without the netRx that ran inside it, or of both where data allow no more.
+
+    A difference of two slopes may be one that no data support, though both are.
+    """
+    if not (kick.g_us and kick.G_us_per_KiB):
         return replace(kick, notes=[*kick.notes, f"its kick runs netRx of {inner.owner}, too"])
-    return replace(
-        kick,
-        g_us=kick.g_us - inner.g_us,
-        G_us_per_KiB=kick.G_us_per_KiB - inner.G_us_per_KiB,
-        notes=[*kick.notes, note],
+    if not (inner.g_us and inner.G_us_per_KiB):
+        return _both(kick, inner, f"no line of netRx: {inner.reason}")
+    g, G = kick.g_us - inner.g_us, kick.G_us_per_KiB - inner.G_us_per_KiB
+    if G.value <= 0 or G.relative > RELATIVE_MAX:
+        return _both(kick, inner, f"the difference is {G.low:.3g} to {G.high:.3g} µs/KiB")
+    if g.high < 0:
+        return _both(kick, inner, f"the difference is {g.low:.3g} to {g.high:.3g} µs")
+    note = f"its kick runs netRx of {inner.owner}, which is taken out"
+    return replace(kick, g_us=g, G_us_per_KiB=G, notes=[*kick.notes, note])
+
+
+def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
+    """A kick and the netRx in it as one stage."""
+    median_us = float(np.median(inner.samples.time_us))
+    note = (
+        f"netRx of {inner.owner} runs in its kick ({median_us:.3g} µs of it, the median) and "
+        f"cannot be told from it: {reason}"
     )
+    name = f"{kick.name}, {inner.name}"
+    return replace(kick, name=name, holds=inner.owner, notes=[*kick.notes, note])
 
 
 @dataclass(frozen=True)
@@ -250,7 +269,7 @@ class Bottleneck:
     """What fixed-size fragmentation needs of a pipeline (P1 section 3.1).
 
     resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and
-    the sum of the other resources' G.
+    the sum of the other resources' G; lines: of the resource's stages, and of the others.
     """
 
     resource: str
@@ -258,6 +277,8 @@ class Bottleneck:
     g_b_us: Estimate
     G_b_us_per_KiB: Estimate
     sum_G_others_us_per_KiB: Estimate
+    lines: tuple[Line, ...] = ()
+    lines_of_others: tuple[Line, ...] = ()
 
 
 def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
@@ -276,7 +297,11 @@ def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
     for name, (_, G) in sums.items():
         if name != slowest:
             others += G
-    return Bottleneck(slowest, size, *sums[slowest], others)
+    lines: tuple[list[Line], list[Line]] = ([], [])
+    for one in found:
+        if one.line:
+            lines[one.resource != slowest].append(one.line)
+    return Bottleneck(slowest, size, *sums[slowest], others, *map(tuple, lines))
 
 
 def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class Regime:
     """A range of fragment sizes with one bottleneck.
 
     low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
-    data do not support a slope; line: gaps over sizes.
+    data do not support a slope; line: gaps over sizes, its samples the trains.
     """
 
     low_bytes: float
@@ -72,7 +72,8 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
             )
             for gaps in rounds
         ]
-        wide = widened(line, alone)
+        trains = sum(size in gaps for gaps in rounds for size in inside)
+        wide = replace(widened(line, alone), samples_count=trains)
         g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
         regimes.append(Regime(low, high, g, G, wide))
     return regimes

@@ -1,12 +1,13 @@
 """What the fixed-sized theorem needs and a black-box measurement gives (P1 section 5.3.2).
 
-Two regressions know the bottleneck and the sums, not the stages: enough for theorem 1 and
-equation 10, not for ramps or a hierarchy.
+Two regressions know the bottleneck of each range of fragment sizes, and the sums, not the
+stages: enough for theorem 1 and equation 10, not for ramps or a hierarchy.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +16,7 @@ from careful.model.planner import Plan
 from careful.model.stages import (
     COST_US_MAX,
     KIB,
+    MESSAGE_BYTES_MAX,
     Limits,
     check_message_bytes,
     is_cost,
@@ -22,54 +24,128 @@ from careful.model.stages import (
 )
 from careful.model.whole import equal_sizes
 
+#: Half of an interval over the figure above which a plan says what the figure does to it.
+WIDE = 0.5
+
 
 @dataclass(frozen=True)
-class BlackBox:
-    """Parameters of a pipeline seen from outside (P1 Table 2).
+class Regime:
+    """A range of fragment sizes and its bottleneck.
 
-    g_b_us, G_b_us_per_KiB: of the bottleneck; sum_g_us, sum_G_us_per_KiB: of all stages;
-    sum_G_others_us_per_KiB: of all but the bottleneck. All 0 to COST_US_MAX.
-    Raises ValueError for others, and when sum_g_us is less than g_b_us.
+    low_bytes, high_bytes: the range, high may be infinite; g_b_us, G_b_us_per_KiB: the
+    bottleneck's; sum_G_others_us_per_KiB: of all stages but it; g_b_low_us, g_b_high_us: the
+    interval of g_b. Raises ValueError for what is no range, and for costs that are not 0 to
+    COST_US_MAX.
     """
 
+    low_bytes: float
+    high_bytes: float
     g_b_us: float
     G_b_us_per_KiB: float
-    sum_g_us: float
-    sum_G_us_per_KiB: float
     sum_G_others_us_per_KiB: float
+    g_b_low_us: float
+    g_b_high_us: float
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        high = self.high_bytes
+        if not 0 <= self.low_bytes < high or MESSAGE_BYTES_MAX < high < math.inf:
+            said = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
+            raise ValueError(f"{said} are no range of fragment sizes")
+        for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if not is_cost(value):
                 raise ValueError(
                     f"{field.name} is {shortened(value)}, must be a number from 0 to "
                     f"{COST_US_MAX:g}"
                 )
-        if self.sum_g_us < self.g_b_us:
-            raise ValueError("sum_g_us is less than g_b_us, which it contains")
+
+    @property
+    def wide(self) -> bool:
+        """Whether g_b is known too roughly to be used without a word."""
+        return self.g_b_high_us - self.g_b_low_us > 2 * WIDE * self.g_b_us
+
+    def counts(self, message_bytes: int) -> tuple[int, int]:
+        """Least and greatest number of fragments whose sizes are in the range; maybe none."""
+        most = message_bytes // self.low_bytes if self.low_bytes else math.inf
+        return max(1, math.ceil(message_bytes / self.high_bytes)), int(min(most, message_bytes))
+
+    def best_counts(self, message_bytes: int, least: int, most: int, g_b_us: float) -> set[int]:
+        """Of theorem 1's number of fragments, within bounds, floor and ceiling (P1 eq. 12)."""
+        real = optimal_count(message_bytes, g_b_us, self.sum_G_others_us_per_KiB / KIB)
+        real = min(max(real, least), most)
+        return {math.floor(real), math.ceil(real)}
+
+    def __str__(self) -> str:
+        return f"{self.low_bytes:.0f} to {self.high_bytes:.0f} bytes"
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """A pipeline seen from outside (P1 Table 2).
+
+    sum_g_us, sum_G_us_per_KiB: of all stages, 0 to COST_US_MAX; regimes: with the bottleneck of
+    each range of fragment sizes, ascending; unknown: what is to be said of ranges without one.
+    Raises ValueError for other values, without a regime, and where sum_g_us is less than a
+    bottleneck's g, which it contains, by more than that is known to.
+    """
+
+    sum_g_us: float
+    sum_G_us_per_KiB: float
+    regimes: tuple[Regime, ...]
+    unknown: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("sum_g_us", "sum_G_us_per_KiB"):
+            value = getattr(self, name)
+            if not is_cost(value):
+                raise ValueError(
+                    f"{name} is {shortened(value)}, must be a number from 0 to {COST_US_MAX:g}"
+                )
+        if not self.regimes:
+            raise ValueError("no range of fragment sizes has a bottleneck")
+        for one in self.regimes:
+            if self.sum_g_us < one.g_b_low_us:
+                raise ValueError("sum_g_us is less than g_b_us, which it contains")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], origin: str = "measurement") -> BlackBox:
-        """From the JSON of `carefulctl measure blackbox`; further keys are ignored."""
-        values: dict[str, float] = {}
-        for field in fields(cls):
-            value = data.get(field.name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
-                raise ValueError(f"{origin}: '{field.name}' is missing or not a number")
-            values[field.name] = value
+        """From the JSON of `carefulctl measure blackbox`; further keys are ignored.
+
+        Without "regimes" the figures on top are of the one there is, from low_bytes to
+        high_bytes, or of any size. Raises ValueError with the measurement's own reason where
+        it has no figure.
+        """
         try:
-            return cls(**values)
+            entries = data.get("regimes", [data])
+            if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+                raise ValueError("'regimes' is not a list of objects")
+            reason = data.get("reason")
+            g_us, G_us_per_KiB = (
+                _number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")
+            )
+            # Where none has figures, the first says why.
+            kept = [one for one in entries if not _lacks(one)] or entries[:1]
+            found = [_regime(one, reason) for one in kept]
+            unknown = [_unknown(one) for one in entries if one not in kept]
+            return cls(g_us, G_us_per_KiB, tuple(found), tuple(unknown))
         except ValueError as error:
             raise ValueError(f"{origin}: {error}") from None
 
     def latency_us(self, message_bytes: float, k: float) -> float:
         """Latency with k equal fragments, µs (P1 equation 13)."""
+        regime = self._at(message_bytes / k)
         return (
-            k * self.g_b_us
-            + message_bytes / k * self.sum_G_others_us_per_KiB / KIB
-            + (self.sum_g_us - self.g_b_us)
-            + message_bytes * self.G_b_us_per_KiB / KIB
+            k * regime.g_b_us
+            + message_bytes / k * regime.sum_G_others_us_per_KiB / KIB
+            + max(self.sum_g_us - regime.g_b_us, 0.0)
+            + message_bytes * regime.G_b_us_per_KiB / KIB
+        )
+
+    def _at(self, size_bytes: float) -> Regime:
+        """The regime of a size, else the nearest."""
+        return min(
+            self.regimes,
+            key=lambda one: max(one.low_bytes - size_bytes, size_bytes - one.high_bytes),
         )
 
     def plan(
@@ -78,26 +154,141 @@ class BlackBox:
         limits: Limits | None = None,
         fragments_count: int | None = None,
     ) -> Plan:
-        """The best fixed size (P1 theorem 1, floor and ceiling), in whole bytes."""
+        """The best fixed size, in whole bytes.
+
+        Of each regime the candidates whose fragments are within its range (P1 theorem 1 and
+        section 5.3.2), then the least. Where no number of fragments within the limits gives
+        such sizes, or fragments_count does not, the nearest regime is extrapolated, and the
+        plan says so. Raises ValueError for what the limits forbid.
+        """
         check_message_bytes(message_bytes)
         least, most = (limits or Limits()).counts(message_bytes)
-        real = optimal_count(message_bytes, self.g_b_us, self.sum_G_others_us_per_KiB / KIB)
-        real = min(max(real, least), most)
-        counts = {math.floor(real), math.ceil(real)}
         if fragments_count is not None:
             if not least <= fragments_count <= most:
                 raise ValueError(f"{fragments_count} fragments: the limits allow {least} to {most}")
-            counts = {fragments_count}
+            least = most = fragments_count
+        spans = list(self._spans(message_bytes, least, most))
+        counts = {
+            count
+            for regime, low, high in spans
+            for count in regime.best_counts(message_bytes, low, high, regime.g_b_us)
+        }
+        inside = bool(spans)
+        if not inside:
+            # As near to the sizes that were measured as the limits allow.
+            nearest = {least, most} | {
+                min(max(count, least), most)
+                for one in self.regimes
+                for count in one.counts(message_bytes)
+            }
+            counts = {min(nearest, key=lambda count: self._beyond(message_bytes / count))}
         k = min(sorted(counts), key=lambda count: self.latency_us(message_bytes, count))
         sizes = tuple(float(size) for size in equal_sizes(int(message_bytes), k))
+        regime = self._at(message_bytes / k)
+        notes = ["a black-box measurement knows only what fixed sizes need"]
+        notes += self._doubts(message_bytes, k, inside, (least, most))
         return Plan(
             strategy="fixed",
             message_bytes=message_bytes,
             latency_us=self.latency_us(message_bytes, k),
             fragments_bytes=sizes,
-            bottleneck="bottleneck",
-            lower_bound_us=message_bytes * self.G_b_us_per_KiB / KIB + self.sum_g_us,
+            bottleneck=f"that of {regime}" if len(self.regimes) > 1 else "bottleneck",
+            lower_bound_us=message_bytes * max(one.G_b_us_per_KiB for one in self.regimes) / KIB
+            + self.sum_g_us,
             one_fragment_us=self.latency_us(message_bytes, 1),
             sizes_by_stage=(sizes,),
-            note="a black-box measurement knows only what fixed sizes need",
+            note="; ".join(notes),
+            extrapolated=not inside,
         )
+
+    def _spans(
+        self, message_bytes: int, least: int, most: int
+    ) -> Iterator[tuple[Regime, int, int]]:
+        """Regimes with the numbers of fragments, within bounds, that are in their range."""
+        for one in self.regimes:
+            low, high = one.counts(message_bytes)
+            low, high = max(low, least), min(high, most)
+            if low <= high:
+                yield one, low, high
+
+    def _beyond(self, size_bytes: float) -> float:
+        """How many times larger or smaller than any size of a regime a size is; 1 within one."""
+        return min(
+            max(one.low_bytes / size_bytes, size_bytes / one.high_bytes, 1.0)
+            for one in self.regimes
+        )
+
+    def _ranges(self) -> str:
+        """The sizes for which there are figures, in words."""
+        joined: list[list[float]] = []
+        for one in self.regimes:
+            if not joined or joined[-1][1] != one.low_bytes:
+                joined.append([one.low_bytes, 0.0])
+            joined[-1][1] = one.high_bytes
+        return " and ".join(f"{low:.0f} to {high:.0f} bytes" for low, high in joined)
+
+    def _doubts(
+        self, message_bytes: int, k: int, inside: bool, bounds: tuple[int, int]
+    ) -> Iterator[str]:
+        """What is to be said beside a plan."""
+        ranges = self._ranges()
+        if not inside:
+            yield f"extrapolated: measured were fragments of {ranges}"
+        elif self._beyond(message_bytes) > 1:
+            yield f"one fragment is extrapolated: measured were fragments of {ranges}"
+        regime = self._at(message_bytes / k)
+        if regime.wide:
+            low, high = regime.counts(message_bytes)
+            low, high = max(low, bounds[0]), min(high, bounds[1])
+            said = f"g_b is wide, {regime.g_b_low_us:.3g} to {regime.g_b_high_us:.3g} µs"
+            if low < high:
+                few, many = (
+                    regime.best_counts(message_bytes, low, high, g_b_us)
+                    for g_b_us in (regime.g_b_high_us, regime.g_b_low_us)
+                )
+                said += f": the best may be {min(few)} to {max(many)} fragments"
+            yield said
+        yield from self.unknown
+
+
+def _lacks(entry: dict[str, Any]) -> bool:
+    names = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
+    return any(entry.get(name) is None for name in names)
+
+
+def _unknown(entry: dict[str, Any]) -> str:
+    low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
+    said = f"{low} to {high} bytes are not planned with, for they have no figures"
+    reason = _line(entry.get("reason"))
+    return f"{said} ({reason})" if reason else said
+
+
+def _line(reason: object) -> str:
+    """A measurement's reason, as one line; "" for what is none."""
+    return " ".join(reason.split())[:300] if isinstance(reason, str) else ""
+
+
+def _regime(entry: dict[str, Any], reason: object) -> Regime:
+    values = [
+        _number(entry, name, entry.get("reason") or reason)
+        for name in ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
+    ]
+    low, high = (
+        _number({name: other} | entry, name, None)
+        for name, other in (("low_bytes", 0.0), ("high_bytes", math.inf))
+    )
+    ends = [
+        _number({name: values[0]} | entry, name, None) for name in ("g_b_low_us", "g_b_high_us")
+    ]
+    if ends[1] >= 0:  # a difference may come out below 0 by chance, which no cost is
+        ends[0], values[0] = max(ends[0], 0.0), max(values[0], 0.0)
+    return Regime(low, high, *values, *ends)
+
+
+def _number(data: dict[str, Any], name: str, reason: object) -> float:
+    value = data.get(name)
+    if value is None and _line(reason):
+        raise ValueError(f"the measurement has no '{name}': {_line(reason)}")
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
+        raise ValueError(f"'{name}' is missing or not a number")
+    return value

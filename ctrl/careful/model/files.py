@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from careful.model.blackbox import BlackBox
-from careful.model.stages import Pipeline, Stage, shortened
+from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
 #: How the lab's emulated link treats frames (tools/lab up --hops); means nothing here.
 _LAB_KEY = "link"
+_LATENCY = (
+    "the intercept of a hop is a latency, overhead and propagation together, and no g: pathchar "
+    "cannot tell how a message is best cut; `carefulctl measure blackbox HOST --json` can"
+)
 _TOP_KEYS = {"name", "source", "stage"}
 
 
@@ -73,19 +77,42 @@ def _stage(table: Any) -> Stage:
 
 
 def _measured(data: dict[str, Any], origin: str) -> Pipeline:
-    """The pipeline of a measurement's "stages"; what else an entry says is left out."""
+    """The pipeline of a measurement's "stages", for the sizes that all were measured with.
+
+    What else an entry says is left out.
+    """
     stages = []
     for number, entry in enumerate(data["stages"], 1):
         if not isinstance(entry, dict):
             raise ValueError(f"{origin}: stage {number} is not an object with name, g_us, …")
+        reason = entry.get("reason")
+        if isinstance(reason, str) and reason and entry.get("G_us_per_KiB") is None:
+            name, said = shortened(entry.get("name")), " ".join(reason.split())[:300]
+            raise ValueError(f"{origin}: stage {number}, {name}, has no g and G: {said}")
         try:
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
         except ValueError as error:
             raise ValueError(f"{origin}: stage {number}: {error}") from None
     try:
-        return Pipeline(tuple(stages), str(data.get("name", "")))
+        low, high = _sizes(data["stages"])
+        return Pipeline(
+            tuple(stages), str(data.get("name", "")), size_min_bytes=low, size_max_bytes=high
+        )
     except ValueError as error:
         raise ValueError(f"{origin}: {error}") from None
+
+
+def _sizes(entries: list[dict[str, Any]]) -> tuple[int, int | None]:
+    """The sizes that all stages were measured with; ValueError where there are none."""
+    lows = [entry["size_min_bytes"] for entry in entries if "size_min_bytes" in entry]
+    highs = [entry["size_max_bytes"] for entry in entries if "size_max_bytes" in entry]
+    for size in lows + highs:
+        if type(size) is not int or not 0 <= size <= MESSAGE_BYTES_MAX:
+            raise ValueError(f"a size of {shortened(size)} bytes: must be whole, not negative")
+    low, high = max([1, *lows]), min(highs, default=None)
+    if high is not None and high < low:
+        raise ValueError(f"no size that all stages were measured with: from {low}, to {high} bytes")
+    return low, high
 
 
 def _line_of(text: str, pattern: str, number: int) -> int | None:
@@ -111,6 +138,8 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
         raise ValueError(f"{origin}: nested too deeply") from None
     if data.get("kind") == "blackbox":
         return BlackBox.from_dict(data, origin)
+    if data.get("kind") == "pathchar":
+        raise ValueError(f"{origin}: {_LATENCY}")
     if isinstance(data.get("stages"), list):
         return _measured(data, origin)
     raise ValueError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')

@@ -69,7 +69,8 @@ class Plan:
     fragments_bytes: sizes at the top level, in order; lower_bound_us: P1 equation 5;
     one_fragment_us: latency without fragmentation; levels: of a plan with reassembly,
     top first; sizes_by_stage: what each stage passes, one tuple a stage;
-    note: why the strategy fell back, "" if it did not.
+    note: why the strategy fell back, or what else is to be said, "" for nothing;
+    extrapolated: some fragment is of a size for which the pipeline was not measured.
     """
 
     strategy: str
@@ -82,6 +83,7 @@ class Plan:
     sizes_by_stage: tuple[tuple[float, ...], ...]
     levels: tuple[LevelPlan, ...] = ()
     note: str = ""
+    extrapolated: bool = False
 
     @property
     def fragments_count(self) -> int:
@@ -108,6 +110,8 @@ class Plan:
             out["levels"] = [level.as_dict() for level in self.levels]
         if self.note:
             out["note"] = self.note
+        if self.extrapolated:
+            out["extrapolated"] = True
         return out
 
 
@@ -136,7 +140,9 @@ def plan(
     levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp"
     or "ramp-up-down". cache: plans of compound stages that one "best" shares.
     Where stages share a resource as no closed form follows, "fixed" and "best" search equal
-    sizes by simulation. Raises ValueError for bad input, or for another strategy there.
+    sizes by simulation. Fragments are within the sizes for which a pipeline was measured
+    where the limits allow it; else the plan says that it is extrapolated. Raises ValueError
+    for bad input, or for another strategy there.
     """
     check_message_bytes(message_bytes)
     if strategy not in ("best", *STRATEGIES):
@@ -149,6 +155,36 @@ def plan(
     limits = limits or Limits()
     if fragments_count is not None:
         _check_count(fragments_count, strategy, message_bytes, limits)
+    else:
+        limits = measured_limits(pipeline, message_bytes, limits)
+    made = _planned(
+        pipeline,
+        message_bytes,
+        strategy,
+        fragments_count,
+        limits,
+        whole,
+        lp,
+        reassembly,
+        levels,
+        cache,
+    )
+    return _doubted(pipeline, made)
+
+
+def _planned(
+    pipeline: Pipeline,
+    message_bytes: float,
+    strategy: str,
+    fragments_count: int | None,
+    limits: Limits,
+    whole: bool,
+    lp: bool,
+    reassembly: bool,
+    levels: tuple[str, str],
+    cache: Cache | None,
+) -> Plan:
+    """The same for arguments that are in order."""
     if pipeline.shares_resources():
         if strategy not in ("best", "fixed"):
             pipeline.sequential()  # raises, and names the stages
@@ -161,15 +197,8 @@ def plan(
         # Below the top all of them cut alike, unless told otherwise.
         cache = {} if levels[1] == "fixed" else None
         plans = [
-            plan(
-                pipeline,
-                message_bytes,
-                name,
-                limits=limits,
-                whole=whole,
-                reassembly=reassembly,
-                levels=levels,
-                cache=cache,
+            _planned(
+                pipeline, message_bytes, name, None, limits, whole, lp, reassembly, levels, cache
             )
             for name in names
         ]
@@ -196,6 +225,27 @@ def plan(
             f"some are below {limits.min_bytes}",
         )
     return made
+
+
+def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Limits:
+    """Limits within the sizes for which a pipeline was measured; as they are where none are."""
+    least, most = pipeline.size_min_bytes, pipeline.size_max_bytes
+    if most is None or message_bytes < least:
+        return limits
+    least, most = max(least, limits.min_bytes), min(most, limits.max_bytes or most)
+    return Limits(least, most) if least <= most else limits
+
+
+def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
+    """With a word on sizes for which the pipeline was not measured."""
+    sizes = {size for sizes in made.sizes_by_stage for size in sizes}
+    outside = not all(pipeline.measured_with(size) for size in sizes)
+    if not outside and pipeline.measured_with(made.message_bytes):
+        return made
+    note = f"{'' if outside else 'one fragment is '}extrapolated: measured were fragments of "
+    note += f"{pipeline.size_min_bytes} to {pipeline.size_max_bytes} bytes"
+    note = f"{made.note}; {note}" if made.note else note
+    return replace(made, note=note, extrapolated=outside)
 
 
 def searched_plan(

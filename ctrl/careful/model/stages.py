@@ -96,14 +96,19 @@ def shortened(value: Any) -> str:
 class Pipeline:
     """A sequence of stages, first to last; raises ValueError for none or over STAGES_MAX.
 
-    name, source: for tables: what it is, and where the numbers come from.
+    name, source: for tables: what it is, and where the numbers come from; size_min_bytes,
+    size_max_bytes: the range of fragments of a measurement, None for figures of any size.
     """
 
     stages: tuple[Stage, ...]
     name: str = ""
     source: str = ""
+    size_min_bytes: int = 1
+    size_max_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        if self.size_max_bytes is not None:
+            Limits(self.size_min_bytes, self.size_max_bytes)
         if not self.stages:
             raise ValueError("a pipeline needs at least one stage")
         if len(self.stages) > STAGES_MAX:
@@ -116,6 +121,11 @@ class Pipeline:
 
     def __len__(self) -> int:
         return len(self.stages)
+
+    def measured_with(self, size_bytes: float) -> bool:
+        """Whether a fragment of so many bytes is within what the stages were measured with."""
+        most = self.size_max_bytes
+        return most is None or self.size_min_bytes <= size_bytes <= most
 
     @cached_property
     def g_us(self) -> Array:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
@@ -22,6 +25,26 @@ def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> s
     except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
         return json.dumps(_plain(whole), indent=2, allow_nan=False)
     return text
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all; raises OSError.
+
+    What is no regular file (a pipe, /dev/null) is written to, not replaced.
+    """
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def _plain(value: Any) -> Any:

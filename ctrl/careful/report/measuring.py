@@ -65,8 +65,9 @@ def pathchar_figures(path: Path) -> dict[str, Any]:
         "sizes_bytes": path.sizes_bytes,
         "rounds_count": path.rounds_count,
         "probes_count": path.probes_count,
+        "probes_discovery_count": path.discovery_count,
         "probes_fixed_plan_count": path.fixed_plan_count,
-        "saving_share": round(path.saving_share, 4),
+        "saving_share": None if path.saving_share is None else round(path.saving_share, 4),
         "elapsed_s": round(path.elapsed_s, 3),
         "G_counts": "bytes of the IP packet",
         "latency_is": "overhead and propagation one way, answers taken to cross the same links",
@@ -113,10 +114,14 @@ def pathchar_summary(path: Path) -> str:
     lines = []
     if path.segments:
         lines.append(
-            f"\n{path.probes_count} probes of {path.sizes_bytes[0]} to {path.sizes_bytes[-1]} "
-            f"bytes in {path.elapsed_s:.1f} s; a fixed plan takes {path.fixed_plan_count} "
-            f"({path.saving_share:.0%} saved)"
+            f"\n{path.discovery_count} probes to find the hops, "
+            f"{path.probes_count - path.discovery_count} of {path.sizes_bytes[0]} to "
+            f"{path.sizes_bytes[-1]} bytes in {path.elapsed_s:.1f} s"
         )
+        if path.saving_share is not None:
+            lines[-1] += (
+                f"; a fixed plan takes {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
+            )
     for hop in path.hops:
         if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
             lines.append(f"hop {hop.ttl}: {hop.note}")
@@ -124,16 +129,25 @@ def pathchar_summary(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _regime(regime: Regime) -> dict[str, Any]:
+def _regime(found: Result, regime: Regime) -> dict[str, Any]:
     g, G, line = regime.g_b_us, regime.G_b_us_per_KiB, regime.line
+    others, why_not = found.others(regime)
     return {
         "low_bytes": round(regime.low_bytes, 1),
         "high_bytes": round(regime.high_bytes, 1),
         **(g.figures("g_b", "us") if g else {"g_b_us": None}),
         **(G.figures("G_b", "us_per_KiB") if G else {"G_b_us_per_KiB": None}),
+        **(
+            others.figures("sum_G_others", "us_per_KiB")
+            if others
+            else {"sum_G_others_us_per_KiB": None}
+        ),
         "residual_us": round(line.residual_us, 3),
+        "trains_count": line.samples_count,
         "sizes_count": line.points_count,
-        "reason": line.reason,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "reason": line.reason or why_not,
     }
 
 
@@ -148,15 +162,17 @@ def blackbox_figures(found: Result) -> dict[str, Any]:
         ("sum_G_others", "us_per_KiB", found.sum_G_others_us_per_KiB),
     ):
         figures |= estimate.figures(name, unit) if estimate else {f"{name}_{unit}": None}
-    trips = found.round_trips
+    trips, trains = found.round_trips, found.regime.line
     return figures | {
         "low_bytes": round(found.regime.low_bytes, 1),
         "high_bytes": round(found.regime.high_bytes, 1),
-        "regimes": [_regime(regime) for regime in found.regimes],
+        "regimes": [_regime(found, regime) for regime in found.regimes],
         **trips.G_us_per_KiB.figures("sum_G_by_round_trips", "us_per_KiB"),
         "one_way_residual_us": round(found.one_way.residual_us, 3),
         "round_trips_residual_us": round(trips.residual_us, 3),
         "round_trips_count": trips.samples_count,
+        "trains_residual_us": round(trains.residual_us, 3),
+        "trains_count": trains.samples_count,
         "sizes_count": trips.points_count,
         "size_min_bytes": int(trips.size_min_bytes),
         "size_max_bytes": int(trips.size_max_bytes),
@@ -169,11 +185,20 @@ def blackbox_figures(found: Result) -> dict[str, Any]:
             {"size_bytes": int(size), "least_us": round(time_us, 3)}
             for size, time_us in zip(*found.trip_minima, strict=True)
         ],
+        "train_gaps": _gaps(*found.gaps),
         "G_counts": "payload bytes",
         "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
         "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
         "notes": found.notes,
     }
+
+
+def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, Any]]:
+    """Every train's, by size."""
+    by_size: dict[float, list[float]] = {}
+    for size, gap_us in zip(sizes, gaps_us, strict=True):
+        by_size.setdefault(size, []).append(round(gap_us, 3))
+    return [{"size_bytes": int(size), "gaps_us": by_size[size]} for size in sorted(by_size)]
 
 
 def blackbox_table(found: Result, host: str) -> str:

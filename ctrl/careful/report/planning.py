@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from careful.model import surfaces
 from careful.model.blackbox import BlackBox
-from careful.model.planner import STRATEGIES, Plan, plan, rules
+from careful.model.planner import STRATEGIES, Plan, measured_limits, plan, rules
 from careful.model.simulation import Message, simulate
-from careful.model.stages import Limits, Pipeline
+from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.report import pipeline_plots
 from careful.report.jsonout import document
@@ -82,10 +82,12 @@ class Request:
 
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
     if isinstance(source, BlackBox):
-        return {"kind": "blackbox", **vars(source)}
+        return {"kind": "blackbox", **asdict(source)}
     return {
         "name": source.name,
         "source": source.source,
+        "size_min_bytes": source.size_min_bytes,
+        "size_max_bytes": source.size_max_bytes,
         "stages": [
             {
                 "name": stage.name,
@@ -160,7 +162,9 @@ def classes(
     as_json: bool,
 ) -> str:
     """The tune map's sixteen classes."""
-    found = class_table(pipeline.with_header(header_bytes), Limits(min_bytes, max_bytes))
+    limits = measured_limits(pipeline, MESSAGE_BYTES_MAX, Limits(min_bytes, max_bytes))
+    min_bytes, max_bytes = limits.min_bytes, limits.max_bytes
+    found = class_table(pipeline.with_header(header_bytes), limits)
     pays = [each for each in found if each.ramp_gain >= RAMP_GAIN_MIN]
     inputs = {
         "pipeline": origin,

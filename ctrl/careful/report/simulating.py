@@ -102,6 +102,7 @@ def figures(request: Request, outcome: Outcome) -> dict[str, Any]:
             }
         )
     latencies = outcome.latency_us
+    sizes_bytes = {transfer.size_bytes for transfer in outcome.transfers}
     return {
         "latency_us": latencies[0],
         "latency_us_mean": sum(latencies) / len(latencies),
@@ -110,6 +111,7 @@ def figures(request: Request, outcome: Outcome) -> dict[str, Any]:
         "total_us": total_us,
         "bandwidth_bytes_per_us": total_bytes / total_us if total_us else 0.0,
         "stages": stages,
+        "extrapolated": not all(request.pipeline.measured_with(size) for size in sizes_bytes),
     }
 
 
@@ -136,6 +138,9 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
             f"greatest of {request.messages_count} messages; "
             f"{found['bandwidth_bytes_per_us']:.1f} MB/s (bytes/µs)"
         )
+    if found["extrapolated"]:
+        low, high = request.pipeline.size_min_bytes, request.pipeline.size_max_bytes
+        line += f"\nextrapolated: measured were transfers of {low} to {high} bytes"
     return table(request.pipeline.name, columns, rows) + "\n" + line
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+#: What is no longer is neither cut nor broken, however narrow the terminal.
+_WHOLE = 26
+
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table as text, numbers to the right.
@@ -15,17 +18,26 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     import shutil
 
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
     drawn = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    wide = [min(max(map(cell_len, each)), _WHOLE) for each in zip(columns, *cells, strict=True)]
     for number, column in enumerate(columns):
         numeric = all(isinstance(row[number], (int, float)) for row in rows)
-        drawn.add_column(column, justify="right" if numeric and rows else "left")
-    for row in rows:
-        drawn.add_row(*(_cell(cell) for cell in row))
+        drawn.add_column(
+            column,
+            justify="right" if numeric and rows else "left",
+            min_width=wide[number],
+        )
+    for row in cells:
+        drawn.add_row(*row)
     out = io.StringIO()
-    width = max(100, shutil.get_terminal_size((100, 24)).columns)
+    # Between columns, and at the left and right edge.
+    wanted = sum(wide) + 3 * len(wide) + 2
+    width = max(100, shutil.get_terminal_size((100, 24)).columns, wanted)
     Console(file=out, width=width, color_system=None, highlight=False, markup=False).print(drawn)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
 

@@ -47,11 +47,13 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
 def _formula(one: Fit) -> str:
     if not one.line or not one.line.supported:
         return f": {one.reason}" if one.reason else ""
-    line = one.line
-    return (
-        f": {line.intercept_us.value:.2f} µs + {line.G_us_per_KiB.value:.3f} µs/KiB"
-        f" (±{line.G_us_per_KiB.half:.3f})"
-    )
+    g, G = one.g_us, one.G_us_per_KiB
+    if g is None or G is None:
+        return ""
+    figures = f": {max(g.value, 0.0):.2f} µs + {G.value:.3f} µs/KiB (±{G.half:.3f})"
+    # The points are whole kicks; what is known of the stage is less.
+    whole = G.value == one.line.G_us_per_KiB.value
+    return figures if whole else f"{figures}; drawn with netRx"
 
 
 def frames(burst: Burst, path: str | Path) -> None:

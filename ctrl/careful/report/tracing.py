@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from careful.measure.clearbox import Result
 from careful.measure.estimate import Estimate
 from careful.measure.frames import Burst
+from careful.measure.line import Line
 from careful.measure.listening import Heard
 from careful.measure.stages import Bottleneck, Fit, histogram
 from careful.report.tables import table
@@ -22,7 +24,7 @@ def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, Any]:
     """A figure of a stage. A difference may come out below 0, which no stage's is."""
     if value is None:
         return {f"{name}_{unit}": None}
-    return value.figures(name, unit) | {f"{name}_{unit}": round(max(value.value, 0.0), 4)}
+    return {key: max(number, 0.0) for key, number in value.figures(name, unit).items()}
 
 
 def _stage(one: Fit) -> dict[str, Any]:
@@ -61,7 +63,20 @@ def _bottleneck(limits: Bottleneck | None) -> dict[str, Any]:
     figures: dict[str, Any] = {"bottleneck": limits.resource}
     for (name, unit), value in zip(names, values, strict=True):
         figures |= value.figures(name, unit)
-    return figures
+    figures |= _rest("bottleneck", limits.lines) | _rest("others", limits.lines_of_others)
+    lines = limits.lines + limits.lines_of_others
+    return figures | {
+        "size_min_bytes": int(max(line.size_min_bytes for line in lines)),
+        "size_max_bytes": int(min(line.size_max_bytes for line in lines)),
+    }
+
+
+def _rest(name: str, lines: Sequence[Line]) -> dict[str, Any]:
+    """What sums of stages rest on: their samples, and their residuals as of one sum."""
+    return {
+        f"{name}_samples_count": sum(line.samples_count for line in lines),
+        f"{name}_residual_us": round(math.hypot(*(line.residual_us for line in lines)), 4),
+    }
 
 
 def clearbox_figures(found: Result) -> dict[str, Any]:
@@ -95,7 +110,11 @@ def stages_figures(heard: Heard, found: Sequence[Fit]) -> dict[str, Any]:
 
 
 def _with_half(value: Estimate | None) -> str:
-    return f"{value.value:.3f} ±{value.half:.3f}" if value else "-"
+    if value is None:
+        return "-"
+    if value.value <= 0:  # a difference, by chance below what any stage takes
+        return f"0 to {max(value.high, 0.0):.3f}"
+    return f"{value.value:.3f} ±{value.half:.3f}"
 
 
 def _range(one: Fit) -> str:
