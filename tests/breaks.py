@@ -113,7 +113,9 @@ def new_address(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
     """carefuld ends, as it should, and begins anew with another address."""
-    victim.ctl("down", "eth1")
+    pid = victim.pid
+    os.kill(pid, signal.SIGTERM)  # `down` takes its time to begin
+    wait_for(lambda: not alive(pid), "end of carefuld")
     new_address(ground, victim, rng)
     ground.make_sure(victim)
 
@@ -128,8 +130,13 @@ def check_new_address(ground: Ground, victim: Host) -> None:
         victim.ctl("get", f"{other.name}:{EXPORTED}", back[1])
         assert back[1].read_bytes() == ground.held[other.name], "to it"
     finally:
-        victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
-        put_right(victim)
+        old_address(victim)
+
+
+def old_address(victim: Host) -> None:
+    """Its own address again, and no other."""
+    victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
+    put_right(victim)
 
 
 def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
@@ -223,8 +230,8 @@ def check_without_bpffs(ground: Ground, victim: Host) -> None:
 
 
 def small_disk(ground: Ground, victim: Host) -> AbstractContextManager[None]:
-    """A file system that ends in the middle of the file, in both of a host's folders."""
-    small = f"mount -t tmpfs -o size={FILE_BYTES} tmpfs"
+    """A file system with room for little more than the file, in both of a host's folders."""
+    small = f"mount -t tmpfs -o size={FILE_BYTES + 2 * MIB} tmpfs"
     return ground.mounted(small, victim.own / "disk", victim.export / "disk")
 
 
@@ -313,10 +320,6 @@ FAULTS: dict[str, Fault] = {
     "interface recreated": Fault(recreate, _GONE, ends=True),
     "MAC changed": Fault(new_mac),
     "address gone": Fault(no_address),
-    "address changed": Fault(new_address, _GONE, after=check_new_address),
-    "address changed, restarted": Fault(
-        restart_elsewhere, _GONE, ends=True, after=check_new_address
-    ),
     "MTU changed": Fault(new_mtu),
     "partition": Fault(partition),
     "one-way partition": Fault(one_way),
@@ -344,4 +347,8 @@ FAULTS: dict[str, Fault] = {
     "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
     "clock set back": Fault(clock_back, after=check_clock),
     "local garbage": Fault(local_garbage),
+    "address changed": Fault(new_address, _GONE, after=check_new_address),
+    "address changed, restarted": Fault(
+        restart_elsewhere, _GONE, ends=True, after=check_new_address
+    ),
 }

@@ -25,25 +25,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from breaks import FAULTS, Fault
+from breaks import FAULTS, Fault, old_address
 from ground import EXPORTED, FILE_BYTES, Ground
 from hosts import Host, finish
 from lab import Lab, commit
 
-Keep = Callable[[str, str, float], None]
+Keep = Callable[[str, str, float, float], None]
 #: An operation that hears nothing gives up after 30 s (--stall-ms).
 BOUND_S = 45
 #: How much of a file has moved when a fault strikes, at most.
 SHARE_MAX = 0.7
 
 
+#: How often a round begins anew that came too late.
+TRIES = 10
+
+
+class Missed(Exception):  # noqa: N818
+    """A transfer was over before the fault could strike: nothing was tried."""
+
+
 class Met(NamedTuple):
-    """A transfer that met a fault: who asked whom, whom the fault was for, how it ended."""
+    """A transfer that met a fault: who asked whom, whom it was for, how it ended and when."""
 
     asker: Host
     server: Host
     victim: Host
     how: str
+    end_s: float  # after the fault began
 
 
 def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
@@ -65,15 +74,20 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         here = bystander.own / "copy"
         with (
             ground.slowly(),
-            moving(bystander, 6, "get", f"{other.name}:{EXPORTED}", here) as beside,
-            moving(asker, 3, *told, *fault.options) as met,
+            moving(bystander, 4, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(asker, 2, *told, *fault.options) as met,
         ):
             reached(beside, 0)
             reached(met, rng.uniform(0, SHARE_MAX))
-            assert met.poll() is None, "over before the fault"
-            assert beside.poll() is None, "the pair beside it: over before the fault"
+            if met.poll() is not None or beside.poll() is not None:
+                for one in (met, beside):
+                    status, _, errors = finish(one, BOUND_S)
+                    assert status == 0, errors
+                raise Missed
+            struck = time.monotonic()
             fault.hit(ground, victim, rng)
             status, _, errors = finish(met, BOUND_S)
+            end_s = time.monotonic() - struck
             beside_status, _, line = finish(beside, BOUND_S)
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
@@ -86,7 +100,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
     assert beside_status == 0, f"the pair beside it: {line}"
     assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
-    return Met(asker, server, victim, reason(errors) if status else "done")
+    return Met(asker, server, victim, reason(errors) if status else "done", end_s)
 
 
 @contextlib.contextmanager
@@ -139,21 +153,30 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
     return max(turned - began, ended - turned)
 
 
-def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float]:
-    """One round: how the transfer that met the fault ended, and check_next()'s time.
+def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, float]:
+    """One round, in which the fault strikes: how the transfer ended, when, check_next()'s time.
 
     Raises:
         AssertionError: something was not as promised.
     """
     fault = FAULTS[name]
     try:
-        met = meet(ground, fault, rng)
+        for _ in range(TRIES):
+            with contextlib.suppress(Missed):
+                met = meet(ground, fault, rng)
+                break
+        else:
+            raise AssertionError("over before the fault, each time")
         if fault.after is not None:
             fault.after(ground, met.victim)
         next_s = check_next(ground, met.asker, met.server)
+    except BaseException:
+        for host in ground.hosts[:2]:
+            old_address(host)
+        raise
     finally:
         ground.set_right()
-    return met.how, next_s
+    return met.how, met.end_s, next_s
 
 
 def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
@@ -172,11 +195,10 @@ def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[s
             for k in range(rounds):
                 name = names[k % len(names)]
                 try:
-                    how, next_s = play(ground, name, rng)
+                    keep(name, *play(ground, name, rng))
                 except (AssertionError, subprocess.SubprocessError) as error:
-                    how, next_s = f"BROKEN: {error}", 0
-                    print(f"round {k}, {name}: {how}", file=sys.stderr, flush=True)
-                keep(name, how, next_s)
+                    print(f"round {k}, {name}: {error}", file=sys.stderr, flush=True)
+                    keep(name, f"BROKEN: {error}", 0, 0)
             return ground.close()
         finally:
             lab.down()
@@ -197,11 +219,13 @@ def main() -> int:
     found["runs"].append(this)
     seen: Counter[str] = Counter()
 
-    def keep(name: str, how: str, next_s: float) -> None:
-        one = found["faults"].setdefault(name, {"rounds": 0, "next_s_max": 0, "ended": {}})
+    def keep(name: str, how: str, end_s: float, next_s: float) -> None:
+        new = {"rounds": 0, "end_s_max": 0, "next_s_max": 0, "ended": {}}
+        one = found["faults"].setdefault(name, new)
         how = how.splitlines()[0]
         one["rounds"] += 1
-        one["next_s_max"] = max(one["next_s_max"], round(next_s, 1))
+        for key, value in (("end_s_max", end_s), ("next_s_max", next_s)):
+            one[key] = max(one[key], round(value, 1))
         one["ended"][how] = one["ended"].get(how, 0) + 1
         this["rounds"] += 1
         seen[f"{name:20}  {how}"] += 1

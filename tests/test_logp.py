@@ -74,8 +74,12 @@ def test_logp__the_gap_alone(hosts: list[Host]) -> None:
 def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     ctl = hosts[0].ctl
     assert "unknown host" in refused(ctl("measure", "logp", "nobody.invalid", check=False))
-    said = refused(ctl("measure", "logp", "h2", "--seconds", "0.2", "--tcp", "9", check=False))
-    assert "measure echo" in said
+    said = refused(ctl("measure", "logp", "h2", "--seconds", "600", "--tcp", "9", check=False))
+    assert "measure echo" in said  # at once: `ctl` waits for a minute
+    alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--plot", "x.png"]
+    done = ctl("measure", "logp", "h2", *alone, check=False)
+    assert done.returncode == 2
+    assert "not with --bulk, --tcp, --plot" in done.stderr
     assert "precision" in refused(ctl("measure", "logp", "h2", "--precision", "2", check=False))
     assert ".svg" in refused(ctl("measure", "logp", "h2", "--plot", "x.pdf", check=False))
     silent = hosts[1].pid

@@ -7,7 +7,7 @@ import pytest
 from careful.measure.estimate import Estimate
 from careful.measure.logp import LogP, Options, Result, marks_to
 from careful.measure.regimes import find_regimes
-from careful.measure.sample import figure, locations
+from careful.measure.sample import figure, locations, undisturbed
 
 from measure.logp_machine import Machine
 
@@ -19,6 +19,25 @@ TABLE_4 = {
 }
 #: An emulated link of 1 Mbit/s: the network is full long before the first reply.
 LINK = {"os": 3.0, "or_": 2.0, "g": 1000.0, "L": 2000.0}
+
+#: os, or, g and L, µs, noise 0.3: changes of slope that are small, late, or none at all.
+HARD = {
+    "sender": (2.3, 0.4, 0.5, 25),
+    "sender, or small": (2.3, 0.15, 0.5, 25),
+    "sender, replies in waves": (2.3, 1.5, 0.5, 25),
+    "sender, or > os": (1.0, 1.6, 0.5, 20),
+    "sender, short path": (2.3, 0.4, 0.5, 1.5),
+    "capacity": (2.3, 0.4, 0.5, 120),
+    "wire, hardly slower than the sender": (2.3, 0.4, 2.85, 25),
+    "wire, fills slowly": (1.2, 0.5, 2.0, 20),
+    "wire": (2.3, 0.4, 4.0, 25),
+    "receiver": (1.7, 5.0, 0.5, 8.0),
+}
+
+
+def gap_us(os: float, or_: float, g: float, L: float, capacity: int = 62) -> float:
+    """What limits the steady regime: the wire, the sender, or the capacity (P4)."""
+    return max(g, os + or_, 2 * (os + or_ + L) / capacity)
 
 
 def measure(machine: Machine, **options: object) -> Result:
@@ -50,6 +69,49 @@ def test_logp__intervals_hold_the_truth() -> None:
         for name, value in true.items():
             hits[name] += known(found, name).contains(value)
     assert min(hits.values()) >= 17, hits
+
+
+@pytest.mark.parametrize("true", HARD.values(), ids=HARD)
+def test_logp__a_small_change_of_slope(true: tuple[float, float, float, float]) -> None:
+    os, or_, g, L = true
+    found = measure(Machine(os, or_, g, L, noise=0.3, preempted=1e-6), precision=0.1)
+    curve = found.curves[0]
+    assert curve.send_messages <= min(62, 2 * (os + or_ + L) / os)
+    assert curve.steady_messages is not None
+    assert curve.steady_messages >= 62
+    assert known(found, "os").value == pytest.approx(os, rel=0.03)
+    assert known(found, "g").value == pytest.approx(gap_us(*true), rel=0.04)
+    for name, value in {"or_": or_, "L": L}.items():
+        figure = getattr(found, name).estimate
+        assert figure is None or figure.value == pytest.approx(value, abs=2 * figure.half), name
+
+
+@pytest.mark.parametrize("name", ["sender", "wire, fills slowly", "receiver"])
+def test_logp__intervals_hold_a_gap_that_is_hard_to_see(name: str) -> None:
+    hits = {"os": 0, "g": 0}
+    os, or_, g, L = HARD[name]
+    for seed in range(8):
+        machine = Machine(os, or_, g, L, noise=0.3, preempted=1e-5, seed=seed)
+        found = measure(machine, only="gap", seconds=0.2)
+        hits["os"] += known(found, "os").contains(os)
+        hits["g"] += known(found, "g").contains(gap_us(os, or_, g, L))
+    assert min(hits.values()) >= 7, hits
+
+
+def test_logp__a_network_that_still_fills_has_no_gap() -> None:
+    """124 messages lie on a line from the first reply on, of 1.6 µs each; g is 2."""
+    found = measure(Machine(1.2, 0.5, 2.0, 20), only="gap", messages_max=124, seconds=0.2)
+    assert found.g.estimate is None
+    assert "no steady regime within 124" in found.g.reason
+
+
+def test_logp__bursts_of_which_most_were_disturbed_have_no_gap() -> None:
+    """A preemption lets the network run empty: even the quiet parts are not steady."""
+    machine = Machine(1.2, 0.5, 2.0, 20, preempted=2e-3)
+    found = measure(machine, only="gap", seconds=0.5)
+    assert known(found, "os").value == pytest.approx(1.2, rel=0.03)
+    assert found.g.estimate is None
+    assert "other work" in found.g.reason
 
 
 def test_logp__finds_the_regimes() -> None:
@@ -87,7 +149,7 @@ def test_logp__a_loaded_machine_gets_no_figure() -> None:
     assert found.or_.estimate is None
     assert found.L.estimate is None
     assert found.or_.reason
-    assert "interval is wide" in found.os.reason or "steady" in found.or_.reason
+    assert "interval is wide" in found.os.reason or "other work" in found.or_.reason
 
 
 def test_logp__batches_of_fifty_also_in_pieces() -> None:
@@ -105,10 +167,14 @@ def test_logp__a_slow_path_gets_shorter_batches() -> None:
     assert 5 <= found.curves[0].samples_count < 50
 
 
-def test_regimes__too_few_bursts_part_nothing() -> None:
+def test_regimes__too_few_bursts_show_no_bend() -> None:
+    """What bounds the regimes is left: a round trip, and the capacity."""
     machine = Machine(**TABLE_4["Paragon"])
     found = machine.bursts(marks_to(124), 0.0, 4)
-    assert find_regimes(found.marks, found.elapsed_us).steady_begin is None
+    regimes = find_regimes(found.marks, found.elapsed_us, 22.2, 62)
+    assert regimes.steady_begin is not None
+    assert found.marks[regimes.send_end] == pytest.approx(22.2 / 1.4, abs=3)
+    assert found.marks[regimes.steady_begin] == 64
 
 
 def test_marks__end_where_asked() -> None:
@@ -126,6 +192,16 @@ def test_locations__four_in_ten_disturbed() -> None:
     means, errors, _ = locations(sample)
     assert abs(means[0] - 10) < 0.4
     assert errors[0] < 0.2
+
+
+def test_undisturbed__keeps_what_a_row_has_in_common() -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(10, 1, (200, 1)) + rng.normal(0, 0.1, (200, 8))
+    late = rows + 500 * (rng.random(rows.shape) < 0.1)
+    assert (late.sum(axis=1) > 500).mean() > 0.5
+    sums = undisturbed(late).sum(axis=1)
+    assert sums.mean() == pytest.approx(80, rel=0.01)
+    assert np.std(sums) == pytest.approx(np.std(rows.sum(axis=1)), rel=0.15)
 
 
 def test_locations__equal_samples() -> None:

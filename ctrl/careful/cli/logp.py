@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import click
 
 from careful.cli.common import measured, show
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure import bulk as transfers
 from careful.measure import contention, tcp
-from careful.measure.logp import LogP, Options, Result
+from careful.measure.logp import Layer, LogP, Options, Result
 from careful.measure.signature import Session, Target
 from careful.report import bulk as bulk_report
 from careful.report import figure, logp_plots, measuring
@@ -24,12 +25,17 @@ from careful.report import logp as report
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
 @click.option(
     "--precision",
+    type=SHARE,
     default=0.05,
     show_default=True,
     help="Half of a 95 % interval over the figure at which it is enough.",
 )
 @click.option(
-    "--seconds", default=20.0, show_default=True, help="For each signature: no batch after that."
+    "--seconds",
+    type=SECONDS,
+    default=20.0,
+    show_default=True,
+    help="For each signature: no batch after that.",
 )
 @click.option("--max-messages", default=4096, show_default=True, help="Of the longest burst.")
 @click.option("--bulk", is_flag=True, help="Stores and gets over sizes, too: os(n), g(n), T(n).")
@@ -47,7 +53,7 @@ from careful.report import logp as report
 @click.option(
     "--gap-for",
     "gap_s",
-    type=float,
+    type=SECONDS,
     metavar="SECONDS",
     help="Only the gap, without pause so long: run it on K hosts at once.",
 )
@@ -75,6 +81,8 @@ def logp(
     does that owns the queue; careful must be up on both ends. It does nothing else but move
     frames while it issues, a tenth of a second at a time.
     """
+    if gap_s is not None:
+        _refuse_with_gap({"--bulk": bulk, "--tcp": tcp_port, "--plot": plot})
     options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
     if plot:
         figure.check_path(plot)
@@ -92,7 +100,8 @@ def logp(
         "gap_for_s": gap_s,
         **measuring.environment(),
     }
-    with Session(route.socket, route.instance, targets) as session:
+    with contextlib.ExitStack() as stack:
+        session = stack.enter_context(Session(route.socket, route.instance, targets))
         name = session.host
         if gap_s is not None:
             layer = session.layer()
@@ -108,21 +117,29 @@ def logp(
                 output=output,
             )
             return
-        results = [LogP(session.layer(), options).run()]
+        layers: list[Layer] = [session.layer()]
+        if tcp_port is not None:  # connected first: a closed port costs no signature
+            beside = tcp.TcpLayer(targets[0].address, tcp_port, session.layer().capacity)
+            layers.append(stack.enter_context(beside))
+        results = [LogP(layer, options).run() for layer in layers]
         bulks = [
             transfers.measure(kind, session.layer, sizes_bytes, options)
             for kind in ("store", "get")
             if bulk
         ]
-    if tcp_port is not None:
-        with tcp.TcpLayer(targets[0].address, tcp_port, results[0].capacity) as layer_tcp:
-            results.append(LogP(layer_tcp, options).run())
     if plot:
         logp_plots.draw(results, bulks, name, plot)
     figures = {**effect.as_dict(), **report.figures(results[0])}
     figures["bulk"] = [bulk_report.bulk_figures(one) for one in bulks]
     figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
     show(as_json, "measure logp", inputs, figures, _text(results, bulks, name), output=output)
+
+
+def _refuse_with_gap(others: dict[str, Any]) -> None:
+    """--gap-for measures nothing else."""
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise click.UsageError(f"--gap-for measures the gap alone: not with {', '.join(given)}")
 
 
 def _text(results: list[Result], bulks: list[Any], host: str) -> str:

@@ -11,23 +11,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from careful.measure.line import Array
-from careful.measure.regimes import Regimes, find_regimes
-from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported
+from careful.measure.regimes import Regimes, find_regimes, regimes_with_compute
+from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported, undisturbed
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
 #: D over the gap: one that the idle time hides, and two that it does not.
 _COMPUTE = (0.5, 1.25, 2.0)
-#: Messages of a curve with D, beyond those issued before the first reply.
+#: Messages of a curve with D, beyond three round trips.
 _BEYOND = 40
 #: Marks up to here are at every message, then ever wider apart by this factor.
 _DENSE, _WIDER = 8, 1.13
+#: The share of round trips that are shorter than any reply of a burst may be.
+_SOON = 0.1
+#: Of a slope: what is no difference, and what the replies may leave open of a steady one.
+_ALIKE, _OPEN = 0.005, 0.04
+#: Bursts so much longer than their parts, most of which nothing disturbed.
+_DISTURBED = 0.1
+#: Messages under way that take less than so many round trips may all wait for the first reply.
+_STALLS = 1.25
 #: Bursts by which the model is tried.
 TRIED = (2, 3, 5, 10, 20, 50)
 
@@ -87,7 +95,7 @@ class Options:
     only: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < self.precision < 1 or self.seconds <= 0:
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
             raise ValueError("precision must be between 0 and 1, seconds above 0")
         if not 16 <= self.messages_max <= 16384:
             raise ValueError(f"{self.messages_max} messages: must be 16 to 16384")
@@ -96,12 +104,13 @@ class Options:
 class Curve:
     """The signature at one D: compute_us, its bursts, and its regimes.
 
-    trip_us: a round trip, where it is known: no reply comes earlier.
+    trips_us: round trips, shape (n,): no reply comes earlier than the shortest ones; capacity:
+    messages under way at most.
     """
 
-    def __init__(self, compute_us: float, bursts: Bursts, trip_us: float = 0.0) -> None:
-        self.compute_us, self.bursts, self.trip_us = compute_us, bursts, trip_us
-        self.regimes = Regimes(0, None)
+    def __init__(self, compute_us: float, bursts: Bursts, trips_us: Array, capacity: int) -> None:
+        self.compute_us, self.bursts = compute_us, bursts
+        self._trips_us, self._capacity = trips_us, capacity
         self._seen()
 
     def add(self, bursts: Bursts) -> None:
@@ -110,12 +119,56 @@ class Curve:
         self._seen()
 
     def _seen(self) -> None:
-        marks = self.bursts.marks
-        self.regimes = find_regimes(marks, self._issuing())
-        if self.regimes.steady_begin is None and 0 < self.trip_us < 4 * self.compute_us:
-            # Too few messages leave before the first reply for a line of their own.
-            begin = int(np.searchsorted(marks, self.trip_us / self.compute_us + 2))
-            self.regimes = Regimes(0, begin)
+        marks, soon_us = self.bursts.marks, float(np.quantile(self._trips_us, _SOON))
+        if self.compute_us:
+            self.regimes = regimes_with_compute(marks, self.bursts.elapsed_us, soon_us)
+        else:
+            self.regimes = find_regimes(marks, self._issuing(), soon_us, self._capacity)
+        self.disturbed = self._disturbed()
+        self.open_us = self._open_us()
+        steady = self._steady_slope().estimate
+        wide = steady and self.open_us > _OPEN * (steady.value + self.compute_us)
+        if wide or self.disturbed:
+            self.regimes = Regimes(self.regimes.send_end, None)
+
+    def _disturbed(self) -> bool:
+        """Whether other work came between in most bursts: what is left of them tells no gap."""
+        elapsed = self.bursts.elapsed_us
+        whole = locations(elapsed[:, -1] - elapsed[:, 0])[0][0]
+        parts = undisturbed(np.diff(elapsed, axis=1)).sum(axis=1)
+        return bool(whole > (1 + _DISTURBED) * locations(parts)[0][0])
+
+    def _open_us(self) -> float:
+        """How far the steady slope may be from the gap, for all that the replies tell, µs.
+
+        Until the last reply M gaps have passed where the sender is the bottleneck, else M - 1
+        and a trip. A slope below the two is of messages that pile up, one above of a pile that
+        shrinks, however straight the curve, and the gap is between them. With the sender's own
+        pace, or with no more under way than a trip takes, messages go in waves: the curve has
+        to be long beside a trip.
+        """
+        steady, messages = self._steady_slope().estimate, float(self.bursts.marks[-1])
+        if not steady:
+            return 0.0
+        done, trip = (float(locations(one)[0][0]) for one in (self.bursts.done_us, self._trips_us))
+        slope = steady.value + self.compute_us
+        least, most = (done - trip) / (messages - 1), done / messages
+        if self.compute_us:
+            return max(least - slope, 0.0)  # the sender is slow enough, or messages pile up
+        unsure = max(steady.half, _ALIKE * slope)
+        if abs(slope - least) <= unsure and slope * self._capacity > _STALLS * trip:
+            return max(abs(slope - least), _ALIKE * slope)
+        return max(most - slope, slope - least)
+
+    def _steady_slope(self) -> Figure:
+        begin = self.regimes.steady_begin
+        if begin is None:
+            last = int(self.bursts.marks[-1])
+            reason = f"no steady regime within {last} messages"
+            if self.disturbed:
+                reason = f"other work came between in most bursts of {last} messages"
+            return Figure(None, self.samples_count, 0, last, last, reason)
+        return self._slope(begin, len(self.bursts.marks) - 1)
 
     def _issuing(self) -> Array:
         """Time without computation: what is left is the layer's, also where D took longer."""
@@ -147,13 +200,15 @@ class Curve:
         return self._slope(0, self.regimes.send_end)
 
     def steady(self) -> Figure:
-        """Slope of the steady regime without D: g, or os + or."""
-        begin = self.regimes.steady_begin
-        if begin is None:
-            last = int(self.bursts.marks[-1])
-            reason = f"no steady regime within {last} messages"
-            return Figure(None, self.samples_count, 0, last, last, reason)
-        return self._slope(begin, len(self.bursts.marks) - 1)
+        """Slope of the steady regime without D: g, or os + or.
+
+        The interval of g has what its replies leave open.
+        """
+        found = self._steady_slope()
+        if self.compute_us or not found.estimate:
+            return found
+        one = replace(found.estimate, slack=self.open_us)
+        return replace(found, estimate=one)
 
     def _slope(self, first: int, last: int) -> Figure:
         marks, times = self.bursts.marks, self._issuing()
@@ -225,19 +280,21 @@ class LogP:
     def run(self) -> Result:
         """Batches of bursts until the figures are as good as asked for, or time is up."""
         self._layer.bursts([1], 0.0, 1)  # the path awakes
-        trips = Curve(0.0, self._batch([1], 0.0))
-        curves = [self._first()]
+        trips = self._batch([1], 0.0)
+        curves = [self._first(trips)]
         if not self.options.only:
             curves += [self._with_compute(share, curves[0], trips) for share in _COMPUTE]
         while True:
             result = read(self._layer, trips, curves)
-            lacking = self._lacking(result, trips)
-            if not lacking or self._elapsed_s() > self.options.seconds:
+            lacking = self._lacking(result)
+            result.settled = not lacking and result.rtt.relative <= self.options.precision
+            if result.settled or self._elapsed_s() > self.options.seconds:
                 break
+            if result.rtt.relative > self.options.precision:
+                trips += self._batch([1], 0.0)
             for curve in lacking:
                 marks = [int(mark) for mark in curve.bursts.marks]
                 curve.add(self._batch(marks, curve.compute_us))
-        result.settled = not lacking
         if not self.options.only:
             result.trials = self._trials(result)
         result.bursts_count, result.elapsed_s = self._count, self._elapsed_s()
@@ -257,15 +314,18 @@ class LogP:
         self._count += len(found.done_us)
         return found
 
-    def _first(self) -> Curve:
+    def _first(self, trips: Bursts) -> Curve:
         """The curve without computation, long enough to become steady."""
         messages = min(
             max(2 * self._layer.capacity, self.options.messages_min), self.options.messages_max
         )
         while True:
-            curve = Curve(0.0, self._batch(marks_to(messages), 0.0))
+            bursts = self._batch(marks_to(messages), 0.0)
+            curve = Curve(0.0, bursts, trips.done_us, self._layer.capacity)
             more = min(2 * messages, self.options.messages_max)
-            if curve.steady_messages or more == messages or self._elapsed_s() > self._half_s:
+            long = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6  # of twice as many
+            late = self._elapsed_s() + long > self._half_s
+            if curve.steady_messages or curve.disturbed or more == messages or late:
                 return curve
             messages = more
 
@@ -273,19 +333,19 @@ class LogP:
     def _half_s(self) -> float:
         return self.options.seconds / 2
 
-    def _with_compute(self, share: float, first: Curve, trips: Curve) -> Curve:
+    def _with_compute(self, share: float, first: Curve, trips: Bursts) -> Curve:
         gap = first.steady().estimate
         gap_us = gap.value if gap else float(first.costs()[0][-1])
         compute_us = float(f"{share * gap_us:.2g}")
-        trip_us = float(np.median(trips.bursts.done_us))
-        before = math.ceil(trip_us / compute_us)
-        messages = min(before + _BEYOND, self.options.messages_max)
-        return Curve(compute_us, self._batch(marks_to(messages), compute_us), trip_us)
+        before = math.ceil(float(np.median(trips.done_us)) / compute_us)
+        messages = min(3 * before + _BEYOND, self.options.messages_max)
+        bursts = self._batch(marks_to(messages), compute_us)
+        return Curve(compute_us, bursts, trips.done_us, self._layer.capacity)
 
-    def _lacking(self, result: Result, trips: Curve) -> list[Curve]:
+    def _lacking(self, result: Result) -> list[Curve]:
         """The curves whose figures are not as good as asked for."""
         fine = self.options.precision
-        lacking = [trips] if result.rtt.relative > fine else []
+        lacking = []
         if max(result.os.relative, result.g.relative) > fine:
             lacking.append(result.curves[0])
         if not self.options.only and result.or_.relative > fine:
@@ -308,10 +368,10 @@ class LogP:
         return trials
 
 
-def read(layer: Layer, trips: Curve, curves: list[Curve]) -> Result:
+def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
     os, g = curves[0].overhead(), curves[0].steady()
-    rtt = figure(trips.bursts.done_us)
+    rtt = figure(trips.done_us)
     or_ = _receive_overhead(os, g, curves[1:])
     notes = []
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
@@ -325,13 +385,12 @@ def read(layer: Layer, trips: Curve, curves: list[Curve]) -> Result:
 
 
 def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:
-    """or: what the steady slopes with D leave above D and os, where D raised the gap."""
+    """or: what the steady slopes with D leave above os, where D is more than the gap."""
     raised = []
     for curve in curves:
         steady = curve.steady()
-        if g.estimate and steady.estimate:
-            above = steady.estimate.value + curve.compute_us > 1.03 * g.estimate.value
-            raised += [steady] if above else []
+        if g.estimate and steady.estimate and curve.compute_us > g.estimate.value:
+            raised.append(steady)
     if not raised or not os.estimate:
         reasons = [one.reason for one in (os, g, *(curve.steady() for curve in curves))]
         reason = next(filter(None, reasons), "no D raised the gap")

@@ -99,6 +99,19 @@ def _shortest_half(table: Array) -> tuple[Array, Array]:
     return (low + high) / 2, np.maximum(scale, 1e-9 * np.maximum(np.abs(low), 1.0))
 
 
+def undisturbed(samples: Array) -> Array:
+    """Samples with those far from the middle of the shortest half replaced by that middle.
+
+    samples: shape (n, k), each column by itself: parts of a time of which few were disturbed,
+    where nearly every whole was. Their sums keep what the parts of one row have in common.
+    """
+    if len(samples) < SAMPLES_MIN:
+        return samples
+    center, scale = _shortest_half(np.sort(samples, axis=0))
+    found: Array = np.where(np.abs(samples - center) < _TUKEY * scale, samples, center)
+    return found
+
+
 def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     """The figure of a sample of shape (n,), n >= 1.
 
