@@ -332,3 +332,11 @@ def test_usage__is_refused_with_status_2(args: list[str], says: str) -> None:
     done = tool(*args, check=False)
     assert done.returncode == 2
     assert says in done.stderr
+
+
+def test_status__into_a_pipe_that_nobody_reads(lab_possible: None) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([TOOL, "status"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

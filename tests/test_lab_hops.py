@@ -174,6 +174,7 @@ def test_hops__queue_overflows(make_lab: MakeLab, tmp_path: Path) -> None:
     ways = lab.links()[0]["ways"]
     assert ways[0]["frames"] + ways[0]["queue_dropped"] == 20
     assert ways[0]["queue_dropped"] > 10
+    assert f"{lab.name}: 2 hosts, 1 emulated link, MTU" in tool("status").stdout
 
 
 def test_hops__rate_changes_at_its_time(make_lab: MakeLab, tmp_path: Path) -> None:
@@ -234,6 +235,11 @@ def test_hops__file_is_what_plan_reads(tmp_path: Path) -> None:
         ("[[stage]]\ng_us = 1\nG_us_per_KiB = 1\nresource = 'bus'", "cannot be emulated"),
         (one_link(loss=1.5), "'loss' is 1.5, must be from 0 to 1"),
         (one_link(lost=0.5), "unknown key 'lost'"),
+        (one_link(queue_frames=1.5), "'queue_frames' is 1.5, must be a whole number"),
+        (one_link(reorder=0.1), "'reorder' needs 'reorder_us'"),
+        (one_link(changes=[3]), "'changes' is [3], must be [[stage.link.changes]] tables"),
+        ("[[stage]]\ng_us = 1\nG_us_per_KiB = 1\nlink = 3", "must be a [stage.link] table"),
+        ("stage = [3]", "stage 1: 3: must be a [[stage]] table"),
     ],
 )
 def test_hops__bad_files(lab_possible: None, tmp_path: Path, text: str, says: str) -> None:
@@ -244,6 +250,15 @@ def test_hops__bad_files(lab_possible: None, tmp_path: Path, text: str, says: st
 
 
 def test_hops__missing_file(lab_possible: None, tmp_path: Path) -> None:
-    done = tool("up", "--name", "bad", "--hops", str(tmp_path / "none"), check=False)
+    for path, why in ((tmp_path / "none", "No such file or directory"), (tmp_path, "Is a direct")):
+        done = tool("up", "--name", "bad", "--hops", str(path), check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"lab: {path}: {why}")
+
+
+def test_hops__scaled_too_far(lab_possible: None, tmp_path: Path) -> None:
+    """Said by what reads the file, not by the emulator in its own unit."""
+    path = write(tmp_path, "[[stage]]\ng_us = 1e5\nG_us_per_KiB = 1\n")
+    done = tool("up", "--name", "bad", "--hops", str(path), "--scale", "1e5", check=False)
     assert done.returncode == 1
-    assert "none" in done.stderr
+    assert "'g_us' is 100000, times the scale 1e+10: must be at most 1e+09" in done.stderr

@@ -19,16 +19,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "lab"
 HOPS_MAX = 16
+#: The longest time of anything, µs, scaled or not.
+TIME_MAX_US = 1e9
 #: How `[stage.link]` names what the link does to frames, and the least and most of it.
 LINK_KEYS = {
     "queue_frames": (1, 1_000_000),
     "loss": (0, 1),
     "duplicate": (0, 1),
     "reorder": (0, 1),
-    "reorder_us": (0, 1e9),
+    "reorder_us": (0, TIME_MAX_US),
     "corrupt": (0, 1),
     "seed": (0, 1e15),
 }
+#: Of LINK_KEYS, those that count something.
+_WHOLE = ("queue_frames", "seed")
 CHARGES = {"frame": "every byte of the Ethernet frame", "payload": "payload bytes"}
 
 
@@ -71,14 +75,20 @@ def _number(table: dict[str, Any], key: str, least: float, most: float) -> float
     return value
 
 
+def _time(table: dict[str, Any], key: str, scale: float) -> float:
+    """A time of the file's, µs, or µs per KiB, times the scale."""
+    value = _number(table, key, 0, TIME_MAX_US)
+    if value * scale > TIME_MAX_US:
+        text = f"'{key}' is {value:g}, times the scale {value * scale:g}"
+        raise ValueError(f"{text}: must be at most {TIME_MAX_US:g}; lower --scale")
+    return value * scale
+
+
 def _rate(table: dict[str, Any], scale: float) -> tuple[float, float]:
     for key in ("g_us", "G_us_per_KiB"):
         if key not in table:
             raise ValueError(f"'{key}' is missing")
-    return (
-        _number(table, "g_us", 0, 1e9) * scale,
-        _number(table, "G_us_per_KiB", 0, 1e9) * scale,
-    )
+    return _time(table, "g_us", scale), _time(table, "G_us_per_KiB", scale)
 
 
 def _no_others(table: dict[str, Any], known: Sequence[str]) -> None:
@@ -87,33 +97,58 @@ def _no_others(table: dict[str, Any], known: Sequence[str]) -> None:
         raise ValueError(f"unknown key '{unknown[0]}'")
 
 
-def _hop(table: dict[str, Any], number: int, scale: float) -> Hop:
-    known = ["name", "g_us", "G_us_per_KiB", "delay_us", "group", "resource", "link"]
-    _no_others(table, known)
-    if table.get("resource"):
-        raise ValueError("stages that share a resource cannot be emulated: each link is its own")
-    link = dict(table.get("link", {}))
+def _changes(found: Any, scale: float) -> list[list[float]]:
+    """When a link's rate changes, and to what."""
+    if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
+        raise ValueError(f"'changes' is {found!r}, must be [[stage.link.changes]] tables")
     changes = []
-    for change in link.pop("changes", []):
+    for change in found:
         _no_others(change, ["at_s", "g_us", "G_us_per_KiB"])
         changes.append([_number(change, "at_s", 0, 1e6), *_rate(change, scale)])
     if changes != sorted(changes, key=lambda one: one[0]):
         raise ValueError("changes must be in the order of their times")
     if len(changes) > 15:
         raise ValueError("at most 15 changes")
-    _no_others(link, list(LINK_KEYS))
-    values = {key: _number(link, key, *LINK_KEYS[key]) for key in link}
+    return changes
+
+
+def _link(found: Any, scale: float) -> dict[str, float]:
+    """What a link does to frames."""
+    _no_others(found, list(LINK_KEYS))
+    values = {key: _number(found, key, *LINK_KEYS[key]) for key in found}
+    for key in _WHOLE:
+        if key in values and not isinstance(values[key], int):
+            raise ValueError(f"'{key}' is {values[key]}, must be a whole number")
     if "reorder_us" in values:
-        values["reorder_us"] *= scale
-    delay_us = _number(table, "delay_us", 0, 1e9) * scale
+        values["reorder_us"] = _time(found, "reorder_us", scale)
+    if values.get("reorder") and not values.get("reorder_us"):
+        raise ValueError("'reorder' needs 'reorder_us': how much later such a frame leaves")
+    return values
+
+
+def _hop(table: Any, number: int, scale: float) -> Hop:
+    if not isinstance(table, dict):
+        raise ValueError(f"{table!r}: must be a [[stage]] table")
+    known = ["name", "g_us", "G_us_per_KiB", "delay_us", "group", "resource", "link"]
+    _no_others(table, known)
+    if table.get("resource"):
+        raise ValueError("stages that share a resource cannot be emulated: each link is its own")
+    link = table.get("link", {})
+    if not isinstance(link, dict):
+        raise ValueError(f"'link' is {link!r}, must be a [stage.link] table")
+    link = dict(link)
+    changes = _changes(link.pop("changes", []), scale)
+    delay_us = _time(table, "delay_us", scale) if "delay_us" in table else 0.0
     name = str(table.get("name", f"link {number}"))
-    return Hop(name, *_rate(table, scale), delay_us, changes, values)
+    return Hop(name, *_rate(table, scale), delay_us, changes, _link(link, scale))
 
 
 def read(path: Path, scale: float) -> list[Hop]:
-    """The links of a hops file, every time multiplied by `scale`; ValueError, OSError."""
+    """The links of a hops file, every time multiplied by `scale`; ValueError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
     stages = data.get("stage")
@@ -123,7 +158,7 @@ def read(path: Path, scale: float) -> list[Hop]:
     for number, table in enumerate(stages, 1):
         try:
             hops.append(_hop(table, number, scale))
-        except (ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(f"{path}: stage {number}: {error}") from None
     return hops
 

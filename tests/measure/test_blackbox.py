@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
+from careful.errors import CarefulError
 from careful.measure.blackbox import BlackBox, Options, Result
 from careful.measure.oneway import Trip, without_drift
 from careful.measure.oneway import drift as drift_of
@@ -199,6 +201,23 @@ def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
     assert high["G_b_us_per_KiB"] == pytest.approx(2000, rel=0.02)
 
 
+@pytest.mark.parametrize("rounds_max", [6, 7, 8])
+def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int) -> None:
+    """What is left has no round trips: they are made again, in the last round as well."""
+    fake = FakeExchange(jitter_us=1)
+    train_us = fake.train_us
+
+    def changing(size_bytes: int, count: int) -> tuple[list[float], float]:
+        _, own_us = train_us(size_bytes, count)
+        gap_us = 1000.0 if len(fake.trains) <= 3 + 5 * 16 else 3000.0  # no slope: never enough
+        return [number * gap_us for number in range(count)], own_us
+
+    fake.train_us = changing  # type: ignore[method-assign]
+    found = fake.measure(seconds=1000, rounds_max=rounds_max)
+    assert any("moved by" in note for note in found.notes) == (rounds_max > 6)
+    assert found.round_trips.G_us_per_KiB.value == pytest.approx(6490, rel=0.05)
+
+
 def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     """Trains of rounds that were dropped, and of the warm-up, are in neither number."""
     fake = FakeExchange(own_us=5000)
@@ -291,8 +310,56 @@ def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
 
 def test_blackbox__background_takes_a_hundredth() -> None:
     fake = FakeExchange()
-    fake.measure(background=True, seconds=10)
+    fake.measure(background=True, seconds=1000)
     assert fake.busy_us < 0.012 * fake.now_us
+
+
+def test_blackbox__background_that_does_not_suffice_is_refused_at_once() -> None:
+    """GAM x 100: minutes a round. The figure that is needed is said, and is enough."""
+    fake = FakeExchange()
+    with pytest.raises(ValueError, match="in the background 4 rounds of 16 sizes take") as said:
+        fake.measure(background=True, seconds=5)
+    assert fake.now_us / 1e6 < 2
+    seconds = float(str(said.value).split("--seconds ")[1].split(",")[0])
+    assert 300 < seconds < 3000
+    enough = FakeExchange()
+    assert enough.measure(background=True, seconds=seconds).rounds_count >= 4
+    assert enough.now_us / 1e6 < 1.5 * seconds
+
+
+class GoesDown(FakeExchange):
+    """The path goes down after some trains; an answer is waited for five seconds."""
+
+    down_after = 10**9
+
+    def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
+        if len(self.trains) >= self.down_after:
+            self.now_us += 5e6
+            raise CarefulError(errno.ETIMEDOUT, "it answers no longer", "h2")
+        return super().train_us(size_bytes, count)
+
+
+@pytest.mark.parametrize("trains", [3 + 5 * 16 + 7, 3 + 5 * 16])
+def test_blackbox__a_path_that_goes_down_keeps_whole_rounds(trains: int) -> None:
+    fake = GoesDown()
+    fake.down_after = trains
+    found = fake.measure(seconds=1000, precision=1e-4)
+    assert found.rounds_count == 5
+    assert not found.settled
+    assert found.notes[-1].startswith("ended after ")
+    assert found.notes[-1].endswith("(h2: it answers no longer): the figures are from before")
+    assert len(found.gaps[0]) == 5 * 16
+    assert found.regime.G_b_us_per_KiB is not None
+    assert found.regime.G_b_us_per_KiB.value == pytest.approx(2490, rel=0.01)
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.03)
+
+
+def test_blackbox__a_path_that_goes_down_too_early_is_one_line() -> None:
+    fake = GoesDown()
+    fake.down_after = 3 + 3 * 16 + 1
+    with pytest.raises(CarefulError, match=r"^h2: it answers no longer \(after .* s and 3 of 4"):
+        fake.measure(seconds=1000)
 
 
 def test_blackbox__trains_fit_the_window() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass, field
 
 import pytest
-from careful.measure.pathchar import Options, Path, Pathchar
+from careful.errors import CarefulError
+from careful.measure.path import Path
+from careful.measure.pathchar import Options, Pathchar
 from careful.measure.probe import Answer, Reply
 from careful.report import measuring
 
@@ -33,6 +36,10 @@ class FakePath:
     speaks_of_mtu: bool = True
     refuses: int = 0
     change_at_s: float = 1e9
+    down: int = 0  # the link towards this hop goes down
+    down_at_s: float = 1e9
+    says_so: bool = True  # by the router before it
+    no_way_at_s: float = 1e9  # of our own
     now_s: float = 0.0
     tokens: dict[int, float] = field(default_factory=dict)
     random: random.Random = field(default_factory=lambda: random.Random(5))
@@ -59,6 +66,8 @@ class FakePath:
 
     def probe(self, ttl: int, size: int, timeout_s: float) -> Reply:
         self.sent.append((ttl, size))
+        if self.now_s > self.no_way_at_s:
+            raise CarefulError(errno.ENETUNREACH, "", "h2")
         hop = min(ttl, len(self.G_us_per_KiB))
         for link, mtu in sorted(self.mtu.items()):
             if link <= hop and size > mtu:
@@ -77,6 +86,11 @@ class FakePath:
             self.now_s += timeout_s
             return Reply(Answer.SILENT)
         self.now_s += rtt_us / 1e6
+        if self.down and hop >= self.down and self.now_s > self.down_at_s:
+            if self.says_so:
+                return Reply(Answer.REFUSED, f"10.0.{self.down - 1}.1", rtt_us / 2, REPLY_BYTES)
+            self.now_s += timeout_s - rtt_us / 1e6
+            return Reply(Answer.SILENT)
         address = f"10.0.{hop}.1"
         if hop in self.two_faced and self.random.random() < 0.5:
             address = f"10.0.{hop}.2"
@@ -262,6 +276,72 @@ def test_pathchar__refusal_ends_the_path() -> None:
     assert "says unreachable (ICMP code 13)" in path.notes[0]
 
 
+# --- what goes down in the middle
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
+    """Neither a rate limit nor several paths; what was measured before stays."""
+    fake = FakePath(down=3, down_at_s=3.0, says_so=says_so, jitter_us=60)
+    path = fake.measure(precision=0.001, seconds=30)
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
+    for segment, G in zip(path.segments, RATES, strict=True):
+        assert segment.G_us_per_KiB is not None
+        assert segment.G_us_per_KiB.value == pytest.approx(G, rel=0.05)
+    assert [segment.lost_s is None for segment in path.segments] == [True, True, False, False]
+    assert not path.settled
+    assert not path.to_host
+    (said,) = (note for note in path.notes if "any longer" in note)
+    assert said.endswith("hops 3, 4; the figures are from before") is says_so
+    assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
+    assert said.startswith("hops 3, 4: nobody answers any longer since 2.") is not says_so
+    assert not any("limited" in note or "several" in note for note in path.notes)
+    table = measuring.pathchar_table(path, "h2")
+    assert "until 2." in table
+    figures = measuring.pathchar_figures(path)
+    assert [hop["lost_since_s"] is None for hop in figures["hops"]] == [True, True, False, False]
+    assert fake.now_s < 30 + 5
+
+
+def test_pathchar__hops_lost_before_they_were_measured() -> None:
+    fake = FakePath(down=3, down_at_s=0.15)
+    path = fake.measure()
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,)]
+    assert all(segment.G_us_per_KiB for segment in path.segments)
+    (said,) = (note for note in path.notes if "unreachable" in note)
+    assert "from before" not in said
+
+
+def test_pathchar__no_way_out_any_longer_keeps_what_was_known() -> None:
+    path = FakePath(no_way_at_s=3.0, jitter_us=60).measure(precision=0.001)
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
+    assert path.segments[2].G_us_per_KiB is not None
+    assert any("could not be sent any longer after 3.0 s (h2: no route" in n for n in path.notes)
+    with pytest.raises(CarefulError, match="no route"):
+        FakePath(no_way_at_s=0.2).measure()
+
+
+def test_pathchar__a_router_that_refuses_for_the_next_hop_ends_the_path() -> None:
+    path = FakePath(down=3, down_at_s=0.0).measure()
+    assert [hop.ttl for hop in path.hops] == [1, 2]
+    assert path.notes[0].startswith(
+        "hop 2, 10.0.2.1, says unreachable (ICMP code 0): the path ends"
+    )
+    assert len(path.segments) == 2
+
+
+def test_pathchar__a_path_that_changes_at_the_end_keeps_the_last_round() -> None:
+    fake = FakePath()
+    found = fake.measure(rounds_max=1, precision=1e-4)
+    changed = FakePath(change_at_s=fake.now_s).measure(rounds_max=2, precision=1e-4)
+    assert len(found.segments) == 4
+    assert any("moved by" in note for note in changed.notes)
+    for segment, G in zip(changed.segments, RATES, strict=True):
+        assert segment.line.samples_count == 12
+        assert segment.G_us_per_KiB is not None
+        assert segment.G_us_per_KiB.value == pytest.approx(2 * G, rel=0.1)
+
+
 # --- what changes, and what does not fit
 
 
@@ -287,6 +367,24 @@ def test_pathchar__background_takes_a_hundredth() -> None:
     fake = FakePath(jitter_us=1)
     fake.measure(background=True, seconds=1000)
     assert fake.busy_s < 0.0101 * fake.now_s
+
+
+def test_pathchar__background_that_does_not_suffice_is_refused_at_once() -> None:
+    """With the figure that does, and not after ten times as long as was given."""
+    fake = FakePath(jitter_us=1)
+    with pytest.raises(ValueError, match="in the background 3 rounds of 12 sizes take") as said:
+        fake.measure(background=True)
+    assert fake.now_s < 30
+    seconds = float(str(said.value).split("--seconds ")[1].split(",")[0])
+    enough = FakePath(jitter_us=1)
+    assert enough.measure(background=True, seconds=seconds).rounds_count >= 3
+    assert enough.now_s < 1.2 * seconds
+
+
+def test_pathchar__background_waits_no_hundred_seconds_for_a_silent_hop() -> None:
+    fake = FakePath(silent={2}, jitter_us=1)
+    fake.measure(background=True, seconds=1000, rounds_max=1)
+    assert fake.now_s < 200
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
         assert name in text
     for size in ends.sizes_bytes:
         assert f"{size} bytes" in text
-        assert f"> {ends.stages[-1].at(size):.4g}<" in text  # the store's bars
+        store = ends.stages[-1].at(size)
+        assert store is not None
+        assert f"> {store.value:.4g} ±{store.half:.2g}<" in text
     measuring_plots.pathchar(hosts.path(), "h2", file)
     assert "hostTx" not in file.read_text()

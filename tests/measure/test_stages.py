@@ -348,6 +348,62 @@ def test_burst__a_kick_is_of_the_messages_that_its_frames_are_of() -> None:
     assert (len(cut.transfers), cut.cut_count) == (2, 2)
 
 
+def kicked(sizes: list[int], messages: int = 1) -> np.ndarray:
+    """One kick of several frames that runs the other host's netRx, one frame after the other."""
+    made, count = [], len(sizes)
+    for k, size in enumerate(sizes):
+        mine = {"bytes": size, "seq": k + 1, "msg_id": 5 + k % messages}
+        made.append(record(HOST_TX, 1e9 + 300 * k, 200, thread=SENDS, **mine))
+        made.append(record(NET_RX, 1e9 + 5000 + 2000 * k, 1500, thread=SENDS, owner=RECEIVER))
+        taken = {"thread": RECEIVES, "owner": RECEIVER, **mine}
+        made.append(record(HOST_RX, 1e9 + 40000 + 300 * k, 200, **taken))
+    kick = {"bytes": sum(sizes), "frames": count, "seq": count, "thread": SENDS}
+    made.append(record(NET_TX, 1e9 + 3000, 3000 + 2000 * count, **kick))
+    return np.array(made)
+
+
+class Boxes:
+    """Axes that note the boxes of a burst's stages."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[float, float, str]] = []
+
+    def broken_barh(self, spans: list[tuple[float, float]], *_: object, **more: str) -> None:
+        ((begin, took),) = spans
+        self.drawn.append((begin, begin + took, more["facecolor"]))
+
+
+@pytest.mark.parametrize("messages", [1, 2])
+def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path) -> None:
+    """Equal parts of it would say that frames left after the other host had them."""
+    found = frames.burst(kicked([3000] * 6, messages), ("a", "b"))
+    assert found.notes == ["netTx of a: its kick runs netRx of b, too"]
+    (kick,) = found.of(("netTx", "a"))
+    assert kick.runs == ("b",)
+    pair = Boxes()
+    trace_plots._boxes(pair, kick, 0, 0.0)
+    ((begin, end, colour),) = pair.drawn
+    assert (begin, end) == pytest.approx((kick.begin_us, kick.end_us))
+    assert (colour == "#BBBBBB") is (messages > 1)
+    arrived = found.of(("netRx", "b"))
+    assert begin < arrived[0].begin_us < arrived[-1].end_us < end
+    trace_plots.frames(found, tmp_path / "burst.svg")
+    assert "its kick runs netRx of b" in (tmp_path / "burst.svg").read_text()
+    heard = listening.Heard()
+    assert tracing.frames_figures(found, heard)["notes"] == found.notes
+    assert tracing.frames_table(found, heard).endswith(found.notes[0])
+
+
+def test_burst__a_kick_over_a_wire_has_a_box_for_each_frame() -> None:
+    made = kicked([3000] * 6)
+    made["thread"][made["stage"] == NET_RX] = RECEIVES
+    found = frames.burst(made, ("a", "b"))
+    assert found.notes == []
+    pair = Boxes()
+    trace_plots._boxes(pair, *found.of(("netTx", "a")), 0, 0.0)
+    assert len(pair.drawn) == 6
+
+
 def test_burst__of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no burst"):
         frames.burst(traffic([0], rounds=2), ("a", "b"))

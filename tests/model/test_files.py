@@ -174,19 +174,48 @@ def test_blackbox__knows_what_theorem_1_needs():
     assert "fixed" in made.note
 
 
-@pytest.mark.parametrize("message_bytes", [64, 1000, 2683, 3000, 4096, 8192, 16384, 65536, 1 << 20])
-def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes):
-    """The same plan as from the stages themselves, whose bottleneck is c, then b."""
-    stages = tuple(
-        Stage(name, g, G) for name, g, G in (("a", 1000, 300), ("b", 200, 1000), ("c", 2034.4, 300))
-    )
+#: GMS x 100, and stages of which the first has its minimum within its own range.
+SEEN = {
+    "gms": ((1000, 300), (200, 1000), (2034.4, 300)),
+    "inside": ((500, 900), (200, 1000), (50, 900), (50, 900), (50, 900), (50, 900)),
+}
+
+
+def seen(stages):
+    """What a black box knows of stages, the bottleneck of small fragments and of large ones."""
+    low, high = max(stages), max(stages, key=lambda one: one[1])
+    edge = 1024 * (low[0] - high[0]) / (high[1] - low[1])
+    whole = sum(G for _, G in stages)
+    regimes = [
+        {
+            "low_bytes": first,
+            "high_bytes": last,
+            "g_b_us": g,
+            "G_b_us_per_KiB": G,
+            "sum_G_others_us_per_KiB": whole - G,
+        }
+        for first, last, (g, G) in ((64, edge, low), (edge, 3702, high))
+    ]
+    sum_g_us = sum(g for g, _ in stages)
+    sums = {"sum_g_us": sum_g_us, "sum_G_us_per_KiB": whole}
+    return parse_source(json.dumps({"kind": "blackbox", "regimes": regimes} | sums))
+
+
+@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("message_bytes", [64, 1000, 2683, 4096, 8192, 16384, 65536, 1 << 20])
+def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes, name):
+    """The same plan as from the stages themselves."""
+    stages = tuple(Stage(str(number), g, G) for number, (g, G) in enumerate(SEEN[name]))
     truth = plan(Pipeline(stages), message_bytes, "fixed", limits=Limits(64, 3702))
-    made = parse_source(json.dumps(CROSSING)).plan(message_bytes)
+    source = seen(SEEN[name])
+    made = source.plan(message_bytes)
     assert made.fragments_bytes == truth.fragments_bytes
     assert made.latency_us == pytest.approx(truth.latency_us, rel=1e-3)
     assert not made.extrapolated
-    low = made.fragments_bytes[0] <= 2683
-    assert made.bottleneck == f"that of {'64 to 2683' if low else '2683 to 3702'} bytes"
+    edge = source.regimes[0].high_bytes
+    low = message_bytes / made.fragments_count <= edge
+    said = f"64 to {edge:.0f}" if low else f"{edge:.0f} to 3702"
+    assert made.bottleneck == f"that of {said} bytes"
     assert ("one fragment is extrapolated" in made.note) == (message_bytes > 3702)
 
 

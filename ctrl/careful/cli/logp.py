@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from careful.cli.common import measured, show
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure import bulk as transfers
 from careful.measure import contention, tcp
@@ -25,12 +25,17 @@ from careful.report import logp as report
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
 @click.option(
     "--precision",
+    type=SHARE,
     default=0.05,
     show_default=True,
     help="Half of a 95 % interval over the figure at which it is enough.",
 )
 @click.option(
-    "--seconds", default=20.0, show_default=True, help="For each signature: no batch after that."
+    "--seconds",
+    type=SECONDS,
+    default=20.0,
+    show_default=True,
+    help="For each signature: no batch after that.",
 )
 @click.option("--max-messages", default=4096, show_default=True, help="Of the longest burst.")
 @click.option("--bulk", is_flag=True, help="Stores and gets over sizes, too: os(n), g(n), T(n).")
@@ -48,7 +53,7 @@ from careful.report import logp as report
 @click.option(
     "--gap-for",
     "gap_s",
-    type=float,
+    type=SECONDS,
     metavar="SECONDS",
     help="Only the gap, without pause so long: run it on K hosts at once.",
 )

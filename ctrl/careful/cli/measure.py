@@ -10,7 +10,7 @@ import click
 
 from careful.cli.common import measured, show
 from careful.cli.logp import echo, logp
-from careful.cli.params import BYTES, PLOT
+from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure import blackbox as two_regressions
@@ -23,6 +23,10 @@ from careful.report.inside import stages_figures, stages_table
 
 Command = Callable[..., Any]
 
+_BACKGROUND = (
+    "Take at most 1 % of {} time: 100 times as long. Where --seconds are too few for that, it "
+    "says at once how many are needed."
+)
 _plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
@@ -39,8 +43,16 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
         click.option(
             "--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]"
         ),
-        click.option("--precision", default=precision, show_default=True, help=help_precision),
-        click.option("--seconds", default=25.0, show_default=True, help="No new round after that."),
+        click.option(
+            "--precision", type=SHARE, default=precision, show_default=True, help=help_precision
+        ),
+        click.option(
+            "--seconds",
+            type=SECONDS,
+            default=25.0,
+            show_default=True,
+            help="No new round after that.",
+        ),
     )
 
     def add(command: Command) -> Command:
@@ -64,13 +76,18 @@ def measure() -> None:
 @click.option("--max-hops", default=30, show_default=True)
 @click.option(
     "--precision",
+    type=SHARE,
     default=0.02,
     show_default=True,
     help="Half of G's interval over G at which a hop needs no more probes.",
 )
-@click.option("--seconds", default=25.0, show_default=True, help="No new round after that.")
-@click.option("--timeout-s", default=1.0, show_default=True, help="Longest wait for an answer.")
-@click.option("--background", is_flag=True, help="Take at most 1 % of each link's time.")
+@click.option(
+    "--seconds", type=SECONDS, default=25.0, show_default=True, help="No new round after that."
+)
+@click.option(
+    "--timeout-s", type=SECONDS, default=1.0, show_default=True, help="Longest wait for an answer."
+)
+@click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
 @click.option(
     "--stages/--no-stages",
     default=None,
@@ -134,7 +151,7 @@ def pathchar(
         text = stages_table(ends, host) + measuring.pathchar_summary(found)
     else:
         text = measuring.pathchar_table(found, host)
-    if why_not and stages is None:
+    if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
         measuring_plots.pathchar(found, host, plot_path, ends)
@@ -149,7 +166,7 @@ def pathchar(
     type=BYTES,
     help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
 )
-@click.option("--background", is_flag=True, help="Take at most 1 % of the path's time.")
+@click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @_plot
 @measured
 def blackbox(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -75,7 +76,34 @@ class OutputFile(click.ParamType[Path]):
         return path
 
 
+class Number(click.ParamType[float]):
+    """A finite number above 0: below `below`, at most `most`. Click's own takes NaN."""
+
+    def __init__(self, name: str, below: float = math.inf, most: float = 1e6) -> None:
+        self.name, self._below, self._most = name, below, most
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        if not 0 < number < self._below:
+            bound = "" if math.isinf(self._below) else f" and below {self._below:g}"
+            self.fail(f"{value} must be above 0{bound}", param, ctx)
+        if number > self._most:
+            self.fail(f"{value} must be at most {self._most:g}", param, ctx)
+        return number
+
+
 BYTES = Bytes()
 OUTPUT = OutputFile()
+#: Seconds, microseconds, and shares of a figure.
+SECONDS = Number("float")
+MICROSECONDS = Number("float", most=1e12)
+SHARE = Number("float", below=1)
 PLOT = PlotFile()
 BYTES_LIST = BytesList()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import instance_option, json_option, show
+from careful.cli.params import MICROSECONDS, SECONDS
 from careful.control import traced
 from careful.control.tracer import Target, Tracer
 from careful.measure import frames as flow
@@ -15,7 +16,11 @@ from careful.measure import listening
 from careful.report import figure, measuring, trace_plots, tracing
 
 _seconds = click.option(
-    "--seconds", default=5.0, show_default=True, help="How long; Ctrl-C ends it earlier."
+    "--seconds",
+    type=SECONDS,
+    default=5.0,
+    show_default=True,
+    help="How long; Ctrl-C ends it earlier.",
 )
 _also = click.option(
     "--also",
@@ -75,10 +80,18 @@ def trace_stages(
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @_seconds
 @click.option(
-    "--gap-us", default=flow.GAP_US, show_default=True, help="Idle time that ends a burst."
+    "--gap-us",
+    type=MICROSECONDS,
+    default=flow.GAP_US,
+    show_default=True,
+    help="Idle time that ends a burst.",
 )
 @click.option(
-    "--most", default=flow.TRANSFERS_MOST, show_default=True, help="Transfers of it at most."
+    "--most",
+    type=click.IntRange(min=1),
+    default=flow.TRANSFERS_MOST,
+    show_default=True,
+    help="Transfers of it at most.",
 )
 @_also
 @_plot

@@ -8,6 +8,7 @@ intercept, never in the second. The exchange itself is passed in.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from careful.errors import CarefulError
 from careful.measure.estimate import Estimate
 from careful.measure.line import RELATIVE_MAX, Line, fit_minima, minima, widened
 from careful.measure.oneway import Trip, drift, lateness, without_drift
@@ -91,7 +93,7 @@ class Options:
             raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
         if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
             raise ValueError("sizes must not be negative")
-        if not 0 < self.precision < 1 or self.seconds <= 0:
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
             raise ValueError("precision must be between 0 and 1, seconds above 0")
 
 
@@ -173,21 +175,28 @@ class BlackBox:
         self._rounds: list[Round] = []
         self._own_us = float("inf")
         self._frames = self._moves = 0
+        self._warm = self._in_round = False
+        self._owed_us = 0.0  # of pauses that were put off
         self._notes: list[str] = []
 
     def run(self) -> Result:
         """Rounds of one round trip and one train of each size, until it is enough."""
         began = self._clock()
         self._warm_up()
-        number, result = 0, None
+        number, result, over = 0, None, ""
         trips, trains = 1, True
         while number < self.options.rounds_max:
+            try:
+                self._round(trips, trains)
+                if self._forget_what_was():
+                    result, trips, trains = None, 1, True
+                    if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
+                        self._round(trips, trains)
+            except CarefulError as error:
+                over = self._ended(error, self._clock() - began)
+                result = None
+                break
             number += 1
-            self._round(trips, trains)
-            if self._forget_what_was():
-                trips, trains = 1, True
-                if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
-                    self._round(trips, trains)
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
@@ -196,11 +205,25 @@ class BlackBox:
             if result.settled or result.elapsed_s > self.options.seconds:
                 break
         result = result or self._result(number, began)
-        result.regimes = bisected(result.regimes, self._gap_at)
+        try:
+            result.regimes = bisected(result.regimes, self._gap_at) if not over else result.regimes
+        except CarefulError as error:
+            over = self._ended(error, self._clock() - began)
+        if over:
+            result.notes.append(over)
         result.look_at(self._of_interest(result.regimes))
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
+
+    def _ended(self, error: CarefulError, elapsed_s: float) -> str:
+        """A note, the round that was begun forgotten; CarefulError where too little is known."""
+        if self._in_round:
+            self._rounds.pop()
+        if len(self._rounds) < ROUNDS_MIN:
+            known = f"after {elapsed_s:.1f} s and {len(self._rounds)} of {ROUNDS_MIN} rounds"
+            raise CarefulError(error.errno or 0, f"{error.reason} ({known})", error.what)
+        return f"ended after {elapsed_s:.1f} s ({error}): the figures are from before"
 
     def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
         made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]
@@ -216,16 +239,35 @@ class BlackBox:
         return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
 
     def _pause(self, busy_us: float) -> None:
-        if self.options.background:
+        if self.options.background and self._warm:
             self._sleep(99 * busy_us / 1e6)
+        elif not self._warm:
+            self._owed_us += busy_us
 
     def _warm_up(self) -> None:
         """The path awakes; how many round trips and frames make a measurement is seen."""
         middle = self._sizes[len(self._sizes) // 2]
-        self._fit_count(self._some_trips(middle, 2, keep=False))
+        trips = self._some_trips(middle, 2, keep=False)
+        self._fit_count(trips)
         gap_us = min(self._one_train(middle, keep=False) for _ in range(_WARM_TRAINS))
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
+        self._warm = True
+        if self.options.background:
+            trip_us = min(one.round_us for one in trips)
+            self._afford(self._trips_count * trip_us + (self._train - 1) * gap_us)
+            self._pause(self._owed_us)
+
+    def _afford(self, each_us: float) -> None:
+        """Whether the rounds that a result needs fit; each_us: of a round, for each size."""
+        count = len(self._sizes)
+        needed_s = 100 * ROUNDS_MIN * count * each_us / 1e6
+        if needed_s > self.options.seconds:
+            raise ValueError(
+                f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
+                f"{needed_s:.0f} s on this path: --seconds {math.ceil(1.2 * needed_s)}, "
+                "or fewer --sizes"
+            )
 
     def _fit_count(self, trips: list[Trip]) -> None:
         """More round trips at a time where they turn out to be short."""
@@ -270,11 +312,13 @@ class BlackBox:
     def _round(self, trips: int, trains: bool) -> None:
         """Round trips of each size, `trips` times as many as at first, and one train of each."""
         self._rounds.append(Round())
+        self._in_round = True
         for size in self._random.sample(self._sizes, len(self._sizes)):
             if trips:
                 self._fit_count(self._some_trips(size, trips * self._trips_count))
             if trains:
                 self._one_train(size)
+        self._in_round = False
 
     def _kinds(self) -> list[tuple[bool, bool]]:
         """Of each round, whether it has round trips, and trains."""

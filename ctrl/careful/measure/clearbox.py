@@ -7,6 +7,7 @@ and the tracer are passed in.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class Options:
             raise ValueError(f"{self.sizes_count} sizes: must be {stages.SIZES_MIN} to 100")
         if self.min_bytes < 1 or self.max_bytes < 0:
             raise ValueError("sizes must be above 0")
-        if not 0 < self.precision < 1 or self.seconds <= 0:
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
             raise ValueError("precision must be between 0 and 1, seconds above 0")
 
 

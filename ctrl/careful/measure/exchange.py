@@ -17,8 +17,9 @@ from careful.measure.oneway import Trip
 from careful.measure.session import Session
 from careful.transfer.ipc import Answer, Client
 
-#: Longer than carefuld itself waits for a silent peer.
-_TIMEOUT_S = 40.0
+#: How long to wait for an answer, beyond some times what messages took that were answered.
+SILENT_S = 5.0
+_TIMES = 4
 #: How often, and after what pause, to ask again where others measure that host at the same time.
 _TRIES, _PAUSE_S = 100, 0.05
 #: What an older careful says.
@@ -33,8 +34,9 @@ class ProbeSession(Session):
     """Probes to one peer: round trips and trains."""
 
     def _prepare(self) -> None:
-        self.credits, self.payload_max_bytes = self._limits()
+        self._longest_s = 0.0  # that a message took
         self.round_trips(0, 1)
+        self.credits, self.payload_max_bytes = self._limits()
         # Arrivals come back in one frame; half of a window needs no updates meanwhile.
         stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
         self.train_max = min(self.credits // 2, stamps_max)
@@ -78,7 +80,9 @@ class ProbeSession(Session):
 
     def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
         """Of each probe, ns: sent, by our clock, arrived, by the peer's, and back, by ours."""
+        began = time.monotonic()
         payload = self._call(size_bytes, count, flags).payload
+        self._longest_s = max(self._longest_s, (time.monotonic() - began) / count)
         probes = ffi.from_buffer("struct careful_ipc_probe[]", payload)
         return [(probe.sent_ns, probe.arrived_ns, probe.back_ns) for probe in probes]
 
@@ -88,7 +92,7 @@ class ProbeSession(Session):
                 return self._client.call(
                     lib.CAREFUL_IPC_MEASURE,
                     self.host,
-                    timeout_s=_TIMEOUT_S + count,
+                    timeout_s=SILENT_S + _TIMES * count * self._longest_s,
                     peer=self._peer,
                     bytes=size_bytes,
                     flags=flags,
@@ -97,8 +101,10 @@ class ProbeSession(Session):
             except CarefulError as error:
                 if error.errno in _OLD:
                     raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
-                if error.errno != errno.EAGAIN:
+                if error.errno == errno.EMSGSIZE:
                     raise
+                if error.errno != errno.EAGAIN:
+                    raise self._explained(error, size_bytes) from None
             time.sleep(_PAUSE_S)
         text = "other hosts measure the way to it all the time"
         raise CarefulError(errno.EBUSY, text, self.host)

@@ -29,7 +29,8 @@ class Transfer:
 
     begin_us, end_us: since the burst began; messages: numbers of those that the frames belong
     to, from 1, in the order in which the burst met them; bytes: of payload; waited: a device
-    had them meanwhile, and the thread may have done something else.
+    had them meanwhile, and the thread may have done something else; runs: of a kick, the hosts
+    whose netRx it ran, as on veth: when each of its frames left, nobody told.
     """
 
     stage: str
@@ -40,6 +41,7 @@ class Transfer:
     frames: int
     messages: tuple[int, ...]
     waited: bool = False
+    runs: tuple[str, ...] = ()
 
     @property
     def took_us(self) -> float:
@@ -64,6 +66,12 @@ class Burst:
     def took_us(self) -> float:
         """From its first transfer's begin to its last one's end."""
         return max((one.end_us for one in self.transfers), default=0.0)
+
+    @property
+    def notes(self) -> list[str]:
+        """What has to be known to read the graph."""
+        ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
+        return [f"netTx of {a}: its kick runs netRx of {b}, too" for a, b in sorted(ran)]
 
     def of(self, row: tuple[str, str]) -> list[Transfer]:
         """A row's transfers in their order."""
@@ -133,6 +141,15 @@ def _messages(one: np.void, keys: dict[int, Key]) -> list[Key]:
     return list(dict.fromkeys(keys[number] for number in numbers if number in keys))
 
 
+def _runs(one: np.void, came: Records, owners: Sequence[str]) -> tuple[str, ...]:
+    """Whose netRx ran within a kick, on its thread."""
+    if int(one["stage"]) != stages.NET_TX:
+        return ()
+    inside = (came["thread"] == one["thread"]) & (came["owner"] != one["owner"])
+    inside &= (came["begin_ns"] >= one["begin_ns"]) & (came["end_ns"] <= one["end_ns"])
+    return tuple(owners[int(owner)] for owner in np.unique(came["owner"][inside]))
+
+
 def burst(
     records: Records,
     owners: Sequence[str],
@@ -161,6 +178,7 @@ def burst(
     best = best[:transfers_most]
     start_ns = int(best["begin_ns"].astype(np.int64).min())
     numbers: dict[Key, int] = {}
+    came = best[best["stage"] == stages.NET_RX]
     transfers = [
         Transfer(
             stages.NAMES[int(one["stage"])],
@@ -171,6 +189,7 @@ def burst(
             int(one["frames"]),
             tuple(numbers.setdefault(key, len(numbers) + 1) for key in _messages(one, keys)),
             bool(int(one["flags"]) & lib.CAREFUL_TRACE_WAITED),
+            _runs(one, came, owners),
         )
         for one in best
     ]

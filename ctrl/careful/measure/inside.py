@@ -16,14 +16,17 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from careful._abi import lib
+from careful.errors import CarefulError
 from careful.measure.estimate import Estimate
 from careful.measure.line import Line, fit_minima
-from careful.measure.pathchar import Path, Segment
+from careful.measure.path import Path, Segment
 from careful.measure.stage_probe import StageReply
 
 #: Rounds of all sizes before it may be enough, and after which it is.
 ROUNDS_MIN = 6
 ROUNDS_MAX = 100
+#: Probes without an answer one after the other after which the host is gone.
+_SILENT_MAX = 12
 #: Half of G's interval over G at which a stage inside a host needs no more probes.
 PRECISION = 0.1
 #: What a stamp may be off by: the clocks are read in so many µs.
@@ -45,12 +48,14 @@ class Stage:
     """A stage, or the hops and stages that no answer tells apart.
 
     names: in order, hops as "hop N"; g, latency: µs, one or the other: a latency holds
-    propagation, too; G: µs per KiB; line: the times they were fitted to; resource: the thread
-    or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
+    propagation, too; G: µs per KiB; line: the times they were fitted to, of hops round trips
+    up to there; own: its time alone, one way, None where nothing can be said of it; resource:
+    the thread or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
     """
 
     names: tuple[str, ...]
     line: Line
+    own: Line | None
     G_us_per_KiB: Estimate | None
     g_us: Estimate | None = None
     latency_us: Estimate | None = None
@@ -58,11 +63,9 @@ class Stage:
     resource: str = ""
     reason: str = ""
 
-    def at(self, size_bytes: int) -> float:
-        """Its time for an IP packet of a size, one way, µs; the way there alone of a hop."""
-        if self.latency_us is not None and self.G_us_per_KiB is not None:
-            return self.latency_us.value + self.G_us_per_KiB.value * size_bytes / 1024
-        return self.line.at(size_bytes)
+    def at(self, size_bytes: int) -> Estimate | None:
+        """Its time for an IP packet of a size, one way, µs; None where it is not known."""
+        return self.own.estimate_at(size_bytes) if self.own else None
 
 
 @dataclass
@@ -88,9 +91,15 @@ class Stages:
         line = self.stages[0].line
         return int(line.size_min_bytes), int(line.size_max_bytes)
 
-    def sum_us(self, size_bytes: int) -> float:
-        """All stages' times for an IP packet of a size."""
-        return sum(stage.at(size_bytes) for stage in self.stages)
+    def sum_us(self, size_bytes: int) -> Estimate | None:
+        """All stages' times for an IP packet of a size; None unless each is known."""
+        total = Estimate(0.0)
+        for stage in self.stages:
+            one = stage.at(size_bytes)
+            if one is None:
+                return None
+            total += one
+        return total
 
 
 @dataclass
@@ -105,8 +114,16 @@ class _Times:
     whole: list[float] = field(default_factory=list)
     shared: list[bool] = field(default_factory=list)
     inline: list[bool] = field(default_factory=list)
+    scratch: int = 0
+    asked_count: int = 0
+    silent_count: int = 0  # since the last answer
 
     def add(self, size: int, reply: StageReply) -> None:
+        self.asked_count += 1
+        self.silent_count = self.silent_count + 1 if reply.status else 0
+        if reply.status or not reply.net_tx_us:
+            return
+        self.scratch = max(self.scratch, reply.scratch)
         self.sizes.append(size)
         self.host_tx.append(reply.host_tx_us)
         self.net_tx.append(reply.net_tx_us)
@@ -137,41 +154,55 @@ def measure(
     Raises CarefulError where probes cannot be sent, ValueError where the path did not reach
     the host.
     """
-    if not path.reached or not path.segments:
+    if not path.to_host:
         raise ValueError("the path was not measured as far as the host")
-    began, times, lost, scratch, rounds = clock(), _Times(), 0, 0, 0
+    began, times = clock(), _Times()
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)
-    for rounds in range(1, ROUNDS_MAX + 1):
+    rounds, over = 0, ""
+    while rounds < ROUNDS_MAX and not over:
+        rounds += 1
         for size in dice.sample(sizes, len(sizes)):
-            reply = ask(lib.CAREFUL_LIMIT_STORE, size, timeout_s)
-            if reply.status or not reply.net_tx_us:
-                lost += 1
-                continue
-            scratch = max(scratch, reply.scratch)
+            try:
+                reply = ask(lib.CAREFUL_LIMIT_STORE, size, timeout_s)
+            except CarefulError as error:
+                over = str(error)
+                break
             times.add(size, reply)
-            if background:
+            if times.silent_count == _SILENT_MAX:
+                over = f"no answer to {_SILENT_MAX} probes"
+                break
+            if background and reply.path_us > 0:
                 sleep(99 * reply.path_us / 1e6)
         if rounds >= ROUNDS_MIN and (clock() - began > seconds or _settled(times)):
             break
-    found = _stages(path, times, kick_runs_all, scratch)
+    found = _stages(path, times, kick_runs_all)
     found = replace(
         found,
-        probes_count=rounds * len(sizes),
-        lost_count=lost,
+        probes_count=times.asked_count,
+        lost_count=times.asked_count - len(times.sizes),
         rounds_count=rounds,
         elapsed_s=clock() - began,
     )
+    if over:
+        text = f"stopped after {found.elapsed_s:.1f} s: {over}"
+        found.notes.append(text + ("; the figures are from before" if times.sizes else ""))
     if one_clock and times.sizes:
         found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
     return found
 
 
+def background_s(path: Path) -> float:
+    """How long the least number of rounds takes where the path is busy 1 % of the time."""
+    line = path.segments[-1].line
+    return 100 * ROUNDS_MIN * sum(line.at(size) for size in path.sizes_bytes) / 1e6
+
+
 def _inside(name: str, sizes: list[float], times: list[float], resource: str) -> Stage:
     line = fit_minima(sizes, times, RESOLUTION_US)
     if not line.supported:
-        return Stage((name,), line, None, resource=resource, reason=line.reason)
-    return Stage((name,), line, line.G_us_per_KiB, g_us=line.intercept_us, resource=resource)
+        return Stage((name,), line, line, None, resource=resource, reason=line.reason)
+    return Stage((name,), line, line, line.G_us_per_KiB, line.intercept_us, resource=resource)
 
 
 def _hops(segment: Segment, last: bool) -> Stage:
@@ -179,6 +210,7 @@ def _hops(segment: Segment, last: bool) -> Stage:
     return Stage(
         (*names, NET_RX) if last else names,
         segment.line,
+        segment.own,
         segment.G_us_per_KiB,
         latency_us=segment.latency_us,
         address=segment.address,
@@ -195,7 +227,8 @@ def _settled(times: _Times) -> bool:
     return all(line.supported and line.G_us_per_KiB.relative <= PRECISION for line in lines)
 
 
-def _stages(path: Path, times: _Times, kick_runs_all: bool, scratch: int) -> Stages:
+def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
+    scratch = times.scratch
     found = Stages([], scratch, 0, 0, 0, 0.0)
     if not times.sizes:
         found.notes.append("no probe that goes past XDP was answered")

@@ -95,7 +95,7 @@ class Options:
     only: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < self.precision < 1 or self.seconds <= 0:
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
             raise ValueError("precision must be between 0 and 1, seconds above 0")
         if not 16 <= self.messages_max <= 16384:
             raise ValueError(f"{self.messages_max} messages: must be 16 to 16384")

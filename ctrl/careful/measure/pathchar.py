@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import errno
 import itertools
+import math
 import random
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_minima
+from careful.measure.line import fit_minima
+from careful.measure.path import Hop, Path, Segment, between, losses
 from careful.measure.probe import SIZE_MAX_BYTES, SIZE_MIN_BYTES, Answer, Prober, Reply
 
 #: ICMP errors quote up to 548 bytes: larger probes have answers of one size.
@@ -36,6 +37,8 @@ SILENT_HOPS_MAX = 4
 ANSWERED_MIN = 0.6
 #: Median shift of a round's times that means that the path has changed.
 _MOVED = 0.10
+#: Probes of a round without an answer one after the other: the rest have none either.
+_GIVE_UP = 6
 #: What a path MTU may be where too large probes vanish without a word, bytes.
 _MTUS = (9000, 4352, 1500, 1492, 1400, 1280)
 
@@ -78,79 +81,10 @@ class Options:
             )
         if not 1 <= self.max_hops <= 255:
             raise ValueError(f"{self.max_hops} hops: must be 1 to 255")
-        if not 0 < self.precision < 1 or self.seconds <= 0 or self.timeout_s <= 0:
+        if not (
+            0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.timeout_s < math.inf
+        ):
             raise ValueError("precision must be between 0 and 1, times above 0")
-
-
-@dataclass
-class Hop:
-    """A TTL, who answered at it, and the round trips over sizes."""
-
-    ttl: int
-    address: str = ""
-    reached: bool = False
-    reply_bytes: int = 0
-    sent: int = 0
-    answered: int = 0
-    round_answered: int = 0  # of the last round, with the hop's address
-    longest_us: float = 0.0
-    note: str = ""
-    usable: bool = True
-    addresses: set[str] = field(default_factory=set)
-    sizes_bytes: list[float] = field(default_factory=list)
-    times_us: list[float] = field(default_factory=list)
-    line: Line | None = None
-
-    @property
-    def answered_share(self) -> float:
-        """Of the probes sent."""
-        return self.answered / self.sent if self.sent else 0.0
-
-
-@dataclass(frozen=True)
-class Segment:
-    """What lies between two hops that were measured.
-
-    ttls: the hops it ends at, more than one where silent ones are merged into it; G: µs per KiB;
-    latency: µs one way, overhead and propagation of an IP packet of no bytes; line: round trips
-    up to here; reason: why there is no figure.
-    """
-
-    ttls: tuple[int, ...]
-    address: str
-    G_us_per_KiB: Estimate | None
-    latency_us: Estimate | None
-    line: Line
-    reason: str = ""
-
-
-@dataclass
-class Path:
-    """All that was found of a path.
-
-    probes_count: all that were sent, discovery_count of them to find the hops and the MTU, which
-    a fixed plan (FIXED_ROUNDS of each size to each hop) has to find, too.
-    """
-
-    hops: list[Hop]
-    segments: list[Segment]
-    reached: bool
-    mtu_bytes: int
-    sizes_bytes: list[int]
-    rounds_count: int
-    probes_count: int
-    discovery_count: int
-    fixed_plan_count: int
-    elapsed_s: float
-    settled: bool
-    notes: list[str]
-
-    @property
-    def saving_share(self) -> float | None:
-        """Share of a fixed plan's probes that were not needed; None where more were."""
-        if not self.settled or not self.fixed_plan_count:
-            return None
-        return 1 - (self.probes_count - self.discovery_count) / self.fixed_plan_count
 
 
 class Pathchar:
@@ -169,13 +103,14 @@ class Pathchar:
         self._mtu = min(interface_mtu_bytes, self.options.max_bytes)
         self._random = random.Random(self.options.seed)
         self._notes: list[str] = []
-        self._probes = self._discovery = 0
+        self._probes = self._discovery = self._rounds_made = 0
+        self._longest_s = self._largest_us = self._began = 0.0
         self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
         self.hops: list[Hop] = []
 
     def run(self) -> Path:
         """Find the hops, then measure those that answer."""
-        began = self._clock()
+        began = self._began = self._clock()
         self._discover()
         measured = [hop for hop in self.hops if hop.usable]
         if not measured:
@@ -184,10 +119,18 @@ class Pathchar:
         self._fit_mtu(measured[-1])
         sizes = self._sizes()
         self._discovery = self._probes
-        rounds, settled = self._rounds(sizes, began)
+        self._afford(sizes, measured)
+        try:
+            rounds, settled = self._rounds(sizes, began)
+        except CarefulError as error:
+            if not self._rounds_made:
+                raise
+            rounds, settled = self._rounds_made, False
+            text = f"probes could not be sent any longer after {self._now_s():.1f} s ({error})"
+            self._notes.append(f"{text}: the figures are from before")
         path = self._path(sizes, rounds, began, settled)
         if not settled and path.segments:
-            self._notes.append("stopped before every interval was as narrow as asked for")
+            path.notes.append("stopped before every interval was as narrow as asked for")
         return path
 
     # --- which hops there are
@@ -200,13 +143,24 @@ class Pathchar:
         reply = self._probe(hop.ttl, size_bytes, timeout_s)
         self._probes += 1
         hop.sent += 1
-        if reply.answer in (Answer.EXPIRED, Answer.REACHED, Answer.REFUSED):
+        if reply.answer is Answer.REFUSED and not hop.addresses:
+            hop.refuses = True  # the first that is heard of it
+        if hop.answers(reply):
             hop.answered += 1
             hop.longest_us = max(hop.longest_us, reply.rtt_us)
             hop.addresses.add(reply.address)
+            hop.refused, hop.heard_s = None, self._now_s()
+        elif reply.answer is Answer.REFUSED:
+            hop.refused = reply
+        self._longest_s = max(self._longest_s, reply.rtt_us / 1e6)
         if self.options.background:
-            self._sleep(99 * (reply.rtt_us / 1e6 or timeout_s))
+            # A probe without an answer was on the way no longer than others a few hops on.
+            unheard_s = min(timeout_s, 4 * self._longest_s or timeout_s)
+            self._sleep(99 * (reply.rtt_us / 1e6 or unheard_s))
         return reply
+
+    def _now_s(self) -> float:
+        return self._clock() - self._began
 
     def _discover(self) -> None:
         silent = 0
@@ -219,6 +173,7 @@ class Pathchar:
                 if reply.answer is not Answer.SILENT:
                     break
             hop.address, hop.reply_bytes = reply.address, reply.reply_bytes
+            hop.first_us = hop.longest_us
             hop.longest_us *= 4  # of the smallest probe: larger ones take longer
             if reply.answer is Answer.SILENT:
                 hop.usable, hop.note = False, "no answer"
@@ -231,12 +186,35 @@ class Pathchar:
                 hop.reached = True
                 return
             if reply.answer is Answer.REFUSED:
+                if ttl > 1 and reply.address == self.hops[-2].address:
+                    hop = self._one_before()
                 hop.note = f"says unreachable (ICMP code {reply.code})"
-                self._notes.append(f"hop {ttl}, {reply.address}, {hop.note}: the path ends there")
+                where = f"hop {hop.ttl}, {reply.address}"
+                self._notes.append(f"{where}, {hop.note}: the path ends there")
                 return
         while self.hops and self.hops[-1].note == "no answer":
             self.hops.pop()
         self._notes.append(f"the host does not answer; nobody does beyond hop {len(self.hops)}")
+
+    def _one_before(self) -> Hop:
+        """The hop that answers for the last one, which there is not."""
+        self.hops.pop()
+        return self.hops[-1]
+
+    def _afford(self, sizes: list[int], hops: list[Hop]) -> None:
+        """Whether what the least number of rounds takes in the background is given to it."""
+        first_us = hops[-1].first_us
+        if not self.options.background or not first_us:
+            return
+        factor = (1 + max(self._largest_us / first_us, 1.0)) / 2
+        each_us = sum(hop.first_us for hop in hops) * factor * len(sizes)
+        needed_s = 100 * ROUNDS_MIN * each_us / 1e6
+        if needed_s > self.options.seconds:
+            raise ValueError(
+                f"in the background {ROUNDS_MIN} rounds of {len(sizes)} sizes take about "
+                f"{needed_s:.0f} s on this path: --seconds {math.ceil(1.2 * needed_s)}, "
+                "or fewer --sizes"
+            )
 
     def _fit_mtu(self, last: Hop) -> None:
         """The largest probe that gets as far as the last hop."""
@@ -248,6 +226,7 @@ class Pathchar:
                     break
             if reply.answer not in (Answer.SILENT, Answer.TOO_BIG):
                 last.longest_us = max(last.longest_us, reply.rtt_us)
+                self._largest_us = reply.rtt_us
                 return
             said = reply.mtu_bytes if 0 < reply.mtu_bytes < self._mtu else 0
             smaller = [mtu for mtu in smaller if mtu < (said or self._mtu)]
@@ -269,22 +248,23 @@ class Pathchar:
 
     def _rounds(self, sizes: list[int], began: float) -> tuple[int, bool]:
         """Rounds made, and whether every hop is as well known as was asked for."""
-        wanted = {hop.ttl for hop in self.hops if hop.usable}
+        wanted = {hop.ttl for hop in self.hops if hop.asked}
         moved = False
         for number in range(1, self.options.rounds_max + 1):
             for hop in self.hops:
-                if hop.usable and hop.ttl in wanted:
+                if hop.asked and hop.ttl in wanted:
                     moved |= self._round(hop, sizes)
-            self._limited(sizes)
+            self._judge(sizes)
             if moved:
                 moved = False
-                self._start_anew()
-            if self._enough():
-                wanted = self._unsettled()
-            else:
-                wanted = {hop.ttl for hop in self.hops if hop.usable}
+                over = self._now_s() > self.options.seconds or number == self.options.rounds_max
+                self._start_anew(keep=over)
+            self._rounds_made = number
+            asked = {hop.ttl for hop in self.hops if hop.asked}
+            unsettled = self._unsettled() if self._enough() else asked
+            wanted = unsettled & asked
             if not wanted:
-                return number, True
+                return number, not any(hop.lost_s is not None for hop in self.hops)
             if self._clock() - began > self.options.seconds:
                 return number, False
         return self.options.rounds_max, False
@@ -292,11 +272,15 @@ class Pathchar:
     def _round(self, hop: Hop, sizes: list[int]) -> bool:
         """One probe of each size, in random order; whether the hop's times have moved."""
         shifts = []
-        hop.round_answered = 0
+        hop.round_answered = unanswered = 0
         for size in self._random.sample(sizes, len(sizes)):
             reply = self._ask(hop, size)
-            if reply.answer not in (Answer.EXPIRED, Answer.REACHED, Answer.REFUSED):
+            if not hop.answers(reply):
+                unanswered += 1
+                if unanswered == _GIVE_UP:
+                    break
                 continue
+            unanswered = 0
             if reply.address != hop.address:
                 continue  # another router's: counted in addresses, of no use for this line
             self._own_us[size] = min(self._own_us.get(size, reply.own_us), reply.own_us)
@@ -307,12 +291,7 @@ class Pathchar:
             hop.sizes_bytes.append(size)
             hop.times_us.append(reply.rtt_us)
         if hop.sizes_bytes:
-            # Copying into the kernel is ours, not the first hop's.
-            times_us = [
-                time_us - self._own_us[size]
-                for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
-            ]
-            hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
+            self._fit(hop)
         shifts.sort()
         shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
         if abs(shift) > _MOVED:
@@ -321,16 +300,29 @@ class Pathchar:
             return True
         return False
 
-    def _start_anew(self) -> None:
+    def _fit(self, hop: Hop) -> None:
+        # Copying into the kernel is ours, not the first hop's.
+        times_us = [
+            time_us - self._own_us[size]
+            for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
+        ]
+        hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
+
+    def _start_anew(self, keep: bool) -> None:
+        """What was measured is of another path; keep: the last round, for no other one follows."""
         for hop in self.hops:
-            hop.sizes_bytes.clear()
-            hop.times_us.clear()
+            old = len(hop.sizes_bytes) - (hop.round_answered if keep else 0)
+            del hop.sizes_bytes[:old]
+            del hop.times_us[:old]
             hop.line = None
+            if hop.sizes_bytes:
+                self._fit(hop)
+            hop.usable &= hop.lost_s is None
 
     def _enough(self) -> bool:
         """Whether every hop has the samples that a verdict needs."""
         least = (ROUNDS_MIN - 0.5) * self.options.sizes_count
-        return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.usable)
+        return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
 
     def _unsettled(self) -> set[int]:
         """Hops whose lines need more samples: those at either end of an unsettled segment."""
@@ -344,35 +336,48 @@ class Pathchar:
                 found |= {before, after}
         return found - {0}
 
-    def _limited(self, sizes: list[int]) -> None:
-        """After a round: hops that answered too little are not measured; says why."""
+    def _judge(self, sizes: list[int]) -> None:
+        """After a round: hops that answered too little are not measured any further; says why."""
+        lost: list[Hop] = []
         for hop in self.hops:
             share = hop.round_answered / len(sizes)
-            if not hop.usable or share >= ANSWERED_MIN:
+            if not hop.asked or share >= ANSWERED_MIN:
                 continue
+            if hop.refused or (lost and not hop.round_answered):
+                lost.append(hop)
+                continue
+            heard: list[bool] = []
             if len(hop.addresses) > 1:
                 known = ", ".join(sorted(hop.addresses))
                 hop.note = f"answers from several addresses ({known}): several paths"
-            elif self._answers_after_a_pause(hop):
+            else:
+                heard = self._heard_after_a_pause(hop)
+                hop.note = f"{share:.0%} of the probes answered"
+            if hop.refused or (heard and not any(heard)):
+                lost.append(hop)
+                continue
+            if heard and all(heard[:2]) and sum(heard[2:]) <= 3:
+                # A rate limit's sign: silent when asked fast, and not after a pause.
                 hop.note = (
                     f"ICMP rate-limited: {share:.0%} of the probes answered; "
                     "sysctl net.ipv4.icmp_ratelimit=0 there would let it be measured"
                 )
-            else:
-                hop.note = f"{share:.0%} of the probes answered"
             hop.usable = False
             merged = "" if hop is self.hops[-1] else "; merged with the next"
             self._notes.append(f"hop {hop.ttl}, {hop.address}: {hop.note}{merged}")
+        for hop in lost:  # what was known before is kept
+            hop.lost_s = hop.heard_s
+            hop.note = f"no answer since {hop.heard_s:.1f} s"
+            hop.usable = hop.line is not None
 
-    def _answers_after_a_pause(self, hop: Hop) -> bool:
-        """A rate limit's sign: silent when asked fast, and not after a pause."""
-        size = self.options.min_bytes
-        answers = []
-        for _ in range(2):
-            self._sleep(1.2)
-            answers += [self._ask(hop, size).answer is not Answer.SILENT]
-        fast = [self._ask(hop, size).answer is not Answer.SILENT for _ in range(6)]
-        return all(answers) and sum(fast) <= 3
+    def _heard_after_a_pause(self, hop: Hop) -> list[bool]:
+        """Whether it answers: two probes, each after a pause, then six at once."""
+        heard = []
+        for k in range(8):
+            if k < 2:
+                self._sleep(1.2)
+            heard.append(hop.answers(self._ask(hop, self.options.min_bytes)))
+        return heard
 
     # --- what it means
 
@@ -384,7 +389,7 @@ class Pathchar:
             merged.append(hop.ttl)
             if not hop.usable or hop.line is None:
                 continue
-            found.append(_segment(tuple(merged), hop, before))
+            found.append(between(tuple(merged), hop, before))
             before, merged = hop, []
         return found
 
@@ -402,25 +407,8 @@ class Pathchar:
             fixed_plan_count=FIXED_ROUNDS * len(sizes) * usable,
             elapsed_s=self._clock() - began,
             settled=settled,
-            notes=self._notes,
+            notes=self._notes + losses(self.hops),
         )
-
-
-def _segment(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
-    """From the lines at its two ends; an answer of r bytes crosses the same links back."""
-    line = hop.line
-    assert line is not None
-    bad = [one for one in (line, before.line if before else None) if one and not one.supported]
-    if bad:
-        return Segment(ttls, hop.address, None, None, line, bad[0].reason)
-    G, latency = line.G_us_per_KiB, line.estimate_at(-hop.reply_bytes)
-    if before is not None and before.line is not None:
-        G = G - before.line.G_us_per_KiB
-        latency = latency - before.line.estimate_at(-before.reply_bytes)
-    reason = ""
-    if G.relative > RELATIVE_MAX or G.value <= 0:
-        reason = f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
-    return Segment(ttls, hop.address, None if reason else G, latency * 0.5, line, reason)
 
 
 def measure(address: Address, options: Options) -> Path:

@@ -10,6 +10,8 @@ from typing import Self
 
 from careful._abi import lib
 from careful.address import Address
+from careful.errors import CarefulError
+from careful.measure.gone import explained
 from careful.transfer.ipc import Client
 
 
@@ -31,7 +33,8 @@ class Session:
         self, socket: Path, instance: str, address: Address, host: str, timeout_s: float = 5.0
     ) -> None:
         self.host, self._address = host, address
-        self._client = Client(socket, f"carefuld of {instance}")
+        self._own = f"carefuld of {instance}"
+        self._client = Client(socket, self._own)
         try:
             answer = self._client.call(
                 lib.CAREFUL_IPC_CONNECT,
@@ -48,6 +51,10 @@ class Session:
 
     def _prepare(self) -> None:
         """What is asked before the first probe."""
+
+    def _explained(self, error: CarefulError, size_bytes: int) -> CarefulError:
+        """What an error says to somebody who measures."""
+        return explained(error, self._own, self.host, self._address, size_bytes)
 
     def __enter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ from careful._abi import ffi, lib, sizeof
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.exchange import peer_info
+from careful.measure.gone import explained
 from careful.measure.logp import Bursts
 from careful.transfer.ipc import Client
 
@@ -60,6 +61,7 @@ class Session:
         if not 1 <= len(targets) <= lib.CAREFUL_SIGNATURE_PEERS:
             raise ValueError(f"{len(targets)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
         self.host = ", ".join(target.host for target in targets)
+        self._address = targets[0].address
         self._client = Client(socket, f"carefuld of {instance}")
         try:
             self._peers = [self._connect(target, timeout_s) for target in targets]
@@ -151,19 +153,19 @@ class Session:
                 timeout_s=_TIMEOUT_S,
             )
         except CarefulError as error:
-            raise self._explained(error, marks[-1]) from None
+            raise self._explained(error, marks[-1], layer.size_bytes) from None
         return parse(answer.payload, marks)
 
-    def _explained(self, error: CarefulError, messages: int) -> CarefulError:
-        if error.errno == errno.ETIMEDOUT:
-            text = (
-                f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
-            )
-            return CarefulError(errno.ETIMEDOUT, text, self.host)
+    def _explained(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
         if error.errno == errno.EOPNOTSUPP:
             text = "our carefuld makes no signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
-        return error
+        frame_bytes = min(size_bytes, self.frame_bytes)
+        found = explained(error, self._client.name, self.host, self._address, frame_bytes)
+        if found.errno != errno.ETIMEDOUT:
+            return found
+        text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
+        return CarefulError(errno.ETIMEDOUT, text, self.host)
 
 
 class CarefulLayer:

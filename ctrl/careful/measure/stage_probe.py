@@ -130,9 +130,13 @@ class StageSession(Session):
         (answer,) = answers
         if len(answer.payload) != sizeof("careful_stage_result"):
             if answer.status != -errno.EMSGSIZE:
-                answer.check(self.host)
+                self._check(answer.status)
             return StageReply(answer.status)
         return _reply(answer.status, answer.payload)
+
+    def _check(self, status: int) -> None:
+        if status < 0:
+            raise self._explained(CarefulError(-status, "", self.host), 0)
 
     def probe(self, ttl: int, size_bytes: int, timeout_s: float, /) -> Reply:
         """One probe for pathchar: routers answer by ICMP, the host as soon as XDP sees it.
@@ -144,8 +148,8 @@ class StageSession(Session):
             return Reply(Answer.TOO_BIG, mtu_bytes=self.mtu_bytes)
         if found.status == -errno.ETIMEDOUT or (found.status == 0 and found.path_us <= 0):
             return Reply(Answer.SILENT)  # or a clock was set meanwhile
-        if found.status not in (0, -errno.EHOSTUNREACH):
-            raise CarefulError(-found.status, "the session ended", self.host)
+        if found.status != -errno.EHOSTUNREACH:
+            self._check(found.status)
         kind, code, info = found.icmp
         answer, mtu_bytes = Answer.REACHED, 0
         if kind == _TIME_EXCEEDED:

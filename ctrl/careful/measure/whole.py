@@ -7,11 +7,13 @@ carefuld, which hops and hosts answer alike.
 from __future__ import annotations
 
 import errno
+import math
 import socket
 
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure import inside, pathchar
+from careful.measure.path import Path
 from careful.measure.stage_probe import StageSession
 from careful.transfer.session import Route
 
@@ -24,8 +26,10 @@ def measure(
     *,
     must: bool = False,
     one_clock: bool = False,
-) -> tuple[pathchar.Path, inside.Stages | None, str]:
+) -> tuple[Path, inside.Stages | None, str]:
     """Hops, and stages if there is a way to them; else why there is none.
+
+    A host that fell silent, and a background too short for stages, cost the stages alone.
 
     route: to the peer by way of our carefuld; driver: of its interface; must: no stages are an
     error; one_clock: both ends are one machine. Raises CarefulError as its parts do.
@@ -42,9 +46,14 @@ def measure(
         return pathchar.measure(address, options), None, str(error)
     with session:
         path = pathchar.Pathchar(session.probe, session.mtu_bytes, options).run()
-        if not path.reached:
+        if not path.to_host:
+            if path.segments:  # of use without the stages, even where those were asked for
+                return path, None, "the host answers no longer, or not through these hops"
             text = "careful answers there, but not through the hops that were found"
             raise CarefulError(errno.EHOSTUNREACH, text, route.host)
+        if options.background and (needed_s := inside.background_s(path)) > options.seconds / 3:
+            text = f"in the background they take about {needed_s:.0f} s"
+            return path, None, f"{text}: --seconds {math.ceil(3.6 * needed_s)}"
         found = inside.measure(
             session.ask,
             path,

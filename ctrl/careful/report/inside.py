@@ -10,8 +10,7 @@ from careful.report.tables import table
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    line = stage.line
-    middle = line.middle_us
+    line, own = stage.line, stage.own
     known: dict[str, Any] = {"stages": list(stage.names), "address": stage.address}
     for name, unit, estimate in (
         ("g", "us", stage.g_us),
@@ -20,9 +19,9 @@ def _stage(stage: Stage) -> dict[str, Any]:
     ):
         known |= estimate.figures(name, unit, 3) if estimate else {f"{name}_{unit}": None}
     return known | {
-        "middle_us": round(middle.value, 3),
-        "middle_bytes": round(line.middle_bytes, 1),
-        "residual_us": round(line.residual_us, 3),
+        **(own.middle_us.figures("middle", "us", 3) if own else {"middle_us": None}),
+        "middle_bytes": round(own.middle_bytes, 1) if own else None,
+        "residual_us": round(own.residual_us, 3) if own else None,
         "samples_count": line.samples_count,
         "sizes_count": line.points_count,
         "size_min_bytes": int(line.size_min_bytes),
@@ -59,11 +58,16 @@ def stages_figures(found: Stages) -> dict[str, Any]:
             {
                 "size_bytes": size,
                 "measured_us": round(found.one_way.at(size), 2),
-                "sum_of_stages_us": round(found.sum_us(size), 2),
+                **_sum(found.sum_us(size)),
             }
             for size in (low, (low + high) // 2, high)
         ]
     return figures
+
+
+def _sum(total: Estimate | None) -> dict[str, Any]:
+    """All stages together, where each is known."""
+    return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
 
 
 def _with_half(estimate: Estimate | None) -> str:
@@ -80,7 +84,7 @@ def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
         _with_half(stage.g_us),
         _with_half(stage.latency_us),
         _with_half(stage.G_us_per_KiB),
-        round(stage.at(size_bytes), 1),
+        _with_half(stage.at(size_bytes)),
         stage.line.samples_count,
     )
 
@@ -105,9 +109,11 @@ def stages_table(found: Stages, host: str) -> str:
         f"{found.elapsed_s:.1f} s"
     )
     for one in stages_figures(found).get("one_way", []):
+        total = found.sum_us(one["size_bytes"])
+        said = f"sum {_with_half(total)} us" if total else "sum -: not every stage is known"
         lines.append(
-            f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} us, the stages' "
-            f"sum {one['sum_of_stages_us']} us"
+            f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} us, "
+            f"the stages' {said}"
         )
     lines += [f"{', '.join(stage.names)}: {stage.reason}" for stage in found.stages if stage.reason]
     lines += [

@@ -9,7 +9,7 @@ from typing import Any
 from careful.address import Address
 from careful.measure.blackbox import Result
 from careful.measure.estimate import Estimate
-from careful.measure.pathchar import Path, Segment
+from careful.measure.path import Path, Segment
 from careful.measure.trains import Regime
 from careful.report.tables import table
 
@@ -44,6 +44,7 @@ def _segment(segment: Segment, path: Path) -> dict[str, Any]:
         "size_min_bytes": int(line.size_min_bytes),
         "size_max_bytes": int(line.size_max_bytes),
         "answered_share": round(hop.answered_share, 4),
+        "lost_since_s": None if segment.lost_s is None else round(segment.lost_s, 1),
         "reason": segment.reason,
     }
 
@@ -80,6 +81,13 @@ def _with_half(estimate: Estimate | None, digits: int = 1) -> str:
     return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
 
 
+def _said(segment: Segment) -> str:
+    """What is to be said of a hop in its row."""
+    lost = "" if segment.lost_s is None else f"until {segment.lost_s:.1f} s"
+    merged = "merged" if len(segment.ttls) > 1 else ""
+    return "; ".join(one for one in (segment.reason or merged, lost) if one)
+
+
 def pathchar_table(path: Path, host: str) -> str:
     """The same for people."""
     rows = []
@@ -93,7 +101,7 @@ def pathchar_table(path: Path, host: str) -> str:
                 _with_half(G),
                 f"{_mbit_per_s(G.value):.3g}" if G else "-",
                 segment.line.samples_count,
-                segment.reason or ("merged" if len(segment.ttls) > 1 else ""),
+                _said(segment),
             )
         )
     columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")

@@ -9,7 +9,7 @@ from typing import Any
 from careful.measure.blackbox import Result
 from careful.measure.inside import Stages
 from careful.measure.line import Line, minima
-from careful.measure.pathchar import Path as HopPath
+from careful.measure.path import Path as HopPath
 from careful.report import figure as draw
 
 
@@ -37,6 +37,10 @@ def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number
 
 def _short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def _coarse(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
 
 
 def _legend(pair: Any, entries: int) -> None:
@@ -113,12 +117,15 @@ def _stages(pair: Any, found: Stages) -> None:
     sizes = found.sizes_bytes
     names = [",\n".join(stage.names) for stage in found.stages]
     for number, size in enumerate(sizes):
-        times_us = [max(stage.at(size), 0.0) for stage in found.stages]
+        known = [stage.at(size) for stage in found.stages]
+        times_us = [max(one.value, 0.0) if one else 0.0 for one in known]
         at = [row + (number - 0.5) * 0.4 for row in range(len(names))]
         colour = draw.COLOURS[number]
         pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
-        for row, time_us in zip(at, times_us, strict=True):
-            pair.annotate(f" {_short(time_us)}", (time_us, row), va="center", fontsize=11)
+        least_us = min((time_us for time_us in times_us if time_us), default=1.0)
+        for row, time_us, one in zip(at, times_us, known, strict=True):
+            text = f" {_short(time_us)} ±{_coarse(one.half)}" if one else " -"
+            pair.annotate(text, (time_us or least_us, row), va="center", fontsize=11)
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)
     pair.set_xscale("log")

@@ -57,14 +57,21 @@ def _formula(one: Fit) -> str:
 
 
 def frames(burst: Burst, path: str | Path) -> None:
-    """Stages below one another, time to the right, a box for each fragment of each transfer."""
+    """Stages below one another, time to the right, a box for each fragment of each transfer.
+
+    A kick that runs netRx is one box: its frames have left before it ends, one by one, and
+    boxes of equal parts would end after the other host had them all.
+    """
     draw.check_path(path)
     count = len(burst.rows)
+    title = f"one burst, messages: {burst.messages_count}; hatched: waiting for a file"
+    if any(len(one.messages) > 1 and one.runs for one in burst.transfers):
+        title += "; grey: of several messages"
     figure, pair = draw.axes(
-        f"one burst, messages: {burst.messages_count}; hatched: waiting for a file",
+        "\n".join([title, *burst.notes]),
         "time (µs)",
         "",
-        size=(12.0, 1.6 + 0.75 * count),
+        size=(12.0, 1.6 + 0.75 * count + 0.3 * len(burst.notes)),
     )
     for number, row in enumerate(burst.rows):
         for one in burst.of(row):
@@ -77,10 +84,13 @@ def frames(burst: Burst, path: str | Path) -> None:
 
 def _boxes(pair: Any, one: Transfer, y: int, edged_us: float) -> None:
     """One transfer: as many boxes as frames; hatched where a device had them."""
-    each = one.took_us / one.frames
-    for k in range(one.frames):
+    count = 1 if one.runs else one.frames
+    each = one.took_us / count
+    for k in range(count):
         # Several messages' frames share a kick in their order; which is whose is not told.
-        message = one.messages[k * len(one.messages) // one.frames] if one.messages else 0
+        message = one.messages[k * len(one.messages) // count] if one.messages else 0
+        if one.runs and len(one.messages) > 1:
+            message = 0
         pair.broken_barh(
             [(one.begin_us + k * each, each)],
             (y - 0.36, 0.72),

@@ -198,11 +198,13 @@ def frames_figures(burst: Burst, heard: Heard) -> dict[str, Any]:
                 "frames": one.frames,
                 "messages": list(one.messages),
                 "waited": one.waited,
+                "runs_net_rx_of": list(one.runs),
             }
             for one in burst.transfers
         ],
         "messages_count": burst.messages_count,
         "took_us": round(burst.took_us, 3),
+        "notes": burst.notes,
         "transfers_left_out_count": burst.cut_count,
         "records_count": heard.records_count,
         "lost_records_count": heard.lost_count,
@@ -248,4 +250,4 @@ def frames_table(burst: Burst, heard: Heard) -> str:
         lines.append(f"and {rest} more transfers (--json has them)")
     if heard.lost_count:
         lines.append(f"{heard.lost_count} records were lost: the graph has holes")
-    return "\n".join(lines)
+    return "\n".join(lines + burst.notes)
