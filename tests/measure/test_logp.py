@@ -113,10 +113,11 @@ def test_logp__a_longer_curve_where_further_bursts_say_that_it_fills() -> None:
 
         def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
             self.calls += marks[-1] > 64
-            self.os, self.or_ = (0.8, 0.3) if self.calls > 1 else (2.0, 0.0)
+            if self.calls > 1:
+                self.os, self.g = 0.8, 2.0
             return super().bursts(marks, compute_us, count)
 
-    found = measure(Changed(0.8, 0.3, 2.0, 20), only="gap", precision=0.004, seconds=0.3)
+    found = measure(Changed(2.0, 0.3, 0.5, 1), only="gap", precision=0.004, seconds=0.3)
     assert len(found.curves[0].bursts.marks) > len(marks_to(124))
     assert known(found, "g").value == pytest.approx(2.0, rel=0.04)
 
