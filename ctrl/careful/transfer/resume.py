@@ -145,6 +145,7 @@ class RemotePartial:
         self._kept = False
         self._file = -1
         self._fd = -1
+        self._way = 0, 0
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
 
@@ -173,6 +174,7 @@ class RemotePartial:
             self.seeded = {}  # one block: it would be equal, or is to be sent
             return {}
         tag = tag_of("put", os.uname().nodename, source, self.target)
+        self._way = tag, mode
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
@@ -234,6 +236,22 @@ class RemotePartial:
             self.handle = 0
             if found is not None and other:
                 self.journal = Journal(journal.identity, found.block_bytes)
+
+    async def reopen(self) -> int:
+        """Open it again, since the peer does not know its handle any more; the new one.
+
+        Raises:
+            CarefulError: it is not there, or what was open has it still.
+        """
+        name = self.remote.name(shown(self.target))
+        if not self._kept:  # it had no name by which to find it
+            raise CarefulError(errno.ECONNRESET, "the peer let go of it; send it again", name)
+        made = await self._create(*self._way, self.journal.tail_bytes)
+        self.handle = made.handle
+        if not made.continued:
+            raise CarefulError(errno.ESTALE, "what had come of it is gone there", name)
+        self._note((0, self.journal.tail))  # what was on its way to the old one
+        return made.handle
 
     async def _create(self, tag: int, mode: int, tail_bytes: int) -> Created:
         nbytes, replace = self.journal.identity.bytes, self.options.replace
