@@ -107,6 +107,11 @@ def other_address(victim: Host) -> str:
 
 def new_address(ground: Ground, victim: Host, rng: random.Random) -> None:
     """The address is another from now on."""
+    take_other_address(victim)
+
+
+def take_other_address(victim: Host) -> None:
+    """Another address, and none of its own."""
     victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
     victim.lab.run(victim.name, "ip", "addr", "add", f"{other_address(victim)}/24", "dev", "eth1")
 

@@ -108,10 +108,15 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, 
     return process.returncode, out, err
 
 
+def received(host: Host) -> int:
+    """Frames that a host has received."""
+    return int(host.status()["counters"]["rx_frames"])
+
+
 def moving(host: Host, timeout_s: float = 60) -> None:
-    """Wait until frames move at a host."""
-    before = host.status()["counters"]["rx_frames"]
-    wait_for(lambda: host.status()["counters"]["rx_frames"] > before + 100, "traffic", timeout_s)
+    """Wait until frames move at a host; of a transfer that goes on until then."""
+    before = received(host)
+    wait_for(lambda: received(host) > before + 100, "traffic", timeout_s)
 
 
 def alive(pid: int) -> bool:

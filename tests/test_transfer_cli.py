@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from hosts import MIB, Host, finish, make_file, moving
+from hosts import MIB, Host, finish, make_file, moving, received, wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
@@ -44,6 +44,7 @@ def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> Non
     before = sorted(b.export.iterdir())
     silent, hold = os.pipe()
     for words in (("put", "-", "h2:endless"), ("get", "h2:unread", "-")):
+        taken = received(a)
         job = subprocess.Popen(
             a.lab.argv("h1", "carefulctl", *words),
             stdin=silent,
@@ -51,8 +52,8 @@ def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> Non
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        if words[0] == "get":
-            moving(a)
+        if words[0] == "get":  # as much as the pipe and the blocks in flight take
+            wait_for(lambda taken=taken: received(a) > taken + 100, "traffic")
         with pytest.raises(subprocess.TimeoutExpired):
             job.wait(1.0)
         job.send_signal(signal.SIGINT)

@@ -94,6 +94,7 @@ class _Fetch:
                 self.progress,
                 block_bytes,
             )
+            mover.reopen = partial(self._reopened, attr, name)
             if has_holes(attr):
                 extents = await remote_extents(self.remote, handle, attr.bytes, self.source)
                 # What an earlier transfer or the old file left is no hole until it is one.
@@ -109,9 +110,11 @@ class _Fetch:
                     digest = await agreed(mover, self.remote, attr.bytes, self.source)
             except BaseException:
                 await quietly(self.remote.remove_file(file))
+                if mover.handle != handle:
+                    await quietly(self.remote.close(mover.handle, self.source))
                 raise
             await self.remote.remove_file(file)
-            after = await self.remote.close(handle, self.source)
+            after = await self._closed(mover)
             check_same((attr.bytes, attr.mtime_ns), (after.bytes, after.mtime_ns), name)
             mtime_ns = attr.mtime_ns if self.options.keeps_times else None
             await in_thread(partial(part.commit, self.options.sync, mtime_ns))
@@ -130,6 +133,23 @@ class _Fetch:
             options.blake3,
             mover.hole_bytes,
         )
+
+    async def _reopened(self, attr: Attr, name: str) -> int:
+        """The source opened again; its handle."""
+        handle, now = await self.remote.open(self.source)
+        if _version(now) != _version(attr):
+            await quietly(self.remote.close(handle, self.source))
+            raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
+        return handle
+
+    async def _closed(self, mover: Mover) -> Attr:
+        """The source's attributes now that all of it is here; its handle ends."""
+        try:
+            return await self.remote.close(mover.handle, self.source)
+        except CarefulError as error:
+            if error.errno != errno.EBADF or mover.reopen is None:
+                raise
+            return await self.remote.close(await mover.reopen(), self.source)
 
     async def _matched(
         self, part: Partial, handle: int, attr: Attr, block_bytes: int
@@ -184,6 +204,11 @@ class _Fetch:
             part.close()
         else:
             part.discard()
+
+
+def _version(attr: Attr) -> tuple[int, ...]:
+    """What is another once a file has changed, or is another file."""
+    return attr.inode, attr.bytes, attr.mtime_ns, attr.ctime_ns
 
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
@@ -295,6 +320,7 @@ async def put_file(
             progress,
             part.journal.block_bytes,
         )
+        mover.reopen = part.reopen
         if part.sparse:
             here = await _extents_here(fd, attr.st_size, source, options)
             # What an earlier transfer or the old file left is no hole until it is one.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,8 @@ from careful.transfer.sparse import Ranges, punch_zeros
 
 #: What a lost or a damaged block is answered with: it is asked for again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
+#: How often a handle that the peer does not know any more is replaced.
+_REOPENS_MAX = 16
 _CLEANUP_S = 1.0
 #: Read or copied by a thread before Ctrl-C is looked at again, bytes.
 SLICE_BYTES = 64 << 20
@@ -47,6 +49,9 @@ class Mover:
         block_bytes: size of a block.
 
     Attributes:
+        handle: as above, or the one that took its place.
+        reopen: opens the peer's file again, for a handle that a session with another address
+            of ours had; raises if it is another file by now. None: that ends the transfer.
         ranges: of a byte range, the parts that hold data; None: all of it does. The rest is
             zero at both ends already.
         hole_bytes: of what moved, what did not have to: ranges had none.
@@ -75,6 +80,9 @@ class Mover:
         self.block_bytes = block_bytes
         self.pace = Pace(block_bytes, options.blocks_in_flight, remote.piece_bytes_min)
         self._limit = options.limit
+        self.reopen: Callable[[], Awaitable[int]] | None = None
+        self._reopens = 0
+        self._reopening = asyncio.Lock()
         self.ranges: Ranges | None = None
         self.hole_bytes = 0
 
@@ -174,9 +182,15 @@ class Mover:
         if self._limit is not None:
             await self._limit.take(piece)
         async with self.pace.slot() as started:
+            handle = self.handle
             answer = await self.remote.move(
-                self.op, self.handle, at, piece, self.file, self.options.digest, at + shift
+                self.op, handle, at, piece, self.file, self.options.digest, at + shift
             )
+        if answer.status == -errno.ENOENT and await self._reopened(handle):
+            self.pace.retries += 1
+            self.progress.retried()
+            todo.appendleft((at, piece))
+            return answer
         if answer.status in _AGAIN and self.pace.failed(started):
             self.progress.retried()
             todo.appendleft((at, piece))
@@ -188,6 +202,14 @@ class Mover:
         self.pace.succeeded()
         self.progress.moved(piece)
         return answer
+
+    async def _reopened(self, lost: int) -> bool:
+        """Replace a handle that the peer does not know; whether there is another one now."""
+        async with self._reopening:  # many pieces find it at once
+            if self.handle == lost and self.reopen is not None and self._reopens < _REOPENS_MAX:
+                self._reopens += 1
+                self.handle = await self.reopen()
+            return self.handle != lost
 
 
 async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:

@@ -29,6 +29,9 @@ from careful.transfer.partial import (
     tag_of,
 )
 
+#: How long the handle of a session that is over may keep its file: the peer's stall
+#: (`up --stall-ms`, 30 s) and a little, seconds.
+_LETS_GO_S = 35.0
 _NO_IDENTITY = Identity("", 0, 0, 0, 0)
 Note = Callable[[tuple[int, bytes]], None]
 
@@ -145,6 +148,7 @@ class RemotePartial:
         self._kept = False
         self._file = -1
         self._fd = -1
+        self._way = 0, 0
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
 
@@ -173,6 +177,7 @@ class RemotePartial:
             self.seeded = {}  # one block: it would be equal, or is to be sent
             return {}
         tag = tag_of("put", os.uname().nodename, source, self.target)
+        self._way = tag, mode
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
@@ -237,9 +242,28 @@ class RemotePartial:
             if found is not None and other:
                 self.journal = Journal(journal.identity, found.block_bytes)
 
-    async def _create(self, tag: int, mode: int, tail_bytes: int) -> Created:
+    async def reopen(self) -> int:
+        """Open it again, since the peer does not know its handle any more; the new one.
+
+        Raises:
+            CarefulError: it is not there, or what was open has it still.
+        """
+        name = self.remote.name(shown(self.target))
+        if not self._kept:  # it had no name by which to find it
+            raise CarefulError(errno.ECONNRESET, "the peer let go of it; send it again", name)
+        tag, mode = self._way
+        made = await self._create(tag, mode, self.journal.tail_bytes, _LETS_GO_S)
+        self.handle = made.handle
+        if not made.continued:
+            raise CarefulError(errno.ESTALE, "what had come of it is gone there", name)
+        self._note((0, self.journal.tail))  # what was on its way to the old one
+        return made.handle
+
+    async def _create(
+        self, tag: int, mode: int, tail_bytes: int, patience_s: float = LOCK_S
+    ) -> Created:
         nbytes, replace = self.journal.identity.bytes, self.options.replace
-        until = time.monotonic() + LOCK_S
+        until = time.monotonic() + patience_s
         while True:
             try:
                 flags = lib.CAREFUL_BLOCK_SEED if self.seeded else 0

@@ -1,0 +1,125 @@
+"""Handles that the peer does not know any more: opened again, while there is something to open."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.transfer import session
+from careful.transfer.options import Options, Silent
+from careful.transfer.session import Route
+from fake_daemon import FakeDaemon
+
+NBYTES = 100_000
+DATA = random.Random(1).randbytes(NBYTES)
+
+
+def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], None] | None = None) -> None:
+    """Forget the handle of each so many-th block; also() happens with it."""
+    count = 0
+
+    def fault(question: Any) -> int:
+        nonlocal count
+        if question.op != op or question.region_off >= NBYTES:
+            return 0
+        count += 1
+        if count % every == 0 and question.region in daemon.handles:
+            os.close(daemon.handles.pop(question.region).fd)
+            if also is not None:
+                also()
+        return 0
+
+    daemon.fault = fault
+
+
+def get(route: Route, target: Path) -> Any:
+    options = Options(block_bytes=4096)
+    return session.get(route, ["a"], str(target), False, options, Silent())
+
+
+def put(route: Route, source: Path, **more: Any) -> Any:
+    options = Options(**({"block_bytes": 4096} | more))
+    return session.put(route, [str(source)], "a", False, options, Silent())
+
+
+def failure(report: Any) -> str:
+    """What the one file that failed is said to have."""
+    [(_, text)] = report.failures
+    return str(text)
+
+
+def test_get__handle_lost_three_times(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET, 9)
+    report = get(route, tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == DATA
+    assert report.files[0].retries >= 2
+    assert not daemon.handles
+
+
+def test_put__handle_lost_three_times(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_STORE, 9)
+    report = put(route, tmp_path / "b")
+    assert (export / "a").read_bytes() == DATA
+    assert report.files[0].retries >= 2
+    assert [path.name for path in export.iterdir()] == ["a"]
+    assert not daemon.handles
+
+
+@pytest.mark.parametrize("fetch", [True, False])
+def test_lost_each_time__ends(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, fetch: bool
+) -> None:
+    (export / "a").write_bytes(DATA)
+    (tmp_path / "c").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET if fetch else lib.CAREFUL_IPC_STORE, 1)
+    end = get(route, tmp_path / "b") if fetch else put(route, tmp_path / "c", replace=True)
+    assert "No such file" in failure(end)
+    assert not (tmp_path / "b").exists()
+    assert not daemon.handles
+
+
+def test_get__source_gone(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
+    (export / "a").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET, 9, (export / "a").unlink)
+    assert failure(get(route, tmp_path / "b")).startswith("h2:a: No such file")
+    assert not (tmp_path / "b").exists()
+
+
+def test_get__another_source(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET, 9, lambda: os.utime(export / "a", (1, 1)))
+    assert "changed while" in failure(get(route, tmp_path / "b"))
+    assert not (tmp_path / "b").exists()
+
+
+def test_put__partial_file_gone(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_bytes(DATA)
+
+    def away() -> None:
+        for path in export.glob(".careful-*"):
+            path.unlink()
+
+    lose(daemon, lib.CAREFUL_IPC_STORE, 9, away)
+    assert "is gone there" in failure(put(route, tmp_path / "b"))
+    assert not list(export.iterdir())
+
+
+def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_STORE, 1)
+    assert "send it again" in failure(put(route, tmp_path / "b", block_bytes=1 << 20))

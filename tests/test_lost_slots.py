@@ -1,0 +1,60 @@
+"""A session that comes under another peer slot: by the address that the asker had before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from breaks import old_address, take_other_address
+from faults import moving, reached
+from ground import EXPORTED, FILE_BYTES
+from hosts import Host, Hosts, finish, make_file, wait_for
+
+pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
+
+
+def in_use(server: Host) -> dict[str, int]:
+    """By address, how often a session with the other host began."""
+    return {one["address"]: one["epochs"] for one in server.status()["peers"]}
+
+
+def renewed(server: Host, before: dict[str, int]) -> bool:
+    """Whether a session has begun since."""
+    return in_use(server) != before
+
+
+def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
+    """What is open belongs to one address's slot; the next epoch to another's."""
+    asker, server = hosts(hosts=2)
+    held = make_file(server.export / EXPORTED, FILE_BYTES, 1)
+    sent = make_file(asker.export / EXPORTED, FILE_BYTES, 2)
+    # The peer lets go of a put's file when the session that has it has been silent so long.
+    server.up("--stall-ms", "1000")
+    asker.up()
+    for told in (
+        ("get", f"{server.name}:{EXPORTED}", asker.own / "copy"),
+        ("put", asker.export / EXPORTED, f"{server.name}:copy"),
+    ):
+        asker.down()
+        take_other_address(asker)
+        asker.up()
+        asker.ctl("get", "-f", f"{server.name}:{EXPORTED}", asker.own / "first")
+        old_address(asker)
+        before = in_use(server)
+        with moving(asker, 2, *told) as job:
+            reached(job, 0.1)
+            for mtu in ("3000", "3826"):
+                asker.lab.run(asker.name, "ip", "link", "set", "eth1", "mtu", mtu)
+                wait_for(partial(renewed, server, before), "new epoch")
+            status, out, errors = finish(job)
+        assert (status, errors) == (0, "")
+        assert json.loads(out.splitlines()[-1])["retries_count"] > 0, "no handle was lost"
+        assert in_use(server)["10.77.0.1"] > before.get("10.77.0.1", 0)
+    assert (asker.own / "copy").read_bytes() == held
+    assert (server.export / "copy").read_bytes() == sent
+    assert [one.name for one in server.export.iterdir() if one.name.startswith(".")] == []
