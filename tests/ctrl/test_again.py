@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,9 @@ def test_again__restart_spares_what_was_there(ends: Ends, delete: bool) -> None:
 def test_again__digests_decide(ends: Ends, force: bool) -> None:
     """Size and every time of a brought file say that it is the same, and it is not."""
     options = replace(PLAIN, replace=force)
+    latest = ends.write("latest", b"")
+    time.sleep(0.03)  # more than two ticks of the kernel's clock for files
+    latest.chmod(0o600)
     ends.break_off(options)
     name = _first_large(ends)
     (ends.target / name).write_bytes(bytes(LARGE))  # as after a power failure

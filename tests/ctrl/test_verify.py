@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.cli.files import partials
 from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer import verify as verifying
@@ -20,6 +21,7 @@ from careful.transfer.options import Options, Silent
 from careful.transfer.partial import is_partial
 from careful.transfer.partials import Found, find_local
 from careful.transfer.session import Route
+from click.testing import CliRunner
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096
@@ -184,7 +186,11 @@ def test_partials__one_directory_cannot_be_read(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return scanned(path)
 
+    told = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (told.exit_code, "leftover" in told.output) == (0, True)
     monkeypatch.setattr(os, "scandir", scandir)
+    told = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (told.exit_code, "Permission denied" in told.output) == (3, True)
     found = find_local(str(tmp_path), clean=True)
     assert [(one.path, one.state, one.is_failure) for one in found] == [
         (refused, "Permission denied", True),
