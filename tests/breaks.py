@@ -373,6 +373,6 @@ FAULTS: dict[str, Fault] = {
         place=sealed_disk,
     ),
     "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
-    "clock set back": Fault(clock_back, after=check_clock, logged="the interface is down"),
+    "clock set back": Fault(clock_back, after=check_clock),
     "local garbage": Fault(local_garbage),
 }
