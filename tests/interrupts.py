@@ -194,7 +194,7 @@ class Arena:
         return list(inodes.values())
 
     def _is_whole(self, case: Round) -> bool:
-        """Whether it was complete before it was interrupted."""
+        """Whether it was complete, synced too, and its mark gone: only the report was missing."""
         target = self.target(case)
         marks = list(target.glob(".careful-*.part")) if target.is_dir() else []
         return target.exists() and not marks and self.is_there(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import marks, partial, session
+from careful.transfer import marks, partial, session, tree
+from careful.transfer.batch import Item, RemoteTree
 from careful.transfer.marks import LocalMark, RemoteMark
 from careful.transfer.options import Options, Silent
 from careful.transfer.partial import is_partial
@@ -195,6 +197,139 @@ def test_again__restart(ends: Ends) -> None:
     assert ends.partials() == []
 
 
+@pytest.mark.parametrize("delete", [False, True])
+def test_again__restart_spares_what_was_there(ends: Ends, delete: bool) -> None:
+    """A file where a directory is to be, and the other way round: neither was brought."""
+    top = ends.target.parent / "tree"
+    (top / "large").mkdir(parents=True)
+    (top / "large/own").write_bytes(b"mine")
+    (top / "a").write_bytes(b"mine")
+    (top / "link").write_bytes(b"mine")
+    ends.moves(3)
+    with pytest.raises(CarefulError, match="goes on"):
+        ends.run(PLAIN, into="")
+    ends.moves()
+    for run in (replace(PLAIN, restart=True, delete=delete), PLAIN):
+        report = ends.run(run, into="")
+        assert {Path(name).name for name, _ in report.failures} >= {"a", "large"}
+        assert (top / "a").read_bytes() == b"mine"
+        assert (top / "large/own").read_bytes() == b"mine"
+        assert (top / "b/large").read_bytes() == (ends.source / "b/large").read_bytes()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_again__digests_decide(ends: Ends, force: bool) -> None:
+    """Size and every time of a brought file say that it is the same, and it is not."""
+    options = replace(PLAIN, replace=force)
+    latest = ends.write("latest", b"")
+    time.sleep(0.03)  # more than two ticks of the kernel's clock for files
+    latest.chmod(0o600)
+    ends.break_off(options)
+    name = _first_large(ends)
+    (ends.target / name).write_bytes(bytes(LARGE))  # as after a power failure
+    small = next(path for path in ends.target.rglob("small"))
+    small.write_bytes(bytes(small.stat().st_size))
+    report = ends.run(options)
+    assert (report.failures == []) == force
+    if not force:
+        assert {Path(one).name for one, _ in report.failures} == {Path(name).name, "small"}
+        assert ends.run(replace(options, restart=True)).failures == []
+    for one in (name, str(small.relative_to(ends.target))):
+        assert (ends.target / one).read_bytes() == (ends.source / one).read_bytes()
+    assert ends.partials() == []
+
+
+def test_again__a_mark_of_an_update(ends: Ends) -> None:
+    """What was there before -u stays known as such to a run without."""
+    top = ends.target.parent / "tree"
+    (top / "a").mkdir(parents=True)
+    (top / "a/large").write_bytes(bytes(LARGE))
+    os.utime(top / "a/large", ns=(0, 1_000_000_007))  # equal, as -u sees it
+    ends.moves(3)
+    with pytest.raises(CarefulError, match="goes on"):
+        ends.run(replace(PLAIN, update=True, replace=True), into="")
+    ends.moves()
+    report = ends.run(replace(PLAIN, restart=True), into="")
+    assert [(Path(name).name, "exists already" in why) for name, why in report.failures] == [
+        ("large", True)
+    ]
+    assert (top / "a/large").read_bytes() == bytes(LARGE)
+
+
+def test_again__refused_and_restarted(ends: Ends) -> None:
+    """The line says --restart: that works on the tree that was refused, after a whole run, too."""
+    ends.break_off(PLAIN)
+    name = _first_large(ends)
+    ends.write(name, os.urandom(LARGE))
+    for _ in range(2):
+        assert "--restart" in ends.run(PLAIN).failures[0][1]
+        assert not (ends.target / "tree").exists()
+    assert ends.run(replace(PLAIN, restart=True)).failures == []
+    assert (ends.target / name).read_bytes() == (ends.source / name).read_bytes()
+    assert ends.partials() == []
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_again__cause_mended(ends: Ends, code: int) -> None:
+    """One file fails; the same command brings it once that is mended, and nothing else."""
+
+    def fault(question: Any) -> int:
+        moves = question.op in MOVES and question.bytes in (BLOCK, LARGE % BLOCK)
+        return -code if moves else 0
+
+    ends.daemon.fault = fault
+    assert ends.run(PLAIN).failures != []
+    ends.daemon.fault = lambda question: 0
+    report = ends.run(PLAIN)
+    assert (report.failures, len(report.brought)) == ([], 3)
+    assert not (ends.target / "tree").exists()
+    assert ends.partials() == []
+
+
+def test_again__synced_before_the_mark_goes(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--fsync end: what ends the run while it syncs leaves a tree that goes on."""
+
+    async def dying(*_: object) -> None:
+        raise CarefulError(errno.ENOTCONN, "carefuld ended", "test")
+
+    options = replace(PLAIN, fsync="end")
+    with monkeypatch.context() as patch:
+        patch.setattr(tree, "sync_file_system", dying)
+        with pytest.raises(CarefulError, match="goes on"):
+            ends.run(options)
+    assert len(ends.partials()) == 1
+    report = ends.run(options)
+    assert (report.failures, len(report.brought)) == ([], 7)
+    assert ends.partials() == []
+
+
+@pytest.mark.parametrize("fsync", ["end", "none"])
+def test_mark__synced(ends: Ends, fsync: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything else comes, unless nothing is to be."""
+    done: list[str] = []
+    kind = LocalMark if ends.way == "get" else RemoteMark
+    begun, synced, ran = kind.begin, os.fsync, RemoteTree.run
+
+    def fsync_told(fd: int) -> None:
+        done.append("synced")
+        synced(fd)
+
+    async def run_told(tree: RemoteTree, data: bytes, flags: int, answer: bool = True) -> bytes:
+        done.append("synced" if data == Item(lib.CAREFUL_ITEM_SYNC, b".").packed() else "run")
+        return await ran(tree, data, flags, answer)
+
+    monkeypatch.setattr(os, "fsync", fsync_told)
+    monkeypatch.setattr(RemoteTree, "run", run_told)
+
+    async def begin(mark: Any, what: Any) -> None:
+        await begun(mark, what)
+        done.append("begun")
+
+    monkeypatch.setattr(kind, "begin", begin)
+    assert ends.run(replace(PLAIN, fsync=fsync)).failures == []
+    assert ("synced" in done[: done.index("begun")]) == (fsync == "end")
+
+
 def test_again__touched_is_not_changed(ends: Ends) -> None:
     ends.break_off(PLAIN)
     name = _first_large(ends)
@@ -311,7 +446,7 @@ def test_again__another_has_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
         if not told:
             told.append(mark)
             own = (mark._remote,) if ends.way == "put" else ()
-            again = type(mark)(*own, mark._folder, mark._tag)
+            again = type(mark)(*own, mark._folder, mark._tag, False)
             with pytest.raises(CarefulError, match="another transfer of it is under way"):
                 await begun(again, what)
 

@@ -215,6 +215,22 @@ def test_delete__not_below_what_is_excluded(ends: Ends) -> None:
     assert (ends.target / "kept/cache/deep/file").exists()
 
 
+@pytest.mark.parametrize("pattern", ["*.o", "deep/"])
+def test_delete__what_is_excluded_keeps_its_directory(ends: Ends, pattern: str) -> None:
+    """A file is to take its place: it fails by name, and all of the directory stays."""
+    ends.write("taken")
+    inner = ends.target / "taken/deep/kept.o"
+    inner.parent.mkdir(parents=True)
+    inner.write_bytes(b"mine")
+    (ends.target / "taken/too").write_bytes(b"mine")
+    filters = Filters(((False, pattern),))
+    options = replace(ARCHIVE, delete=True, replace=True, filters=filters)
+    report = ends.run(options)
+    assert [Path(name).name for name, _ in report.failures] == ["taken"]
+    assert report.deleted == []
+    assert inner.read_bytes() == (ends.target / "taken/too").read_bytes() == b"mine"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
     ends.write("locked/a")

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.cli.files import partials
 from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer import verify as verifying
 from careful.transfer.block import Entry
 from careful.transfer.options import Options, Silent
+from careful.transfer.partial import is_partial
 from careful.transfer.partials import Found, find_local
 from careful.transfer.session import Route
+from click.testing import CliRunner
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096
@@ -76,22 +79,24 @@ def test_verify__one_file(route: Route, export: Path, tmp_path: Path) -> None:
         verify(route, tmp_path / "t", False)
 
 
-def broken_off(route: Route, daemon: FakeDaemon, way: str, tmp_path: Path) -> None:
+def broken_off(
+    route: Route, daemon: FakeDaemon, way: str, tmp_path: Path, block: int = BLOCK
+) -> None:
     """Leaves a partial file with three of ten blocks."""
-    data = os.urandom(10 * BLOCK)
+    data = os.urandom(10 * block)
     moved = 0
 
     def fault(question: Any) -> int:
         nonlocal moved
         ops = lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE
-        if question.op in ops and question.bytes == BLOCK:
+        if question.op in ops and question.bytes == block:
             moved += 1
             if moved == 4:
                 raise DiedError
         return 0
 
     daemon.fault = fault
-    options = Options(block_bytes=BLOCK, blocks_in_flight=1)
+    options = Options(block_bytes=block, blocks_in_flight=1)
     (daemon.root / "f" if way == "get" else tmp_path / "f").write_bytes(data)
 
     def move() -> None:
@@ -136,6 +141,61 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     os.close(batch)
     assert [found.state for found in find_local(str(tmp_path), clean=True)] == ["removed"]
     assert (tmp_path / "careful.part").exists()
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_blake3__other_blocks_begin_again(
+    route: Route, daemon: FakeDaemon, way: str, tmp_path: Path
+) -> None:
+    """BLAKE3 wants blocks of a power of two; those that an earlier run began with were not."""
+    (daemon.root / "d").mkdir()
+    broken_off(route, daemon, way, tmp_path, 3 * BLOCK)
+    options = Options(block_bytes=BLOCK, blake3=True)
+    if way == "get":
+        report = session.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+    else:
+        report = session.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+    assert (report.failures, report.resumed_bytes) == ([], 0)
+    target = daemon.root / "d/f" if way == "put" else tmp_path / "f"
+    source = tmp_path / "f" if way == "put" else daemon.root / "f"
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_partial__names() -> None:
+    assert is_partial("d/.x.careful-0123456789abcdef.part")
+    assert not is_partial("d/.x.careful-0123456789abcdef.part\n")
+
+
+def test_partials__no_directory(tmp_path: Path) -> None:
+    with pytest.raises(CarefulError, match="No such file"):
+        find_local(str(tmp_path / "none"), clean=False)
+
+
+def test_partials__one_directory_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and so is what cannot be removed: the command's exit status depends on it."""
+    names = [tmp_path / f"{name}/.x.careful-0123456789abcdef.part" for name in "ab"]
+    for name in names:
+        name.parent.mkdir()
+        name.write_bytes(b"x")
+    scanned, refused = os.scandir, str(tmp_path / "a")
+
+    def scandir(path: str) -> Any:
+        if str(path) == refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scanned(path)
+
+    told = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (told.exit_code, "leftover" in told.output) == (0, True)
+    monkeypatch.setattr(os, "scandir", scandir)
+    told = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (told.exit_code, "Permission denied" in told.output) == (3, True)
+    found = find_local(str(tmp_path), clean=True)
+    assert [(one.path, one.state, one.is_failure) for one in found] == [
+        (refused, "Permission denied", True),
+        (str(names[1]), "removed", False),
+    ]
 
 
 def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -> None:

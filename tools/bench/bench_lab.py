@@ -20,6 +20,13 @@ class BenchError(Exception):
     """What cannot be measured, in one line."""
 
 
+def commit() -> str:
+    """What is checked out; `-dirty` where files differ from it."""
+    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def run(*argv: str | Path) -> str:
     """Run a program to its end; what it printed."""
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=400)

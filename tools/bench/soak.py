@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench_lab import commit
 from careful.control import maps, tune
 from careful.errors import CarefulError
 from rich.console import Console
@@ -62,13 +63,6 @@ class SoakError(Exception):
 def say(text: str) -> None:
     """What is being done, on standard error."""
     print(f"soak: {text}", file=sys.stderr, flush=True)
-
-
-def commit() -> str:
-    """What is checked out; `-dirty` where files differ from it."""
-    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def in_lab(host: str, *argv: str | Path) -> list[str]:

@@ -70,7 +70,10 @@ def partials(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """List what interrupted transfers left below a directory, here or on a host."""
+    """List what interrupted transfers left below a directory, here or on a host.
+
+    Exit status 3: something could not be removed, or a directory not be read; each is named.
+    """
     figures = {}
     if is_remote(where):
         host, path = split_remote(where)
@@ -81,3 +84,5 @@ def partials(
         found = find_local(where, clean)
     figures["partials"] = [report.partial_figures(one) for one in found]
     show(as_json, "partials", {"where": where, "clean": clean}, figures, report.partials(found))
+    if any(one.is_failure for one in found):
+        click.get_current_context().exit(3)

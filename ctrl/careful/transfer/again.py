@@ -1,7 +1,8 @@
 """A tree's transfer that goes on where an interrupted run of the same command ended.
 
-Owns which files of the target count as brought by that run: what the mark (marks.py) says came
-since it began, of a source that has not changed since. Where that is not sure, digests decide.
+Owns which files of the target count as brought by that run: what came since it began, says the
+mark (marks.py), and is equal, say the digests of both ends. Neither size nor any clock is
+trusted: a source may have been changed, and a file cut off from its bytes by a power failure.
 """
 
 from __future__ import annotations
@@ -75,26 +76,24 @@ class Continuation:
             return False
         there = self._existing.get(name)
         if name == ".":
-            return name not in self._mark.before
-        return there is not None and self._mark.brought(there)
+            return self._mark.brought(name, is_dir=True)
+        return there is not None and self._mark.brought(name, there.attr.is_dir)
 
     def refuses(self, entry: Entry) -> bool:
         """Whether a name may not be replaced, though those that were brought are."""
         return self._spares and entry.name in self._existing and not self.brought(entry.name)
 
     def takes(self, entry: Entry) -> bool:
-        """Whether a file of the source is brought already, or settle() will say so."""
+        """Whether a file of the source may be brought already: settle() will say."""
         options, there = self._sink.options, self._existing.get(entry.name)
         if options.restart or options.update or options.checksum or self._mark is None:
             return False
-        if there is None or not there.attr.is_file or not self._mark.brought(there):
+        if there is None or not there.attr.is_file:
             return False
-        if self._mark.is_doubtful(entry):
-            self._doubtful.append(entry)
-        elif there.attr.bytes == entry.attr.bytes:
-            self._count(entry)
-        else:
+        # What was there before may have been replaced, if that was asked for.
+        if not (self.brought(entry.name) or options.replace):
             return False
+        self._doubtful.append(entry)
         return True
 
     def _count(self, entry: Entry) -> None:
@@ -102,7 +101,7 @@ class Continuation:
         self._sink.report.brought.append((self._name(entry.name), entry.attr.bytes))
 
     async def settle(self) -> list[Entry]:
-        """Look at files that may have changed; those that are to come after all."""
+        """Compare files that may be brought; those that are to come after all."""
         entries, self._doubtful = self._doubtful, []
         return await self._settle(entries, errno.ESTALE, _CHANGED)
 

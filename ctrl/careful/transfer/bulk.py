@@ -55,12 +55,10 @@ class Sifted(NamedTuple):
     Attributes:
         parts: small files.
         rest: careful_block_entry records of all else.
-        changed_ns: when any entry was changed last, ns since 1970.
     """
 
     parts: list[Part]
     rest: bytes
-    changed_ns: int
 
 
 def small_bytes(options: Options) -> int:
@@ -83,7 +81,6 @@ def sift(listing: bytes, options: Options) -> Sifted:
     try:
         reads = ffi.buffer(found.reads, found.reads_bytes)
         rest = bytes(ffi.buffer(found.rest, found.rest_bytes))
-        changed_ns = int(found.ctime_ns_max)
         places = [found.parts[index] for index in range(found.parts_count)]
         parts = [
             Part(reads[one.offset : one.offset + one.bytes], one.files, one.data_bytes)
@@ -91,7 +88,7 @@ def sift(listing: bytes, options: Options) -> Sifted:
         ]
     finally:
         lib.careful_sift_release(found)
-    return Sifted(parts, rest, changed_ns)
+    return Sifted(parts, rest)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ def in_the_way(
     """What has to go before a source's entries can get their names, children first.
 
     A file or link goes where a directory is to be, if files may be replaced; a directory with
-    all that is in it where a file or link is to be, if the target may lose names (rsync's rule).
+    all that is in it where a file or link is to be, if the target may lose names (rsync's rule)
+    and the patterns protect none of these: such a directory stays, as a whole.
 
     Args:
         entries: of the source.
         existing: name -> entry of the target.
-        options: replace and delete count.
+        options: replace, delete and filters count.
     """
     found: dict[str, Entry] = {}
     for entry in entries:
@@ -36,8 +37,10 @@ def in_the_way(
             found[there.name] = there
         elif there.attr.is_dir and options.delete and options.replace:
             below = there.name + "/"
-            found |= {name: one for name, one in existing.items() if name.startswith(below)}
-            found[there.name] = there
+            lost = {name: one for name, one in existing.items() if name.startswith(below)}
+            fits = options.filters.fits_whole
+            if all(fits(name, one.attr.is_dir) for name, one in lost.items()):
+                found |= {**lost, there.name: there}
     return sorted(found.values(), key=lambda one: one.name.count("/"), reverse=True)
 
 

@@ -181,7 +181,8 @@ class _Fetch:
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, options.block_bytes)
         replace, restart = options.replace, options.restart
-        return KeptPartial(self.target, mode, replace, journal, tag, restart, sparse)
+        blake3 = options.blake3
+        return KeptPartial(self.target, mode, replace, journal, tag, restart, sparse, blake3)
 
     async def _known(self, kept: KeptPartial, handle: int, now: Identity) -> dict[int, int]:
         """The blocks that need not come, with their digests."""

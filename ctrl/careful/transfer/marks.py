@@ -16,24 +16,21 @@ import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.batch import ATTEMPTS, wait_s
+from careful.transfer.batch import ATTEMPTS, Item, RemoteTree, wait_s
 from careful.transfer.block import Attr, BlockClient, Created, Entry
-from careful.transfer.local import shown
+from careful.transfer.local import shown, sync_directory
 from careful.transfer.mover import in_thread, quietly
-from careful.transfer.options import Options
 from careful.transfer.partial import LOCK_S, busy, lock
 
-_MAGIC = b"careful-tree1\n"
+_MAGIC = b"careful-tree2\n"
 #: A larger one is none, bytes.
 _BYTES_MAX = 256 << 20
-#: Two changes of a file within this may have the same time, ns: the kernel's clock for files
-#: ticks at least 100 times a second.
-_TICK_NS = 20_000_000
 #: Where no mark can be made, nothing else can: whoever tries says so.
 _CANNOT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
 
@@ -42,45 +39,42 @@ _CANNOT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, e
 class Mark:
     """What was there when the transfer of a tree began.
 
+    Names alone, and whatever the options: a run with others may go on, and inodes may be
+    others after a mount.
+
     Attributes:
         source: the tree's name, for people.
-        changed_ns: when anything of the source was changed last (ctime), by its own clock.
-        before: names that the target had, with their inodes; "." if it was there itself.
-            With update and checksum directories alone: files are looked at in any case.
+        before: names that the target had, directories with "/" behind; "./" if it was there
+            itself.
     """
 
     source: str
-    changed_ns: int
-    before: dict[str, int]
+    before: frozenset[str]
 
-    def brought(self, there: Entry) -> bool:
-        """Whether what stands in the target came since."""
-        return self.before.get(there.name) != there.attr.inode
-
-    def is_doubtful(self, entry: Entry) -> bool:
-        """Whether a file of the source may have changed since."""
-        return entry.attr.ctime_ns > self.changed_ns - _TICK_NS
+    def brought(self, name: str, is_dir: bool) -> bool:
+        """Whether what stands in the target came since: there was none of its kind."""
+        return _kept_name(name, is_dir) not in self.before
 
     def packed(self) -> bytes:
         """As it is written."""
-        return _MAGIC + json.dumps(asdict(self)).encode()
+        text = {"source": self.source, "before": sorted(self.before)}
+        return _MAGIC + json.dumps(text).encode()
 
 
-def mark_of(
-    source: str, changed_ns: int, existing: Iterable[Entry], top: bool, options: Options
-) -> Mark:
+def _kept_name(name: str, is_dir: bool) -> str:
+    return name + "/" if is_dir else name
+
+
+def mark_of(source: str, existing: Iterable[Entry], top: bool) -> Mark:
     """The mark of a transfer that begins.
 
     Args:
         source: the tree's name.
-        changed_ns: when anything of it was changed last.
         existing: what the target has.
         top: whether the target itself was there.
-        options: how.
     """
-    compares = options.update or options.checksum
-    before = {one.name: one.attr.inode for one in existing if one.attr.is_dir or not compares}
-    return Mark(source, changed_ns, before | ({".": 0} if top else {}))
+    before = {_kept_name(one.name, one.attr.is_dir) for one in existing}
+    return Mark(source, frozenset(before | ({"./"} if top else set())))
 
 
 def parse(data: bytes) -> Mark | None:
@@ -88,11 +82,14 @@ def parse(data: bytes) -> Mark | None:
     if not data.startswith(_MAGIC):
         return None
     try:
-        mark = Mark(**json.loads(data.removeprefix(_MAGIC)))
-    except (TypeError, ValueError):
+        found = json.loads(data.removeprefix(_MAGIC))
+        source, before = found["source"], found["before"]
+    except (KeyError, TypeError, ValueError):
         return None
-    fits = isinstance(mark.source, str) and isinstance(mark.changed_ns, int)
-    return mark if fits and isinstance(mark.before, dict) else None
+    fits = isinstance(source, str) and isinstance(before, list)
+    if not fits or not all(isinstance(one, str) for one in before):
+        return None
+    return Mark(source, frozenset(before))
 
 
 class MarkFile(Protocol):
@@ -118,10 +115,11 @@ class LocalMark:
     Args:
         folder: the target.
         tag: of the command.
+        sync: whether it survives a crash of the machine.
     """
 
-    def __init__(self, folder: str, tag: int) -> None:
-        self._folder, self._tag = folder, tag
+    def __init__(self, folder: str, tag: int, sync: bool) -> None:
+        self._folder, self._tag, self._sync = folder, tag, sync
         self._path = os.path.join(folder, f".careful-{tag:016x}.part")
         self._fd = -1
 
@@ -157,6 +155,9 @@ class LocalMark:
             data = mark.packed()
             os.pwrite(self._fd, data, 0)
             os.ftruncate(self._fd, len(data))
+            if self._sync:
+                os.fsync(self._fd)
+                sync_directory(self._folder)
         except OSError as error:
             self._close()
             if isinstance(error, CarefulError):
@@ -199,10 +200,11 @@ class RemoteMark:
         remote: the peer's tree.
         folder: the target.
         tag: of the command.
+        sync: whether it survives a crash of the machine.
     """
 
-    def __init__(self, remote: BlockClient, folder: str, tag: int) -> None:
-        self._remote, self._folder, self._tag = remote, folder, tag
+    def __init__(self, remote: BlockClient, folder: str, tag: int, sync: bool) -> None:
+        self._remote, self._folder, self._tag, self._sync = remote, folder, tag, sync
         self._handle = 0
 
     @property
@@ -249,6 +251,9 @@ class RemoteMark:
             await self._remote.close(made.handle, self._path, discard=True)
             self._handle = 0
         await self._remote.write(self._handle, 0, data, name)
+        if self._sync:  # a handle has no sync of its own; if this fails, so does the one at the end
+            item = Item(lib.CAREFUL_ITEM_SYNC, b".")
+            await RemoteTree(self._remote, self._folder).run(item.packed(), 0)
 
     async def _create(self, nbytes: int, name: str) -> Created:
         until = time.monotonic() + LOCK_S

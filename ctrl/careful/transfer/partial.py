@@ -21,7 +21,7 @@ from careful.errors import CarefulError, from_os
 from careful.transfer.local import Partial, allocate, digest_of, shown, temporary_name
 
 #: Names of partial and temporary files, of ours and of a peer.
-NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part$", re.DOTALL)
+NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part\Z", re.DOTALL)
 
 
 def is_partial(name: str) -> bool:
@@ -127,6 +127,11 @@ class Journal:
         offset = index * self.block_bytes
         return offset, min(self.block_bytes, self.identity.bytes - offset)
 
+    @property
+    def is_for_blake3(self) -> bool:
+        """Whether its blocks are powers of two."""
+        return self.block_bytes & (self.block_bytes - 1) == 0
+
     def digest(self, index: int) -> int | None:
         """XXH3 of a block that is in place, 0 where none was taken; None: it is not."""
         state, digest = _ENTRY.unpack_from(self._entries, index * _ENTRY.size)
@@ -222,6 +227,7 @@ class KeptPartial(Partial):
         tag: of the command, see tag_of().
         restart: whether one that is there is thrown away.
         sparse: whether no room is taken.
+        blake3: whether one of other blocks than BLAKE3 can do with is thrown away.
 
     Attributes:
         journal: which blocks are in place.
@@ -240,6 +246,7 @@ class KeptPartial(Partial):
         tag: int,
         restart: bool,
         sparse: bool = False,
+        blake3: bool = False,
     ) -> None:
         self._prepare(path, mode, replace)
         self._sparse = sparse
@@ -248,7 +255,7 @@ class KeptPartial(Partial):
         try:
             self.fd = self._open_locked(temporary_name(path, tag))
             found = None if restart else read_journal(self.fd)
-            if found is not None:
+            if found is not None and (found.is_for_blake3 or not blake3):
                 check_source(found.identity, journal.identity, journal.identity.source)
                 self.journal = found
                 self.resumed = True

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from careful._abi import lib
-from careful.errors import CarefulError, meaning
+from careful.errors import CarefulError, from_os, meaning
 from careful.transfer import batch
 from careful.transfer.batch import Item, RemoteTree
 from careful.transfer.block import BlockClient, Entry
@@ -19,6 +19,9 @@ from careful.transfer.local import shown
 from careful.transfer.marks import Mark, read_mark, read_remote_mark
 from careful.transfer.partial import FOOTER_BYTES, Journal, is_partial, read_journal
 from careful.transfer.sink import FATAL
+
+#: All others are why something could not be done.
+_STATES = {"resumable", "leftover", "in use", "removed"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Found:
         source: where it comes from, or "".
         age_s: since it was changed, seconds.
         state: "resumable", "leftover" (no transfer goes on with it), "in use", "removed",
-            or why it could not be removed.
+            or why it could not be removed, or a directory not be read.
     """
 
     name: str
@@ -43,6 +46,11 @@ class Found:
     source: str
     age_s: float
     state: str
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it could not be removed, or not be looked into."""
+        return self.state not in _STATES
 
 
 class _Claim:
@@ -91,10 +99,12 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _walk(top: str) -> Iterator[str]:
+def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
+    """Paths of partial files; directories that cannot be read go to `unread`."""
     if is_partial(top) and os.path.lexists(top) and not os.path.isdir(top):
         yield top
-    for folder, _, files in os.walk(top):
+        return
+    for folder, _, files in os.walk(top, onerror=unread.append):
         yield from (os.path.join(folder, name) for name in files if is_partial(name))
 
 
@@ -117,8 +127,22 @@ def find_local(top: str, clean: bool) -> list[Found]:
     Args:
         top: the directory.
         clean: whether those that are not in use are removed.
+
+    Raises:
+        CarefulError: the directory itself cannot be read.
     """
-    return [one for path in sorted(_walk(top)) if (one := _find_one(path, clean)) is not None]
+    unread: list[OSError] = []
+    paths = sorted(_walk(top, unread))
+    for error in unread:
+        if error.filename == top:
+            raise from_os(error, shown(top))
+    bad = [_unread(os.fsdecode(one.filename), one.errno or 0) for one in unread]
+    return bad + [one for path in paths if (one := _find_one(path, clean)) is not None]
+
+
+def _unread(path: str, code: int, name: str = "") -> Found:
+    """A directory that cannot be looked into."""
+    return Found(name or shown(path), path, None, None, "", 0.0, meaning(code))
 
 
 def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
@@ -186,11 +210,14 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
         top: path in it.
         clean: whether those that are not in use are removed.
     """
-    found = []
+    found, bad = list[Found](), list[Found]()
     for entry in await remote.listing(top, recursive=True):
-        if is_partial(entry.name) and not entry.attr.is_dir and not entry.error:
+        if entry.error:
+            path = entry.name if top == "." else f"{top}/{entry.name}"
+            bad.append(_unread(entry.name, entry.error, remote.name(shown(path))))
+        elif is_partial(entry.name) and not entry.attr.is_dir:
             found.append(await _find_remote_one(remote, top, entry))
-    return await _cleared(remote, top, found) if clean else found
+    return bad + (await _cleared(remote, top, found) if clean else found)
 
 
 async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found:

@@ -41,7 +41,7 @@ class Report:
         deleted: names that were removed.
         seconds: from the first request to the last sync.
         lost: what the network lost meanwhile.
-        may_go_on: whether what failed may go well later: then a tree's mark stays.
+        may_go_on: whether something broke that may go well later: then a tree's mark stays.
         batch_retries: pieces of batches and listings that were asked for again.
     """
 

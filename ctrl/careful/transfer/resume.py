@@ -223,6 +223,8 @@ class RemotePartial:
             if not made.continued:
                 return False
             found = None if self.options.restart else await self._read_journal(made)
+            if found is not None and self.options.blake3 and not found.is_for_blake3:
+                found = None
             if found is not None:
                 try:
                     check_source(found.identity, journal.identity, journal.identity.source)

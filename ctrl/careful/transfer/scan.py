@@ -78,22 +78,18 @@ class Apart(NamedTuple):
     Attributes:
         entries: that are meant.
         plain: apart, small files where nothing hangs on any single one.
-        changed_ns: when anything of it was changed last.
     """
 
     entries: list[Entry]
     plain: Sequence[Part]
-    changed_ns: int
 
 
 def taken_apart(listing: Listing, options: Options, is_first: bool) -> Apart:
     """Take a listing apart, of a tree whose first transfer this is, or another."""
     if not is_first or options.looks or options.blake3 or options.filters != Filters():
-        entries = listing.entries()
-        changed_ns = max((one.attr.ctime_ns for one in entries), default=0)
-        return Apart(selected(entries, options.filters), (), changed_ns)
+        return Apart(selected(listing.entries(), options.filters), ())
     sifted = sift(listing.data, options)
-    return Apart(listing.entries(sifted.rest), sifted.parts, sifted.changed_ns)
+    return Apart(listing.entries(sifted.rest), sifted.parts)
 
 
 def not_there(error: OSError) -> bool:

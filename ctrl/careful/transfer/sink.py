@@ -21,8 +21,10 @@ FATAL = {
     errno.ENETDOWN,
     errno.ENODEV,
 }
-#: Failures after which the same command may do better.
-_MAY_PASS = {errno.ENOSPC, errno.EDQUOT}
+#: Failures that say what was found, not that something broke: names that are taken, or gone from
+#: the source, or too long; special files; extended attributes that cannot be carried.
+_FINAL = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG}
+_FINAL |= {errno.ENOTSUP, errno.E2BIG}
 TEXTS = {
     errno.EEXIST: "exists already; -f replaces it",
     errno.ENOTSUP: "is a special file",
@@ -57,7 +59,7 @@ class Sink:
         """Note a failure, or raise it if it is everybody's."""
         if error.errno in FATAL:
             raise error
-        self.report.may_go_on |= error.errno in _MAY_PASS
+        self.report.may_go_on |= error.errno not in _FINAL
         self.report.failures.append((name, str(error)))
         self.progress.note(str(error))
 

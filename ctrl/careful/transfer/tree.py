@@ -163,7 +163,7 @@ class TreeTransfer:
         if self.options.dry_run:
             await self._rehearse()
             return
-        clashing = in_the_way(self.entries, self.existing, self.options)
+        clashing = self._clashing()
         await self._remove(clashing)
         for one in clashing:
             del self.existing[one.name]
@@ -207,7 +207,7 @@ class TreeTransfer:
             one.name not in self.existing for one in self.directories
         )
         self.sink.report.links += len(self.symlinks) + len(self.hard_links)
-        gone = in_the_way(self.entries, self.existing, self.options)
+        gone = self._clashing()
         gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
         self.sink.report.deleted += [self.target.name(one.name) for one in gone]
 
@@ -235,6 +235,11 @@ class TreeTransfer:
 
     def _failed_there(self, name: str, code: int) -> None:
         self.sink.fail_errno(self.source.name(name), code, self.target.name(name))
+
+    def _clashing(self) -> list[Entry]:
+        """What has to go before the source's entries get their names, and may."""
+        entries = [one for one in self.entries if not self.continued.refuses(one)]
+        return in_the_way(entries, self.existing, self.options)
 
     async def _make_directories(self) -> set[str]:
         """Make them; the names of those that could not be, and of all below them."""
@@ -341,8 +346,9 @@ class TreeTransfer:
     def _extra(self) -> list[Entry]:
         """What the target has and the source has not, children first."""
         there = {entry.name for entry in self.entries}
-        # Where a directory of the source could not be read, nothing is known to be gone.
-        unread = {one.name for one in self.entries if one.error}
+        # Where a directory of the source could not be read, nothing is known to be gone; one
+        # that stands where a file was to be stays as a whole.
+        closed = {one.name for one in self.entries if one.error or not one.attr.is_dir}
         gone = [
             one
             for one in self.existing.values()
@@ -350,7 +356,7 @@ class TreeTransfer:
             and one.attr.mode
             and not (is_partial(one.name) and parent(one.name) in {"", *there})
             and self.options.filters.fits_whole(one.name, one.attr.is_dir)
-            and not any(above in unread for above in ancestors(one.name))
+            and not any(above in closed for above in ancestors(one.name))
         ]
         return sorted(gone, key=lambda one: one.name.count("/"), reverse=True)
 
@@ -374,9 +380,13 @@ class TreeTransfer:
         """Give large files and directories what small files came with; the deepest first."""
         files = {**self.in_place, **self.continued.names}
         await self._attributes_of(files, list(reversed(self.directories)))
+        await self._sync()
         if not self.sink.report.may_go_on:
             await self.ways.done()
         await self._attributes_of({}, [self.top])
+        await self._sync()  # of the top alone: all else is durable
+
+    async def _sync(self) -> None:
         if self.options.fsync != "none":
             await sync_file_system(self.target, self.sink)
 

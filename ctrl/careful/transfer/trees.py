@@ -106,7 +106,8 @@ class _Get:
 
     def mark(self, source: str, target: str) -> LocalMark:
         """The mark of a tree that is fetched."""
-        return LocalMark(target, tag_of("get tree", self.remote.name(source)))
+        tag = tag_of("get tree", self.remote.name(source))
+        return LocalMark(target, tag, self.options.fsync != "none")
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
@@ -122,8 +123,7 @@ class _Get:
         if not made and os.path.isdir(target):
             existing = await in_thread(partial(scan_local, target))
         if not sink.options.dry_run:
-            new = mark_of(name, apart.changed_ns, existing, not made, sink.options)
-            await where.begin(mark or new)
+            await where.begin(mark or mark_of(name, existing, not made))
 
         def ends(one: str) -> tuple[str, str]:
             return _below(source, one), os.path.join(target, one)
@@ -281,7 +281,7 @@ class _Put:
     def mark(self, source: str, target: str) -> RemoteMark:
         """The mark of a tree that is sent."""
         tag = tag_of("put tree", os.uname().nodename, os.path.abspath(source))
-        return RemoteMark(self.remote, target, tag)
+        return RemoteMark(self.remote, target, tag, self.options.fsync != "none")
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Send all that is below a directory."""
@@ -298,9 +298,7 @@ class _Put:
         if found is not None and found.is_dir:
             existing = await scan_remote(self.remote, target)
         if not sink.options.dry_run:
-            options, top_was = sink.options, found is not None
-            new = mark_of(shown(source), apart.changed_ns, existing, top_was, options)
-            await where.begin(mark or new)
+            await where.begin(mark or mark_of(shown(source), existing, found is not None))
 
         def ends(one: str) -> tuple[str, str]:
             return posixpath.normpath(posixpath.join(target, one)), os.path.join(source, one)
