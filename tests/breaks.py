@@ -25,6 +25,10 @@ from hosts import MIB, RUN, Host, alive, wait_for
 #: What a command says of a host that it cannot reach (a pattern).
 _GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 
+#: What is logged of a peer at other_address(), and of one to whom nothing came for a while.
+_ELSEWHERE = r"peer \d 10\.77\.0\.10\d"
+_CUT = "stalled|beginning a new epoch|frames lost by the network"
+
 
 def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
     """carefuld is gone at once."""
@@ -303,6 +307,11 @@ class Fault:
         options: of the transfer that meets it.
         source, target: names of the file, in the exported or the host's own folder.
         place: what is there before the transfer begins, of the victim's.
+        everywhere: whether the third host meets it, too, so that its sessions begin anew.
+        descriptors: that may stay open in a carefuld that goes on: 2 for what is just being
+            closed, and those of a session that nobody has ended yet.
+        logged: what the victim's carefuld, or that of who talks to it, logs (a pattern); "":
+            nothing that could be counted on.
         after: what is looked at, also at the victim, when the transfers have ended.
     """
 
@@ -316,6 +325,9 @@ class Fault:
     target: str = "copy"
     place: Callable[[Ground, Host], AbstractContextManager[None]] | None = None
     after: Callable[[Ground, Host], None] | None = None
+    everywhere: bool = False
+    descriptors: int = 2
+    logged: str = ""
 
 
 FAULTS: dict[str, Fault] = {
@@ -325,9 +337,20 @@ FAULTS: dict[str, Fault] = {
     "interface recreated": Fault(recreate, _GONE, ends=True),
     "MAC changed": Fault(new_mac),
     "address gone": Fault(no_address),
-    "MTU changed": Fault(new_mtu),
-    "partition": Fault(partition),
-    "one-way partition": Fault(one_way),
+    "address changed": Fault(
+        new_address, _GONE, after=check_new_address, descriptors=6, logged=_ELSEWHERE
+    ),
+    "address changed, restarted": Fault(
+        restart_elsewhere,
+        _GONE,
+        ends=True,
+        after=check_new_address,
+        descriptors=6,
+        logged=_ELSEWHERE,
+    ),
+    "MTU changed": Fault(new_mtu, everywhere=True),
+    "partition": Fault(partition, logged=_CUT),
+    "one-way partition": Fault(one_way, logged=_CUT),
     "source truncated": Fault(truncate, "changed|became shorter", "source", changes_source=True),
     "disk full": Fault(
         fill_disk,
@@ -352,8 +375,4 @@ FAULTS: dict[str, Fault] = {
     "bpffs unmounted": Fault(unmount_bpffs, after=check_without_bpffs),
     "clock set back": Fault(clock_back, after=check_clock),
     "local garbage": Fault(local_garbage),
-    "address changed": Fault(new_address, _GONE, after=check_new_address),
-    "address changed, restarted": Fault(
-        restart_elsewhere, _GONE, ends=True, after=check_new_address
-    ),
 }

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from breaks import FAULTS, Fault, old_address
 from ground import EXPORTED, FILE_BYTES, Ground
-from hosts import Host, finish
+from hosts import RUN, Host, finish, wait_for
 from lab import Lab, commit
 
 Keep = Callable[[str, str, float, float], None]
@@ -37,6 +37,9 @@ BOUND_S = 45
 SHARE_MAX = 0.7
 
 
+NOTHING_LOST = {"lost_frames": "0", "new_epochs_count": "0"}
+#: Lines of a kind that carefuld logs at once; then it is one a minute (log.h).
+LOG_BURST = 20
 #: How often a round begins anew that came too late.
 TRIES = 10
 
@@ -65,6 +68,8 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
     victim = ends.get(fault.victim) or rng.choice((first, second))
     other = second if victim is first else first
     ground.clear()
+    # A session with who was restarted since would begin anew in the middle.
+    bystander.ctl("ls", f"{other.name}:")
     with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
         copy = (target.own if get else target.export) / fault.target
         seen = ground.apart.seen(copy)
@@ -74,7 +79,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         here = bystander.own / "copy"
         with (
             ground.slowly(),
-            moving(bystander, 4, "get", f"{other.name}:{EXPORTED}", here) as beside,
+            moving(bystander, 4, "get", f"{other.name}:{EXPORTED}", here, "--json") as beside,
             moving(asker, 2, *told, *fault.options) as met,
         ):
             reached(beside, 0)
@@ -88,7 +93,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             fault.hit(ground, victim, rng)
             status, _, errors = finish(met, BOUND_S)
             end_s = time.monotonic() - struck
-            beside_status, _, line = finish(beside, BOUND_S)
+            beside_status, said, line = finish(beside, BOUND_S)
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
         assert status != 0 or not fault.ends, "it cannot be done"
@@ -100,6 +105,8 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
     assert beside_status == 0, f"the pair beside it: {line}"
     assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
+    counted = dict(re.findall(r'"(lost_frames|new_epochs_count)": (\d+)', said))
+    assert fault.everywhere or counted == NOTHING_LOST, f"the pair beside it: {counted}"
     return Met(asker, server, victim, reason(errors) if status else "done", end_s)
 
 
@@ -153,6 +160,31 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
     return max(turned - began, ended - turned)
 
 
+def log_of(host: Host) -> str:
+    """What its carefuld has logged so far."""
+    return (RUN / host.lab.instance(host.name) / "log").read_text()
+
+
+def since_start(host: Host) -> int:
+    """How many lines its carefuld has logged since it said what it exports."""
+    return log_of(host).rpartition(" export ")[2].count("\n") - 1
+
+
+def check_logs(fault: Fault, before: dict[Host, str]) -> None:
+    """One of the two carefulds has logged what the fault says it must.
+
+    Not asked of those that have logged so much since they began that they leave lines out.
+    """
+    if not fault.logged or any(since_start(host) >= LOG_BURST for host in before):
+        return
+
+    def logged() -> bool:
+        new = (log_of(host).removeprefix(old) for host, old in before.items())
+        return any(re.search(fault.logged, text) for text in new)
+
+    wait_for(logged, f"word of it in a log ({fault.logged})", 10)
+
+
 def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, float]:
     """One round, in which the fault strikes: how the transfer ended, when, check_next()'s time.
 
@@ -160,6 +192,7 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, flo
         AssertionError: something was not as promised.
     """
     fault = FAULTS[name]
+    before, logs = ground.opened(), {host: log_of(host) for host in ground.hosts[:2]}
     try:
         for _ in range(TRIES):
             with contextlib.suppress(Missed):
@@ -170,6 +203,8 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, flo
         if fault.after is not None:
             fault.after(ground, met.victim)
         next_s = check_next(ground, met.asker, met.server)
+        check_logs(fault, logs)
+        ground.check_round(before, fault.descriptors)
     except BaseException:
         for host in ground.hosts[:2]:
             old_address(host)
@@ -210,12 +245,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200, help="all faults together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
-    parser.add_argument("--report", type=Path, help="JSON; what is there already is added to")
+    parser.add_argument(
+        "--report", type=Path, help="JSON, by commit; what is there already is added to"
+    )
     options = parser.parse_args()
-    found: dict[str, Any] = {"schema": 2, "runs": [], "faults": {}}
+    report: dict[str, Any] = {"schema": 3, "commits": {}}
     if options.report and options.report.exists():
-        found = json.loads(options.report.read_text())
-    this = {"commit": commit(), "seed": options.seed, "rounds": 0}
+        report = json.loads(options.report.read_text())
+        if report["schema"] != 3:
+            parser.error(f"{options.report} is of an earlier kind: its commits are mixed")
+    found = report["commits"].setdefault(commit(), {"runs": [], "faults": {}})
+    this: dict[str, Any] = {"seed": options.seed, "rounds": 0}
     found["runs"].append(this)
     seen: Counter[str] = Counter()
 
@@ -232,7 +272,7 @@ def main() -> int:
 
     this["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
     if options.report:
-        options.report.write_text(json.dumps(found, indent=1) + "\n")
+        options.report.write_text(json.dumps(report, indent=1) + "\n")
     for line, count in sorted(seen.items()):
         print(f"{count:5}  {line}")
     print(f"{this['rounds']} rounds; left behind: {', '.join(this['left']) or 'nothing'}")

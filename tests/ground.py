@@ -19,7 +19,7 @@ from typing import Any
 
 from careful.control import maps, tune
 from careful.errors import CarefulError
-from hosts import MIB, PINS, RUN, Host, alive, make_file
+from hosts import MIB, PINS, RUN, Host, alive, make_file, wait_for
 from lab import Lab, tool
 
 EXPORTED = "big"
@@ -158,7 +158,7 @@ class Ground:
         for seed, host in enumerate(self.hosts):
             self.held[host.name] = make_file(host.export / EXPORTED, FILE_BYTES, seed)
             host.up("--peers", "4")
-        self._open = self._descriptors()
+        self._open = self.opened()
         self.memory = -1  # a descriptor, of breaks.sealed_disk()
 
     def make_sure(self, host: Host) -> None:
@@ -228,13 +228,45 @@ class Ground:
         for host in self.hosts:
             self.make_sure(host)
 
-    def _descriptors(self) -> int:
-        """How many are open in the carefuld that no fault ends."""
-        return sum(1 for _ in Path(f"/proc/{self.hosts[-1].pid}/fd").iterdir())
+    def opened(self) -> dict[str, tuple[int, int]]:
+        """Of each host's carefuld its pid, and how many descriptors it has open."""
+        return {
+            host.name: (host.pid, len(list(Path(f"/proc/{host.pid}/fd").iterdir())))
+            for host in self.hosts
+        }
+
+    def check_round(self, before: dict[str, tuple[int, int]], more: int) -> None:
+        """Nothing is left of a round: commands, loop devices, descriptors.
+
+        Args:
+            before: opened() at its beginning; of carefulds that ended, nothing is asked.
+            more: descriptors that may have come to be there.
+        """
+        left: list[str] = []
+
+        def gone() -> bool:
+            now = self.opened()
+            grown = {
+                name: count - before[name][1]
+                for name, (pid, count) in now.items()
+                if pid == before[name][0]
+            }
+            left[:] = [
+                f"{count} descriptors of {name}" for name, count in grown.items() if count > more
+            ]
+            left.extend(self._loops())
+            left.extend(line for line in self._running() if "carefulctl" in line)
+            return not left
+
+        with contextlib.suppress(AssertionError):
+            wait_for(gone, "end of it", 5)  # what was closed a moment ago
+        assert not left, f"left behind: {left}"
 
     def close(self) -> list[str]:
         """Every carefuld down, and what they ran in; what is left of them all the same."""
-        grown = self._descriptors() - self._open
+        bystander = self.hosts[-1].name
+        (was, old), (now, new) = self._open[bystander], self.opened()[bystander]
+        grown = new - old if now == was else 0
         for host in self.hosts:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(host.pid, signal.SIGCONT)
@@ -249,7 +281,12 @@ class Ground:
             one = self.lab.instance(host.name)
             names += [self.apart.seen(PINS / one), RUN / one / "sock"]
         found = [str(path) for path in names if path.exists()]
+        return found + self._loops() + self._running()
+
+    def _loops(self) -> list[str]:
         loops = self.run("losetup --list --noheadings --output NAME,BACK-FILE")
-        found += [line for line in loops.splitlines() if str(self.folder) in line]
-        running = tool("status").stdout.partition(f"{self.lab.name}: ")[2].splitlines()[1:]
-        return found + list(itertools.takewhile(lambda line: line[:1] == " ", running))
+        return [line for line in loops.splitlines() if str(self.folder) in line]
+
+    def _running(self) -> list[str]:
+        lines = tool("status").stdout.partition(f"{self.lab.name}: ")[2].splitlines()[1:]
+        return list(itertools.takewhile(lambda line: line[:1] == " ", lines))

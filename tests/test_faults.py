@@ -30,5 +30,10 @@ def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.parametrize("name", faults.FAULTS)
 def test_fault__all_is_well_afterwards(ground: faults.Ground, name: str) -> None:
-    how, *_ = faults.play(ground, name, random.Random())
-    assert how.startswith(("done", "failed: "))
+    seed = random.SystemRandom().getrandbits(32)
+    try:
+        how, *_ = faults.play(ground, name, random.Random(seed))
+    except Exception as error:
+        error.add_note(f"tests/faults.py --rounds 1 --seed {seed} --faults '{name}'")
+        raise
+    assert how.startswith(("done", "failed: ")), seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
@@ -94,6 +96,19 @@ def test_get__source_gone(route: Route, daemon: FakeDaemon, export: Path, tmp_pa
     lose(daemon, lib.CAREFUL_IPC_GET, 9, (export / "a").unlink)
     assert failure(get(route, tmp_path / "b")).startswith("h2:a: No such file")
     assert not (tmp_path / "b").exists()
+
+
+def test_list__handle_lost(route: Route, daemon: FakeDaemon, export: Path) -> None:
+    """A listing is made anew; not for ever."""
+    (export / "a").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET, 2)
+    assert [one.name for one in session.listing(route, "", False)] == ["a"]
+    assert [one.name for one in session.listing(route, "", False)] == ["a"]
+    lose(daemon, lib.CAREFUL_IPC_GET, 1)
+    with pytest.raises(CarefulError) as caught:
+        session.listing(route, "", False)
+    assert caught.value.errno == errno.ENOENT
+    assert not daemon.handles
 
 
 def test_get__another_source(

@@ -49,10 +49,16 @@ __all__ = [
 _ATTEMPTS = 20
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
+#: How often a listing is made anew whose handle the peer does not know any more.
+_RELISTS = 3
 #: How much of a listing or a journal one operation moves, bytes.
 _STEP = 4 << 20
 #: A listing larger than this is refused, bytes.
 _LISTING_MAX = 1 << 30
+
+
+class _LostError(CarefulError):
+    """The peer does not know a handle any more: our session with it is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +413,8 @@ class BlockClient:
                 self.retried()
                 step = max(self.piece_bytes_min, step // 2)
                 continue
+            if answer.status == -errno.ENOENT:
+                raise _LostError(errno.ENOENT, "", what)
             answer.check(what)
             if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
                 raise CarefulError(errno.EPROTO, "ended early", what)
@@ -426,6 +434,14 @@ class BlockClient:
         Raises:
             CarefulError: no such directory.
         """
+        for _ in range(_RELISTS):
+            try:
+                return await self._list(path, recursive)
+            except _LostError:
+                self.retried()
+        return await self._list(path, recursive)
+
+    async def _list(self, path: str, recursive: bool) -> Listing:
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
         handle, high, low, unreadable = answer.check(self.name(path)).args
