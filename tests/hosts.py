@@ -122,7 +122,9 @@ def moving(host: Host, timeout_s: float = 60) -> None:
 def alive(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        # A leader that has ended waits for its threads, which still hold files and locks.
+        zombie = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+        return not zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
         return False
 

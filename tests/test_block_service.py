@@ -141,7 +141,9 @@ class Host:
 
 def is_alive(pid: int) -> bool:
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        # A leader that has ended waits for its threads, which still hold files and locks.
+        zombie = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+        return not zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
         return False
 
