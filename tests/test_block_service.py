@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts import alive, wait_for
 from lab import Lab
 
 pytest.importorskip("careful._binding")
@@ -119,7 +120,7 @@ class Host:
         if (self.run / "pid").exists() and Path(f"/proc/{self.pid}").exists():
             pid = self.pid
             os.kill(pid, how)
-            wait_for(lambda: not is_alive(pid), "the end of carefuld")
+            wait_for(lambda: not alive(pid), "the end of carefuld")
 
     def local(self) -> Local:
         return Local(self.run / "sock")
@@ -137,22 +138,6 @@ class Host:
     def resident_bytes_max(self) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        # A leader that has ended waits for its threads, which still hold files and locks.
-        zombie = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-        return not zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
-    except FileNotFoundError:
-        return False
-
-
-def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < end, f"no {name} within {timeout_s} s"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts import alive, wait_for
 from lab import Lab
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
@@ -51,21 +52,6 @@ class Daemon:
 
     def qdisc(self) -> str:
         return self.lab.run(self.host, "tc", "qdisc", "show", "dev", "eth1").stdout
-
-
-def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < end, f"no {name} within {timeout_s} s"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -145,8 +145,6 @@ static int sift_one(struct sieve *s, const char *record, uint64_t bytes, size_t 
 	if (padded > bytes || !is_safe(record + sizeof(*e), name_bytes))
 		return -EPROTO;
 	*own = padded;
-	if ((int64_t)be64toh(e->attr.ctime_ns) > s->out->ctime_ns_max)
-		s->out->ctime_ns_max = (int64_t)be64toh(e->attr.ctime_ns);
 	if (is_plain(e, s->how))
 		return add_read(s, e, name_bytes);
 	memcpy((char *)s->out->rest + s->out->rest_bytes, record, padded);

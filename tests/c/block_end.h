@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A block server over an instance without a network, with one writable export in a
- * temporary directory, and what its only client does. Include in one file.
+ * A block server over an instance without a network, and the temporary directory that it
+ * serves. Include in one file.
  */
 #ifndef BLOCK_END_H
 #define BLOCK_END_H
@@ -28,17 +28,6 @@ static char base[] = "/tmp/test_block.XXXXXX";
 static struct careful *c;
 static struct careful_block_server *server;
 
-/* Begins to serve base. */
-static inline void serve(bool writable)
-{
-	struct careful_block_export export = { base, "one", writable };
-	struct careful_error error;
-
-	c = fake_create();
-	assert(careful_block_serve(c, &export, 1, &server, &error) == 0);
-	careful_peer_watch(c, careful_block_watch, server);
-}
-
 static inline void stop(void)
 {
 	assert(c->kept == 0);
@@ -60,38 +49,6 @@ static inline struct fake_answer *answer(uint32_t token)
 	return c->answers[token];
 }
 
-static inline struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t arg1,
-				      const void *payload, size_t bytes)
-{
-	uint32_t args[4] = { arg0, arg1 };
-
-	return answer(fake_request(c, 0, handler, args, payload, (uint32_t)bytes));
-}
-
-/* OPEN; of *open all but path_bytes is the caller's. */
-static inline struct fake_answer *open_as(const char *path, struct careful_block_open open)
-{
-	char buf[sizeof(open) + PATH_MAX + 1];
-	size_t bytes = strlen(path);
-
-	open.path_bytes = htobe32((uint32_t)bytes);
-	memcpy(buf, &open, sizeof(open));
-	memcpy(buf + sizeof(open), path, bytes + 1);
-	return ask(CAREFUL_BLOCK_OPEN, 0, 0, buf, sizeof(open) + bytes);
-}
-
-static inline struct fake_answer *commit(uint32_t key, uint32_t flags, uint64_t bytes)
-{
-	struct careful_block_open open = { .mode = htobe32(0644), .bytes = htobe64(bytes) };
-
-	return ask(CAREFUL_BLOCK_COMMIT, key, flags, &open, sizeof(open));
-}
-
-static inline struct fake_answer *close_key(uint32_t key, uint32_t flags)
-{
-	return ask(CAREFUL_BLOCK_CLOSE, key, flags, NULL, 0);
-}
-
 /* A path of this process, beneath base. */
 static inline const char *at(const char *path)
 {
@@ -108,38 +65,6 @@ static inline bool exists(const char *path)
 	struct stat st;
 
 	return lstat(at(path), &st) == 0;
-}
-
-static inline void write_file(const char *path, const void *data, size_t bytes)
-{
-	int fd = open(at(path), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-
-	assert(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes && close(fd) == 0);
-}
-
-static inline bool holds(const char *path, const void *data, size_t bytes)
-{
-	char *buf = malloc(bytes + 1);
-	int fd = open(at(path), O_RDONLY);
-	bool same = fd >= 0 && read(fd, buf, bytes + 1) == (ssize_t)bytes &&
-		    !memcmp(buf, data, bytes);
-
-	if (fd >= 0)
-		close(fd);
-	free(buf);
-	return same;
-}
-
-static inline int entries(void)
-{
-	DIR *dir = opendir(base);
-	int n = -2;
-
-	assert(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static inline int open_fds(void)

@@ -4,42 +4,9 @@
  * becomes of names and files, what is left when the peer goes. Needs no privilege;
  * what root can read anyway is skipped as root.
  */
-#include <assert.h>
-#include <dirent.h>
-#include <endian.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <careful/wire.h>
-
-#include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
-#include "service/block.h"
-
-static char base[] = "/tmp/test_block.XXXXXX";
-static struct careful *c;
-static struct careful_block_server *server;
-
-/* Until the request of this token is answered. */
-static struct fake_answer *answer(uint32_t token)
-{
-	for (int i = 0; i < 10000 && !c->answers[token]->given; i++) {
-		struct pollfd pfd = { .fd = careful_block_fd(server), .events = POLLIN };
-		int timeout = careful_block_timeout_ms(server);
-
-		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
-		careful_block_poll(server);
-	}
-	assert(c->answers[token]->given);
-	return c->answers[token];
-}
+#include "block_end.h"
 
 static void poll_server(void)
 {
@@ -113,29 +80,11 @@ static const struct careful_block_attr *attr(const struct fake_answer *a)
 	return (const struct careful_block_attr *)a->payload;
 }
 
-/* Paths of this process, beneath base. */
-static const char *at(const char *path)
-{
-	static char buf[4][PATH_MAX + 64];
-	static int i;
-
-	i = (i + 1) % 4;
-	snprintf(buf[i], sizeof(buf[i]), "%s/%s", base, path);
-	return buf[i];
-}
-
 static void put_file(const char *path, const char *text)
 {
 	FILE *f = fopen(at(path), "w");
 
 	assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
-static bool exists(const char *path)
-{
-	struct stat st;
-
-	return lstat(at(path), &st) == 0;
 }
 
 static int entries_of(const char *path)
@@ -147,15 +96,6 @@ static int entries_of(const char *path)
 	for (struct dirent *d; (d = readdir(dir));)
 		n += d->d_name[0] != '.' || strlen(d->d_name) > 2;
 	closedir(dir);
-	return n;
-}
-
-static int open_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 3; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
 }
 
@@ -198,13 +138,6 @@ static void start(const char *first, bool first_rw, const char *second, bool sec
 	careful_peer_watch(c, careful_block_watch, server);
 	free((void *)exports[0].path);
 	free((void *)exports[1].path);
-}
-
-static void stop(void)
-{
-	assert(c->kept == 0);
-	careful_block_stop(server);
-	fake_destroy(c);
 }
 
 static void test_open__reads(void)
@@ -867,10 +800,8 @@ int main(void)
 
 	assert(open_fds() == before);
 	chmod(at("ro/locked"), 0600);
-	char command[64];
 
-	snprintf(command, sizeof(command), "rm -rf %s", base);
-	assert(system(command) == 0);
+	remove_base();
 	printf("test_block: ok%s\n", geteuid() ? "" : ", unreadable files skipped: root reads all");
 	return 0;
 }

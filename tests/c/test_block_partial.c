@@ -9,6 +9,81 @@
 
 #include "block_end.h"
 
+/* Begins to serve base. */
+static void serve(bool writable)
+{
+	struct careful_block_export export = { base, "one", writable };
+	struct careful_error error;
+
+	c = fake_create();
+	assert(careful_block_serve(c, &export, 1, &server, &error) == 0);
+	careful_peer_watch(c, careful_block_watch, server);
+}
+
+static struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t arg1, const void *payload,
+			       size_t bytes)
+{
+	uint32_t args[4] = { arg0, arg1 };
+
+	return answer(fake_request(c, 0, handler, args, payload, (uint32_t)bytes));
+}
+
+/* OPEN; of *open all but path_bytes is the caller's. */
+static struct fake_answer *open_as(const char *path, struct careful_block_open open)
+{
+	char buf[sizeof(open) + PATH_MAX + 1];
+	size_t bytes = strlen(path);
+
+	open.path_bytes = htobe32((uint32_t)bytes);
+	memcpy(buf, &open, sizeof(open));
+	memcpy(buf + sizeof(open), path, bytes + 1);
+	return ask(CAREFUL_BLOCK_OPEN, 0, 0, buf, sizeof(open) + bytes);
+}
+
+static struct fake_answer *commit(uint32_t key, uint32_t flags, uint64_t bytes)
+{
+	struct careful_block_open open = { .mode = htobe32(0644), .bytes = htobe64(bytes) };
+
+	return ask(CAREFUL_BLOCK_COMMIT, key, flags, &open, sizeof(open));
+}
+
+static struct fake_answer *close_key(uint32_t key, uint32_t flags)
+{
+	return ask(CAREFUL_BLOCK_CLOSE, key, flags, NULL, 0);
+}
+
+static void write_file(const char *path, const void *data, size_t bytes)
+{
+	int fd = open(at(path), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	assert(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes && close(fd) == 0);
+}
+
+static bool holds(const char *path, const void *data, size_t bytes)
+{
+	char *buf = malloc(bytes + 1);
+	int fd = open(at(path), O_RDONLY);
+	bool same = fd >= 0 && read(fd, buf, bytes + 1) == (ssize_t)bytes &&
+		    !memcmp(buf, data, bytes);
+
+	if (fd >= 0)
+		close(fd);
+	free(buf);
+	return same;
+}
+
+static int entries(void)
+{
+	DIR *dir = opendir(base);
+	int n = -2;
+
+	assert(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
 enum { CREATE = CAREFUL_BLOCK_CREATE, REPLACE = CAREFUL_BLOCK_REPLACE };
 
 static const char partial[] = ".careful-00000000000000ff.part";

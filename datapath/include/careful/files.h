@@ -96,7 +96,7 @@ struct careful_sift_part {
 };
 
 /* @reads: READ items of small files; @rest: careful_block_entry records of all else, files
- * that transfers left among them; @ctime_ns_max: when any of all was changed last */
+ * that transfers left among them */
 struct careful_sifted {
 	void *reads;
 	uint64_t reads_bytes;
@@ -105,7 +105,6 @@ struct careful_sifted {
 	struct careful_sift_part *parts;
 	uint32_t parts_count;
 	uint32_t files;
-	int64_t ctime_ns_max;
 };
 
 /* Takes a listing apart, which may be anything. 0, -ENOMEM, or -EPROTO: it is none, or has
