@@ -236,6 +236,27 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     assert note.startswith(f"{len(found.gaps[0])} of {len(found.gaps[0])} trains arrived")
 
 
+@pytest.mark.parametrize(("share", "known"), [(0.3, True), (0.8, False)])
+def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: bool) -> None:
+    """However straight a line they lie on: it is of what the other end does once it awakes."""
+    fake = FakeExchange(own_us=800, jitter_us=1)
+    train_us, noise = fake.train_us, random.Random(2)
+
+    def bunched(size_bytes: int, count: int) -> tuple[list[float], float]:
+        arrivals, own_us = train_us(size_bytes, count)
+        if noise.random() < share**0.25:  # four times in a row: a bunch
+            arrivals = [number * (100 + size_bytes / 10) for number in range(count)]
+        return arrivals, own_us
+
+    fake.train_us = bunched  # type: ignore[method-assign]
+    found = fake.measure(seconds=1000, rounds_max=8, precision=1e-4)
+    assert (found.regime.G_b_us_per_KiB is not None) == known
+    assert (found.sum_G_others_us_per_KiB is not None) == known
+    assert ("trains arrived in a bunch" in found.reason) == (not known)
+    shown = measuring.blackbox_figures(found)
+    assert (shown["regimes"][0]["g_b_us"] is not None) == known
+
+
 def test_blackbox__stops_when_it_is_enough() -> None:
     quiet = FakeExchange(jitter_us=1).measure(precision=0.05)
     fine = FakeExchange(jitter_us=60).measure(precision=0.0003, seconds=1000)

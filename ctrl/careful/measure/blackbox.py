@@ -21,7 +21,13 @@ from careful.measure.estimate import Estimate
 from careful.measure.line import RELATIVE_MAX, Line, fit_minima, minima, widened
 from careful.measure.oneway import Trip, drift, lateness, without_drift
 from careful.measure.rounds import Round
-from careful.measure.trains import Regime, bisected, bottlenecks, train_gap_us
+from careful.measure.trains import (
+    Regime,
+    bisected,
+    bottlenecks,
+    train_gap_us,
+    without_bunches,
+)
 
 ROUNDS_MIN = 4
 #: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
@@ -295,7 +301,7 @@ class BlackBox:
                 break
         else:
             if keep:
-                self._rounds[-1].bunched_count += 1
+                self._rounds[-1].bunched.add(size)
         if keep:
             self._rounds[-1].gaps_us[size] = gap_us
             self._own_us = min(self._own_us, own_us)
@@ -360,7 +366,11 @@ class BlackBox:
     def _result(self, rounds: int, began: float) -> Result:
         trips, there = self._all_stages()
         gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
-        regimes = bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
+        bunches = [one.bunched for one in self._rounds if one.gaps_us]
+        regimes = [
+            without_bunches(regime, bunches)
+            for regime in bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
+        ]
         regime = self._of_interest(regimes)
         result = Result(
             round_trips=trips,
@@ -379,7 +389,7 @@ class BlackBox:
             reason=there.reason or trips.reason or regime.line.reason,
             notes=list(self._notes),
         )
-        bunched = sum(one.bunched_count for one in self._rounds)
+        bunched = sum(map(len, bunches))
         if bunched:
             result.notes.append(
                 f"{bunched} of {sum(map(len, gaps))} trains arrived in a bunch, faster than they "

@@ -14,13 +14,13 @@ from careful.measure.oneway import Trip
 class Round:
     """Payload bytes of each round trip; gaps of trains, µs, by payload bytes.
 
-    bunched_count: of these trains, those that were not taken one frame after the other.
+    bunched: sizes whose train was not taken one frame after the other.
     """
 
     trip_sizes: list[float] = field(default_factory=list)
     trips: list[Trip] = field(default_factory=list)
     gaps_us: dict[int, float] = field(default_factory=dict)
-    bunched_count: int = 0
+    bunched: set[int] = field(default_factory=set)
 
     def pairs(self) -> Iterator[tuple[float, Trip]]:
         """Sizes with their round trips."""

@@ -6,7 +6,7 @@ finds a transition between two measured sizes (P1 section 5.3.2). Trains are pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -77,6 +77,23 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
         g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
         regimes.append(Regime(low, high, g, G, wide))
     return regimes
+
+
+def without_bunches(regime: Regime, bunches: Sequence[Collection[int]]) -> Regime:
+    """The regime, withheld where its medians are of trains that arrived in a bunch.
+
+    bunches: of each round, the sizes of such trains, bytes: their gaps tell when the other end
+    awoke, not what the bottleneck took.
+    """
+    line = regime.line
+    bunched = sum(
+        line.size_min_bytes <= size <= line.size_max_bytes for sizes in bunches for size in sizes
+    )
+    if 2 * bunched < line.samples_count:
+        return regime
+    reason = f"{bunched} of {line.samples_count} trains arrived in a bunch"
+    withheld = replace(line, reason=reason)
+    return replace(regime, g_b_us=None, G_b_us_per_KiB=None, line=withheld)
 
 
 def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
