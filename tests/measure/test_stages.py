@@ -204,7 +204,10 @@ def test_arrivals__a_window_update_is_no_sample_but_keeps_the_order() -> None:
 class FakeTracer:
     """Tells what was listened to; Ctrl-C after so many slices."""
 
-    def __init__(self, slices: int | None = None, loses_in: int | None = None) -> None:
+    def __init__(
+        self, slices: int | None = None, loses_in: int | None = None, trip_s: float = 1e-4
+    ) -> None:
+        self.trip_s = trip_s
         self.listened: list[tuple[int, ...]] = []
         self.trains: list[tuple[int, int]] = []
         self.now, self.lost_count = 0.0, 0
@@ -234,7 +237,7 @@ class FakeTracer:
     payload_max_bytes, train_max = 3702, 32
 
     def round_trips(self, size_bytes: int, count: int) -> None:
-        self.now += 1e-4 * count
+        self.now += self.trip_s * count
 
     def train_us(self, size_bytes: int, count: int) -> None:
         self.trains.append((size_bytes, count))
@@ -293,6 +296,16 @@ def test_clearbox__in_trains_that_the_window_takes() -> None:
     assert [count for _, count in tracer.trains] == [32, 8] * options.sizes_count * rounds
     assert found.frames_count == (40 + 2) * options.sizes_count * rounds
     assert found.bottleneck is not None
+
+
+@pytest.mark.parametrize(("seconds", "most_s"), [(4.0, 4.3), (0.5, 1.3)])
+def test_clearbox__ends_within_a_round(seconds: float, most_s: float) -> None:
+    """5 ms a message, 10 s a round: fewer of each size, of all stages, and then no more."""
+    tracer = FakeTracer(trip_s=5e-3)
+    options = clearbox.Options(seconds=seconds, precision=1e-6)
+    found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
+    assert 0.9 * seconds < found.elapsed_s < most_s
+    assert [one.supported for one in found.stages] == [True] * 4
 
 
 def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:

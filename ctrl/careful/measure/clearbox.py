@@ -57,10 +57,10 @@ class Options:
     """How to measure.
 
     sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds); trips:
-    messages of each size in a round, for each stage; trains: they follow each other at once, as
-    the fragments of a message do: a processor then has at hand what it needs, and takes less than
-    for each alone; precision: half of the intervals of all G over them at which it is enough;
-    seconds: after which no further round begins.
+    messages of each size in a round, for each stage, at most; trains: they follow each other at
+    once, as the fragments of a message do: a processor then has at hand what it needs, and takes
+    less than for each alone; precision: half of the intervals of all G over them at which it is
+    enough; seconds: how long, unless the least that tells of each stage takes longer.
     """
 
     sizes_count: int = 12
@@ -129,6 +129,7 @@ class ClearBox:
         self._random = random.Random(self.options.seed)
         self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}
         self._frames = 0
+        self._until = self._trip_s = math.inf
 
     def _passes(self) -> list[tuple[int, ...]]:
         """Without the other end, only what is sent is timed."""
@@ -137,36 +138,57 @@ class ClearBox:
     def run(self) -> Result:
         """Rounds of all sizes, until it is enough."""
         began = self._clock()
+        self._until = began + self.options.seconds
         for number in range(1, self.options.rounds_max + 1):
-            for listened in self._passes():
-                self._round(listened)
-            elapsed_s = self._clock() - began
-            if number >= ROUNDS_MIN:
-                result = self._result(number, elapsed_s)
-                if result.settled or elapsed_s > self.options.seconds:
-                    return result
+            self._round(number)
+            late = self._clock() > self._until
+            if number < ROUNDS_MIN and not late:
+                continue
+            result = self._result(number, self._clock() - began)
+            if result.settled or late:
+                return result
         return self._result(number, self._clock() - began)
 
-    def _round(self, listened: tuple[int, ...]) -> None:
+    def _round(self, number: int) -> None:
+        """Each pass, with as many messages as its share of the time that is left allows."""
+        passes = self._passes()
+        for k, listened in enumerate(passes):
+            to_come = len(passes) * (1 + max(ROUNDS_MIN - number, 0)) - k
+            self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
+
+    def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
+        """All sizes while one stage is listened to; unless `whole`, those that there is time for.
+
+        share_s: the time for it.
+        """
         self._tracer.listen(())
-        self._exchange.round_trips(self._sizes[-1], 1)  # the path awakes
+        self._awake()
         self._tracer.take()
         lost = self._tracer.lost_count
         self._tracer.listen(listened)
+        fitting = share_s / len(self._sizes) / self._trip_s if self._trip_s else math.inf
+        count = int(max(stages.SAMPLES_MIN, min(self.options.trips, fitting)))
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            self._some(size)
+            if whole or self._clock() < self._until:
+                self._some(size, count)
         self._tracer.collect(0.0)
         records = self._tracer.take()
         if lost == self._tracer.lost_count:  # else frames could be mistaken for others
             self._records[listened].append(records)
 
-    def _some(self, size: int) -> None:
-        """Messages of a size."""
+    def _awake(self) -> None:
+        """Awakes the path, and sees what a message takes at most."""
+        began = self._clock()
+        self._exchange.round_trips(self._sizes[-1], 1)
+        self._trip_s = min(self._trip_s, self._clock() - began)
+
+    def _some(self, size: int, count: int) -> None:
+        """So many messages of a size."""
         if not self.options.trains:
-            self._exchange.round_trips(size, self.options.trips)
-            self._frames += 2 * self.options.trips
+            self._exchange.round_trips(size, count)
+            self._frames += 2 * count
             return
-        left = self.options.trips
+        left = count
         while left > 0:
             count = min(left, self._exchange.train_max)
             self._exchange.train_us(size, count)
