@@ -61,11 +61,16 @@ def _style(pair: Any) -> None:
 def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
     """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
     figure, pair = _pyplot().subplots(figsize=size, layout="constrained")
+    label(pair, title, x, y)
+    _style(pair)
+    return figure, pair
+
+
+def label(pair: Any, title: str, x: str, y: str) -> None:
+    """What axes show; x and y carry their unit in parentheses."""
     pair.set_title(title, loc="left")
     pair.set_xlabel(x)
     pair.set_ylabel(y)
-    _style(pair)
-    return figure, pair
 
 
 def grid(

@@ -88,14 +88,13 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
 
     With what was found inside the hosts, a second pair of axes has each stage's time one way.
     """
+    texts = (f"path to {host}", "probe (bytes of the IP packet)", "round trip (µs)")
     if ends is None:
-        figure, pair = draw.axes("", "", "")
+        figure, pair = draw.axes(*texts)
     else:
         figure, [[pair, beside]] = draw.grid(1, 2, size=(15.0, 5.5), widths=(1, 1))
+        draw.label(pair, *texts)
         _stages(beside, ends)
-    pair.set_title(f"path to {host}", loc="left")
-    pair.set_xlabel("probe (bytes of the IP packet)")
-    pair.set_ylabel("round trip (µs)")
     measured = [hop for hop in path.hops if hop.line is not None and hop.sizes_bytes]
     for number, hop in enumerate(measured):
         sizes, least, _ = minima(hop.sizes_bytes, hop.times_us)
