@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
-import fuzz_toml
+import toml_readers
 
-KEPT = sorted(fuzz_toml.CORPUS.iterdir())
+KEPT = sorted(toml_readers.CORPUS.iterdir())
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_toml__kept_inputs(path):
-    fuzz_toml.check(path.read_bytes())
+    toml_readers.check(path.read_bytes())
 
 
 def test_toml__mutations_are_taken_or_refused_by_one_line():
-    for data in islice(fuzz_toml.inputs(1, fuzz_toml.kept()), 500):
-        fuzz_toml.check(data)
+    for data in islice(toml_readers.inputs(1, toml_readers.kept()), 500):
+        toml_readers.check(data)

@@ -1,128 +1,30 @@
-"""Fuzzes what reads TOML: the configuration, pipelines, and measurements (JSON).
+#!/usr/bin/env python3
+"""Fuzzes what reads TOML with libFuzzer, by way of atheris: `fuzz_toml.py [-OPTION…] FOLDER…`.
 
-Whatever the text, it is either taken or refused by one line that names the file. Inputs are
-kept texts, and what mutation makes of them. `python fuzz_toml.py --seconds N [--seed N]`.
+The options are libFuzzer's. Half of the inputs are mutated by lines and values, as
+toml_readers does, and the others by libFuzzer.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
-from pathlib import Path
 
-from careful.control import config
-from careful.errors import CarefulError
-from careful.model import Pipeline, load_shipped, shipped_names
-from careful.model.blackbox import BlackBox
-from careful.model.files import parse_source
+import atheris
 
-CORPUS = Path(__file__).parent / "corpus" / "toml"
+with atheris.instrument_imports(include=["tomllib", "json.decoder", "careful", "toml_readers"]):
+    import toml_readers
 
-#: What is put where something else stood.
-ODD = (
-    *("0", "-1", "1e308", "1e999", "nan", "-inf", "0x7fffffffffffffff", "1_0", "9" * 5000),
-    *('""', "'''\n'''", '"\\u0000"', '"\\ud800"', '"\\U0010ffff"', "true", "[]", "{}", "[[]]"),
-    *("1979-05-27", "07:32:00", "2024-13-01T00:00:00Z", "0000-00-00", "[" * 3000, "{a=" * 500),
-    *("a.b.c = 1", "[nodes]", "[[stage]]", "[up]", "[instance.x]", "[instance]", "stage = 3"),
-    *("\x00", "\r", "\ufeff", "\u2028", "#", "=", "\n\n", '"', "'", "\\", "é", "name = 1"),
-    *('g_us = "x"', "peers = 1.5", 'xdp = "none"', "export = [1]", "G_us_per_KiB = true"),
-    *('{"kind": "blackbox"}', '{"stages": [{}]}', '{"stages": [1]}', "[1]", "null", "{}"),
-    *("window = 1", "delay_us = -1", "group = []", "resource = 1", "link = 3", "1.2.3", "0"),
-)
+SEEDS = toml_readers.kept()
 
 
-def check(data: bytes) -> None:
-    """Give data to each reader; raises AssertionError where one does neither."""
-    text = data.decode(errors="replace")
-    try:
-        whole = config.parse(text, Path("careful.toml"))
-    except CarefulError as error:
-        said = str(error)
-        assert said.startswith("careful.toml: "), said
-        assert "\n" not in said, said
-    else:
-        assert all(isinstance(address, str) for address in whole.nodes.values())
-        for options in (whole.up, *whole.instances.values()):
-            assert options.peers is None or type(options.peers) is int
-            assert options.export is None or all(type(one) is str for one in options.export)
-    try:
-        source = parse_source(text, "pipeline.toml")
-    except ValueError as error:
-        said = str(error)
-        assert said.startswith("pipeline.toml: "), said
-        assert "\n" not in said, said
-    else:
-        assert isinstance(source, Pipeline | BlackBox)
-
-
-def kept() -> list[bytes]:
-    """The kept inputs, and the pipelines that come with the package."""
-    assert all(load_shipped(name).stages for name in shipped_names())
-    folder = Path(config.__file__).parent.parent / "model" / "pipelines"
-    return [path.read_bytes() for path in (*sorted(CORPUS.iterdir()), *sorted(folder.iterdir()))]
-
-
-def _mutate(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """One change: of bytes, lines or values."""
-    lines = data.split(b"\n")
-    at = rng.randrange(len(lines))
-    kind = rng.randrange(7)
-    if kind == 0 and data:
-        place = rng.randrange(len(data))
-        return data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :]
-    if kind == 1 and data:
-        start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
-        return data[:start] + data[end:]
-    if kind == 2:
-        lines.insert(at, rng.choice(lines))
-    elif kind == 3:
-        lines[at] = rng.choice(ODD).encode(errors="replace")
-    elif kind == 4:
-        key, _, _ = lines[at].partition(b"=")
-        lines[at] = key + b"= " + rng.choice(ODD).encode(errors="replace")
-    elif kind == 5:
-        other = rng.choice(others).split(b"\n")
-        lines[at:at] = other[rng.randrange(len(other)) :][:5]
-    else:
-        place = rng.randrange(len(data) + 1)
-        return data[:place] + rng.choice(ODD).encode(errors="replace") + data[place:]
-    return b"\n".join(lines)
-
-
-def inputs(seed: int, seeds: list[bytes]):
-    """Mutations of the kept inputs, without end."""
+def mutated(data: bytes, max_bytes: int, seed: int) -> bytes:
+    """The next input after data."""
     rng = random.Random(seed)
-    while True:
-        data = rng.choice(seeds)
-        for _ in range(rng.randrange(1, 8)):
-            data = _mutate(data, seeds, rng)
-        yield data
+    if rng.random() < 0.5:
+        return atheris.Mutate(data, max_bytes)
+    return toml_readers.mutate(data, SEEDS, rng)[:max_bytes]
 
 
-def main() -> int:
-    """Run for a time; the first finding is written to a file and named."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--artifact", type=Path, default=Path("finding.toml"))
-    arguments = parser.parse_args()
-    end = time.monotonic() + arguments.seconds
-    count = 0
-    for data in inputs(arguments.seed, kept()):
-        try:
-            check(data)
-        except Exception as error:
-            arguments.artifact.write_bytes(data)
-            print(f"finding, in {arguments.artifact}: {type(error).__name__}: {str(error)[:300]}")
-            return 1
-        count += 1
-        if time.monotonic() >= end:
-            break
-    print(f"{count} inputs, nothing found (seed {arguments.seed})")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+atheris.Setup(sys.argv, toml_readers.check, custom_mutator=mutated)
+atheris.Fuzz()
