@@ -10,7 +10,7 @@ from careful.errors import CarefulError
 from careful.measure.blackbox import BlackBox, Options, Result
 from careful.measure.oneway import Trip, without_drift
 from careful.measure.oneway import drift as drift_of
-from careful.measure.rounds import Round
+from careful.measure.rounds import Round, telling
 from careful.measure.trains import bisected, bottlenecks, train_gap_us
 from careful.report import measuring
 from hypothesis import given
@@ -329,6 +329,30 @@ def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
     assert late.shift_from([]) == 0
 
 
+def test_telling__leaves_out_bunches_and_what_left_late() -> None:
+    """Where our pace may be the bottleneck; a slower one's gap is what it is, however we left."""
+    near, late = (
+        Round(gaps_us=dict.fromkeys(range(8), gap_us), own_us=dict.fromkeys(range(8), own_us))
+        for gap_us, own_us in ((10.0, 9.0), (15.0, 14.0))
+    )
+    bunched = Round(gaps_us={0: 1.0, 1: 10.0}, own_us={0: 9.0, 1: 9.0}, bunched={0})
+    far = Round(gaps_us={9: 300.0}, own_us={9: 140.0})
+    quick = Round(gaps_us={9: 300.0}, own_us={9: 9.0})
+    found = telling([near] * 9 + [late, bunched, far, quick])
+    assert found[:9] == [near.gaps_us] * 9
+    assert found[9:] == [{}, {1: 10.0}, {9: 300.0}, {9: 300.0}]
+    assert telling([bunched, quick])[0] == bunched.gaps_us  # too few without
+
+
+def test_bottlenecks__a_round_may_have_few_of_a_regime() -> None:
+    """Or none: three gaps next to each other have any slope, and are no repetition."""
+    whole = {size: 100 + 0.1 * size for size in range(200, 3400, 200)}
+    (found,) = bottlenecks([whole, {}, whole, {1000: 200.0, 1200: 230.0, 1400: 220.0}], 0.1)
+    assert found.G_b_us_per_KiB is not None
+    assert found.line.samples_count == 2 * len(whole) + 3
+    assert found.G_b_us_per_KiB.relative < 0.01
+
+
 def test_blackbox__background_takes_a_hundredth() -> None:
     fake = FakeExchange()
     fake.measure(background=True, seconds=1000)
@@ -381,6 +405,24 @@ def test_blackbox__a_path_that_goes_down_too_early_is_one_line() -> None:
     fake.down_after = 3 + 3 * 16 + 1
     with pytest.raises(CarefulError, match=r"^h2: it answers no longer \(after .* s and 3 of 4"):
         fake.measure(seconds=1000)
+
+
+@pytest.mark.parametrize("step", [0.001, 50.0])
+def test_blackbox__a_coarse_clock_is_seen(step: float) -> None:
+    """No repetition removes what a clock rounds away; one of ns takes nothing from an interval."""
+    fake = FakeExchange(jitter_us=1)
+    round_trips = fake.round_trips
+
+    def coarse(size_bytes: int, count: int) -> list[Trip]:
+        return [
+            Trip(one.sent_us, one.there_us, round(one.round_us / step) * step)
+            for one in round_trips(size_bytes, count)
+        ]
+
+    fake.round_trips = coarse  # type: ignore[method-assign]
+    found = fake.measure(rounds_max=4)
+    low = 2 * step / (3702 - 64)
+    assert low <= found.one_way.slope_us_per_byte.slack < low + 0.01
 
 
 def test_blackbox__trains_fit_the_window() -> None:

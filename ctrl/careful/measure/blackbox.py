@@ -13,14 +13,14 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from careful.errors import CarefulError
 from careful.measure.estimate import Estimate
-from careful.measure.line import RELATIVE_MAX, Line, fit_minima, minima, widened
-from careful.measure.oneway import Trip, drift, lateness, without_drift
-from careful.measure.rounds import Round
+from careful.measure.line import RELATIVE_MAX, Line, minima
+from careful.measure.oneway import Trip, step_us
+from careful.measure.rounds import OWN_PACE, Round, all_stages, telling
 from careful.measure.trains import (
     Regime,
     bisected,
@@ -50,8 +50,6 @@ _MOVED = 0.10
 _MOVES_MAX = 2
 #: Trains of each size at which a transition is looked for.
 _BISECT_TRAINS = 3
-#: A gap below so many times our own pace may be ours.
-_OWN_PACE = 2.0
 
 
 class Exchange(Protocol):
@@ -80,7 +78,7 @@ class Options:
     at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
     largest); precision: half of the intervals of both G over them at which it is enough;
     seconds: after which no further round begins; background: pauses, at most 1 % of the path;
-    resolution_us: of the clocks.
+    resolution_us: of the clocks; 0: as the times show.
     """
 
     sizes_count: int = 16
@@ -91,7 +89,7 @@ class Options:
     rounds_max: int = 40
     seconds: float = 25.0
     background: bool = False
-    resolution_us: float = 0.1
+    resolution_us: float = 0.0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -303,7 +301,7 @@ class BlackBox:
             if keep:
                 self._rounds[-1].bunched.add(size)
         if keep:
-            self._rounds[-1].gaps_us[size] = gap_us
+            self._rounds[-1].gaps_us[size], self._rounds[-1].own_us[size] = gap_us, own_us
             self._own_us = min(self._own_us, own_us)
         return gap_us
 
@@ -346,30 +344,15 @@ class BlackBox:
             return True
         return False
 
-    def _all_stages(self) -> tuple[Line, Line]:
-        """The lines through the least round trips, and through the least times one way."""
-        made = [one for one in self._rounds if one.trips]
-        sizes = [size for one in made for size in one.trip_sizes]
-        trips = [trip for one in made for trip in one.trips]
-        rate = drift(sizes, trips)
-        there = without_drift(sizes, trips, rate)
-        found = []
-        for times in ([trip.round_us for trip in trips], there):
-            left = iter(times)
-            alone = [fit_minima(one.trip_sizes, [next(left) for _ in one.trips]) for one in made]
-            line = fit_minima(sizes, times, self.options.resolution_us)
-            late = Estimate(0.0, slack=lateness(line, sizes, times))
-            slope = line.slope_us_per_byte + late
-            found.append(widened(replace(line, slope_us_per_byte=slope), alone))
-        return found[0], found[1]
-
     def _result(self, rounds: int, began: float) -> Result:
-        trips, there = self._all_stages()
-        gaps = [one.gaps_us for one in self._rounds if one.gaps_us]
-        bunches = [one.bunched for one in self._rounds if one.gaps_us]
+        clock_us = self.options.resolution_us or step_us([one.trips for one in self._rounds])
+        trips, there = all_stages(self._rounds, clock_us)
+        sent = [one for one in self._rounds if one.gaps_us]
+        gaps, bunches = telling(sent), [size for one in sent for size in one.bunched]
+        sizes = [size for one in sent for size in one.gaps_us]
         regimes = [
-            without_bunches(regime, bunches)
-            for regime in bottlenecks(gaps, self.options.resolution_us / (self._train - 1))
+            without_bunches(regime, sizes, bunches)
+            for regime in bottlenecks(gaps, clock_us / (self._train - 1))
         ]
         regime = self._of_interest(regimes)
         result = Result(
@@ -389,14 +372,18 @@ class BlackBox:
             reason=there.reason or trips.reason or regime.line.reason,
             notes=list(self._notes),
         )
-        bunched = sum(map(len, bunches))
-        if bunched:
+        if bunches:
             result.notes.append(
-                f"{bunched} of {sum(map(len, gaps))} trains arrived in a bunch, faster than they "
+                f"{len(bunches)} of {len(sizes)} trains arrived in a bunch, faster than they "
                 "left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
                 "quiet machine helps"
             )
-        if regime.line.at(regime.low_bytes) < _OWN_PACE * self._own_us:
+        late = len(sizes) - len(bunches) - sum(map(len, gaps))
+        if late > 0:
+            result.notes.append(
+                f"{late} of {len(sizes)} trains left late, for other work came between: left out"
+            )
+        if regime.line.at(regime.low_bytes) < OWN_PACE * self._own_us:
             result.notes.append(
                 f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
             )

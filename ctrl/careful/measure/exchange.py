@@ -15,6 +15,7 @@ from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.oneway import Trip
 from careful.measure.session import Session
+from careful.measure.trains import train_gap_us
 from careful.transfer.ipc import Answer, Client
 
 #: How long to wait for an answer, beyond some times what messages took that were answered.
@@ -72,10 +73,13 @@ class ProbeSession(Session):
         return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame."""
+        """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame.
+
+        The pace is what a gap is, robust: an interruption of us is not how fast we are.
+        """
         probes = self._measure(size_bytes, count, lib.CAREFUL_IPC_TRAIN)
         sent, arrived, _ = zip(*probes, strict=True)
-        own_us = (sent[-1] - sent[0]) / 1e3 / max(count - 1, 1)
+        own_us = train_gap_us([(stamp - sent[0]) / 1e3 for stamp in sent])
         return [(stamp - arrived[0]) / 1e3 for stamp in arrived], own_us
 
     def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:

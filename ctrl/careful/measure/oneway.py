@@ -34,6 +34,12 @@ class Trip:
     round_us: float
 
 
+def step_us(rounds: Sequence[Sequence[Trip]]) -> float:
+    """The clock's step, µs: the least difference between two round trips' times."""
+    times = np.unique([one.round_us for trips in rounds for one in trips])
+    return float(np.diff(times).min() if len(times) > 1 else times[0])
+
+
 def drift(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> float:
     """How much faster the other clock runs, as a share, by robust regression over time.
 

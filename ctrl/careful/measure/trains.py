@@ -6,7 +6,7 @@ finds a transition between two measured sizes (P1 section 5.3.2). Trains are pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -71,6 +71,7 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
                 [gaps[size] for size in inside if size in gaps],
             )
             for gaps in rounds
+            if 2 * sum(size in gaps for size in inside) >= len(inside)  # few have any slope
         ]
         trains = sum(size in gaps for gaps in rounds for size in inside)
         wide = replace(widened(line, alone), samples_count=trains)
@@ -79,19 +80,20 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
     return regimes
 
 
-def without_bunches(regime: Regime, bunches: Sequence[Collection[int]]) -> Regime:
-    """The regime, withheld where its medians are of trains that arrived in a bunch.
+def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
+    """The regime, withheld where most trains arrived in a bunch: then the others are in doubt.
 
-    bunches: of each round, the sizes of such trains, bytes: their gaps tell when the other end
-    awoke, not what the bottleneck took.
+    trains, bunches: sizes of all trains and of those that arrived so, bytes. A bunch tells when
+    the other end awoke, not what the bottleneck took.
     """
     line = regime.line
-    bunched = sum(
-        line.size_min_bytes <= size <= line.size_max_bytes for sizes in bunches for size in sizes
+    sent, bunched = (
+        sum(line.size_min_bytes <= size <= line.size_max_bytes for size in sizes)
+        for sizes in (trains, bunches)
     )
-    if 2 * bunched < line.samples_count:
+    if 2 * bunched < sent:
         return regime
-    reason = f"{bunched} of {line.samples_count} trains arrived in a bunch"
+    reason = f"{bunched} of {sent} trains arrived in a bunch"
     withheld = replace(line, reason=reason)
     return replace(regime, g_b_us=None, G_b_us_per_KiB=None, line=withheld)
 
