@@ -239,8 +239,11 @@ class FakeTracer:
     def round_trips(self, size_bytes: int, count: int) -> None:
         self.now += self.trip_s * count
 
-    def train_us(self, size_bytes: int, count: int) -> None:
+    def train_us(self, size_bytes: int, count: int) -> tuple[None, float]:
         self.trains.append((size_bytes, count))
+        self.now += self.trip_s * count
+        late_us = 50.0 if len(self.trains) % 3 == 0 else 0.0
+        return None, 3.4 + 0.97 * size_bytes / 1024 + late_us
 
 
 def test_listen__stages_take_turns_and_nothing_stays_attached() -> None:
@@ -293,16 +296,35 @@ def test_clearbox__in_trains_that_the_window_takes() -> None:
     sizes = {size for size, _ in tracer.trains}
     assert len(sizes) == options.sizes_count
     rounds = found.rounds_count * len(clearbox.PASSES)
-    assert [count for _, count in tracer.trains] == [32, 8] * options.sizes_count * rounds
-    assert found.frames_count == (40 + 2) * options.sizes_count * rounds
+    each = options.sizes_count * found.rounds_count * clearbox.PACE_TRAINS
+    counts = [count for _, count in tracer.trains]
+    assert len(counts) == 2 * options.sizes_count * rounds + each
+    assert counts.count(8) == options.sizes_count * rounds
+    assert found.frames_count == (40 + 2) * options.sizes_count * rounds + 33 * each
+
+
+def test_clearbox__what_lies_between_stages_is_the_threads() -> None:
+    """The stages of the sender take 3.2 µs and 0.97 µs/KiB of its 3.4."""
+    tracer = FakeTracer()
+    options = clearbox.Options(trains=True, rounds_max=4)
+    found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
     assert found.bottleneck is not None
+    assert found.bottleneck.resource == "a's thread"
+    assert found.bottleneck.g_b_us.value == pytest.approx(3.4, rel=1e-6)
+    assert found.bottleneck.sum_G_others_us_per_KiB.value == pytest.approx(0.12, rel=0.05)
+    shown = tracing.clearbox_figures(found)
+    assert shown["sender"]["samples_count"] == 36 * found.rounds_count
+    assert shown["bottleneck_samples_count"] == shown["sender"]["fitted_count"]
+    assert "all of it" in tracing.clearbox_table(found, "h2")
 
 
-@pytest.mark.parametrize(("seconds", "most_s"), [(4.0, 4.3), (0.5, 1.3)])
-def test_clearbox__ends_within_a_round(seconds: float, most_s: float) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "trains", "most_s"), [(4.0, False, 4.3), (4.0, True, 4.3), (0.5, False, 1.3)]
+)
+def test_clearbox__ends_within_a_round(seconds: float, trains: bool, most_s: float) -> None:
     """5 ms a message, 10 s a round: fewer of each size, of all stages, and then no more."""
     tracer = FakeTracer(trip_s=5e-3)
-    options = clearbox.Options(seconds=seconds, precision=1e-6)
+    options = clearbox.Options(seconds=seconds, trains=trains, precision=1e-6)
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
     assert 0.9 * seconds < found.elapsed_s < most_s
     assert [one.supported for one in found.stages] == [True] * 4

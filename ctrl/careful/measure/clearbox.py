@@ -1,8 +1,9 @@
 """The stages between two hosts, timed inside them (P1 section 5.3.1).
 
 Owns the traffic: messages of one frame of several sizes, each alone on the way or in trains,
-while one stage at a time is listened to, so that no probe stands in another's way. The exchange
-and the tracer are passed in.
+while one stage at a time is listened to, so that no probe stands in another's way; and trains
+that nobody listens to, for what the sender's thread takes for a frame altogether. The exchange and
+the tracer are passed in.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from careful.measure.stages import Bottleneck, Fit, Records
 #: What is listened to together: netRx does not know sizes, hostRx of the same frames does.
 PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
 ROUNDS_MIN = 2
+#: Trains of each size in a round of which nothing but the sender's pace is taken.
+PACE_TRAINS = 3
 
 _ELSEWHERE = (
     "netRx and hostRx are the other host's, on another machine: `carefulctl trace stages` there "
@@ -36,7 +39,7 @@ class Exchange(Protocol):
 
     def round_trips(self, size_bytes: int, count: int, /) -> object: ...
 
-    def train_us(self, size_bytes: int, count: int, /) -> object: ...
+    def train_us(self, size_bytes: int, count: int, /) -> tuple[object, float]: ...
 
 
 class Tracer(Protocol):
@@ -86,11 +89,13 @@ class Options:
 class Result:
     """The stages that could be listened to, in the order of the way, and what limits them.
 
-    bottleneck: None unless all stages of the way have g and G; settled: whether precision was
-    reached; lost_count: records that there was no room for.
+    sender: what its thread takes for a frame of a train, stages and what is between them, None
+    without trains; bottleneck: None unless all stages of the way have g and G; settled: whether
+    precision was reached; lost_count: records that there was no room for.
     """
 
     stages: list[Fit]
+    sender: Fit | None
     bottleneck: Bottleneck | None
     settled: bool
     rounds_count: int
@@ -128,6 +133,7 @@ class ClearBox:
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._random = random.Random(self.options.seed)
         self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}
+        self._paces: list[tuple[int, float]] = []
         self._frames = 0
         self._until = self._trip_s = math.inf
 
@@ -151,7 +157,7 @@ class ClearBox:
 
     def _round(self, number: int) -> None:
         """Each pass, with as many messages as its share of the time that is left allows."""
-        passes = self._passes()
+        passes = [*([()] if self.options.trains else []), *self._passes()]
         for k, listened in enumerate(passes):
             to_come = len(passes) * (1 + max(ROUNDS_MIN - number, 0)) - k
             self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
@@ -159,21 +165,27 @@ class ClearBox:
     def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
         """All sizes while one stage is listened to; unless `whole`, those that there is time for.
 
-        share_s: the time for it.
+        listened: none for the sender's pace; share_s: the time for it.
         """
         self._tracer.listen(())
         self._awake()
         self._tracer.take()
         lost = self._tracer.lost_count
         self._tracer.listen(listened)
-        fitting = share_s / len(self._sizes) / self._trip_s if self._trip_s else math.inf
+        trains = 1 if listened else PACE_TRAINS
+        fitting = share_s / len(self._sizes) / trains / self._trip_s if self._trip_s else math.inf
         count = int(max(stages.SAMPLES_MIN, min(self.options.trips, fitting)))
         for size in self._random.sample(self._sizes, len(self._sizes)):
-            if whole or self._clock() < self._until:
+            if not whole and self._clock() > self._until:
+                break
+            if listened:
                 self._some(size, count)
+            else:
+                self._paces_of(size, count)
         self._tracer.collect(0.0)
         records = self._tracer.take()
-        if lost == self._tracer.lost_count:  # else frames could be mistaken for others
+        # Where some were lost, frames could be mistaken for others.
+        if listened and lost == self._tracer.lost_count:
             self._records[listened].append(records)
 
     def _awake(self) -> None:
@@ -195,6 +207,13 @@ class ClearBox:
             self._frames += count + 1
             left -= count
 
+    def _paces_of(self, size: int, count: int) -> None:
+        """Trains without a probe: from one frame to the next there is all that a thread does."""
+        count = min(count, self._exchange.train_max)
+        for _ in range(PACE_TRAINS):
+            self._paces.append((size, self._exchange.train_us(size, count)[1]))
+            self._frames += count + 1
+
     def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
         """Of all rounds; netRx and hostRx are matched within each."""
         return stages.joined(
@@ -213,13 +232,15 @@ class ClearBox:
                 taken = self._samples(listened, stage, owner)
                 found.append(stages.fit(stage, self._owners[owner], taken))
         found = stages.shared(found)
-        limits = stages.bottleneck(found) if len(self._owners) > 1 else None
+        sender = stages.whole(found[0], self._paces) if self.options.trains else None
+        limits = stages.bottleneck(found, sender) if len(self._owners) > 1 else None
         # What counts are the sums: a stage of no weight need not be known well.
         wanted: list[Estimate] = (
             [limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB] if limits else []
         )
         return Result(
             stages=found,
+            sender=sender,
             bottleneck=limits,
             settled=bool(wanted) and all(one.relative <= self.options.precision for one in wanted),
             rounds_count=rounds,

@@ -193,14 +193,32 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
         return replace(blank, reason=reason)
     line = replace(fit_line(sizes, times), samples_count=number)
     pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
-    return replace(
-        blank,
-        line=line,
-        g_us=line.intercept_us if line.supported else None,
-        G_us_per_KiB=line.G_us_per_KiB if line.supported else None,
-        reason=line.reason,
-        transitions_bytes=pieces,
-    )
+    return replace(_on(blank, line), transitions_bytes=pieces)
+
+
+def _on(blank: Fit, line: Line) -> Fit:
+    """The same with what its line supports."""
+    g, G = (line.intercept_us, line.G_us_per_KiB) if line.supported else (None, None)
+    return replace(blank, line=line, g_us=g, G_us_per_KiB=G, reason=line.reason)
+
+
+def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
+    """What the thread of a stage takes for a frame altogether, µs, also between its stages.
+
+    paces: of trains that nothing traced, their size, bytes, and the time from one frame to the
+    next, µs. A probe's trap empties caches, and what an engine does between its stages (polling,
+    timers, reading clocks) is in none of them, but is in the time of each frame.
+    """
+    sizes = np.array([size for size, _ in paces], dtype=np.float64)
+    times = np.array([pace_us for _, pace_us in paces])
+    threads = first.samples.threads
+    taken = Samples(sizes, times, np.ones(len(paces), dtype=np.int64), threads)
+    blank = Fit("all of it", first.owner, taken, None, None, None, 1, resource=first.resource)
+    distinct, least, number = _unhindered(taken)
+    if len(distinct) < SIZES_MIN:
+        reason = f"{SAMPLES_MIN} trains of {SIZES_MIN} sizes are needed"
+        return replace(blank, reason=reason)
+    return _on(blank, replace(fit_line(distinct, least), samples_count=number))
 
 
 def shared(found: list[Fit]) -> list[Fit]:
@@ -281,8 +299,12 @@ class Bottleneck:
     lines_of_others: tuple[Line, ...] = ()
 
 
-def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
-    """The bottleneck of a pipeline; None unless each of its stages has g and G."""
+def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | None:
+    """The bottleneck of a pipeline; None unless each of its stages has g and G.
+
+    sender: see `whole`; where it has g and G, they are its resource's instead of the sum of its
+    stages'.
+    """
     if not found or not all(one.supported and one.line for one in found):
         return None
     size = min(one.line.size_max_bytes for one in found if one.line)
@@ -292,6 +314,9 @@ def bottleneck(found: Sequence[Fit]) -> Bottleneck | None:
         assert one.G_us_per_KiB is not None
         g, G = sums.get(one.resource, (Estimate(0.0), Estimate(0.0)))
         sums[one.resource] = (g + one.g_us, G + one.G_us_per_KiB)
+    if sender and sender.g_us and sender.G_us_per_KiB:
+        sums[sender.resource] = (sender.g_us, sender.G_us_per_KiB)
+        found = [sender, *(one for one in found if one.resource != sender.resource)]
     slowest = max(sums, key=lambda name: sums[name][0].value + sums[name][1].value * size / 1024)
     others = Estimate(0.0)
     for name, (_, G) in sums.items():

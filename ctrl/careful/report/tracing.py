@@ -85,6 +85,7 @@ def clearbox_figures(found: Result) -> dict[str, Any]:
         "kind": "clearbox",
         "name": "clear-box",
         "stages": [_stage(one) for one in found.stages],
+        "sender": _stage(found.sender) if found.sender else None,
         **_bottleneck(found.bottleneck),
         "settled": found.settled,
         "rounds_count": found.rounds_count,
@@ -169,7 +170,8 @@ def heard_table(heard: Heard, found: Sequence[Fit]) -> str:
 
 def clearbox_table(found: Result, host: str) -> str:
     """A measurement for people."""
-    lines = [stages_table(f"careful to {host}, from inside", found.stages), ""]
+    listed = [*found.stages, *([found.sender] if found.sender else [])]
+    lines = [stages_table(f"careful to {host}, from inside", listed), ""]
     limits = found.bottleneck
     if limits:
         lines.append(
