@@ -187,6 +187,26 @@ static int do_mkdir(struct careful_block_server *server, struct block_job *job)
 	return rc;
 }
 
+/* A client takes these for the end of its connection, or of the session. Where a file system
+ * (FUSE without its process, a network's) says so, it is one name's trouble. */
+static int as_of_a_file(int status)
+{
+	switch (-status) {
+	case ECONNABORTED:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EHOSTUNREACH:
+	case ENETDOWN:
+	case ENETUNREACH:
+	case ENODEV:
+	case ENOTCONN:
+	case ETIMEDOUT:
+		return -EIO;
+	default:
+		return status;
+	}
+}
+
 /* Does a job, on a worker thread. */
 void block_run(struct careful_block_server *server, struct block_job *job)
 {
@@ -232,6 +252,7 @@ void block_run(struct careful_block_server *server, struct block_job *job)
 	default:
 		assert(!"a job that is none");
 	}
+	job->status = as_of_a_file(job->status);
 	if (job->fd >= 0) {
 		close(job->fd);
 		job->fd = -1;

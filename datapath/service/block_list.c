@@ -30,6 +30,7 @@ static const char spool_dir[] = "/var/tmp";
  * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
  * @used:        bytes that wait in `out`
  * @in_at:       where in fd what `in` holds begins, in_bytes of it
+ * @spoiled:     why the records could not be kept: the listing's end, not a directory's
  */
 struct listing {
 	struct careful_block_server *server;
@@ -41,6 +42,7 @@ struct listing {
 	uint32_t used;
 	uint64_t in_at;
 	uint32_t in_bytes;
+	int spoiled;
 	struct entry_scan scan;
 	char out[BUFFER_BYTES];
 	char in[BUFFER_BYTES];
@@ -119,10 +121,9 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	struct listing *l = user;
 
 	if (l->used + bytes > sizeof(l->out)) {
-		int rc = flush(l);
-
-		if (rc)
-			return rc;
+		l->spoiled = flush(l);
+		if (l->spoiled)
+			return l->spoiled;
 	}
 	memcpy(l->out + l->used, &scan->record, bytes);
 	l->used += (uint32_t)bytes;
@@ -224,7 +225,7 @@ static int list_tree(struct listing *l)
 		rc = fd < 0 ? fd : list_dir(l, fd, name);
 		if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
 			continue; /* gone in the meantime, elsewhere, or no directory any longer */
-		if (rc == -EACCES || rc == -EPERM || rc == -EIO || rc == -ESTALE) {
+		if (rc && rc != -ENOMEM && !l->spoiled) {
 			__be32 error = htobe32((uint32_t)-rc);
 
 			l->scan.unreadable++;

@@ -143,7 +143,7 @@ static int one(struct items *s, int status)
 
 	if (rc)
 		return rc;
-	if (!status && s->item.op == CAREFUL_ITEM_READ) {
+	if (!status && (s->item.op == CAREFUL_ITEM_READ || s->item.op == CAREFUL_ITEM_DIGEST)) {
 		items_read(s);
 		return 0;
 	}

@@ -96,7 +96,7 @@ void items_answer(struct items *s, struct careful_block_item *record, int status
  * *last is the name's last component. */
 int items_parent(struct items *s, char *name, const char **last);
 
-/* items_read.c: READ; answers itself. */
+/* items_read.c: READ and DIGEST; answers itself. */
 void items_read(struct items *s);
 
 /* items_file.c: FILE: status, or 1 if it is answered later. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* READ: what a name stands for, as the item that makes the same elsewhere. */
+/* READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest
+ * of what READ would give. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,6 +91,11 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 		rc = -ESTALE;
 	if (rc)
 		return rc;
+	if (s->item.op == CAREFUL_ITEM_DIGEST) {
+		record->digest = htobe64(XXH3_64bits(data, bytes));
+		record->op = htobe16(CAREFUL_ITEM_DIGEST);
+		return 0;
+	}
 	if (!(s->flags & CAREFUL_BATCH_NODIGEST))
 		record->digest = htobe64(XXH3_64bits(data, bytes));
 	record->data_bytes = htobe64(bytes);
@@ -101,8 +107,8 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 static int read_open(struct items *s, struct careful_block_item *record, int dir, const char *last,
 		     struct stat *st)
 {
-	bool data = S_ISREG(st->st_mode) && s->item.attr.bytes &&
-		    (uint64_t)st->st_size <= s->file_max;
+	bool asked = s->item.attr.bytes || s->item.op == CAREFUL_ITEM_DIGEST;
+	bool data = S_ISREG(st->st_mode) && asked && (uint64_t)st->st_size <= s->file_max;
 	int flags = O_NOFOLLOW | O_CLOEXEC | (data ? O_RDONLY | O_NONBLOCK : O_PATH);
 	mode_t type = st->st_mode & S_IFMT;
 	int rc = 0, fd;
@@ -128,7 +134,7 @@ static int read_open(struct items *s, struct careful_block_item *record, int dir
 
 void items_read(struct items *s)
 {
-	struct careful_block_item record = { .op = htobe16(CAREFUL_ITEM_READ) };
+	struct careful_block_item record = { .op = htobe16(s->item.op) };
 	size_t name_bytes = strlen(s->item.name);
 	const char *last;
 	struct stat st;
@@ -153,8 +159,10 @@ void items_read(struct items *s)
 		else
 			rc = -ENOTSUP;
 	}
+	if (!rc && s->item.op == CAREFUL_ITEM_DIGEST && record.op != htobe16(CAREFUL_ITEM_DIGEST))
+		rc = S_ISREG(st.st_mode) ? -EOVERFLOW : -ENOTSUP;
 	if (rc) { /* a part may have been there: it does not count */
-		record.op = htobe16(CAREFUL_ITEM_READ);
+		record.op = htobe16(s->item.op);
 		record.text_bytes = 0;
 		record.xattrs_bytes = 0;
 		record.data_bytes = 0;

@@ -179,6 +179,44 @@ static void batch__large_is_not_read(void)
 	careful_batch_release(&found);
 }
 
+/* DIGEST tells what READ would, without the contents, of any file that is small enough. */
+static void batch__digests(void)
+{
+	static const char *const names[] = { "a", "d/empty", "large", "d", "l", "none" };
+	static const int expected[] = { 0, 0, EOVERFLOW, ENOTSUP, ENOTSUP, ENOENT };
+	uint64_t digests[2] = { 0 };
+	const struct careful_block_item *item;
+	struct careful_batch_answer found;
+	size_t at = 0;
+
+	for (int i = 0; i < 2; i++)
+		put(CAREFUL_ITEM_READ, names[i], "", 0, 1);
+	found = run(from, batch, used, 0, false);
+	item = found.items;
+	digests[0] = item->digest;
+	item = (const void *)((const char *)item + sizeof(*item) + 8); /* "a", "hello" */
+	digests[1] = item->digest;
+	careful_batch_release(&found);
+	used = 0;
+	for (int i = 0; i < 6; i++)
+		put(CAREFUL_ITEM_DIGEST, names[i], "", 0, 0);
+	found = run(from, batch, used, CAREFUL_BATCH_NODIGEST, false);
+	used = 0;
+	CHECK_EQ(found.failed, 4);
+	for (int i = 0; i < 6; i++) {
+		item = (const void *)((const char *)found.items + at);
+		CHECK_EQ(be32toh(item->status), expected[i]);
+		CHECK_EQ(be16toh(item->op), CAREFUL_ITEM_DIGEST);
+		CHECK(!item->data_bytes && !item->text_bytes);
+		CHECK_EQ(item->digest, i < 2 ? digests[i] : 0);
+		at += (sizeof(*item) + be32toh(item->name_bytes) + 7) & ~(size_t)7;
+	}
+	CHECK_EQ(at, found.bytes);
+	item = found.items;
+	CHECK_EQ(be64toh(item->attr.bytes), 5);
+	careful_batch_release(&found);
+}
+
 static void batch__xattrs(void)
 {
 	struct careful_batch_answer found, made;
@@ -369,6 +407,7 @@ int main(void)
 	RUN(batch__copies_what_it_reads);
 	RUN(batch__damaged_contents);
 	RUN(batch__large_is_not_read);
+	RUN(batch__digests);
 	RUN(batch__xattrs);
 	RUN(batch__links_and_removal);
 	RUN(batch__partial_in_use_stays);

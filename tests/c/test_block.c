@@ -4,6 +4,7 @@
  * becomes of names and files, what is left when the peer goes. Needs no privilege;
  * what root can read anyway is skipped as root.
  */
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "block_end.h"
@@ -617,6 +618,58 @@ static void test_list__unreadable(void)
 	assert(rmdir(at("rw/shut")) == 0);
 }
 
+/* Of what directory reading fails, and how. */
+static const char *sick_name;
+static int sick_error;
+
+/* In place of libc's. */
+ssize_t getdents64(int fd, void *buffer, size_t bytes)
+{
+	char link[40], path[PATH_MAX] = { 0 };
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (sick_name && readlink(link, path, sizeof(path) - 1) > 0 &&
+	    !strcmp(strrchr(path, '/') + 1, sick_name)) {
+		errno = sick_error;
+		return -1;
+	}
+	return syscall(SYS_getdents64, fd, buffer, bytes);
+}
+
+/* A damaged directory, or one whose file system has lost its other end, is an entry with an
+ * error, and the rest is listed; by itself it is never taken for the connection. */
+static void test_list__sick(void)
+{
+	static const int errors[][2] = { { EUCLEAN, EUCLEAN }, { ENOTCONN, EIO }, { ENOMEM, 0 } };
+	const struct careful_block_entry *e;
+	struct fake_answer *a;
+	int n, order;
+	uint64_t bytes;
+	char *buf;
+
+	assert(mkdir(at("rw/sick"), 0755) == 0 && mkdir(at("rw/well"), 0755) == 0);
+	close(open(at("rw/well/f"), O_CREAT | O_WRONLY, 0600));
+	sick_name = "sick";
+	for (int i = 0; i < 3; i++) {
+		sick_error = errors[i][0];
+		a = by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE);
+		if (!errors[i][1]) { /* that is everybody's */
+			assert(a->status == -sick_error);
+			break;
+		}
+		assert(a->args[3] == 1);
+		buf = read_listing(a, &bytes);
+		e = find_entry(buf, bytes, "sick", &n, &order);
+		assert(e && (int)be32toh(e->error) == sick_error);
+		assert(find_entry(buf, bytes, "well/f", &n, &order));
+		free(buf);
+		assert(by_path(CAREFUL_BLOCK_LIST, "sick", 0)->status == -errors[i][1]);
+	}
+	sick_name = NULL;
+	assert(unlink(at("rw/well/f")) == 0 && rmdir(at("rw/well")) == 0);
+	assert(rmdir(at("rw/sick")) == 0);
+}
+
 static void test_list__thousands(void)
 {
 	enum { DIRS = 20, FILES = 1000 };
@@ -779,6 +832,7 @@ int main(void)
 	test_create__sizes_and_names();
 	test_mkdir();
 	test_list__unreadable();
+	test_list__sick();
 	test_list__thousands();
 	test_list__deep();
 	test_stop__with_work_under_way();

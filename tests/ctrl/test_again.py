@@ -426,10 +426,19 @@ def test_again__in_the_last_moment(ends: Ends, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(whole, "end", dying)
         with pytest.raises(CarefulError):
             ends.run(ARCHIVE)
-    moves = ends.moves()
+    moves, compared = ends.moves(), list[int]()
+    fault = ends.daemon.fault
+
+    def watch(question: Any) -> int:
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        compared.extend([1] * (asks and question.handler == lib.CAREFUL_BLOCK_DIGEST))
+        return fault(question)
+
+    ends.daemon.fault = watch
     report = ends.run(ARCHIVE)
     assert (report.failures, report.files_count, report.links) == ([], 0, 0)
     assert (moves, len(report.brought)) == ([], 6)
+    assert len(compared) == 6  # five digests at a time of the large ones; of small ones none
     assert_equal(ends.source, ends.target)
     assert ends.partials() == []
 

@@ -8,17 +8,18 @@ trusted: a source may have been changed, and a file cut off from its bytes by a 
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from careful.errors import CarefulError
 from careful.transfer.block import Attr, Entry
+from careful.transfer.digests import Compare
 from careful.transfer.marks import Mark
 from careful.transfer.mover import all_of
 from careful.transfer.sink import TEXTS, Sink
 
-#: How much of a file is equal at both ends, and whether all of it is.
-Compare = Callable[[str], Awaitable[tuple[int, bool]]]
+#: Whether files have the same contents at both ends; those that it cannot tell are missing.
+EqualSmall = Callable[[Sequence[Entry]], Awaitable[dict[str, bool]]]
 _CHANGED = "changed since its transfer began: --restart begins again"
 
 
@@ -42,6 +43,7 @@ class Continuation:
         sink: told of what need not come.
         name: what people are told of a name in the source.
         compare: a file at both ends.
+        equal_small: many small ones.
         spares: whether what was there before that run stays, though files are replaced.
 
     Attributes:
@@ -57,10 +59,12 @@ class Continuation:
         sink: Sink,
         name: Callable[[str], str],
         compare: Compare,
+        equal_small: EqualSmall,
         spares: bool,
     ) -> None:
         self._mark, self._existing, self._sink = mark, existing, sink
-        self._name, self._compare, self._spares = name, compare, spares
+        self._name, self._spares = name, spares
+        self._compare, self._equal_small = compare, equal_small
         self._doubtful: list[Entry] = []
         self.names: dict[str, Attr] = {}
         self.late: list[Entry] = []
@@ -112,12 +116,15 @@ class Continuation:
     async def _settle(self, entries: list[Entry], code: int, text: str) -> list[Entry]:
         todo, others = iter(entries), list[Entry]()
         options = self._sink.options
+        told = await self._equal_small(entries)
 
         async def worker() -> None:
             for entry in todo:
                 name = self._name(entry.name)
                 try:
-                    is_equal = (await self._compare(entry.name))[1]
+                    is_equal = told.get(entry.name)
+                    if is_equal is None:
+                        is_equal = (await self._compare(entry.name))[1]
                 except CarefulError as error:
                     self._sink.fail(name, error)
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from dataclasses import dataclass
 
@@ -59,19 +60,23 @@ class Sink:
         """Note a failure, or raise it if it is everybody's."""
         if error.errno in FATAL:
             raise error
+        self._note(name, error)
+
+    def _note(self, name: str, error: CarefulError) -> None:
         self.report.may_go_on |= error.errno not in _FINAL
         self.report.failures.append((name, str(error)))
         self.progress.note(str(error))
 
     def fail_errno(self, name: str, code: int, what: str = "") -> None:
-        """Note a failure that an errno says.
+        """Note a failure that an errno of a file says: it is nobody else's, whatever it is.
 
         Args:
             name: of the source.
             code: a positive errno.
             what: what it is about, if not the source.
         """
-        self.fail(name, CarefulError(code, TEXTS.get(code, ""), what or name))
+        text = os.strerror(code) if code in FATAL else TEXTS.get(code, "")
+        self._note(name, CarefulError(code, text, what or name))
 
     def skip(self, name: str, mode: int) -> None:
         """Note what is neither a file nor a directory.

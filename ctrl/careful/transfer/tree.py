@@ -10,17 +10,19 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import batch
-from careful.transfer.again import Compare, Continuation
+from careful.transfer.again import Continuation
 from careful.transfer.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.batch import Item, Tree
 from careful.transfer.block import Attr, Entry, ancestors, parent
 from careful.transfer.bulk import Part
 from careful.transfer.clash import in_the_way, is_another, look_alike, taken_for_one
+from careful.transfer.digests import Compare, equal_small
 from careful.transfer.local import current_umask
 from careful.transfer.marks import Mark
 from careful.transfer.mover import all_of
@@ -96,7 +98,12 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_SYNC
         if not self.options.digest:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
-        self.continued = Continuation(mark, self.existing, sink, source.name, ways.compare, spares)
+        self.equal_small = partial(equal_small, source, target)
+        self.continued = Continuation(
+            mark, self.existing, sink, source.name, ways.compare, self.equal_small, spares
+        )
+        self.doubtful: list[Entry] = []
+        self.differing: set[str] = set()
         late = self.continued.late if mark else None
         self.small_files = SmallFiles(source, target, self.batch_flags, sink, late)
 
@@ -140,15 +147,36 @@ class TreeTransfer:
     def _plan_file(self, entry: Entry) -> None:
         there = self.existing.get(entry.name)
         if self.options.update and not self.options.checksum and is_equal(entry, there):
-            self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
-            self.in_place[entry.name] = entry.attr
+            self._is_there(entry)
+        elif self._is_compared(entry):
+            self.doubtful.append(entry)
         elif not self.continued.takes(entry):
             self._plan_move(entry)
 
-    def _plan_move(self, entry: Entry) -> None:
+    def _is_there(self, entry: Entry) -> None:
+        self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
+        self.in_place[entry.name] = entry.attr
+
+    def _is_compared(self, entry: Entry) -> bool:
         there = self.existing.get(entry.name)
+        if not self.options.checksum or entry.name in self.differing:
+            return False
+        return there is not None and there.attr.is_file
+
+    async def _settle_doubtful(self) -> None:
+        """--checksum: leave small files alone that are equal; of others see what moves."""
+        told = await self.equal_small(self.doubtful)
+        for entry in self.doubtful:
+            if told.get(entry.name):
+                self._is_there(entry)
+                continue
+            if entry.name in told and entry.attr.bytes <= self.options.block_bytes:
+                self.differing.add(entry.name)  # its one block is
+            self._plan_move(entry)
+
+    def _plan_move(self, entry: Entry) -> None:
         self.sink.progress.expect(1, entry.attr.bytes)
-        by_itself = self.options.checksum and there is not None and there.attr.is_file
+        by_itself = self._is_compared(entry)
         by_itself = by_itself or has_holes(entry.attr)
         by_itself = by_itself or (self.options.sparse and entry.attr.bytes >= GRAIN)
         by_itself = by_itself or self.options.blake3
@@ -160,6 +188,7 @@ class TreeTransfer:
         self.plan()
         for entry in await self.continued.settle():
             self._plan_move(entry)
+        await self._settle_doubtful()
         if self.options.dry_run:
             await self._rehearse()
             return
@@ -198,7 +227,7 @@ class TreeTransfer:
             there = self.existing.get(entry.name)
             if there is not None and not self.options.replace:
                 self._failed_there(entry.name, errno.EEXIST)
-            elif self.options.checksum and there is not None and there.attr.is_file:
+            elif self._is_compared(entry):
                 await self._rehearse_comparison(entry)
             else:
                 names = self.source.name(entry.name), self.target.name(entry.name)

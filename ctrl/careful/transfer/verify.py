@@ -9,8 +9,10 @@ import time
 from dataclasses import dataclass, field
 
 from careful.errors import CarefulError, meaning
+from careful.transfer.batch import LocalTree, RemoteTree
 from careful.transfer.block import BlockClient, Entry, ancestors
 from careful.transfer.compare import is_same
+from careful.transfer.digests import equal_small
 from careful.transfer.local import shown
 from careful.transfer.mover import all_of
 from careful.transfer.partial import is_partial
@@ -50,6 +52,18 @@ def _why_unread(there: Entry | None, here: Entry | None) -> str:
     return ", ".join(f"cannot be read {where}: {meaning(code)}" for code, where in bad)
 
 
+async def _equal(
+    remote: BlockClient, source: str, target: str, files: dict[str, Entry]
+) -> set[str]:
+    """The paths of small files that are equal; of others, it is not known."""
+    here = LocalTree(target)
+    try:
+        told = await equal_small(RemoteTree(remote, source), here, list(files.values()))
+    finally:
+        here.close()
+    return {path for path, entry in files.items() if told.get(entry.name)}
+
+
 async def verify(
     remote: BlockClient, source: str, target: str, recursive: bool, block_bytes: int
 ) -> Verified:
@@ -69,7 +83,9 @@ async def verify(
     found = Verified()
     attr = await remote.stat(source)
     pairs: list[tuple[str, str, int]] = []
+    equal: set[str] = set()
     if attr.is_dir and recursive:
+        files: dict[str, Entry] = {}
         theirs = {one.name: one for one in await scan_remote(remote, source)}
         mine = {one.name: one for one in scan_local(target)}
         unread = {one.name for one in (*theirs.values(), *mine.values()) if one.error}
@@ -89,6 +105,8 @@ async def verify(
             elif a.attr.is_file:
                 path = name if source == "." else posixpath.join(source, name)
                 pairs.append((path, os.path.join(target, name), a.attr.bytes))
+                files[path] = a
+        equal = await _equal(remote, source, target, files)
     elif attr.is_dir:
         text = "is a directory; -r compares it"
         raise CarefulError(errno.EISDIR, text, remote.name(shown(source)))
@@ -99,7 +117,8 @@ async def verify(
     async def worker() -> None:
         for path, local, nbytes in todo:
             try:
-                what = await is_same(remote, path, local, block_bytes)
+                same = path in equal
+                what = "" if same else await is_same(remote, path, local, block_bytes)
             except CarefulError as error:
                 if len(pairs) == 1:
                     raise

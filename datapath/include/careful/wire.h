@@ -388,6 +388,9 @@ enum careful_block_item_op {
 	 * a transfer has. */
 	CAREFUL_ITEM_REMOVE = 7,
 	CAREFUL_ITEM_SYNC = 8, /* the file system that name's directory lies in */
+	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: it is too
+	 * large; ENOTSUP: it is no regular file. */
+	CAREFUL_ITEM_DIGEST = 9,
 };
 
 /* Of a BATCH: what of attr is set, and how. */
@@ -414,13 +417,14 @@ struct careful_block_batch {
 
 /*
  * One item of a batch; name, text, extended attributes and data follow, then 0s to 8
- * bytes. In an answer, what was given is left out, but READ's name.
+ * bytes. In an answer, what was given is left out, but the name of READ and DIGEST.
  *
- * @attr:          what is to be set; in READ's answer, what was found
+ * @attr:          what is to be set; in READ's and DIGEST's answer, what was found
  * @op:            enum careful_block_item_op
  * @status:        answer: 0 or a positive errno; an item that has one is not done
  * @xattrs_bytes:  careful_block_xattr records, without padding
- * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST
+ * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST; DIGEST's answer: in any
+ *                 case, of what was not sent
  */
 struct careful_block_item {
 	struct careful_block_attr attr;

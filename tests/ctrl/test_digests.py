@@ -1,0 +1,157 @@
+"""Small files compared by their digests, many in a message: -c, and what cannot be told so."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.transfer import batch, session
+from careful.transfer.batch import LocalTree, RemoteTree
+from careful.transfer.digests import equal_small
+from careful.transfer.options import Options, Silent
+from careful.transfer.report import Report
+from careful.transfer.scan import scan_local
+from careful.transfer.session import Route
+from careful.transfer.sink import Sink
+from compare import assert_equal
+from fake_daemon import FakeDaemon
+
+CHECKSUM = Options(preserve=True, fsync="none", checksum=True, replace=True)
+COUNT = 30
+
+
+class Ends:
+    """Small files that are equal at both ends, but for two; and a file that is alone."""
+
+    def __init__(self, way: str, route: Route, daemon: FakeDaemon, here: Path) -> None:
+        self.way, self.route, self.daemon = way, route, daemon
+        self.source, self.target = (daemon.root, here) if way == "get" else (here, daemon.root)
+        self.source, self.target = self.source / "tree", self.target / "tree"
+        for top in (self.source, self.target):
+            for index in range(COUNT):
+                path = top / f"d{index % 3}" / f"f{index}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(bytes([index]) * index * 100)
+        (self.source / "d1/f1").write_bytes(b"x" * 100)
+        (self.source / "d2/f2").write_bytes(b"x" * 9000)
+        (self.source / "d0/new").write_bytes(b"x")
+        self.digests = 0
+
+        def watch(question: Any) -> int:
+            asks = question.op == lib.CAREFUL_IPC_REQUEST
+            self.digests += asks and question.handler == lib.CAREFUL_BLOCK_DIGEST
+            return 0
+
+        daemon.fault = watch
+
+    def run(self, options: Options) -> Any:
+        if self.way == "get":
+            here = str(self.target.parent)
+            return session.get(self.route, ["tree"], here, True, options, Silent())
+        return session.put(self.route, [str(self.source)], "", True, options, Silent())
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    (tmp_path / "here").mkdir()
+    return Ends(request.param, route, daemon, tmp_path / "here")
+
+
+def _counts(report: Any) -> tuple[Any, int, int, int, int]:
+    return (
+        report.failures,
+        report.files_count,
+        len(report.equal),
+        report.moved_bytes,
+        sum(nbytes for _, nbytes in report.equal),
+    )
+
+
+#: What of Ends' files is to move, and what is not.
+EXPECTED = ([], 3, COUNT - 2, 9101, 100 * sum(range(COUNT)) - 300)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_checksum__small_files(ends: Ends, dry_run: bool) -> None:
+    """None is asked about by itself: neither those that are equal nor the others."""
+    assert _counts(ends.run(replace(CHECKSUM, dry_run=dry_run))) == EXPECTED
+    assert ends.digests == 0
+    assert ((ends.target / "d0/new").exists()) is not dry_run
+    if not dry_run:
+        assert_equal(ends.source, ends.target)
+
+
+def test_checksum__blocks_of_small_files(ends: Ends) -> None:
+    """Where a block is smaller than the file, a part of it may still be equal."""
+    data = bytearray(ends.source.joinpath("d2/f29").read_bytes() * 10)
+    ends.target.joinpath("d2/f29").write_bytes(data)
+    data[0] ^= 1
+    ends.source.joinpath("d2/f29").write_bytes(data)
+    report = ends.run(replace(CHECKSUM, block_bytes=4096))
+    assert (report.failures, report.files_count) == ([], 4)
+    assert report.matched_bytes == len(data) - 4096
+    assert_equal(ends.source, ends.target)
+
+
+@pytest.mark.parametrize("status", [errno.EINVAL, errno.EIO])
+def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """A peer that knows no such items, or cannot answer: each file is asked about by itself."""
+    run = RemoteTree.run
+
+    async def refusing(tree: RemoteTree, items: bytes, flags: int, answer: bool = True) -> bytes:
+        if next(batch.parse(items)).op != lib.CAREFUL_ITEM_DIGEST:
+            return await run(tree, items, flags, answer)
+        if status == errno.EIO:
+            raise CarefulError(status, "", "t")
+        return batch.joined([one._replace(status=status) for one in batch.parse(items)])
+
+    monkeypatch.setattr(RemoteTree, "run", refusing)
+    assert _counts(ends.run(CHECKSUM)) == EXPECTED
+    assert ends.digests == COUNT - 2  # but the empty one, and the one of another size
+    assert_equal(ends.source, ends.target)
+
+
+def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
+    """Changed since it was listed: too large, gone, another kind; then it is not said."""
+    for top in (tmp_path / "a", tmp_path / "b"):
+        top.mkdir()
+        for name in ("same", "empty", "other", "longer", "large", "gone", "kind", "link"):
+            (top / name).write_bytes(b"" if name == "empty" else b"x")
+    source, target = LocalTree(str(tmp_path / "a")), LocalTree(str(tmp_path / "b"))
+    files = [one for one in scan_local(str(tmp_path / "a")) if one.attr.is_file]
+    (tmp_path / "b/other").write_bytes(b"y")
+    (tmp_path / "b/longer").write_bytes(b"xx")
+    (tmp_path / "b/large").write_bytes(bytes(batch.SMALL_BYTES + 1))
+    (tmp_path / "a/gone").unlink()
+    (tmp_path / "b/kind").unlink()
+    (tmp_path / "b/kind").mkdir()
+    (tmp_path / "b/link").unlink()
+    (tmp_path / "b/link").symlink_to("same")
+    assert asyncio.run(equal_small(source, target, files)) == {
+        "same": True,
+        "empty": True,
+        "other": False,
+        "longer": False,
+    }
+    for tree in (source, target):
+        tree.close()
+
+
+def test_sink__a_name_that_says_what_a_connection_would() -> None:
+    """A file system that has lost its other end says ENOTCONN: one name's failure."""
+    sink = Sink(Options(), Silent(), Report())
+    sink.fail_errno("d", errno.ENOTCONN)
+    sink.fail_errno("e", errno.ENODEV)
+    assert sink.report.failures == [
+        ("d", f"d: {os.strerror(errno.ENOTCONN)}"),
+        ("e", f"e: {os.strerror(errno.ENODEV)}"),
+    ]
+    with pytest.raises(CarefulError):
+        sink.fail("f", CarefulError(errno.ENOTCONN, "", "f"))
