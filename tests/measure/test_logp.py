@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from careful.measure.estimate import Estimate
 from careful.measure.logp import Bursts, LogP, Options, Result, marks_to
+from careful.measure.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.regimes import find_regimes
 from careful.measure.sample import figure, locations, undisturbed
 
@@ -62,6 +63,35 @@ def test_logp__reads_the_parameters_of_a_machine(true: dict[str, float]) -> None
         assert getattr(found, name).samples_count >= 50
     for trial in found.trials:
         assert trial.error == pytest.approx(0, abs=0.05), trial.messages
+        assert trial.predicted_by == BY_GAP
+
+
+SENDERS = [(1.0, 0.5, 0.0, 3.0), (1.0, 0.5, 0.0, 20.0), (1.2, 1.0, 0.5, 8.0), (1.0, 1.4, 0.2, 10)]
+
+
+@pytest.mark.parametrize("true", SENDERS)
+def test_logp__predicts_bursts_of_a_sender_that_is_the_bottleneck(
+    true: tuple[float, float, float, float],
+) -> None:
+    """Short ones are over before a reply is taken: os between messages, not the gap, os + or."""
+    found = measure(Machine(*true))
+    assert found.sender_bound
+    for trial in found.trials:
+        assert trial.error == pytest.approx(0, abs=0.05), trial.messages
+        assert trial.predicted_by == BY_STEPS
+    rtt, g = known(found, "rtt").value, known(found, "g").value
+    by_gap = [by_gap_us(one.messages, g, rtt) / one.predicted_us - 1 for one in found.trials]
+    assert max(by_gap) > 0.20
+    assert min(by_gap) > -0.05
+
+
+def test_by_steps__is_what_the_sender_has_to_do() -> None:
+    """One message takes half of a round trip, very many all of the sender's time."""
+    assert by_steps_us(1, 2.0, 1.0, 50.0) == pytest.approx(25)
+    assert by_steps_us(2, 2.0, 1.0, 50.0) == pytest.approx(27)
+    assert by_steps_us(10000, 2.0, 1.0, 50.0) == pytest.approx(30000, rel=0.01)
+    # Of 4 under way the fifth waits for a reply: a trip for each four.
+    assert by_steps_us(4000, 2.0, 1.0, 50.0, 4) == pytest.approx(50000, rel=0.06)
 
 
 def test_logp__intervals_hold_the_truth() -> None:

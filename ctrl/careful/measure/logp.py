@@ -18,6 +18,7 @@ import numpy as np
 
 from careful.measure.estimate import Estimate
 from careful.measure.line import Array
+from careful.measure.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.regimes import Regimes, find_regimes, regimes_with_compute
 from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported, undisturbed
 
@@ -224,11 +225,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Trial:
-    """A burst against the model: messages, measured one way, and o + (n-1)g + L + o, µs."""
+    """A burst against the model: messages, measured one way and predicted, µs, and how."""
 
     messages: int
     measured_us: Figure
     predicted_us: float
+    predicted_by: str
 
     @property
     def error(self) -> float | None:
@@ -255,6 +257,7 @@ class Result:
     bursts_count: int = 0
     elapsed_s: float = 0.0
     notes: list[str] = field(default_factory=list)
+    sender_bound: bool = False
 
 
 def marks_to(messages: int) -> list[int]:
@@ -377,9 +380,20 @@ class LogP:
         for messages in TRIED:
             found = self._batch([messages], 0.0)
             measured = figure(found.done_us - half_us, messages, messages)
-            predicted_us = half_us + (messages - 1) * result.g.estimate.value
-            trials.append(Trial(messages, measured, predicted_us))
+            trials.append(Trial(messages, measured, *_predicted(result, messages)))
         return trials
+
+
+def _predicted(result: Result, messages: int) -> tuple[float, str]:
+    """A burst's time, µs, of what was read off the curves, and how."""
+    assert result.g.estimate
+    assert result.rtt.estimate
+    g_us, rtt_us = result.g.estimate.value, result.rtt.estimate.value
+    if result.sender_bound and result.os.estimate:
+        os_us = result.os.estimate.value
+        steps_us = by_steps_us(messages, os_us, g_us - os_us, rtt_us, result.capacity)
+        return steps_us, BY_STEPS
+    return by_gap_us(messages, g_us, rtt_us), BY_GAP
 
 
 def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
@@ -387,15 +401,28 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     os, g = curves[0].overhead(), curves[0].steady()
     rtt = figure(trips.done_us)
     or_ = _receive_overhead(os, g, curves[1:])
-    notes = []
+    notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
     if rtt.estimate and os.estimate and or_.estimate:
         half = rtt.estimate * 0.5
         L = supported(half - os.estimate - or_.estimate, rtt.samples_count, rtt.residual / 2)
         both = os.estimate + or_.estimate
         if g.estimate and (g.estimate - both).low <= 0.05 * g.estimate.value:
+            sender_bound = True
             notes.append("the sender is the bottleneck: g is os + or, no computation is hidden")
-    return Result(layer.name, layer.capacity, os, or_, g, L, rtt, curves, False, notes=notes)
+    return Result(
+        layer.name,
+        layer.capacity,
+        os,
+        or_,
+        g,
+        L,
+        rtt,
+        curves,
+        False,
+        notes=notes,
+        sender_bound=sender_bound,
+    )
 
 
 def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:

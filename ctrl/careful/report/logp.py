@@ -44,7 +44,11 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 
 def _trial(trial: Trial) -> dict[str, Any]:
-    one = {"messages": trial.messages, "predicted_us": round(trial.predicted_us, 4)}
+    one = {
+        "messages": trial.messages,
+        "predicted_us": round(trial.predicted_us, 4),
+        "predicted_by": trial.predicted_by,
+    }
     error = trial.error
     return (
         one
@@ -103,7 +107,7 @@ def text(found: Result, host: str) -> str:
         worst = max(errors, key=abs)
         lines.append(
             f"bursts of {found.trials[0].messages} to {found.trials[-1].messages}: "
-            f"o + (n-1)g + L + o is off by {worst:+.1%} at most"
+            f"{found.trials[0].predicted_by} is off by {worst:+.1%} at most"
         )
     lines.append(
         f"{found.bursts_count} bursts in {found.elapsed_s:.1f} s, "
