@@ -36,10 +36,11 @@ careful.model computes how messages are best cut; it needs no privilege and no n
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's, without importing it: carefulctl hears Ctrl-C after this file
 if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
     from careful.control.config import Config
     from careful.node import (
         CarefulError,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -78,3 +80,34 @@ def test_copy__in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes
         assert os.fstat(new).st_blocks == os.fstat(old).st_blocks
     os.close(old)
     os.close(new)
+
+
+#: Presses Ctrl-C when a module is looked for.
+_EARLY = """
+import os, signal, sys
+
+_, module, where = sys.argv
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+if where == "nohup":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Finder())
+from careful.cli.start import main
+sys.argv[1:] = ["ls", "h2:"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "careful.control.config"])
+def test_start__interrupted(module: str) -> None:
+    """While Python is importing: the line and the status of any other time, no traceback."""
+    argv = [sys.executable, "-c", _EARLY, module]
+    done = subprocess.run([*argv, "terminal"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "carefulctl: interrupted\n")
+    done = subprocess.run([*argv, "nohup"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "interrupted" not in done.stderr

@@ -15,7 +15,7 @@ CTRL = Path(__file__).parents[2] / "ctrl"
 
 
 def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    code = "from careful.cli.main import main; main()"
+    code = "from careful.cli.start import main; main()"
     path = os.pathsep.join([str(CTRL), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],

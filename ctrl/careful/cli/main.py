@@ -13,10 +13,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 import click
 
 from careful import __version__
+from careful.cli import interrupt
 from careful.errors import CarefulError, Ended, LossError, shown
 
 #: Exit status where a loss ended a transfer.
@@ -53,6 +55,7 @@ class LazyGroup(click.Group):
         module, _, attribute = target.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        interrupt.disarm()
         return command
 
 
@@ -109,15 +112,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def main() -> None:
-    """Run `carefulctl` and exit as its help says."""
-    status = run()
+def finish(status: int) -> NoReturn:
+    """Exit with a status, once all that was said is out."""
     with suppress(OSError, ValueError):  # whoever read our output has gone, or closed it
         sys.stdout.flush()
         sys.stderr.flush()
     # At once: the interpreter would take apart bit by bit what the kernel frees anyway.
     os._exit(status)
-
-
-if __name__ == "__main__":
-    main()
