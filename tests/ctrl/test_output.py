@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pty
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,12 +18,14 @@ import pytest
 from careful.cli.common import show
 from careful.cli.main import run
 from careful.control import remote
+from careful.errors import CarefulError, Ended
 from careful.report.jsonout import document, write
 from careful.report.progress import Bar, Lines, watch
 from careful.report.tables import table
 from careful.transfer import session
-from careful.transfer.options import FileResult
+from careful.transfer.options import FileResult, Options
 from careful.transfer.report import Report
+from careful.transfer.sink import Sink
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
 NAME = "new\nline \x1b[31m \udcff"
@@ -234,3 +238,32 @@ def test_table__no_figure_is_cut_however_many_columns() -> None:
     assert shown[2].count("123.456 ±0.001") == 8
     long = table("", ["a", "b"], [["x", "word " * 60]])
     assert max(map(len, long.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (None, None),
+        (KeyboardInterrupt(), "interrupted"),
+        (Ended(signal.SIGTERM), "ended by SIGTERM"),
+        (CarefulError(errno.EIO, "broken", f"h2:{NAME}"), f"h2:{SHOWN}: broken"),
+    ],
+)
+def test_progress__errors_and_the_end(
+    tmp_path: Path, error: BaseException | None, text: str | None
+) -> None:
+    """A program learns of each failure, and of what ended it all."""
+    with (
+        (tmp_path / "lines").open("wb") as file,
+        contextlib.suppress(BaseException),
+        watch(False, False, file.fileno()) as progress,
+    ):
+        sink = Sink(Options(), progress, Report())
+        sink.fail("h2:f", CarefulError(errno.EIO, "broken", "h2:f"))
+        progress.note("no failure")
+        if error is not None:
+            raise error
+    told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [one["event"] for one in told] == ["error", "note", "end"]
+    assert (told[0]["name"], told[0]["text"]) == ("h2:f", "h2:f: broken")
+    assert (told[2]["failures_count"], told[2]["error"]) == (1, text)

@@ -30,12 +30,16 @@ class Lines:
         self._told_at = 0.0
         self._began = time.monotonic()
         self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
+        self._failures = 0
 
     def __enter__(self) -> Lines:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._tell("end", always=True)
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        text = None if error is None else shown(str(error) or type(error).__name__)
+        if isinstance(error, KeyboardInterrupt):
+            text = "interrupted"
+        self._tell("end", always=True, failures_count=self._failures, error=text)
 
     def _tell(self, event: str, always: bool = False, **more: Any) -> None:
         """Write a JSON line; a reader that has gone is not written to again."""
@@ -112,6 +116,12 @@ class Lines:
         self.say(f"carefulctl: {text}")
         self._tell("note", always=True, text=text)
 
+    def failed(self, name: str, text: str) -> None:
+        """Print why; it is counted for the end."""
+        self._failures += 1
+        self.say(f"carefulctl: {text}")
+        self._tell("error", always=True, name=name, text=text)
+
 
 class Bar(Lines):
     """Bytes, rate, time left, files and retries, on the terminal at standard error.
@@ -162,9 +172,9 @@ class Bar(Lines):
         self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._bar.stop()
-        super().__exit__()
+        super().__exit__(kind, error, trace)
 
     def update(self) -> None:
         """Show the counts."""

@@ -111,6 +111,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something a person should know."""
 
+    def failed(self, name: str, text: str) -> None:
+        """A name's transfer failed; the text says of what, and why."""
+
 
 class Silent:
     """A Progress that nobody watches."""
@@ -122,6 +125,8 @@ class Silent:
     def finished(self, name: str) -> None: ...
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
     def note(self, text: str) -> None: ...
+    def failed(self, name: str, text: str) -> None:
+        self.note(text)
 
 
 class FileResult(NamedTuple):

@@ -65,7 +65,7 @@ class Sink:
     def _note(self, name: str, error: CarefulError) -> None:
         self.report.may_go_on |= error.errno not in _FINAL
         self.report.failures.append((name, str(error)))
-        self.progress.note(str(error))
+        self.progress.failed(name, str(error))
 
     def fail_errno(self, name: str, code: int, what: str = "") -> None:
         """Note a failure that an errno of a file says: it is nobody else's, whatever it is.
