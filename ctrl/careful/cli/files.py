@@ -43,7 +43,7 @@ def verify(
     """Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.
 
     Names, sizes and contents count; of a block device, as much as the file has. Exit status
-    0: equal; 1: not, each difference named.
+    0: equal; 1: it could not be compared; 3: not equal, each difference named.
     """
     if not 4096 <= block_bytes <= 1 << 30:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
@@ -54,7 +54,7 @@ def verify(
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(as_json, "verify", inputs, figures, report.verified(found))
     if found.differences:
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(3)
 
 
 @click.command()

@@ -67,8 +67,9 @@ carefulctl get -r h2:project .
 
 \b
 Exit status: 0 done; 1 it failed (one line says what and what to do); 2 usage;
-3 some files were transferred and others were not; 4 the network lost a frame
-(--on-loss fail); 130 interrupted.
+3 some files were transferred and others were not, or differ; 4 the network
+lost a frame (--on-loss fail); 130 interrupted, 143 and 129 ended by SIGTERM
+and SIGHUP.
 
 Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
 zsh_source, and fish_source for fish.

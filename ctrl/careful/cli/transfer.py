@@ -71,8 +71,8 @@ def get(
     or a block device; HOST:null: is zeros. Symlinks are skipped without -a.
 
     Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
-    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted: the
-    same command goes on.
+    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted (143 by
+    SIGTERM, 129 by SIGHUP): the same command goes on.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
     parts = [split_remote(source) for source in sources]
@@ -112,8 +112,8 @@ def put(
     a block device; HOST:null: throws away. Symlinks are skipped without -a.
 
     Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
-    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted: the
-    same command goes on.
+    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted (143 by
+    SIGTERM, 129 by SIGHUP): the same command goes on.
     """
     host, path = split_remote(target)
     recursive = recursive or given["archive"]
