@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GMS = ROOT / "ctrl/careful/model/pipelines/gms.toml"
 #: Each frame takes an emulated link 2 ms.
 LINK = '[[stage]]\nname = "access"\ng_us = 2000\nG_us_per_KiB = 0\n'
+#: A twentieth of that: links or hosts that are later make bursts of 2 that much longer.
+LATE_US = 100
 
 
 def ctl(host: Host, *words: str) -> dict[str, Any]:
@@ -61,12 +63,17 @@ def test_logp__predicts_bursts_and_what_two_senders_share(
         host.up()
 
     found = ctl(hosts[0], "logp", "h2", "--seconds", "2", "--max-messages", "256")
-    assert found["g_us"] is None or found["g_us"] == pytest.approx(2000, rel=0.05)
     assert (found["g_us"] is None) == bool(found["g_reason"])
+    if found["g_us"] is not None:
+        half_us = found["g_high_us"] - found["g_us"]
+        assert found["g_us"] == pytest.approx(2000, rel=0.05)
+        assert found["g_us"] == pytest.approx(2000, abs=2 * half_us, rel=0)
     assert found["curves"][0]["send_only_until_messages"] <= found["capacity_messages"]
     errors = {one["messages"]: one["error"] for one in found["trials"] if one["error"] is not None}
+    late_us = max(way["lateness_p99_us"] for link in lab.links() for way in link["ways"])
+    late_us = max(late_us, found["rtt_residual_us"])
     for messages, error in errors.items():
-        assert error == pytest.approx(0, abs=0.10), messages
+        assert late_us > LATE_US or error == pytest.approx(0, abs=0.05), messages
 
     try:
         alone_us = signatures.floods([("h2", "h1")])[0]
@@ -78,3 +85,5 @@ def test_logp__predicts_bursts_and_what_two_senders_share(
             host.down()
     assert alone_us == pytest.approx(2000, rel=0.05)
     assert shared_us == pytest.approx(2 * alone_us, rel=0.10)
+    if late_us > LATE_US:
+        pytest.skip(f"bursts are not judged: round trips or links were {late_us:.0f} µs late")

@@ -53,9 +53,13 @@ def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
     for hop, G, asked in zip(found["hops"], truth, FOUR, strict=True):
         assert pytest.approx(asked, rel=0.02) == G
         assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
-        assert hop["G_low_us_per_KiB"] < hop["G_us_per_KiB"] < hop["G_high_us_per_KiB"]
         assert hop["latency_us"] == pytest.approx(350 + 14 * asked / 1024, abs=150)
         assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
+    held = [
+        hop["G_low_us_per_KiB"] < G < hop["G_high_us_per_KiB"]
+        for hop, G in zip(found["hops"], truth, strict=True)
+    ]
+    assert sum(held) >= 3, held  # one of 20 intervals may miss
     assert found["elapsed_s"] < 30
     assert found["probes_count"] < found["probes_fixed_plan_count"]
     assert (found["kind"], found["schema"], found["inputs"]["host"]) == ("pathchar", 1, "h2")
