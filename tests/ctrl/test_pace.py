@@ -46,6 +46,35 @@ def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
+@pytest.mark.parametrize("looks", [False, True])
+def test_rate_limit__of_small_files(
+    route: Route, export: Path, tmp_path: Path, way: str, looks: bool, monkeypatch: Any
+) -> None:
+    """A batch is no more than what may come at once, but for a file that is larger."""
+    taken: list[int] = []
+
+    async def take(limit: pace.RateLimit, nbytes: int) -> None:
+        taken.append(nbytes)
+
+    monkeypatch.setattr(pace.RateLimit, "take", take)
+    source = (export if way == "get" else tmp_path) / "t"
+    source.mkdir()
+    sizes = [2048] * 40 + [50_000]
+    for index, size in enumerate(sizes):
+        (source / f"f{index}").write_bytes(bytes(size))
+    limit = pace.RateLimit(100_000)
+    options = Options(fsync="none", limit=limit, update=looks, replace=looks)
+    if way == "get":
+        report = session.get(route, ["t"], str(tmp_path), True, options, Silent())
+    else:
+        report = session.put(route, [str(source)], "", True, options, Silent())
+    assert (report.failures, report.files_count) == ([], len(sizes))
+    assert sum(taken) == sum(sizes)
+    assert sorted(taken)[-1] == 50_000
+    assert sorted(taken)[-2] <= limit.piece_bytes < 10_000
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_jobs__files_in_flight(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, jobs: int

@@ -16,13 +16,15 @@ from careful.transfer.sink import Sink
 _T = TypeVar("_T")
 
 
-def parts(items: Sequence[_T], size: Callable[[_T], int] | None = None) -> Iterable[list[_T]]:
-    """Runs of items that make one batch each."""
+def parts(
+    items: Sequence[_T], size: Callable[[_T], int] | None = None, most: int = batch.BYTES
+) -> Iterable[list[_T]]:
+    """Runs of items that make one batch each, of `most` bytes unless it is a single item."""
     part: list[_T] = []
     total = 0
     for item in items:
         nbytes = size(item) if size is not None else 0
-        if part and (len(part) >= batch.COUNT or total + nbytes > batch.BYTES):
+        if part and (len(part) >= batch.COUNT or total + nbytes > most):
             yield part
             part, total = [], 0
         part.append(item)

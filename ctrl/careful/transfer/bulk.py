@@ -66,6 +66,11 @@ def small_bytes(options: Options) -> int:
     return min(batch.SMALL_BYTES, GRAIN - 1) if options.sparse else batch.SMALL_BYTES
 
 
+def part_bytes(options: Options) -> int:
+    """Contents of one batch; with a limit no more than may come at once."""
+    return min(batch.BYTES, options.limit.piece_bytes) if options.limit else batch.BYTES
+
+
 def sift(listing: bytes, options: Options) -> Sifted:
     """Take a listing apart.
 
@@ -74,7 +79,7 @@ def sift(listing: bytes, options: Options) -> Sifted:
     """
     how = ffi.new("struct careful_sift_how *")
     how.file_bytes_max, how.no_links = small_bytes(options), options.hard_links
-    how.part_files_max, how.part_bytes_max = batch.COUNT, batch.BYTES
+    how.part_files_max, how.part_bytes_max = batch.COUNT, part_bytes(options)
     found = ffi.new("struct careful_sifted *")
     rc = lib.careful_sift(ffi.from_buffer(listing), len(listing), how, found)
     check(rc, "", "the listing has a bad entry" if rc == -errno.EPROTO else "")

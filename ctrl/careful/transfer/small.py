@@ -18,7 +18,7 @@ from careful.transfer import batch
 from careful.transfer.attributes import parts
 from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree
 from careful.transfer.block import Attr, Entry
-from careful.transfer.bulk import ITEMS_BYTES, Lane, Moved, Part, matched, small_bytes
+from careful.transfer.bulk import ITEMS_BYTES, Lane, Moved, Part, matched, part_bytes, small_bytes
 from careful.transfer.local import digest_of
 from careful.transfer.mover import all_of, in_thread
 from careful.transfer.options import FileResult
@@ -53,7 +53,7 @@ class SmallFiles:
 
     async def listed(self, files: Sequence[Entry]) -> None:
         """Move these."""
-        todo = iter(list(parts(files, lambda one: one.attr.bytes)))
+        todo = iter(list(parts(files, lambda one: one.attr.bytes, part_bytes(self.options))))
 
         async def worker() -> None:
             for part in todo:
