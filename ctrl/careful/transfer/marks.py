@@ -61,6 +61,10 @@ class Mark:
         return _MAGIC + json.dumps(text).encode()
 
 
+def _mark_name(tag: int) -> str:
+    return f".careful-{tag:016x}.part"
+
+
 def _kept_name(name: str, is_dir: bool) -> str:
     return name + "/" if is_dir else name
 
@@ -120,7 +124,7 @@ class LocalMark:
 
     def __init__(self, folder: str, tag: int, sync: bool) -> None:
         self._folder, self._tag, self._sync = folder, tag, sync
-        self._path = os.path.join(folder, f".careful-{tag:016x}.part")
+        self._path = os.path.join(folder, _mark_name(tag))
         self._fd = -1
 
     @property
@@ -209,8 +213,7 @@ class RemoteMark:
 
     @property
     def _path(self) -> str:
-        name = f".careful-{self._tag:016x}.part"
-        return posixpath.normpath(posixpath.join(self._folder, name))
+        return posixpath.normpath(posixpath.join(self._folder, _mark_name(self._tag)))
 
     async def is_there(self) -> bool:
         """Whether somebody left one."""
