@@ -180,7 +180,7 @@ def test_again__source_changed(ends: Ends, size: int) -> None:
     names = [name for name, _ in report.failures]
     assert all(Path(one).name == Path(name).name for one in names)
     assert names
-    assert "changed since its transfer began" in report.failures[0][1]
+    assert "changed, or made, since the transfer began" in report.failures[0][1]
 
 
 def test_again__restart(ends: Ends) -> None:
@@ -195,6 +195,27 @@ def test_again__restart(ends: Ends) -> None:
     assert len(moves) >= 18
     assert (ends.target / name).read_bytes() == (ends.source / name).read_bytes()
     assert ends.partials() == []
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_again__a_file_of_the_users(ends: Ends, equal: bool) -> None:
+    """Made since, where one was to come: as without an interruption it stays, and is named."""
+    ends.break_off(PLAIN)
+    missing = [
+        path.relative_to(ends.source)
+        for path in ends.source.rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and not (ends.target / path.relative_to(ends.source)).exists()
+    ]
+    mine = ends.target / missing[0]
+    data = (ends.source / missing[0]).read_bytes() if equal else b"mine"
+    mine.write_bytes(data)
+    report = ends.run(PLAIN)
+    assert [Path(name).name for name, _ in report.failures] == [mine.name] * (not equal)
+    assert mine.read_bytes() == data
+    for name in missing[1:]:
+        assert (ends.target / name).read_bytes() == (ends.source / name).read_bytes()
 
 
 @pytest.mark.parametrize("delete", [False, True])

@@ -20,7 +20,10 @@ from careful.transfer.sink import TEXTS, Sink
 
 #: Whether files have the same contents at both ends; those that it cannot tell are missing.
 EqualSmall = Callable[[Sequence[Entry]], Awaitable[dict[str, bool]]]
-_CHANGED = "changed since its transfer began: --restart begins again"
+_CHANGED = (
+    "is not equal at both ends: one was changed, or made, since the transfer began; "
+    "--restart replaces the target's"
+)
 
 
 def again(sink: Sink, mark: Mark | None) -> tuple[Sink, bool]:
