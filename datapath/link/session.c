@@ -96,13 +96,23 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 }
 
+/* Is it the process that was there before? */
+static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->incarnation == be64toh(ctrl->incarnation))
+		return;
+	peer->incarnation = be64toh(ctrl->incarnation);
+	peer->lives++;
+	peer->lost_said = 0;
+	peer->link->changed = true;
+}
+
 /* The peer counts what it found lost since it started, or since it knows us. */
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	uint32_t said = be32toh(ctrl->lost);
-	bool anew = peer->incarnation != be64toh(ctrl->incarnation) || said < peer->lost_said;
 
-	peer->lost_there += anew ? said : said - peer->lost_said;
+	peer->lost_there += said < peer->lost_said ? said : said - peer->lost_said;
 	peer->lost_said = said;
 }
 
@@ -130,12 +140,8 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->frame_bytes = frame_bytes;
 	memcpy(peer->name, ctrl->name, sizeof(peer->name));
 	peer->name[sizeof(peer->name) - 1] = 0;
+	meet(peer, ctrl);
 	take_lost(peer, ctrl);
-	if (peer->incarnation != be64toh(ctrl->incarnation)) {
-		peer->incarnation = be64toh(ctrl->incarnation);
-		peer->lives++;
-		peer->link->changed = true;
-	}
 	window_tx_init(&peer->tx, window);
 	peer->seq_out = 0;
 	return 0;
@@ -450,6 +456,8 @@ static bool on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl
 		ask(peer);
 		return true;
 	}
+	/* Its frames may overtake its WELCOME: whose they are is known before they can come. */
+	meet(peer, ctrl);
 	peer->token = be64toh(ctrl->token);
 	peer->retry_ms = RETRY_MS_MIN;
 	peer->link->draining = true;

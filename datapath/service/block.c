@@ -24,8 +24,7 @@ void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state
 		return;
 	p->life++;
 	memset(p->ended, 0, sizeof(p->ended));
-	while (p->parked)
-		block_drop_parked(server, p);
+	block_drop_parked(server, p);
 	for (struct block_handle *h = p->handles; h; h = next) {
 		next = h->next;
 		if (h->state == BLOCK_OPEN)

@@ -43,7 +43,7 @@ struct block_handle;
  * One request under way.
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
- * @life:     of the peer when it asked; if it has changed, nobody waits for an answer
+ * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
  * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
  * @tag, @tail_bytes: OPEN: of a partial file
  * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, BATCH: the handle as the client knows it

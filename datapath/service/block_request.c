@@ -133,7 +133,9 @@ static bool answer(struct careful_block_server *server, struct block_job *job)
 		payload = NULL;
 		bytes = 0;
 	}
-	if (job->op != BLOCK_DISCARD && job->life == server->peers[job->peer].life)
+	/* Who asked in an epoch that is over is not answered; who did in this one is, though
+	 * its life may be told of later than what it asked. */
+	if (job->op != BLOCK_DISCARD)
 		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
@@ -339,7 +341,7 @@ static void park(struct careful_block_server *server, const struct careful_messa
 	peer->parked_tail = &parked->next;
 }
 
-void block_drop_parked(struct careful_block_server *server, struct block_peer *peer)
+static void unpark_first(struct careful_block_server *server, struct block_peer *peer)
 {
 	struct block_parked *parked = peer->parked;
 
@@ -350,6 +352,16 @@ void block_drop_parked(struct careful_block_server *server, struct block_peer *p
 	parked->next = server->parked_free;
 	server->parked_free = parked;
 	server->parked_count--;
+}
+
+/* The peer is gone, and what waited was its own; or another process asks there already,
+ * and asks again when it is told. */
+void block_drop_parked(struct careful_block_server *server, struct block_peer *peer)
+{
+	while (peer->parked) {
+		careful_reply_late(server->instance, &peer->parked->to, -ECONNRESET, NULL, NULL, 0);
+		unpark_first(server, peer);
+	}
 }
 
 /* Begins what waits, as far as the peer has jobs free. */
@@ -365,7 +377,7 @@ void block_unpark(struct careful_block_server *server, uint32_t index)
 		if (!job)
 			return;
 		rc = parse(job, parked->args, careful_kept_payload(parked->kept), parked->bytes);
-		block_drop_parked(server, peer);
+		unpark_first(server, peer);
 		start(server, job, rc);
 	}
 }

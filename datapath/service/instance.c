@@ -256,8 +256,12 @@ int careful_poll(struct careful *c)
 	uint32_t n;
 	bool more;
 
-	if (++c->polls % POLLS_PER_CLOCK == 0)
+	if (++c->polls % POLLS_PER_CLOCK == 0) {
 		keep_time(c);
+		/* Of a session that a control message began, the end of the one before is
+		 * told before the first frame is handled. */
+		engine_changes(c);
+	}
 	n = link_rx(&c->link, frames, LINK_BATCH, &more);
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_peer *peer = frames[i].peer;

@@ -373,6 +373,25 @@ static void test_peer__gone(void)
 	assert(close_key(0, a->args[0])->status == 0 && entries_of("rw/sub") == 3);
 }
 
+/* That the process there is another one is told when that has asked already. */
+static void test_peer__asks_before_it_is_told_of(void)
+{
+	int before = open_fds();
+	uint32_t tokens[1000];
+
+	for (int i = 0; i < 1000; i++)
+		tokens[i] = send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10,
+				      (uint64_t)i + 1);
+	careful_block_watch(c, 0, CAREFUL_PEER_FAILED, server);
+	for (int i = 0; i < 1000; i++) {
+		int status = answer(tokens[i])->status;
+
+		assert(status == -ECONNRESET || (i && status == -EMFILE));
+	}
+	assert(c->kept == 0);
+	EVENTUALLY(open_fds() == before && entries_of("rw/sub") == 3);
+}
+
 static void test_request__more_than_jobs(void)
 {
 	uint32_t tokens[1000];
@@ -826,6 +845,7 @@ int main(void)
 
 	start("rw", true, NULL, false);
 	test_peer__gone();
+	test_peer__asks_before_it_is_told_of();
 	test_create__commit();
 	test_create__no_replace();
 	test_create__escapes();

@@ -5,6 +5,7 @@
  */
 #include "instances.h"
 
+#include <poll.h>
 #include <time.h>
 
 enum { STATES = 16, NOBODY_PORT = 9 };
@@ -275,8 +276,101 @@ static void test_session__without_a_way_for_frames(void)
 	close_quietly(&ends);
 }
 
+static bool was_told(uint32_t state)
+{
+	for (uint32_t i = 0; i < heard.count; i++)
+		if (heard.states[i] == state)
+			return true;
+	return false;
+}
+
+/* Two that had a session, which the first has given up; the second is another process now,
+ * and the first has not heard of it. */
+static void open_replaced(struct ends *ends)
+{
+	pair_open(&ends->pair, 1500);
+	ends->c[0] = open_watched(&ends->pair, 0);
+	ends->c[1] = instance_open(&ends->pair, 1, (struct careful_options){ 0 });
+	ends->peer = peer_at(ends->c[0], "10.77.0.2", 0);
+	poll_until(ends, 1, 0, CAREFUL_PEER_UP);
+	poll_until(ends, 0, 0, CAREFUL_PEER_UP);
+	ends->c[1]->link.peers[0].cookie_out = 0; /* says no BYE */
+	careful_close(ends->c[1]);
+	link_close(&ends->c[0]->link.peers[0], ECONNREFUSED);
+	careful_poll(ends->c[0]);
+	ends->c[1] = instance_open(&ends->pair, 1, (struct careful_options){ 0 });
+	memset(&heard, 0, sizeof(heard));
+}
+
+static struct {
+	struct careful_device_ops ops;
+	const struct careful_device_ops *real;
+	struct careful *other;
+	struct outcome outcome;
+	bool in_time;
+} race;
+
+/* Who sends a WELCOME is not scheduled again before the other has sent a request. */
+static int ctrl_send_and_pause(struct careful_device *dev, const union careful_addr *to,
+			       const void *buf, uint32_t bytes)
+{
+	int rc = race.real->ctrl_send(dev, to, buf, bytes);
+	struct pollfd ring = { .events = POLLIN };
+
+	if (((const struct careful_ctrl *)buf)->type != CAREFUL_WELCOME)
+		return rc;
+	for (int i = 0; i < PATIENCE && state_of(race.other) != CAREFUL_PEER_UP; i++)
+		careful_poll(race.other);
+	CHECK_EQ(careful_request(race.other, 0, 1, NULL, "x", 1, on_done, &race.outcome), 0);
+	for (int i = 0; i < 1000 || !race.other->link.peers[0].tx_frames; i++)
+		careful_poll(race.other);
+	CHECK_EQ(dev->ops->wait_fds(dev, &ring.fd, 1), 1);
+	CHECK_EQ(poll(&ring, 1, 10000), 1); /* it is there */
+	return rc;
+}
+
+static void on_first_request(const struct careful_message *message, void *user)
+{
+	(void)user;
+	race.in_time = was_told(CAREFUL_PEER_FAILED);
+	CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
+}
+
+/* Else what it asks would pass for the old one's, and end with it. */
+static void test_life__told_before_its_first_request(void)
+{
+	struct ends ends;
+
+	open_replaced(&ends);
+	race.real = ends.c[0]->dev->ops;
+	race.ops = *race.real;
+	race.ops.ctrl_send = ctrl_send_and_pause;
+	race.other = ends.c[1];
+	ends.c[0]->dev->ops = &race.ops;
+	careful_handle(ends.c[0], 1, on_first_request, NULL);
+	CHECK_EQ(peer_at(ends.c[1], "10.77.0.1", 0), 0);
+	await(&ends, &race.outcome);
+	CHECK(race.in_time);
+	close_quietly(&ends);
+}
+
+/* Its frames may overtake its WELCOME: here they could come from now on. */
+static void test_life__told_before_its_window_opens(void)
+{
+	struct ends ends;
+
+	open_replaced(&ends);
+	CHECK_EQ(peer_at(ends.c[0], "10.77.0.2", 0), 0);
+	for (int i = 0; i < PATIENCE && state_of(ends.c[1]) != CAREFUL_PEER_UP; i++)
+		poll_both(&ends); /* the second is the last */
+	CHECK(state_of(ends.c[0]) == CAREFUL_PEER_CONNECTING && was_told(CAREFUL_PEER_FAILED));
+	close_quietly(&ends);
+}
+
 int main(void)
 {
+	RUN(test_life__told_before_its_first_request);
+	RUN(test_life__told_before_its_window_opens);
 	RUN(test_session__frames_too_small_for_a_new_epoch);
 	RUN(test_session__challenged_twice);
 	RUN(test_session__without_a_way_for_frames);
