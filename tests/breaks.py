@@ -335,7 +335,7 @@ FAULTS: dict[str, Fault] = {
     "SIGSTOP": Fault(stop_daemon),
     "link down": Fault(link_down),
     "interface recreated": Fault(recreate, _GONE, ends=True),
-    "MAC changed": Fault(new_mac),
+    "MAC changed": Fault(new_mac, logged="the link address changed from"),
     "address gone": Fault(no_address),
     "address changed": Fault(
         new_address, _GONE, after=check_new_address, descriptors=6, logged=_ELSEWHERE

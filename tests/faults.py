@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from breaks import FAULTS, Fault, old_address
 from ground import EXPORTED, FILE_BYTES, Ground
-from hosts import RUN, Host, finish, wait_for
+from hosts import Host, finish, wait_for
 from lab import Lab, commit
 
 Keep = Callable[[str, str, float, float], None]
@@ -160,14 +160,9 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
     return max(turned - began, ended - turned)
 
 
-def log_of(host: Host) -> str:
-    """What its carefuld has logged so far."""
-    return (RUN / host.lab.instance(host.name) / "log").read_text()
-
-
 def since_start(host: Host) -> int:
     """How many lines its carefuld has logged since it said what it exports."""
-    return log_of(host).rpartition(" export ")[2].count("\n") - 1
+    return host.log.rpartition(" export ")[2].count("\n") - 1
 
 
 def check_logs(fault: Fault, before: dict[Host, str]) -> None:
@@ -179,7 +174,7 @@ def check_logs(fault: Fault, before: dict[Host, str]) -> None:
         return
 
     def logged() -> bool:
-        new = (log_of(host).removeprefix(old) for host, old in before.items())
+        new = (host.log.removeprefix(old) for host, old in before.items())
         return any(re.search(fault.logged, text) for text in new)
 
     wait_for(logged, f"word of it in a log ({fault.logged})", 10)
@@ -192,7 +187,7 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, flo
         AssertionError: something was not as promised.
     """
     fault = FAULTS[name]
-    before, logs = ground.opened(), {host: log_of(host) for host in ground.hosts[:2]}
+    before, logs = ground.opened(), {host: host.log for host in ground.hosts[:2]}
     try:
         for _ in range(TRIES):
             with contextlib.suppress(Missed):

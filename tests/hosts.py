@@ -79,6 +79,11 @@ class Host:
         """Of carefuld."""
         return int((RUN / self.lab.instance(self.name) / "pid").read_text())
 
+    @property
+    def log(self) -> str:
+        """What its carefuld has logged so far."""
+        return (RUN / self.lab.instance(self.name) / "log").read_text()
+
     def assert_nothing_lost(self) -> dict[str, Any]:
         """Fail where a frame of ours was lost; the status."""
         found = self.status()

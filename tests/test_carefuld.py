@@ -191,8 +191,12 @@ def test_interface__changes_and_goes(make_lab: Any, tmp_path: Path) -> None:
     pid = daemon.pid
     daemon.lab.run("h1", "ip", "link", "set", "eth1", "down")
     wait_for(lambda: "the interface is down" in daemon.log, "line about the interface")
-    daemon.lab.run("h1", "ip", "link", "set", "eth1", "up", "mtu", "2000")
+    mac = "02:00:00:00:00:09"
+    daemon.lab.run("h1", "ip", "link", "set", "eth1", "up", "mtu", "2000", "address", mac)
+    daemon.lab.run("h1", "ip", "addr", "flush", "dev", "eth1")
     wait_for(lambda: "to 2000" in daemon.log, "line about the MTU")
+    wait_for(lambda: "changed from 10.77.0.1 to none" in daemon.log, "line about the address")
+    assert daemon.log.count(f"to {mac}") == 1
     assert daemon.log.count("the interface is up again") == 1
     daemon.lab.run("h1", "ip", "link", "del", "eth1")
     wait_for(lambda: not alive(pid), "end of carefuld")

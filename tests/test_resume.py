@@ -116,6 +116,9 @@ def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) ->
     wait_for(lambda: not alive(pid), "the end of carefuld")
     host.up()
     one.again(3)
+    log = (one.b if whose == "own" else one.a).log
+    assert log.count("another process is there now") == 1
+    assert "Success" not in log
 
 
 @both

@@ -12,6 +12,8 @@
 
 #include "daemon/health.h"
 
+enum { MAC_BYTES = 6 };
+
 struct trouble {
 	size_t offset; /* of a uint64_t in struct careful_info */
 	const char *text;
@@ -66,10 +68,59 @@ static void check_counters(struct health *health, const struct careful_info *inf
 	health->logged = *info;
 }
 
+static bool same_mac(const uint8_t *a, const uint8_t *b)
+{
+	return !memcmp(a, b, MAC_BYTES);
+}
+
+static bool has_mac(const uint8_t *mac)
+{
+	static const uint8_t none[MAC_BYTES];
+
+	return !same_mac(mac, none);
+}
+
+static void log_mac(const char *whose, const uint8_t *was, const uint8_t *is)
+{
+	log_line("%s: the link address changed from %02x:%02x:%02x:%02x:%02x:%02x "
+		 "to %02x:%02x:%02x:%02x:%02x:%02x",
+		 whose, was[0], was[1], was[2], was[3], was[4], was[5], is[0], is[1], is[2], is[3],
+		 is[4], is[5]);
+}
+
+/* What of the interface can be read now. */
+static void look(const struct health *health, struct ifreq *ifr, struct health_interface *now)
+{
+	const struct sockaddr_in *in = (const void *)&ifr->ifr_addr;
+
+	if (ioctl(health->socket_fd, SIOCGIFFLAGS, ifr) == 0)
+		now->down = !(ifr->ifr_flags & IFF_UP);
+	if (ioctl(health->socket_fd, SIOCGIFMTU, ifr) == 0)
+		now->mtu = (uint32_t)ifr->ifr_mtu;
+	if (ioctl(health->socket_fd, SIOCGIFHWADDR, ifr) == 0)
+		memcpy(now->mac, ifr->ifr_hwaddr.sa_data, MAC_BYTES);
+	ifr->ifr_addr.sa_family = AF_INET;
+	if (ioctl(health->socket_fd, SIOCGIFADDR, ifr) == 0)
+		now->address = in->sin_addr;
+	else if (errno == EADDRNOTAVAIL)
+		now->address.s_addr = 0;
+}
+
+static void log_address(const char *ifname, struct in_addr was, struct in_addr is)
+{
+	char from[INET_ADDRSTRLEN] = "none", to[INET_ADDRSTRLEN] = "none";
+
+	if (was.s_addr)
+		inet_ntop(AF_INET, &was, from, sizeof(from));
+	if (is.s_addr)
+		inet_ntop(AF_INET, &is, to, sizeof(to));
+	log_line("%s: the IPv4 address changed from %s to %s", ifname, from, to);
+}
+
 static int check_interface(struct health *health, const struct careful_info *info)
 {
 	struct ifreq ifr = { .ifr_ifindex = (int)info->device.ifindex };
-	bool down;
+	struct health_interface *was = &health->interface, now = *was;
 
 	if (ioctl(health->socket_fd, SIOCGIFNAME, &ifr)) {
 		if (errno != ENODEV)
@@ -77,37 +128,58 @@ static int check_interface(struct health *health, const struct careful_info *inf
 		log_line("%s: the interface was deleted", info->device.ifname);
 		return -ENODEV;
 	}
-	if (ioctl(health->socket_fd, SIOCGIFFLAGS, &ifr))
-		return 0;
-	down = !(ifr.ifr_flags & IFF_UP);
-	if (down != health->down)
-		log_line("%s: the interface is %s", ifr.ifr_name, down ? "down" : "up again");
-	health->down = down;
-	if (ioctl(health->socket_fd, SIOCGIFMTU, &ifr))
-		return 0;
-	if ((uint32_t)ifr.ifr_mtu != health->mtu)
-		log_line("%s: the MTU changed from %u to %d; frames have at most %u bytes",
-			 ifr.ifr_name, health->mtu, ifr.ifr_mtu, info->device.frame_bytes);
-	health->mtu = (uint32_t)ifr.ifr_mtu;
+	look(health, &ifr, &now);
+	if (now.down != was->down)
+		log_line("%s: the interface is %s", ifr.ifr_name, now.down ? "down" : "up again");
+	if (now.mtu != was->mtu)
+		log_line("%s: the MTU changed from %u to %u; frames have at most %u bytes",
+			 ifr.ifr_name, was->mtu, now.mtu, info->device.frame_bytes);
+	if (!same_mac(now.mac, was->mac))
+		log_mac(ifr.ifr_name, was->mac, now.mac);
+	if (now.address.s_addr != was->address.s_addr)
+		log_address(ifr.ifr_name, was->address, now.address);
+	*was = now;
 	return 0;
 }
 
 int health_init(struct health *health, struct careful *instance)
 {
+	struct ifreq ifr = { 0 };
 	int rc;
 
 	memset(health, 0, sizeof(*health));
 	rc = careful_info(instance, &health->logged);
 	if (rc)
 		return rc;
-	health->mtu = health->logged.device.mtu;
 	health->socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return health->socket_fd < 0 ? -errno : 0;
+	if (health->socket_fd < 0)
+		return -errno;
+	memcpy(ifr.ifr_name, health->logged.device.ifname, sizeof(ifr.ifr_name));
+	look(health, &ifr, &health->interface);
+	health->interface.down = false; /* said when it is not */
+	health->interface.mtu = health->logged.device.mtu;
+	return 0;
 }
 
 void health_deinit(struct health *health)
 {
 	close(health->socket_fd);
+}
+
+/* The kernel may have learned another link address of who is next on the way to a peer. */
+static void check_peer(struct health *health, struct careful *instance, uint32_t peer)
+{
+	char whose[HEALTH_NAME_BYTES + 16];
+	struct careful_peer_whereabouts now;
+	uint8_t *was = health->macs[peer];
+
+	if (careful_peer_whereabouts(instance, peer, &now) || !has_mac(now.mac) ||
+	    same_mac(now.mac, was))
+		return;
+	snprintf(whose, sizeof(whose), "peer %u %s", peer, health->names[peer]);
+	if (has_mac(was) && log_allowed(&health->peers_limit))
+		log_mac(whose, was, now.mac);
+	memcpy(was, now.mac, MAC_BYTES);
 }
 
 int health_check(struct health *health, struct careful *instance)
@@ -118,6 +190,8 @@ int health_check(struct health *health, struct careful *instance)
 	if (rc)
 		return rc;
 	check_counters(health, &info);
+	for (uint32_t i = 0; i < info.peers_max; i++)
+		check_peer(health, instance, i);
 	return check_interface(health, &info);
 }
 
@@ -144,17 +218,44 @@ static void take_name(char *name, const struct careful_peer_info *info)
 		 (int)sizeof(info->name), info->name);
 }
 
+/* A process that another slot knows too: it has several addresses, or another by now. */
+static void name_other(struct careful *instance, uint32_t peer, char *text, size_t bytes)
+{
+	struct careful_peer_whereabouts own, other;
+	struct careful_info info;
+
+	if (careful_info(instance, &info) || careful_peer_whereabouts(instance, peer, &own))
+		return;
+	for (uint32_t i = 0; i < info.peers_max; i++)
+		if (i != peer && careful_peer_whereabouts(instance, i, &other) == 0 &&
+		    other.incarnation == own.incarnation) {
+			snprintf(text, bytes, "; it is peer %u, too", i);
+			return;
+		}
+}
+
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
 			 uint32_t state)
 {
 	struct careful_peer_info info = { 0 };
+	bool known = careful_peer_info(instance, peer, &info) == 0;
+	char more[64] = "";
 
-	if (careful_peer_info(instance, peer, &info) == 0)
+	/* NONE, and known: who was there is gone, and the slot another's by now. */
+	if (known && state != CAREFUL_PEER_NONE)
 		take_name(health->names[peer], &info);
+	if (state == CAREFUL_PEER_NONE)
+		memset(health->macs[peer], 0, MAC_BYTES);
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
 	    !log_allowed(&health->peers_limit))
 		return;
-	log_line("peer %u %s: %s%s%s", peer, health->names[peer], state_names[state],
-		 state == CAREFUL_PEER_FAILED ? ": " : "",
-		 state == CAREFUL_PEER_FAILED ? strerror((int)info.last_errno) : "");
+	if (state == CAREFUL_PEER_FAILED && info.state != CAREFUL_PEER_FAILED) {
+		log_line("peer %u %s: another process is there now", peer, health->names[peer]);
+		return;
+	}
+	if (state == CAREFUL_PEER_FAILED)
+		snprintf(more, sizeof(more), ": %s", strerror((int)info.last_errno));
+	else if (state == CAREFUL_PEER_UP)
+		name_other(instance, peer, more, sizeof(more));
+	log_line("peer %u %s: %s%s", peer, health->names[peer], state_names[state], more);
 }

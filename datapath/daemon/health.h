@@ -6,6 +6,7 @@
 #ifndef DAEMON_HEALTH_H
 #define DAEMON_HEALTH_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 
 #include <careful/abi.h>
@@ -15,23 +16,32 @@
 
 enum { HEALTH_NAME_BYTES = 88 };
 
+/* The interface as it was last seen. @address: its IPv4 address; 0: none */
+struct health_interface {
+	bool down;
+	uint32_t mtu;
+	uint8_t mac[6];
+	struct in_addr address;
+};
+
 /*
  * @logged: what the counters were when they were last spoken of
  * @names:  of each peer, address and name: once it is gone, nobody else knows
+ * @macs:   of each peer, where frames to it went; 0: not known
  */
 struct health {
 	int socket_fd;
-	bool down;
-	uint32_t mtu;
+	struct health_interface interface;
 	struct careful_info logged;
 	struct log_limit counters_limit;
 	struct log_limit peers_limit;
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
+	uint8_t macs[CAREFUL_PEERS_MAX][6];
 };
 
 int health_init(struct health *health, struct careful *instance);
 void health_deinit(struct health *health);
-/* Looks at the counters and the interface, once a second or so. -ENODEV where the
+/* Looks at the counters, the interface and who is next on the way to each peer, once a second or so. -ENODEV where the
  * interface no longer exists. */
 int health_check(struct health *health, struct careful *instance);
 /* A peer's state changed; from careful_peer_watch(). */

@@ -101,6 +101,19 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 	return 0;
 }
 
+int careful_peer_whereabouts(struct careful *c, uint32_t index,
+			     struct careful_peer_whereabouts *where)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	*where = (struct careful_peer_whereabouts){ .incarnation = peer->incarnation };
+	if (peer->llhdr.bytes >= sizeof(where->mac)) /* Ethernet's begins with it */
+		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
+	return 0;
+}
+
 /* What operations of an epoch that is over are told. */
 int engine_over_status(const struct link_peer *peer)
 {

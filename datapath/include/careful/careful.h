@@ -204,6 +204,13 @@ struct careful_peer_info {
 	uint64_t lost_there; /* found by the peer, as its last handshake said */
 };
 
+/* Which process a peer is, and the way to it. */
+struct careful_peer_whereabouts {
+	uint64_t incarnation; /* of the process; 0: nothing was heard of it */
+	uint8_t mac[6]; /* where frames to it go next; 0: not known */
+	uint8_t pad[2];
+};
+
 /* Where payload comes from or goes to: memory, or a file where base is NULL. */
 struct careful_span {
 	void *base;
@@ -291,6 +298,8 @@ int careful_peer(struct careful *instance, const struct sockaddr *address, uint3
 /* Closes the session and frees the slot. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
+int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
+			     struct careful_peer_whereabouts *where);
 int careful_info(struct careful *instance, struct careful_info *info);
 
 /* Sets the function that hears of a peer's state (enum careful_peer_state) whenever
