@@ -29,6 +29,19 @@ _MEANINGS = {
 }
 
 
+#: Failures that are the connection's or the peer's: no other file would fare better.
+FATAL = {
+    errno_module.ENOTCONN,
+    errno_module.ETIMEDOUT,
+    errno_module.ECONNREFUSED,
+    errno_module.ECONNABORTED,
+    errno_module.EHOSTUNREACH,
+    errno_module.ENETUNREACH,
+    errno_module.ENETDOWN,
+    errno_module.ENODEV,
+}
+
+
 def shown(text: str) -> str:
     """A text as it can be printed: control characters and undecodable bytes escaped."""
     if text.isprintable():
@@ -91,10 +104,14 @@ def check(rc: int, what: str, text: str = "") -> int:
 
 
 def from_os(error: OSError, what: str) -> CarefulError:
-    """A CarefulError about `what` from an error of the operating system."""
+    """A CarefulError about the file `what` from an error of the operating system.
+
+    Where a file system (FUSE, NFS) says what a connection would, it is EIO: that file's failure.
+    """
     if isinstance(error, CarefulError):
         return error
-    return CarefulError(error.errno or errno_module.EIO, error.strerror or str(error), what)
+    code = errno_module.EIO if error.errno in FATAL else error.errno or errno_module.EIO
+    return CarefulError(code, error.strerror or str(error), what)
 
 
 class Ended(BaseException):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import CarefulError, from_os
 from careful.transfer import batch, session
 from careful.transfer.batch import LocalTree, RemoteTree
 from careful.transfer.digests import equal_small
@@ -149,6 +149,8 @@ def test_sink__a_name_that_says_what_a_connection_would() -> None:
     sink = Sink(Options(), Silent(), Report())
     sink.fail_errno("d", errno.ENOTCONN)
     sink.fail_errno("e", errno.ENODEV)
+    sink.fail("g", from_os(OSError(errno.ENOTCONN, "not connected"), "g"))
+    assert sink.report.failures.pop() == ("g", "g: not connected")
     assert sink.report.failures == [
         ("d", f"d: {os.strerror(errno.ENOTCONN)}"),
         ("e", f"e: {os.strerror(errno.ENODEV)}"),

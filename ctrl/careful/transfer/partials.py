@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os, meaning
+from careful.errors import FATAL, CarefulError, from_os, meaning
 from careful.transfer import batch
 from careful.transfer.batch import Item, RemoteTree
 from careful.transfer.block import BlockClient, Entry
 from careful.transfer.local import shown
 from careful.transfer.marks import Mark, read_mark, read_remote_mark
 from careful.transfer.partial import FOOTER_BYTES, Journal, is_partial, read_journal
-from careful.transfer.sink import FATAL
 
 #: All others are why something could not be done.
 _STATES = {"resumable", "leftover", "in use", "removed"}

@@ -7,21 +7,10 @@ import os
 import stat
 from dataclasses import dataclass
 
-from careful.errors import CarefulError
+from careful.errors import FATAL, CarefulError
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Moved, Report
 
-#: Failures that are the connection's or the peer's: no other file would fare better.
-FATAL = {
-    errno.ENOTCONN,
-    errno.ETIMEDOUT,
-    errno.ECONNREFUSED,
-    errno.ECONNABORTED,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
-    errno.ENETDOWN,
-    errno.ENODEV,
-}
 #: Failures that say what was found, not that something broke: names that are taken, or gone from
 #: the source, or too long; special files; extended attributes that cannot be carried.
 _FINAL = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG}
