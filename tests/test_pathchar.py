@@ -160,7 +160,6 @@ def test_pathchar__a_host_behind_silence(chain: Lab) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["::1"], "IPv4 alone"),
         (["nobody.invalid"], "unknown host"),
         (["h2", "--sizes", "2"], "4 to 100"),
         (["h2", "--min-bytes", "3820"], "too much alike"),

@@ -64,7 +64,7 @@ class FakeProber:
 
     reply = Reply(Answer.SILENT)
 
-    def __init__(self, ip: str) -> None:
+    def __init__(self, ip: str, scope: int) -> None:
         self.ip = ip
 
     def __enter__(self) -> FakeProber:
@@ -91,7 +91,7 @@ def test_narrower__who_names_the_mtu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone.narrower(PEER, 3700) == (1500, "10.0.2.1")
     monkeypatch.setattr(FakeProber, "mtu_bytes", 1400)  # the kernel knows already
     assert gone.narrower(PEER, 3700) == (1400, "the route there")
-    assert gone.narrower(Address(socket.AF_INET6, "fd77::2"), 3700) == (0, "")
+    assert gone.narrower(Address(socket.AF_INET6, "fd77::2"), 3700) == (1400, "the route there")
 
 
 # --- what asks

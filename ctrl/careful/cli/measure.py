@@ -116,7 +116,7 @@ def pathchar(
 ) -> None:
     """Latency and G of each hop to HOST, across routers that know nothing of careful.
 
-    UDP probes whose TTL ends at each hop in turn; routers answer with ICMP. IPv4, no privilege.
+    UDP probes whose TTL ends at each hop in turn; routers answer with ICMP. No privilege.
     Where careful is up on both hosts, the stages inside them answer, too: hostTx, netTx, every
     hop, netRx (XDP), hostRx (the engine), store (a scratch file there).
     """

@@ -7,7 +7,6 @@ no large one.
 from __future__ import annotations
 
 import errno
-import socket
 from collections.abc import Callable
 
 from careful.address import Address
@@ -58,10 +57,8 @@ def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
 
     0, "" where nobody does.
     """
-    if address.family != socket.AF_INET:
-        return 0, ""
     try:
-        with Prober(address.ip) as prober:
+        with Prober(address.ip, address.scope) as prober:
             most_bytes = prober.interface_mtu_bytes()
             if most_bytes < size_bytes:  # a router said so before, and the kernel knows
                 return most_bytes, "the route there"

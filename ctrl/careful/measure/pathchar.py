@@ -12,20 +12,26 @@ import errno
 import itertools
 import math
 import random
-import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.line import fit_minima
 from careful.measure.path import Hop, Path, Segment, between, losses
-from careful.measure.probe import SIZE_MAX_BYTES, SIZE_MIN_BYTES, Answer, Prober, Reply
+from careful.measure.probe import (
+    IPV4,
+    SIZE_MAX_BYTES,
+    SIZE_MIN_BYTES,
+    Answer,
+    Family,
+    Prober,
+    Reply,
+)
 
-#: ICMP errors quote up to 548 bytes: larger probes have answers of one size.
-LEAST_BYTES = 600
+LEAST_BYTES = IPV4.least_bytes
 #: Rounds that pathchar would make at every hop, whatever it finds: the plan we save from.
 FIXED_ROUNDS = 32
 ROUNDS_MIN = 3
@@ -97,8 +103,10 @@ class Pathchar:
         options: Options | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        family: Family = IPV4,
     ) -> None:
         self.options = options or Options()
+        self._family = family
         self._probe, self._clock, self._sleep = probe, clock, sleep
         self._mtu = min(interface_mtu_bytes, self.options.max_bytes)
         self._random = random.Random(self.options.seed)
@@ -239,9 +247,8 @@ class Pathchar:
     def _sizes(self) -> list[int]:
         low, high, count = self.options.min_bytes, self._mtu, self.options.sizes_count
         if high - low < 2 * count:
-            raise ValueError(
-                f"probes of {low} to {high} bytes are too much alike: lower --min-bytes"
-            )
+            advice = "lower --min-bytes" if low > self._family.least_bytes else "the MTU is small"
+            raise ValueError(f"probes of {low} to {high} bytes are too much alike: {advice}")
         return [round(low + (high - low) * k / (count - 1)) for k in range(count)]
 
     # --- rounds
@@ -360,7 +367,7 @@ class Pathchar:
                 # A rate limit's sign: silent when asked fast, and not after a pause.
                 hop.note = (
                     f"ICMP rate-limited: {share:.0%} of the probes answered; "
-                    "sysctl net.ipv4.icmp_ratelimit=0 there would let it be measured"
+                    f"sysctl {self._family.limit}=0 there would let it be measured"
                 )
             hop.usable = False
             merged = "" if hop is self.hops[-1] else "; merged with the next"
@@ -413,10 +420,12 @@ class Pathchar:
 
 def measure(address: Address, options: Options) -> Path:
     """The hops to a host. Raises CarefulError where nobody answers or probes cannot be sent."""
-    if address.family != socket.AF_INET:
-        raise CarefulError(errno.EAFNOSUPPORT, "pathchar goes over IPv4 alone", str(address))
-    with Prober(address.ip) as prober:
-        path = Pathchar(prober.probe, prober.interface_mtu_bytes(), options).run()
+    with Prober(address.ip, address.scope) as prober:
+        mtu_bytes = prober.interface_mtu_bytes()
+        least = prober.family.least_bytes
+        if options.min_bytes < least and prober.family is not IPV4:
+            options = replace(options, min_bytes=least)
+        path = Pathchar(prober.probe, mtu_bytes, options, family=prober.family).run()
     if not path.segments and not path.hops:
         text = "neither it nor a router on the way answers probes (ICMP filtered?)"
         raise CarefulError(errno.ETIMEDOUT, text, str(address))

@@ -1,7 +1,7 @@
 """One UDP probe with a given TTL and size, and the ICMP error that answers it.
 
 Owns a plain UDP socket: the kernel hands ICMP errors about our probes to its error queue
-(IP_RECVERR) with the time of their arrival, so that no privilege is needed. IPv4 alone.
+(IP_RECVERR, IPV6_RECVERR) with the time of their arrival, so that no privilege is needed.
 """
 
 from __future__ import annotations
@@ -14,25 +14,60 @@ import struct
 import time
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from careful.errors import CarefulError
 
 # Linux's numbers, where Python's socket module has no names for them.
-_IP_MTU_DISCOVER, _IP_RECVERR, _IP_MTU = 10, 11, 14
-_IP_PMTUDISC_PROBE = 3  # never fragment; send up to the interface's MTU
+_PMTUDISC_PROBE = 3  # never fragment; send up to the interface's MTU
 _SO_TIMESTAMPNS = 35
 _EXTENDED_ERR = struct.Struct("=IBBBxII")  # struct sock_extended_err
 _TIMESPEC = struct.Struct("@qq")
-_FROM_ICMP = 2
-_UNREACHABLE, _TIME_EXCEEDED = 3, 11
-_PORT_UNREACHABLE, _FRAGMENTATION_NEEDED = 3, 4
 
-#: IPv4 and UDP headers; the smallest and the largest probe, as IP packets.
-HEADERS_BYTES = 28
-SIZE_MIN_BYTES = HEADERS_BYTES + 4
+
+@dataclass(frozen=True)
+class Family:
+    """What IPv4 and IPv6 do not call alike.
+
+    level, mtu_discover, recverr, mtu, hop_limit: socket options; origin: of an ICMP error;
+    expired, unreachable: its types; port: a code of the latter; too_big: a type and code, None
+    for any; offender: where an error's struct has who sent it, bytes; headers_bytes: of IP and
+    UDP; error_headers_bytes: of IP and ICMP, before what an error quotes; least_bytes: larger
+    probes have answers of one size; limit: the sysctl that limits them.
+    """
+
+    family: socket.AddressFamily
+    level: int
+    mtu_discover: int
+    recverr: int
+    mtu: int
+    hop_limit: int
+    origin: int
+    expired: int
+    unreachable: int
+    port: int
+    too_big: tuple[int, int | None]
+    offender: slice
+    headers_bytes: int
+    error_headers_bytes: int
+    least_bytes: int
+    limit: str
+
+
+_ERR = _EXTENDED_ERR.size
+#: RFC 1812: errors quote up to 548 bytes here; RFC 4443: as much as fits into 1280.
+IPV4 = Family(
+    *(socket.AF_INET, socket.IPPROTO_IP, 10, 11, 14, socket.IP_TTL, 2, 11, 3, 3, (3, 4)),
+    *(slice(_ERR + 4, _ERR + 8), 28, 28, 600, "net.ipv4.icmp_ratelimit"),
+)
+IPV6 = Family(
+    *(socket.AF_INET6, socket.IPPROTO_IPV6, 23, 25, 24, socket.IPV6_UNICAST_HOPS, 3, 3, 1, 4),
+    *((2, None), slice(_ERR + 8, _ERR + 24), 48, 48, 1280, "net.ipv6.icmp.ratelimit"),
+)
+
+#: The smallest and the largest probe, as IP packets.
+SIZE_MIN_BYTES = IPV4.headers_bytes + 4
 SIZE_MAX_BYTES = 65535
-#: An ICMP error about us: IPv4 and ICMP headers, then what it quotes of the probe.
-_ERROR_HEADERS_BYTES = 28
 #: Ports that traceroute made customary: nobody should listen there.
 _PORT, _PORTS = 33434, 600
 #: What a pending ICMP error makes the next send return.
@@ -70,14 +105,15 @@ class Reply:
 class Prober:
     """Sends probes to one host and takes the answers, one at a time."""
 
-    def __init__(self, ip: str) -> None:
-        self.ip = ip
+    def __init__(self, ip: str, scope: int = 0) -> None:
+        self.ip, self.family = ip, IPV6 if ":" in ip else IPV4
+        self._scope = scope
         self._seq = int.from_bytes(os.urandom(2), "big")
         self._own_ns = 0
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket = socket.socket(self.family.family, socket.SOCK_DGRAM)
         for level, option, value in (
-            (socket.IPPROTO_IP, _IP_RECVERR, 1),
-            (socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE),
+            (self.family.level, self.family.recverr, 1),
+            (self.family.level, self.family.mtu_discover, _PMTUDISC_PROBE),
             (socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1),
             (socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18),
         ):
@@ -97,12 +133,16 @@ class Prober:
 
     def interface_mtu_bytes(self) -> int:
         """The MTU of the way out; raises CarefulError where there is no route."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        with socket.socket(self.family.family, socket.SOCK_DGRAM) as one:
             try:
-                one.connect((self.ip, _PORT))
-                return one.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+                one.connect(self._to(_PORT))
+                return one.getsockopt(self.family.level, self.family.mtu)
             except OSError as error:
                 raise self._error(error) from None
+
+    def _to(self, port: int) -> tuple[Any, ...]:
+        """What a socket takes as the target."""
+        return (self.ip, port, 0, self._scope) if self.family is IPV6 else (self.ip, port)
 
     def probe(self, ttl: int, size_bytes: int, timeout_s: float) -> Reply:
         """Send an IP packet of a size and wait for the answer.
@@ -111,8 +151,8 @@ class Prober:
         """
         self._seq = (self._seq + 1) % (1 << 31)
         port = _PORT + self._seq % _PORTS
-        payload = struct.pack("!I", self._seq).ljust(size_bytes - HEADERS_BYTES, b"\0")
-        self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+        payload = struct.pack("!I", self._seq).ljust(size_bytes - self.family.headers_bytes, b"\0")
+        self._socket.setsockopt(self.family.level, self.family.hop_limit, ttl)
         self._drain()
         sent = self._send(payload, port)
         if sent is None:
@@ -136,7 +176,7 @@ class Prober:
         for attempt in range(8):
             now = time.time_ns(), time.monotonic_ns()
             try:
-                self._socket.sendto(payload, (self.ip, port))
+                self._socket.sendto(payload, self._to(port))
                 self._own_ns = time.monotonic_ns() - now[1]
                 return now
             except OSError as error:
@@ -171,7 +211,7 @@ class Prober:
                 by_stamp_ns = seconds * 1_000_000_000 + ns - sent[0]
                 if 0 < by_stamp_ns < took_ns:  # the wall clock was not set meanwhile
                     took_ns = by_stamp_ns
-            elif level == socket.IPPROTO_IP and kind == _IP_RECVERR and about[1] == port:
+            elif (level, kind) == (self.family.level, self.family.recverr) and about[1] == port:
                 reply = self._read(raw)
         if reply is not _OTHERS and len(data) >= 4:
             (seq,) = struct.unpack_from("!I", data)
@@ -183,7 +223,7 @@ class Prober:
             reply.answer,
             reply.address,
             took_ns / 1e3,
-            _ERROR_HEADERS_BYTES + HEADERS_BYTES + len(data),
+            self.family.error_headers_bytes + self.family.headers_bytes + len(data),
             self._own_ns / 1e3,
             reply.mtu_bytes,
             reply.code,
@@ -192,16 +232,16 @@ class Prober:
     def _read(self, raw: bytes) -> Reply:
         """What an error says; _OTHERS where it is not ICMP's."""
         _, origin, kind, code, info, _ = _EXTENDED_ERR.unpack_from(raw)
-        if origin != _FROM_ICMP:
+        if origin != self.family.origin:
             return _OTHERS
-        address = socket.inet_ntoa(raw[_EXTENDED_ERR.size + 4 : _EXTENDED_ERR.size + 8])
-        if kind == _TIME_EXCEEDED:
+        address = socket.inet_ntop(self.family.family, raw[self.family.offender])
+        if kind == self.family.expired:
             return Reply(Answer.EXPIRED, address)
-        if kind != _UNREACHABLE:
-            return _OTHERS
-        if code == _FRAGMENTATION_NEEDED:
+        if self.family.too_big in ((kind, code), (kind, None)):
             return Reply(Answer.TOO_BIG, address, mtu_bytes=info)
-        if code == _PORT_UNREACHABLE or address == self.ip:  # of the host, by any address
+        if kind != self.family.unreachable:
+            return _OTHERS
+        if code == self.family.port or address == self.ip:  # of the host, by any address
             return Reply(Answer.REACHED, address)
         return Reply(Answer.REFUSED, address, code=code)
 

@@ -34,8 +34,13 @@ def measure(
     route: to the peer by way of our carefuld; driver: of its interface; must: no stages are an
     error; one_clock: both ends are one machine. Raises CarefulError as its parts do.
     """
-    if route is None or address.family != socket.AF_INET:
+    if route is None:
         return pathchar.measure(address, options), None, ""
+    if address.family != socket.AF_INET:
+        text = "stage probes go over IPv4 alone"
+        if must:
+            raise CarefulError(errno.EAFNOSUPPORT, text, route.host)
+        return pathchar.measure(address, options), None, text
     try:
         session = StageSession(
             route.socket, route.instance, route.address, route.host, driver == "veth"
