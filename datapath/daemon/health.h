@@ -41,8 +41,8 @@ struct health {
 
 int health_init(struct health *health, struct careful *instance);
 void health_deinit(struct health *health);
-/* Looks at the counters, the interface and who is next on the way to each peer, once a second or so. -ENODEV where the
- * interface no longer exists. */
+/* Looks at the counters, the interface and who is next on the way to each peer, once a
+ * second or so. -ENODEV where the interface no longer exists. */
 int health_check(struct health *health, struct careful *instance);
 /* A peer's state changed; from careful_peer_watch(). */
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
