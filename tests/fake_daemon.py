@@ -251,6 +251,8 @@ class FakeDaemon:
             return self._close(args[0], bool(args[1] & lib.CAREFUL_BLOCK_DISCARD))
         if handler == lib.CAREFUL_BLOCK_EXTENTS:
             return self._extents(self.handles[args[0]].fd, unpack("careful_block_range", payload))
+        if handler == lib.CAREFUL_BLOCK_DIGEST and args[0] not in self.handles:
+            return Answer(-errno.EBADF)
         if handler == lib.CAREFUL_BLOCK_DIGEST:
             return self._digest(self.handles[args[0]].fd, unpack("careful_block_range", payload))
         if handler == lib.CAREFUL_BLOCK_BATCH:

@@ -15,13 +15,14 @@ from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
+from careful.transfer.special import Span
 from fake_daemon import FakeDaemon
 
 NBYTES = 100_000
 DATA = random.Random(1).randbytes(NBYTES)
 
 
-def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], None] | None = None) -> None:
+def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], object] | None = None) -> None:
     """Forget the handle of each so many-th block; also() happens with it."""
     count = 0
 
@@ -39,8 +40,21 @@ def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], None] | Non
     daemon.fault = fault
 
 
-def get(route: Route, target: Path) -> Any:
-    options = Options(block_bytes=4096)
+def lose_at(daemon: FakeDaemon, handler: int) -> None:
+    """Forget the handle that the first such request is about."""
+    todo = [handler]
+
+    def fault(question: Any) -> int:
+        if question.op == lib.CAREFUL_IPC_REQUEST and question.handler in todo:
+            todo.clear()
+            os.close(daemon.handles.pop(question.args[0]).fd)
+        return 0
+
+    daemon.fault = fault
+
+
+def get(route: Route, target: Path, **more: Any) -> Any:
+    options = Options(**({"block_bytes": 4096} | more))
     return session.get(route, ["a"], str(target), False, options, Silent())
 
 
@@ -138,3 +152,80 @@ def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 1)
     assert "send it again" in failure(put(route, tmp_path / "b", block_bytes=1 << 20))
+
+
+def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
+    """What is written where it is to stay goes on, and is synced once more."""
+    (export / "a").write_bytes(bytes(4096) + DATA[::-1])
+    (tmp_path / "b").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_STORE, 9)
+    options = Options(block_bytes=4096, replace=True)
+    report = session.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=4096))
+    assert (export / "a").read_bytes() == bytes(4096) + DATA
+    assert report.files[0].retries >= 2
+    assert not daemon.handles
+
+
+def test_put__in_place_and_replaced(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(DATA)
+    (tmp_path / "b").write_bytes(DATA)
+    (export / "c").write_bytes(b"another")
+    lose(daemon, lib.CAREFUL_IPC_STORE, 9, lambda: (export / "c").replace(export / "a"))
+    options = Options(block_bytes=4096, replace=True)
+    with pytest.raises(CarefulError, match="changed while"):
+        session.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=0))
+    assert (export / "a").read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("source", ["a", "null:"])
+def test_get__onto_a_file_in_its_place(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, source: str
+) -> None:
+    (export / "a").write_bytes(DATA)
+    (tmp_path / "b").write_bytes(bytes(range(256)) * (NBYTES // 256 + 1))
+    lose(daemon, lib.CAREFUL_IPC_GET, 9)
+    options = Options(block_bytes=4096, replace=True)
+    span = Span(nbytes=NBYTES, at=0)
+    session.get(route, [source], str(tmp_path / "b"), False, options, Silent(), span)
+    expected = DATA if source == "a" else bytes(NBYTES)
+    assert (tmp_path / "b").read_bytes()[:NBYTES] == expected
+    assert not daemon.handles
+
+
+def test_put__stream(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """What came of a stream has no name by which to find it."""
+    (tmp_path / "b").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_STORE, 9)
+    with (tmp_path / "b").open("rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        with pytest.raises(CarefulError, match="send it again"):
+            session.put(route, ["-"], "a", False, Options(block_bytes=4096), Silent())
+    assert not (export / "a").exists()
+
+
+def test_put__lost_when_all_is_there(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_bytes(DATA)
+    lose_at(daemon, lib.CAREFUL_BLOCK_COMMIT)
+    assert not put(route, tmp_path / "b").failures
+    assert (export / "a").read_bytes() == DATA
+    assert [path.name for path in export.iterdir()] == ["a"]
+    assert not daemon.handles
+
+
+@pytest.mark.parametrize("fetch", [True, False])
+def test_lost_at_its_digest(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, fetch: bool
+) -> None:
+    source, target = (export / "a", tmp_path / "b") if fetch else (tmp_path / "b", export / "a")
+    source.write_bytes(DATA)
+    lose_at(daemon, lib.CAREFUL_BLOCK_DIGEST)
+    report = (get if fetch else put)(route, tmp_path / "b", blake3=True)
+    assert not report.failures
+    assert target.read_bytes() == DATA
+    assert not daemon.handles

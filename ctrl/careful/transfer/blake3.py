@@ -54,7 +54,9 @@ async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> i
         return int.from_bytes(_one(mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
     kind = lib.CAREFUL_BLOCK_BLAKE3 if nbytes > step else lib.CAREFUL_BLOCK_BLAKE3_ROOT
     for _ in range(_ATTEMPTS):
-        theirs = await remote.digests_as(kind, mover.handle, (0, nbytes), step, path)
+        theirs = await mover.ask(
+            lambda handle: remote.digests_as(kind, handle, (0, nbytes), step, path)
+        )
         mine = await _parts(mover.fd, nbytes, step, kind)
         bad = [
             index for index, pair in enumerate(zip(mine, theirs, strict=True)) if len({*pair}) > 1
@@ -96,9 +98,9 @@ class StreamDigest:
 
     async def _agrees(self, offset: int, nbytes: int, base: int) -> bool:
         kind = lib.CAREFUL_BLOCK_BLAKE3_ROOT if self.is_one else lib.CAREFUL_BLOCK_BLAKE3
-        mover, span = self._mover, (offset, nbytes)
-        [theirs] = await self._remote.digests_as(
-            kind, mover.handle, span, mover.block_bytes, self._path
+        mover, ask = self._mover, self._remote.digests_as
+        [theirs] = await mover.ask(
+            lambda handle: ask(kind, handle, (offset, nbytes), mover.block_bytes, self._path)
         )
         mine = await in_thread(partial(_one, mover.fd, offset, nbytes, kind, base))
         self._parts[offset] = mine

@@ -137,7 +137,7 @@ class _Fetch:
     async def _reopened(self, attr: Attr, name: str) -> int:
         """The source opened again; its handle."""
         handle, now = await self.remote.open(self.source)
-        if _version(now) != _version(attr):
+        if version(now) != version(attr):
             await quietly(self.remote.close(handle, self.source))
             raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
         return handle
@@ -206,7 +206,7 @@ class _Fetch:
             part.discard()
 
 
-def _version(attr: Attr) -> tuple[int, ...]:
+def version(attr: Attr) -> tuple[int, ...]:
     """What is another once a file has changed, or is another file."""
     return attr.inode, attr.bytes, attr.mtime_ns, attr.ctime_ns
 

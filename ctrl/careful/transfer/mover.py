@@ -203,6 +203,16 @@ class Mover:
         self.progress.moved(piece)
         return answer
 
+    async def ask(self, about: Callable[[int], Awaitable[_T]]) -> _T:
+        """Ask about(handle) of the peer's file; if that is lost, of the one opened again."""
+        while True:
+            handle = self.handle
+            try:
+                return await about(handle)
+            except CarefulError as error:
+                if error.errno != errno.EBADF or not await self._reopened(handle):
+                    raise
+
     async def _reopened(self, lost: int) -> bool:
         """Replace a handle that the peer does not know; whether there is another one now."""
         async with self._reopening:  # many pieces find it at once

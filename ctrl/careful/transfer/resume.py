@@ -349,9 +349,16 @@ class RemotePartial:
     async def commit(self, mode: int, mtime_ns: int = 0) -> None:
         """Sync it and give it its name, with a time; 0: as it is."""
         options = self.options
+        ways = mode, options.replace, options.sync, mtime_ns
         await self._end_journal(write=False)
-        ways = options.replace, options.sync
-        await self.remote.commit(self.handle, self.target, mode, *ways, mtime_ns)
+        try:
+            await self.remote.commit(self.handle, self.target, *ways)
+        except CarefulError as error:
+            if error.errno != errno.EBADF or not self._kept:
+                raise
+            await self.reopen()
+            await self._end_journal(write=False)
+            await self.remote.commit(self.handle, self.target, *ways)
         self.handle = 0
         self._close_tail()
 

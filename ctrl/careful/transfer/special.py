@@ -11,18 +11,19 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.block import BlockClient, relative
-from careful.transfer.files import check_same
+from careful.transfer.block import Attr, BlockClient, relative
+from careful.transfer.files import check_same, version
 from careful.transfer.inplace import Side, bytes_from, move_differing
 from careful.transfer.local import Partial, shown, sync_directory
 from careful.transfer.mover import quietly
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Report
-from careful.transfer.streams import ENDLESS, apart, need_length, receive, send
+from careful.transfer.streams import ENDLESS, Held, apart, need_length, receive, send
 
 STDIO = "-"
 NULL = "null:"
@@ -131,17 +132,50 @@ class _Sink:
                 os.close(self.fd)
 
 
+def _same(
+    remote: BlockClient,
+    opened: Callable[[], Awaitable[tuple[int, Attr]]],
+    attr: Attr,
+    name: str,
+    is_written: bool = False,
+) -> Callable[[], Awaitable[int]]:
+    """Opens a peer's file again, and makes sure that it is the same.
+
+    Args:
+        remote: the peer's tree.
+        opened: opens it.
+        attr: when it was opened first.
+        name: for errors.
+        is_written: whether we change it meanwhile.
+    """
+
+    async def again() -> int:
+        handle, now = await opened()
+        is_same = now.inode == attr.inode if is_written else version(now) == version(attr)
+        if not is_same:
+            await quietly(remote.close(handle, name))
+            raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
+        return handle
+
+    return again
+
+
+async def _gone(name: str) -> int:
+    raise CarefulError(errno.ECONNRESET, "the peer let go of it; send it again", name)
+
+
 async def _get(
     remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
 ) -> FileResult:
     mode = 0o666
     if source == NULL:
         end = span.offset + need_length(span.nbytes)
-        handle = await remote.open_null(end)
+        held = Held(await remote.open_null(end), partial(remote.open_null, end))
         name = remote.name(NULL)
     else:
         handle, attr = await remote.open(source)
         name, end = remote.name(shown(source)), attr.bytes
+        held = Held(handle, _same(remote, partial(remote.open, source), attr, name))
         mode = stat.S_IMODE(attr.mode) if attr.is_file else mode
     try:
         nbytes = max(0, end - span.offset)
@@ -150,7 +184,7 @@ async def _get(
         nbytes = nbytes if span.nbytes is None else span.nbytes
         names = name, shown(target)
         if options.dry_run:
-            await remote.close(handle, source)
+            await remote.close(held.handle, source)
             return FileResult(*names, nbytes, None, 0)
         progress.expect(1, nbytes)
         sink = _Sink(target, span, mode, options)
@@ -161,18 +195,18 @@ async def _get(
                 part = span.offset + at, size
                 if seen is not None and sink.fd is not None:
                     os.lseek(sink.fd, (span.at or 0) + at, os.SEEK_SET)
-                return await receive(remote, handle, part, sink.fd, names, options, progress, seen)
+                return await receive(remote, held, part, sink.fd, names, options, progress, seen)
 
             if options.checksum and sink.fd is not None:
                 place = span.at or 0
                 mine = Side(sink.fd, place, bytes_from(sink.fd, place), target)
-                sides = Side(handle, span.offset, nbytes, source), mine
+                sides = Side(held.handle, span.offset, nbytes, source), mine
                 result = await move_differing(
                     remote, sides, nbytes, names, options, progress, fetch
                 )
             else:
                 result = await fetch(0, nbytes)
-            after = await remote.close(handle, source)
+            after = await held.end(lambda handle: remote.close(handle, source))
             if source != NULL:
                 before = attr.bytes, attr.mtime_ns
                 check_same(before, (end if after.is_device else after.bytes, after.mtime_ns), name)
@@ -180,7 +214,7 @@ async def _get(
         finally:
             sink.end(done)
     except BaseException:
-        await quietly(remote.close(handle, source))
+        await quietly(remote.close(held.handle, source))
         raise
     progress.finished(name)
     return result
@@ -206,34 +240,38 @@ async def _put(
     most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
     fd, mode = _open_source(source, span.offset)
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
-    handle, at, there = 0, span.at or 0, 0
+    held, at, there = Held(), span.at or 0, 0
     try:
         if options.dry_run:
             known = bytes_from(fd, span.offset) if fd is not None and source != STDIO else 0
             return FileResult(*names, min(most, known) if fd is not None else most, None, 0)
         if target == NULL:
-            handle = await remote.open_null(ENDLESS)
+            held = Held(await remote.open_null(ENDLESS), partial(remote.open_null, ENDLESS))
         elif span.at is not None or await _is_remote_device(remote, target):
             if not options.replace:
                 raise CarefulError(errno.EEXIST, "would be written over; -f does it", names[1])
             handle, device = await remote.open_inplace(target)
+            again = partial(remote.open_inplace, target)
+            held = Held(handle, _same(remote, again, device, names[1], is_written=True))
             there = max(0, device.bytes - at)
             if device.is_device:
                 most = min(most, there)
         else:
-            handle = await remote.create_stream(target, mode, options.replace)
+            held = Held(
+                await remote.create_stream(target, mode, options.replace), partial(_gone, names[1])
+            )
 
         async def move(offset: int, size: int, seen: dict[int, int] | None = None) -> FileResult:
             if seen is not None and fd is not None:
                 os.lseek(fd, span.offset + offset, os.SEEK_SET)
             part = at + offset, size
-            return await send(remote, handle, part, fd, names, options, progress, seen)
+            return await send(remote, held, part, fd, names, options, progress, seen)
 
         if options.checksum and fd is not None:
             mine = Side(fd, span.offset, bytes_from(fd, span.offset), source)
             nbytes = min(most, mine.bytes)
             progress.expect(1, nbytes)
-            sides = Side(handle, at, there, target), mine
+            sides = Side(held.handle, at, there, target), mine
             result = await move_differing(remote, sides, nbytes, names, options, progress, move)
             os.lseek(fd, span.offset + nbytes, os.SEEK_SET)
         else:
@@ -241,13 +279,14 @@ async def _put(
             result = await move(0, most)
         await _check_all_fitted(fd, result.bytes, most, span, names[1])
         if target == NULL:
-            await remote.close(handle, target)
+            await held.end(lambda handle: remote.close(handle, target))
         else:
             replace, sync = options.replace, options.fsync != "none"
-            await remote.commit(handle, target, mode, replace, sync, nbytes=result.bytes)
+            ways = target, mode, replace, sync
+            await held.end(lambda handle: remote.commit(handle, *ways, nbytes=result.bytes))
     except BaseException:
-        if handle:
-            await quietly(remote.close(handle, target, discard=True))
+        if held.handle:
+            await quietly(remote.close(held.handle, target, discard=True))
         raise
     finally:
         if fd is not None:

@@ -12,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,13 +56,42 @@ async def apart(work: Callable[[], _T]) -> _T:
     return await future
 
 
+@dataclass
+class Held:
+    """An open file of a peer's.
+
+    Attributes:
+        handle: of it, or the one that took its place; 0: none.
+        open_again: opens it again where the peer does not know the handle any more; raises if
+            it is another by now. None: that cannot be done.
+    """
+
+    handle: int = 0
+    open_again: Callable[[], Awaitable[int]] | None = None
+
+    async def reopen(self) -> int:
+        """Open it again; its handle."""
+        assert self.open_again is not None
+        self.handle = await self.open_again()
+        return self.handle
+
+    async def end(self, how: Callable[[int], Awaitable[_T]]) -> _T:
+        """End its handle by how(handle); by that of the file opened again, if it is lost."""
+        try:
+            return await how(self.handle)
+        except CarefulError as error:
+            if error.errno != errno.EBADF or self.open_again is None:
+                raise
+            return await how(await self.reopen())
+
+
 class Ring:
     """Blocks in memory, which carefuld knows as one file.
 
     Args:
         remote: the peer's tree.
         op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-        handle: of the peer's file.
+        held: the peer's file.
         name: what errors call it.
         options: how.
         progress: told of each piece.
@@ -71,7 +101,7 @@ class Ring:
         self,
         remote: BlockClient,
         op: int,
-        handle: int,
+        held: Held,
         name: str,
         options: Options,
         progress: Progress,
@@ -81,8 +111,9 @@ class Ring:
         os.ftruncate(self.fd, self.block_bytes * self.count)
         self._remote = remote
         self.mover = Mover(
-            remote, op, handle, self.fd, -1, name, options, progress, self.block_bytes
+            remote, op, held.handle, self.fd, -1, name, options, progress, self.block_bytes
         )
+        self.mover.reopen = held.reopen if held.open_again is not None else None
         self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
         self._options = options
         self.digests: list[int] = []
@@ -163,7 +194,7 @@ def _read_in(source: int, ring: int, base: int, nbytes: int, name: str) -> int:
 
 async def receive(
     remote: BlockClient,
-    handle: int,
+    held: Held,
     span: tuple[int, int],
     sink: int | None,
     names: tuple[str, str],
@@ -175,7 +206,7 @@ async def receive(
 
     Args:
         remote: the peer's tree.
-        handle: of the open file there.
+        held: the open file there.
         span: where in it, and how many bytes.
         sink: a descriptor; None: what comes is thrown away.
         names: what people call the two ends.
@@ -187,7 +218,7 @@ async def receive(
         CarefulError: it failed.
     """
     offset, nbytes = span
-    ring = Ring(remote, lib.CAREFUL_IPC_GET, handle, names[0], options, progress)
+    ring = Ring(remote, lib.CAREFUL_IPC_GET, held, names[0], options, progress)
 
     async def write(base: int, size: int) -> None:
         if sink is not None:
@@ -211,7 +242,7 @@ async def receive(
 
 async def send(
     remote: BlockClient,
-    handle: int,
+    held: Held,
     span: tuple[int, int],
     source: int | None,
     names: tuple[str, str],
@@ -223,7 +254,7 @@ async def send(
 
     Args:
         remote: the peer's tree.
-        handle: of a file there that may be written.
+        held: a file there that may be written.
         span: where in it, and how many bytes at most.
         source: a descriptor; None: zeros.
         names: what people call the two ends.
@@ -235,7 +266,7 @@ async def send(
         CarefulError: it failed.
     """
     offset, most = span
-    ring = Ring(remote, lib.CAREFUL_IPC_STORE, handle, names[1], options, progress)
+    ring = Ring(remote, lib.CAREFUL_IPC_STORE, held, names[1], options, progress)
     sent = 0
     try:
         await ring.open()
