@@ -39,10 +39,20 @@ def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 def stop_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
     """carefuld is stopped for a while."""
+    stop_for(victim, rng.uniform(0.05, 2))
+
+
+def stop_longer(ground: Ground, victim: Host, rng: random.Random) -> None:
+    """The same, for longer than the others wait for it (--stall-ms)."""
+    stop_for(victim, rng.uniform(33, 38))
+
+
+def stop_for(victim: Host, seconds: float) -> None:
+    """Stop a carefuld, and let it go on."""
     pid = victim.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        time.sleep(rng.uniform(0.05, 2))
+        time.sleep(seconds)
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -313,6 +323,7 @@ class Fault:
         logged: what the victim's carefuld, or that of who talks to it, logs (a pattern); "":
             nothing that could be counted on.
         after: what is looked at, also at the victim, when the transfers have ended.
+        is_long: whether it takes so long that the tests leave it out.
     """
 
     hit: Callable[[Ground, Host, random.Random], None]
@@ -328,11 +339,13 @@ class Fault:
     everywhere: bool = False
     descriptors: int = 2
     logged: str = ""
+    is_long: bool = False
 
 
 FAULTS: dict[str, Fault] = {
     "SIGKILL": Fault(kill_daemon, _GONE, ends=True),
     "SIGSTOP": Fault(stop_daemon),
+    "SIGSTOP for 35 s": Fault(stop_longer, "no answer in time|was reset", is_long=True),
     "link down": Fault(link_down),
     "interface recreated": Fault(recreate, _GONE, ends=True),
     "MAC changed": Fault(new_mac, logged="the link address changed from"),

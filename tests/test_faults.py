@@ -28,7 +28,7 @@ def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         lab.down()
 
 
-@pytest.mark.parametrize("name", faults.FAULTS)
+@pytest.mark.parametrize("name", [name for name, one in faults.FAULTS.items() if not one.is_long])
 def test_fault__all_is_well_afterwards(ground: faults.Ground, name: str) -> None:
     seed = random.SystemRandom().getrandbits(32)
     try:
