@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.errors import Ended
 from careful.transfer import compare, mover, session
 from careful.transfer.local import digest_of_range
+from careful.transfer.options import Options, Silent
 from careful.transfer.session import Route
 
 BLOCK = 4096
@@ -80,6 +82,31 @@ def test_copy__in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes
         assert os.fstat(new).st_blocks == os.fstat(old).st_blocks
     os.close(old)
     os.close(new)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_get__a_signal_that_our_parent_ignores(
+    route: Route, export: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """As nohup has it: it stays ignored; otherwise it ends the transfer."""
+
+    class Watch(Silent):
+        def moved(self, nbytes: int) -> None:
+            os.kill(os.getpid(), number)
+
+    def get() -> None:
+        session.get(route, ["f"], str(tmp_path / "f"), False, Options(block_bytes=BLOCK), Watch())
+
+    (export / "f").write_bytes(DATA)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(Ended):
+            get()
+        signal.signal(number, signal.SIG_IGN)
+        get()
+    finally:
+        signal.signal(number, before)
+    assert (tmp_path / "f").read_bytes() == DATA
 
 
 #: Presses Ctrl-C when a module is looked for.

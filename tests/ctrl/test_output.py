@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -181,6 +182,15 @@ def test_get__quiet_and_verbose(
     assert out in said.out
     assert bool(out) == bool(said.out)
     assert said.err.splitlines() == err
+
+
+def test_finish__without_standard_output() -> None:
+    """Begun with it closed: what failed is a line, and no traceback."""
+    argv = [sys.executable, "-c", "from careful.cli.start import main; main()", "plan"]
+    shell = ["sh", "-c", 'exec "$@" >&-', "-", *argv]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
 
 
 def test_json__a_name_that_is_no_utf_8() -> None:

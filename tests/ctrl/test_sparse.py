@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import session
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.report import Report
 from careful.transfer.session import Route
 from careful.transfer.sparse import local_extents, merged, ranges_of
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20
+SILENT = Silent()
 
 
 class Ends:
@@ -29,10 +31,10 @@ class Ends:
         self.source, self.target = (there, here) if way == "get" else (here, there)
         self.source, self.target = self.source / "f", self.target / "f"
 
-    def once(self, options: Options) -> Report:
+    def once(self, options: Options, watch: Progress = SILENT) -> Report:
         if self.way == "get":
-            return session.get(self.route, ["f"], str(self.target), False, options, Silent())
-        return session.put(self.route, [str(self.source)], "", False, options, Silent())
+            return session.get(self.route, ["f"], str(self.target), False, options, watch)
+        return session.put(self.route, [str(self.source)], "", False, options, watch)
 
     def run(self, options: Options) -> None:
         assert self.once(options).failures == []
@@ -77,6 +79,26 @@ def test_holes__stay_holes(ends: Ends, daemon: FakeDaemon, block: int) -> None:
     ends.run(Options(block_bytes=block))
     assert ends.allocated == ends.source.stat().st_blocks * 512
     assert moved < 100_000
+
+
+def test_holes__interrupted(ends: Ends) -> None:
+    """However many blocks are holes, Ctrl-C takes effect among them; they are not all read."""
+
+    class CtrlC(Silent):
+        seen = 0
+
+        def present(self, nbytes: int) -> None:
+            self.seen += nbytes > 0
+            if self.seen == 20:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with ends.source.open("wb") as file:
+        file.truncate(64 * MIB)
+    watch = CtrlC()
+    with pytest.raises(KeyboardInterrupt):
+        ends.once(Options(block_bytes=64 * 1024), watch)
+    assert 20 <= watch.seen < 100
+    ends.run(Options(block_bytes=64 * 1024))
 
 
 def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,32 @@ def test_refused__what_such_ends_cannot(route: Route, export: Path, tmp_path: Pa
     with pytest.raises(CarefulError, match="--digest blake3: is of a whole"):
         get(route, "f", here, replace(OPTIONS, blake3=True), offset=BLOCK)
     assert not (tmp_path / "g").exists()
+
+
+def test_standard_input_and_output__closed(
+    route: Route, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (export / "f").write_bytes(DATA)
+    monkeypatch.setattr("sys.stdin", None)  # as Python has it
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(CarefulError, match="-: is closed"):
+        get(route, "f", "-")
+    with pytest.raises(CarefulError, match="-: is closed"):
+        put(route, "-", "g")
+    assert not (export / "g").exists()
+
+
+def test_put__a_fifo_that_nobody_writes_to(route: Route, tmp_path: Path) -> None:
+    """Ctrl-C ends it all the same."""
+    os.mkfifo(tmp_path / "fifo")
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            put(route, str(tmp_path / "fifo"), "g", nbytes=5)
+    finally:
+        os.close(os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK))  # lets the thread go
+        timer.join()
 
 
 def test_get__damage_is_asked_for_again(route: Route, daemon: FakeDaemon, export: Path) -> None:

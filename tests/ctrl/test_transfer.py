@@ -213,7 +213,9 @@ def test_get__appears_meanwhile(
 def test_put__exists(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(b"old")
     (tmp_path / "b").write_bytes(b"new")
-    assert "exists" in put(route, [tmp_path / "b"], "a").failures[0][1]
+    assert (
+        "h2:a: exists already; -f replaces it" in put(route, [tmp_path / "b"], "a").failures[0][1]
+    )
     assert (export / "a").read_bytes() == b"old"
     assert not put(route, [tmp_path / "b"], "a", replace=True).failures
     assert (export / "a").read_bytes() == b"new"

@@ -115,8 +115,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def finish(status: int) -> NoReturn:
     """Exit with a status, once all that was said is out."""
-    with suppress(OSError, ValueError):  # whoever read our output has gone, or closed it
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):  # None where we began without
+        with suppress(OSError, ValueError, AttributeError):  # who read it has gone, or closed it
+            stream.flush()
     # At once: the interpreter would take apart bit by bit what the kernel frees anyway.
     os._exit(status)

@@ -218,7 +218,7 @@ class BlockClient:
             path, flags=flags, mode=mode, bytes=nbytes, tag=tag, tail_bytes=tail_bytes
         )
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        answer.check(self.name(path))
+        self._check_name(answer, path, replace)
         return Created(answer.args[0], bool(answer.args[1]), _attr(answer.payload))
 
     async def open_null(self, nbytes: int) -> int:
@@ -280,6 +280,11 @@ class BlockClient:
         fields = {"mode": mode, "mtime_ns": mtime_ns & (1 << 64) - 1, "bytes": nbytes}
         payload = _open_payload("", flags=flags, **fields)
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
+        self._check_name(answer, path, replace)
+
+    def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
+        if answer.status == -errno.EEXIST and not replace:
+            raise CarefulError(errno.EEXIST, "exists already; -f replaces it", self.name(path))
         answer.check(self.name(path))
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:

@@ -85,6 +85,7 @@ class Mover:
         self._reopening = asyncio.Lock()
         self.ranges: Ranges | None = None
         self.hole_bytes = 0
+        self._zero_digests: dict[int, int] = {}
 
     async def run(
         self,
@@ -136,9 +137,21 @@ class Mover:
             holes = nbytes - sum(size for _, size in parts)
             self.hole_bytes += holes
             self.progress.present(holes)
-            digest = digest_of_range(self.fd, offset, nbytes) if self.options.digest else 0
+            digest = await self._digest_with_holes(offset, nbytes, not parts)
         if self.options.sparse and self.op == lib.CAREFUL_IPC_GET:
             await in_thread(partial(punch_zeros, self.fd, offset, nbytes))
+        return digest
+
+    async def _digest_with_holes(self, offset: int, nbytes: int, all_hole: bool) -> int:
+        """Of a block of which not all came; holes of a size have one digest, read once."""
+        await asyncio.sleep(0)  # however many holes there are, Ctrl-C is looked at
+        if not self.options.digest:
+            return 0
+        if all_hole and nbytes in self._zero_digests:
+            return self._zero_digests[nbytes]
+        digest = await in_thread(partial(digest_of_range, self.fd, offset, nbytes))
+        if all_hole:
+            self._zero_digests[nbytes] = digest
         return digest
 
     async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:

@@ -59,7 +59,8 @@ async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, An
         task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            loop.add_signal_handler(number, end, number)
     with Client(route.socket, f"carefuld of {route.instance}") as client:
         ipc = AsyncClient(client)
         try:

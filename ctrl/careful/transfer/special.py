@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TextIO
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.block import Attr, BlockClient, relative
@@ -96,6 +97,13 @@ def _open_device(path: str, at: int, options: Options) -> int:
     return fd
 
 
+def _standard(stream: TextIO | None) -> int:
+    """The descriptor of standard input or output; its number may be another file's if closed."""
+    if stream is None:
+        raise CarefulError(errno.EBADF, "is closed", STDIO)
+    return stream.fileno()
+
+
 class _Sink:
     """Where a get's bytes go on this machine."""
 
@@ -107,7 +115,7 @@ class _Sink:
         if target == NULL:
             return
         if target == STDIO:
-            self.fd = sys.stdout.fileno()
+            self.fd = _standard(sys.stdout)
         elif span.at is not None or is_device(target):
             self.fd = _open_device(target, span.at or 0, options)
             self._close = True
@@ -225,7 +233,7 @@ def _open_source(source: str, offset: int) -> tuple[int | None, int]:
     if source == NULL:
         return None, 0o644
     if source == STDIO:
-        return os.dup(sys.stdin.fileno()), 0o644
+        return os.dup(_standard(sys.stdin)), 0o644
     try:
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         os.lseek(fd, offset, os.SEEK_SET)
@@ -238,7 +246,8 @@ async def _put(
     remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
 ) -> FileResult:
     most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
-    fd, mode = _open_source(source, span.offset)
+    # A fifo waits for its writer.
+    fd, mode = await apart(partial(_open_source, source, span.offset))
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
     held, at, there = Held(), span.at or 0, 0
     try:
