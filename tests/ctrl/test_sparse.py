@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import session
+from careful.transfer import local, resume, session
 from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.report import Report
 from careful.transfer.session import Route
-from careful.transfer.sparse import local_extents, merged, ranges_of
+from careful.transfer.sparse import is_hole, local_extents, merged, ranges_of
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20
@@ -81,7 +81,7 @@ def test_holes__stay_holes(ends: Ends, daemon: FakeDaemon, block: int) -> None:
     assert moved < 100_000
 
 
-def test_holes__interrupted(ends: Ends) -> None:
+def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many blocks are holes, Ctrl-C takes effect among them; they are not all read."""
 
     class CtrlC(Silent):
@@ -98,7 +98,11 @@ def test_holes__interrupted(ends: Ends) -> None:
     with pytest.raises(KeyboardInterrupt):
         ends.once(Options(block_bytes=64 * 1024), watch)
     assert 20 <= watch.seen < 100
+    read = []
+    count = lambda *given: read.append(given) or local.digest_of_range(*given)  # noqa: E731
+    monkeypatch.setattr(resume, "digest_of_range", count)
     ends.run(Options(block_bytes=64 * 1024))
+    assert len(read) <= 2
 
 
 def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
@@ -162,6 +166,16 @@ def test_ranges__parts_of_a_block() -> None:
     assert ranges(50, 50) == []
     assert ranges(0, 1000) == [(0, 10), (20, 30), (100, 5)]
     assert ranges(104, 10) == [(104, 1)]
+
+
+def test_is_hole(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("w+b") as file:
+        file.truncate(3 * MIB)
+        os.pwrite(file.fileno(), b"x", MIB)
+        ranges = (0, MIB), (0, MIB + 1), (MIB, 1), (2 * MIB, MIB), (2 * MIB, MIB + 1)
+        found = [is_hole(file.fileno(), *one) for one in ranges]
+    if found[0]:  # this file system has holes
+        assert found == [True, False, False, True, False]
 
 
 def test_extents__of_a_file(tmp_path: Path) -> None:

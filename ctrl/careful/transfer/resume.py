@@ -28,6 +28,7 @@ from careful.transfer.partial import (
     check_source,
     tag_of,
 )
+from careful.transfer.sparse import is_hole
 
 #: How long the handle of a session that is over may keep its file: the peer's stall
 #: (`up --stall-ms`, 30 s) and a little, seconds.
@@ -114,8 +115,15 @@ async def verify_source(
 
 
 async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
+    zeros: dict[int, int] = {}  # of holes: those of a size are read once
+
     def digest(index: int) -> int:
-        return digest_of_range(fd, *journal.range_of(index))
+        offset, nbytes = journal.range_of(index)
+        if not is_hole(fd, offset, nbytes):
+            return digest_of_range(fd, offset, nbytes)
+        if nbytes not in zeros:
+            zeros[nbytes] = digest_of_range(fd, offset, nbytes)
+        return zeros[nbytes]
 
     found = await in_slices(digest, indices, journal.block_bytes)
     return dict(zip(indices, found, strict=True))

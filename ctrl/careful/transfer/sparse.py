@@ -80,6 +80,15 @@ def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
     return found
 
 
+def is_hole(fd: int, offset: int, nbytes: int) -> bool:
+    """Whether a range of an open file is known to hold no data."""
+    end = offset + nbytes
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA) >= end
+    except OSError as error:
+        return error.errno == errno.ENXIO and os.fstat(fd).st_size >= end
+
+
 def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
     """The extents without runs of zeros of GRAIN bytes, aligned.
 
