@@ -193,6 +193,18 @@ def test_finish__without_standard_output() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["get", "put"])
+def test_progress__a_descriptor_that_is_not_open(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would become the number of a file that is being written."""
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    for fd in free, 1 << 40:
+        assert run([command, "--progress", str(fd), "h2:a", "h2:b"]) == 2
+        assert f"'--progress': {fd} is no open file descriptor" in capsys.readouterr().err
+
+
 def test_json__a_name_that_is_no_utf_8() -> None:
     text = document("ls", {"target": NAME}, {"entries": ["\u00fc"]})
     assert json.loads(text.encode())["inputs"]["target"] == NAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,16 @@ timeout = click.option(
     show_default=True,
     help="How long to wait for the host to answer.",
 )
+
+
+def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | None:
+    """A descriptor that we were given: a number that is free would become one of our files'."""
+    try:
+        if fd is not None:
+            os.fstat(fd)
+    except (OSError, OverflowError):
+        raise click.BadParameter(f"{fd} is no open file descriptor") from None
+    return fd
 
 
 class _Pattern(click.Option):
@@ -167,6 +178,7 @@ _HOW = [
         "--progress",
         "progress_fd",
         type=click.IntRange(0),
+        callback=_is_open,
         metavar="FD",
         help="Write JSON lines on the progress to a file descriptor.",
     ),
