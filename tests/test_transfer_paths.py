@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import shutil
 import threading
 import time
@@ -72,6 +73,9 @@ def test_ipv6__by_address_and_by_node_name(hosts: Hosts, tmp_path: Path) -> None
     peer = peers["instances"][0]["peers"][0]
     assert peer["node"] == "server"
     assert there in peer["address"]
+    a.ctl("ls", "h2:")
+    for host in (a, b):
+        assert re.search(r"peer 1 10\.77\.0\.\d \S+: up; it is peer 0, too\n", host.log)
 
 
 EXTREMES = [

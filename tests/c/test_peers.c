@@ -220,6 +220,26 @@ static void test_session__challenged_twice(void)
 	close_quietly(&ends);
 }
 
+/* Which process a peer is, and the way there; nothing before it is known. */
+static void test_whereabouts__of_a_session(void)
+{
+	const struct link_peer *theirs;
+	struct careful_peer_whereabouts where;
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	theirs = &ends.c[1]->link.peers[0];
+	CHECK_EQ(careful_peer_whereabouts(ends.c[0], (uint32_t)ends.peer, &where), 0);
+	CHECK(!where.incarnation && !where.mac[0] && !where.mac[5]);
+	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	CHECK_EQ(careful_peer_whereabouts(ends.c[0], (uint32_t)ends.peer, &where), 0);
+	CHECK(where.incarnation == ends.c[1]->link.incarnation);
+	CHECK(!memcmp(where.mac, theirs->llhdr.data + sizeof(where.mac), sizeof(where.mac)));
+	CHECK_EQ(careful_peer_whereabouts(ends.c[0], (uint32_t)ends.peer + 1, &where), -ENOENT);
+	close_quietly(&ends);
+}
+
 /* P is 1, and the host that has the slot went without a word, nothing being awaited of
  * it. The next is refused at first, and then the slot is its own. */
 static void test_slot__of_a_host_that_vanished(void)
@@ -373,6 +393,7 @@ int main(void)
 	RUN(test_life__told_before_its_window_opens);
 	RUN(test_session__frames_too_small_for_a_new_epoch);
 	RUN(test_session__challenged_twice);
+	RUN(test_whereabouts__of_a_session);
 	RUN(test_session__without_a_way_for_frames);
 	RUN(test_slot__of_a_host_that_vanished);
 	RUN(test_close__what_was_answered_before_arrives);
