@@ -259,7 +259,7 @@ class BlackBox:
         self._warm = True
         if self.options.background:
             trip_us = min(one.round_us for one in trips)
-            self._afford(self._trips_count * trip_us + (self._train - 1) * gap_us)
+            self._afford((self._trips_count + 1) * trip_us + (self._train - 1) * gap_us)
             self._pause(self._owed_us)
 
     def _afford(self, each_us: float) -> None:
@@ -291,9 +291,11 @@ class BlackBox:
     def _one_train(self, size: int, keep: bool = True) -> float:
         """A train's gap; of several, where the other end slept and then took many at once."""
         for _ in range(_TRAIN_TRIES):
+            began = self._clock()
             arrivals, own_us = self._exchange.train_us(size, self._train)
             self._frames += self._train + 1
-            self._pause(arrivals[-1] - arrivals[0])
+            # Not from the first arrival on: its own way counts, and those of a bunch are late.
+            self._pause((self._clock() - began) * 1e6)
             gap_us = train_gap_us(arrivals)
             if gap_us >= own_us * _BUNCHED:
                 break
