@@ -49,6 +49,19 @@ def test_piecewise__a_bend_is_found(knee: float, ratio: float, sigma: float, see
     assert found.line_at(8900) is found.lines[1]
 
 
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 10.0])
+def test_piecewise__a_bend_with_few_points_behind_it(sigma: float) -> None:
+    """GMS x 100 at 16 sizes, 5 of them beyond the bend, where none is an outlier."""
+    sizes = np.linspace(64, 3702, 16)
+    times = np.maximum(9280 + 2620 * sizes / 1024, 400 + 6010 * sizes / 1024)
+    held = 0
+    for seed in range(60):
+        found = fit_piecewise(sizes, times + np.random.default_rng(seed).normal(0, sigma, 16))
+        assert found.transitions_bytes == (pytest.approx(2682, rel=0.02),), seed
+        held += found.lines[1].G_us_per_KiB.contains(6010)
+    assert held >= 52
+
+
 @given(knee=st.floats(2000, 7000), seed=st.integers(0, 2**16))
 def test_piecewise__a_step_is_found(knee: float, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -127,12 +127,14 @@ def fit_line(
     sizes_bytes: Sequence[float] | Array,
     times_us: Sequence[float] | Array,
     resolution_us: float = 0.0,
+    noise_us: float = 0.0,
 ) -> Line:
     """A robust line with 95 % intervals.
 
     sizes_bytes, times_us: shape (n,), n >= 1, finite; resolution_us: what each time may be off
-    by in one direction whatever the repetitions (a clock's step): widens the intervals.
-    Raises ValueError for other data.
+    by in one direction whatever the repetitions (a clock's step): widens the intervals;
+    noise_us: a deviation that makes no outlier (few points may be closer to a line by chance, and
+    the others then seem to be far from it). Raises ValueError for other data.
     """
     sizes, times = _data(sizes_bytes, times_us)
     count, distinct = len(sizes), np.unique(sizes)
@@ -148,8 +150,9 @@ def fit_line(
     )
     if len(distinct) < 3:
         return replace(flat, reason=f"{len(distinct)} sizes: a slope with an interval needs 3")
-    beta, weights, scale = _reweighted(sizes, times)
-    variance = _variance(times - beta[0] - beta[1] * sizes, scale)
+    beta, weights, scale = _reweighted(sizes, times, noise_us)
+    residuals = times - beta[0] - beta[1] * sizes
+    variance = _variance(residuals, scale)
     kept = float(weights.sum())
     if variance is None or kept < max(3.0, count / 2):
         return replace(flat, reason="most points lie off any one line")
@@ -164,7 +167,7 @@ def fit_line(
         slope_us_per_byte=Estimate(
             float(beta[1]), math.sqrt(variance / count) / width, dof, slope_slack
         ),
-        residual_us=scale,
+        residual_us=_scale(residuals, times) if noise_us else scale,
     )
     return replace(line, reason=_unsupported(line.slope_us_per_byte))
 
@@ -224,10 +227,10 @@ def _weighted(sizes: Array, times: Array, weights: Array) -> Array:
     return np.array([y_mean - slope * x_mean, slope])
 
 
-def _reweighted(sizes: Array, times: Array) -> tuple[Array, Array, float]:
+def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Array, float]:
     """Bisquare regression from Theil and Sen's line; parameters, weights, scale."""
     beta = _theil_sen(sizes, times)
-    scale = _scale(times - beta[0] - beta[1] * sizes, times)
+    scale = max(_scale(times - beta[0] - beta[1] * sizes, times), noise_us)
     weights = np.ones(len(times))
     for _ in range(30):
         u = (times - beta[0] - beta[1] * sizes) / (_TUKEY * scale)

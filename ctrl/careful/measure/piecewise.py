@@ -65,7 +65,9 @@ def fit_piecewise(
         edges.append(edge)
     edges = _refined(sizes, times, [*edges, len(sizes)], most_us)
     edges = _needed(sizes, times, edges, most_us)
-    lines = tuple(fit_line(sizes[a:b], times[a:b], resolution_us) for a, b in pairwise(edges))
+    lines = tuple(
+        fit_line(sizes[a:b], times[a:b], resolution_us, most_us / _MOST) for a, b in pairwise(edges)
+    )
     transitions = tuple(
         _transition(before, after, float(sizes[edge - 1]), float(sizes[edge]))
         for before, after, edge in zip(lines, lines[1:], edges[1:-1], strict=False)
@@ -78,7 +80,7 @@ def _end_of_line(
 ) -> int | None:
     """Index of the first point that is no longer on the line from `start`; None: all are."""
     for at in range(start + POINTS_MIN, len(sizes) - POINTS_MIN + 1):
-        line = fit_line(sizes[start:at], times[start:at])
+        line = fit_line(sizes[start:at], times[start:at], noise_us=noise)
         if line.points_count < 3:
             continue
         ahead = slice(at, min(at + look_ahead, len(sizes)))
@@ -93,9 +95,9 @@ def _end_of_line(
     return None
 
 
-def _off(sizes: Array, times: Array) -> Array:
+def _off(sizes: Array, times: Array, most: float) -> Array:
     """Residuals about the line through points."""
-    line = fit_line(sizes, times)
+    line = fit_line(sizes, times, noise_us=most / _MOST)
     return times - line.intercept_us.value - sizes * line.slope_us_per_byte.value
 
 
@@ -111,7 +113,7 @@ def noise_us(sizes: Array, times: Array) -> float:
 
 def _two(sizes: Array, times: Array, at: int, most: float) -> float:
     """Squares about two lines that part before point `at`."""
-    left, right = _off(sizes[:at], times[:at]), _off(sizes[at:], times[at:])
+    left, right = _off(sizes[:at], times[:at], most), _off(sizes[at:], times[at:], most)
     return _squares(np.concatenate([left, right]), most)
 
 
@@ -137,7 +139,7 @@ def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[
 def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
     """By how much two lines beat one, over what chance gives in 1 of 1 / _CHANCE cases."""
     two = _two(sizes, times, at, most)
-    one = _squares(_off(sizes, times), most)
+    one = _squares(_off(sizes, times, most), most)
     freedom = max(len(sizes) - 5, 1)
     # Below the noise nothing is better than anything.
     ratio = (one - two) / 3 / max(two / freedom, (most / _MOST) ** 2)
