@@ -191,6 +191,12 @@ def test_blackbox__json_says_what_each_figure_rests_on() -> None:
     assert shown["trains_residual_us"] == low["residual_us"] > 0
 
 
+def test_blackbox__table_has_digits_of_small_figures() -> None:
+    fake = FakeExchange(((1.5, 0.37), (0.5, 0.2)), delay_us=0, jitter_us=0.001, own_us=0.5)
+    table = measuring.blackbox_table(fake.measure(seconds=0.1), "h2")
+    assert " 0.570 ±0.0" in table
+
+
 def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
     """Small frames meet a bottleneck that takes as long for each: it has no slope."""
     found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)

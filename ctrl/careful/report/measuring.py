@@ -75,9 +75,11 @@ def pathchar_figures(path: Path) -> dict[str, Any]:
     }
 
 
-def _with_half(estimate: Estimate | None, digits: int = 1) -> str:
+def _with_half(estimate: Estimate | None) -> str:
     if estimate is None:
         return "-"
+    size = abs(estimate.value)
+    digits = 1 if size >= 100 else 2 if size >= 10 else 3
     return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
 
 
