@@ -111,10 +111,10 @@ def noise_us(sizes: Array, times: Array) -> float:
     return float(1.4826 * np.median(np.abs(off)))
 
 
-def _two(sizes: Array, times: Array, at: int, most: float) -> float:
-    """Squares about two lines that part before point `at`."""
+def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
+    """Residuals about two lines that part before point `at`."""
     left, right = _off(sizes[:at], times[:at], most), _off(sizes[at:], times[at:], most)
-    return _squares(np.concatenate([left, right]), most)
+    return np.concatenate([left, right])
 
 
 def _squares(off: Array, most: float) -> float:
@@ -130,7 +130,7 @@ def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[
         low = max(first + POINTS_MIN, edges[k] - 2 * POINTS_MIN)
         high = min(last - POINTS_MIN, edges[k] + 2 * POINTS_MIN)
         x, y = sizes[first:last], times[first:last]
-        costs = {at: _two(x, y, at - first, most) for at in range(low, high + 1)}
+        costs = {at: _squares(_two(x, y, at - first, most), most) for at in range(low, high + 1)}
         if costs:
             edges[k] = min(costs, key=costs.__getitem__)
     return edges
@@ -138,11 +138,14 @@ def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[
 
 def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
     """By how much two lines beat one, over what chance gives in 1 of 1 / _CHANCE cases."""
-    two = _two(sizes, times, at, most)
-    one = _squares(_off(sizes, times, most), most)
+    off = _two(sizes, times, at, most)
+    one, two = _squares(_off(sizes, times, most), most), _squares(off, most)
     freedom = max(len(sizes) - 5, 1)
+    # An anomaly that neither explains tells for none of them.
+    usual = 1.4826 * float(np.median(np.abs(off))) * math.sqrt(len(off) / freedom)
     # Below the noise nothing is better than anything.
-    ratio = (one - two) / 3 / max(two / freedom, (most / _MOST) ** 2)
+    least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
+    ratio = (one - two) / 3 / least
     return ratio / float(fdtri(3, freedom, 1 - _CHANCE))
 
 
