@@ -193,6 +193,26 @@ def test_finish__without_standard_output() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_start__without_standard_error() -> None:
+    """Whether it is a terminal is asked, and notes are printed to it, not to standard output."""
+    code = """
+import sys
+from careful.cli import main, start
+from careful.report.progress import watch
+
+def run():
+    with watch(True, True) as progress:
+        progress.finished("name")
+    return 0
+
+main.run = run
+start.main()
+"""
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "-", sys.executable, "-c", code]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.mark.parametrize("command", ["get", "put"])
 def test_progress__a_descriptor_that_is_not_open(
     command: str, capsys: pytest.CaptureFixture[str]
