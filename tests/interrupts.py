@@ -1,8 +1,9 @@
 """Transfers interrupted at random instants, and the same command until it is done.
 
-One round: a file or a tree, one way; SIGINT or SIGKILL of the command, or SIGKILL of either
-daemon, once or twice; then the same command without any of that must bring what is missing, and
-leave nothing else. `python tests/interrupts.py --rounds 200` runs many; test_interrupts.py a few.
+One round: a file, a tree, or both in one command, one way; SIGINT or SIGKILL of the command, or
+SIGKILL of either daemon, once or twice; then the same command without any of that must bring what
+is missing, and leave nothing else. `python tests/interrupts.py --rounds 200` runs many;
+test_interrupts.py a few.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lab import Lab
 
 VICTIMS = ("command SIGINT", "command SIGKILL", "own daemon", "peer's daemon")
 WAYS = ("get", "put")
-KINDS = ("tree", "file", "archive")
+KINDS = ("tree", "file", "archive", "several")
 #: Both a file's blocks and a tree's batches are many.
 BLOCK = ("--block-bytes", "64KiB")
 _ARCHIVE = {"mode", "owner", "mtime_ns", "xattrs", "same_as", "target", "data"}
@@ -83,27 +84,30 @@ class Arena:
         fill(other.export)
         self.took_s: dict[tuple[str, str], float] = {}
 
-    def _source(self, case: Round) -> Path:
-        name = "file" if case.kind == "file" else "tree"
-        return (self.other.export if case.way == "get" else self.one.own) / name
+    def _sources(self, case: Round) -> list[Path]:
+        names = {"file": ["file"], "several": ["file", "tree"]}.get(case.kind, ["tree"])
+        top = self.other.export if case.way == "get" else self.one.own
+        return [top / name for name in names]
 
     def target(self, case: Round) -> Path:
-        """Where it is to be, under a name that is not there."""
+        """Where it is to be, under a name that is not there; several are to be below it."""
         return (self.one.own if case.way == "get" else self.other.export) / "new"
 
     def command(self, case: Round) -> tuple[str | Path, ...]:
         """What a person types, each time the same."""
-        how = {"tree": ["-r"], "file": [], "archive": ["-a"]}[case.kind]
-        source = self._source(case)
+        how = {"tree": ["-r"], "file": []}.get(case.kind, ["-a"])
+        sources = self._sources(case)
         if case.way == "get":
-            return "get", *how, *BLOCK, f"h2:{source.name}", self.target(case)
-        return "put", *how, *BLOCK, source, f"h2:{self.target(case).name}"
+            return "get", *how, *BLOCK, *(f"h2:{one.name}" for one in sources), self.target(case)
+        return "put", *how, *BLOCK, *sources, f"h2:{self.target(case).name}"
 
     def clear(self, case: Round) -> None:
         """Nothing is at the target."""
         for path in self.target(case).parent.iterdir():
             if path.name == "new":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if case.kind == "several":
+            self.target(case).mkdir()
 
     def _time(self, case: Round) -> float:
         key = case.way, case.kind
@@ -126,7 +130,9 @@ class Arena:
             os.kill(pid, signal.SIGKILL)
         status, _, errors = finish(job)
         # Before our own code runs, Ctrl-C is Python's.
-        early = victim.endswith("INT") and not self.target(case).exists()
+        target = self.target(case)
+        began = target.exists() and (case.kind != "several" or any(target.iterdir()))
+        early = victim.endswith("INT") and not began
         assert "Traceback" not in errors or early, errors
         if not victim.startswith("command"):
             wait_for(lambda: not alive(pid), "the end of carefuld")
@@ -135,12 +141,17 @@ class Arena:
 
     def is_there(self, case: Round) -> bool:
         """Whether the target is what the source is."""
-        source, target = self._source(case), self.target(case)
+        target = self.target(case)
+        if case.kind == "several":
+            return all(self._is_same(case, one, target / one.name) for one in self._sources(case))
+        return self._is_same(case, *self._sources(case), target)
+
+    def _is_same(self, case: Round, source: Path, target: Path) -> bool:
         if not target.exists():
             return False
-        if case.kind == "file":
+        if source.is_file():
             return source.read_bytes() == target.read_bytes()
-        counts = _ARCHIVE if case.kind == "archive" else _PLAIN
+        counts = _PLAIN if case.kind == "tree" else _ARCHIVE
         mine, theirs = describe(source), describe(target)
         if case.kind == "tree":  # symlinks are skipped
             del mine["link"]

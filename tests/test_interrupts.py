@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -21,10 +22,12 @@ def arena(shared_pair: tuple[Host, Host]) -> Arena:
     return Arena(*shared_pair)
 
 
-@pytest.mark.parametrize("number", [0, 5, 2, 7])
-def test_interrupts__the_same_command_goes_on(arena: Arena, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"), [(0, "file"), (5, "several"), (2, "file"), (7, "file")]
+)
+def test_interrupts__the_same_command_goes_on(arena: Arena, number: int, kind: str) -> None:
     """Seeded rounds: each victim, and both ways."""
-    arena.play(draw(number, random.Random(number)))
+    arena.play(replace(draw(number, random.Random(number)), kind=kind))
 
 
 @pytest.mark.parametrize(("way", "kind"), [("get", "tree"), ("put", "archive")])

@@ -20,7 +20,7 @@ from careful.transfer.sink import TEXTS, Sink
 
 #: Whether files have the same contents at both ends; those that it cannot tell are missing.
 EqualSmall = Callable[[Sequence[Entry]], Awaitable[dict[str, bool]]]
-_CHANGED = (
+CHANGED = (
     "is not equal at both ends: one was changed, or made, since the transfer began; "
     "--restart replaces the target's"
 )
@@ -110,7 +110,7 @@ class Continuation:
     async def settle(self) -> list[Entry]:
         """Compare files that may be brought; those that are to come after all."""
         entries, self._doubtful = self._doubtful, []
-        return await self._settle(entries, errno.ESTALE, _CHANGED)
+        return await self._settle(entries, errno.ESTALE, CHANGED)
 
     async def settle_late(self) -> None:
         """Look at names that came to be there meanwhile."""

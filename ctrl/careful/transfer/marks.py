@@ -1,4 +1,4 @@
-"""The mark of a tree on its way: stands in its target until all is there.
+"""The mark of a tree, or of several sources, on the way: in the target until all is there.
 
 Owns what tells the same command, after an interruption, which names an earlier run brought:
 those that were not there when it began. A mark is locked while a transfer has it, and looks
@@ -37,27 +37,29 @@ _CANNOT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, e
 
 @dataclass(frozen=True)
 class Mark:
-    """What was there when the transfer of a tree began.
+    """What was there when a transfer began.
 
     Names alone, and whatever the options: a run with others may go on, and inodes may be
     others after a mount.
 
     Attributes:
-        source: the tree's name, for people.
+        source: the tree's name, or what the command's are, for people.
         before: names that the target had, directories with "/" behind; "./" if it was there
             itself.
+        kind: what is on its way: a "tree", or what a "command" names.
     """
 
     source: str
     before: frozenset[str]
+    kind: str = "tree"
 
     def brought(self, name: str, is_dir: bool) -> bool:
         """Whether what stands in the target came since: there was none of its kind."""
-        return _kept_name(name, is_dir) not in self.before
+        return kept_name(name, is_dir) not in self.before
 
     def packed(self) -> bytes:
         """As it is written."""
-        text = {"source": self.source, "before": sorted(self.before)}
+        text = {"source": self.source, "before": sorted(self.before), "kind": self.kind}
         return _MAGIC + json.dumps(text).encode()
 
 
@@ -65,7 +67,8 @@ def _mark_name(tag: int) -> str:
     return f".careful-{tag:016x}.part"
 
 
-def _kept_name(name: str, is_dir: bool) -> str:
+def kept_name(name: str, is_dir: bool) -> str:
+    """A name as marks have it."""
     return name + "/" if is_dir else name
 
 
@@ -77,7 +80,7 @@ def mark_of(source: str, existing: Iterable[Entry], top: bool) -> Mark:
         existing: what the target has.
         top: whether the target itself was there.
     """
-    before = {_kept_name(one.name, one.attr.is_dir) for one in existing}
+    before = {kept_name(one.name, one.attr.is_dir) for one in existing}
     return Mark(source, frozenset(before | ({"./"} if top else set())))
 
 
@@ -88,12 +91,13 @@ def parse(data: bytes) -> Mark | None:
     try:
         found = json.loads(data.removeprefix(_MAGIC))
         source, before = found["source"], found["before"]
+        kind = found.get("kind", "tree")
     except (KeyError, TypeError, ValueError):
         return None
-    fits = isinstance(source, str) and isinstance(before, list)
+    fits = isinstance(source, str) and isinstance(kind, str) and isinstance(before, list)
     if not fits or not all(isinstance(one, str) for one in before):
         return None
-    return Mark(source, frozenset(before))
+    return Mark(source, frozenset(before), kind)
 
 
 class MarkFile(Protocol):

@@ -116,7 +116,7 @@ def _describe(
     if journal is not None:
         identity, present = journal.identity, journal.bytes_in_place
         return Found(name, path, identity.bytes, present, shown(identity.source), age_s, state)
-    source = f"{shown(mark.source)} (tree)" if mark is not None else ""
+    source = f"{shown(mark.source)} ({shown(mark.kind)})" if mark is not None else ""
     return Found(name, path, None, None, source, age_s, state)
 
 

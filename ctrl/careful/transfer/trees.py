@@ -20,9 +20,9 @@ from careful.transfer.attributes import sync_file_system
 from careful.transfer.batch import LocalTree, RemoteTree
 from careful.transfer.block import Attr, BlockClient, Entry, relative
 from careful.transfer.compare import common_bytes
-from careful.transfer.files import GOES_ON, get_file, put_file
+from careful.transfer.files import get_file, put_file
 from careful.transfer.local import current_umask, shown, sync_directory
-from careful.transfer.marks import LocalMark, RemoteMark, mark_of
+from careful.transfer.marks import LocalMark, Mark, RemoteMark, mark_of
 from careful.transfer.mover import in_thread
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.partial import tag_of
@@ -36,6 +36,7 @@ from careful.transfer.scan import (
     scan_remote,
     taken_apart,
 )
+from careful.transfer.several import Several, several_here, several_there, tell_continued
 from careful.transfer.singles import Singles, make_link
 from careful.transfer.sink import Sink, kind_of
 from careful.transfer.tree import TreeTransfer, Ways
@@ -43,17 +44,10 @@ from careful.transfer.tree import TreeTransfer, Ways
 __all__ = ["Report", "get", "put"]
 
 
-def _tell_continued(error: BaseException, name: str, progress: Progress) -> None:
-    """Say that a tree's transfer can go on: in the error's line, if there will be one."""
-    if not isinstance(error, CarefulError):
-        progress.note(f"{name}: {GOES_ON}")
-    elif GOES_ON not in error.reason and error.errno != errno.EBUSY:
-        error.reason += f"; {GOES_ON}"
-
-
 class _Get:
-    def __init__(self, remote: BlockClient, sink: Sink) -> None:
+    def __init__(self, remote: BlockClient, sink: Sink, several: Several, folder: str) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
+        self.several, self.folder = several, folder
         self.singles = Singles(sink)
         self.folders: set[str] = set()
 
@@ -73,32 +67,40 @@ class _Get:
         elif attr.is_dir:
             raise CarefulError(errno.EISDIR, "is a directory; -r fetches it", name)
         elif attr.is_link and self.options.links:
-            ends = self._ends(source, local)
-            await make_link(ends, (posixpath.basename(source), os.path.basename(local)), self.sink)
+            ends, mark = self._ends(source, local), self.claim(local)
+            names = posixpath.basename(source), os.path.basename(local)
+            await make_link(ends, names, self.sink, mark)
             ends[1].close()
         elif attr.is_file or attr.is_link:
-            self.singles.add(name, attr.bytes, partial(self._file, source, local, attr))
+            mark = self.claim(local)
+            self.singles.add(name, attr.bytes, partial(self._file, source, local, attr, mark))
         else:  # asked for by name: not merely skipped
             text = f"is a {kind_of(attr.mode)}, no file"
             raise CarefulError(errno.EINVAL, text, name)
+
+    def claim(self, target: str, tree: str = "") -> Mark | None:
+        """See Several.claim()."""
+        return self.several.claim(os.path.relpath(target, self.folder), tree)
 
     def _ends(self, source: str, target: str) -> tuple[RemoteTree, LocalTree]:
         """The directories that two files stand in."""
         there = RemoteTree(self.remote, posixpath.dirname(source) or ".")
         return there, LocalTree(os.path.dirname(target))
 
-    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+    async def _file(
+        self, source: str, target: str, attr: Attr, mark: Mark | None
+    ) -> FileResult | None:
         there, here = self._ends(source, target)
         names = posixpath.basename(source), os.path.basename(target)
         try:
             old = Entry(names[1], local_attr(os.stat(target)), "", 0)
         except OSError:
             old = None
-        move = partial(get_file, self.remote, source, target, self.options, self.sink.progress)
+        move = partial(get_file, self.remote, source, target, progress=self.sink.progress)
         compare = partial(common_bytes, self.remote, source, target, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            result = await self.singles.one((there, here), names, entries, move, compare)
+            result = await self.singles.one((there, here), names, entries, move, compare, mark)
         finally:
             here.close()
         self.folders.add(os.path.dirname(target))
@@ -112,7 +114,8 @@ class _Get:
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Fetch all that is below a directory."""
         where, name = self.mark(source, target), self.remote.name(shown(source))
-        mark = await where.look()
+        mark = self.claim(target, name) if os.path.isdir(target) else None
+        mark = await where.look() or mark
         sink, spares = again(self.sink, mark)
         apart = taken_apart(await self.remote.list(source, True), sink.options, mark is None)
         plain = apart.plain
@@ -150,7 +153,7 @@ class _Get:
         try:
             await work.run()
         except BaseException as error:
-            _tell_continued(error, name, sink.progress)
+            tell_continued(error, name, sink.progress)
             raise
         finally:
             here.close()
@@ -221,23 +224,27 @@ async def get(
     if len(sources) > 1 and not into:
         raise CarefulError(errno.ENOTDIR, "is no directory to put several files in", shown(target))
     sink = Sink(options, progress, Report())
-    work = _Get(remote, sink)
+    paths = [relative(source) for source in sources]
+    several = several_here(remote, paths, target, sink, recursive)
+    work = _Get(remote, sink, several, target)
     if into and recursive and len(sources) == 1:  # else an earlier run made the directory
-        into = not work.mark(relative(sources[0]), target).is_there
-    for source in map(relative, sources):
-        try:
-            await work.add(source, target, into, recursive)
-        except CarefulError as error:
-            sink.fail(remote.name(shown(source)), error)
-    await work.singles.run()
-    await work.sync()
+        into = not work.mark(paths[0], target).is_there
+    async with several.under_way():
+        for source in paths:
+            try:
+                await work.add(source, target, into, recursive)
+            except CarefulError as error:
+                sink.fail(remote.name(shown(source)), error)
+        await work.singles.run()
+        await work.sync()
     sink.report.seconds = time.monotonic() - started
     return sink.report
 
 
 class _Put:
-    def __init__(self, remote: BlockClient, sink: Sink) -> None:
+    def __init__(self, remote: BlockClient, sink: Sink, several: Several, folder: str) -> None:
         self.remote, self.sink, self.options = remote, sink, sink.options
+        self.several, self.folder = several, folder
         self.singles = Singles(sink)
 
     async def add(self, source: str, target: str, recursive: bool) -> None:
@@ -249,32 +256,39 @@ class _Put:
         if attr.is_link:
             ends = self._ends(source, target)
             names = os.path.basename(source), posixpath.basename(target)
-            await make_link(ends, names, self.sink)
+            await make_link(ends, names, self.sink, self.claim(target))
             ends[0].close()
         elif attr.is_dir and recursive:
             await self.tree(source, target, attr)
         elif attr.is_dir:
             raise CarefulError(errno.EISDIR, "is a directory; -r sends it", shown(source))
         else:
-            self.singles.add(shown(source), attr.bytes, partial(self._file, source, target, attr))
+            move = partial(self._file, source, target, attr, self.claim(target))
+            self.singles.add(shown(source), attr.bytes, move)
+
+    def claim(self, target: str, tree: str = "") -> Mark | None:
+        """See Several.claim()."""
+        return self.several.claim(posixpath.relpath(target, self.folder), tree)
 
     def _ends(self, source: str, target: str) -> tuple[LocalTree, RemoteTree]:
         """The directories that two files stand in."""
         there = RemoteTree(self.remote, posixpath.dirname(target) or ".")
         return LocalTree(os.path.dirname(source)), there
 
-    async def _file(self, source: str, target: str, attr: Attr) -> FileResult | None:
+    async def _file(
+        self, source: str, target: str, attr: Attr, mark: Mark | None
+    ) -> FileResult | None:
         here, there = self._ends(source, target)
         names = os.path.basename(source), posixpath.basename(target)
         old = None
-        looks = self.options.update or self.options.dry_run
+        looks = self.options.update or self.options.dry_run or mark is not None
         if looks and (found := await _stat_or_none(self.remote, target)):
             old = Entry(names[1], found, "", 0)
-        move = partial(put_file, self.remote, source, target, self.options, self.sink.progress)
+        move = partial(put_file, self.remote, source, target, progress=self.sink.progress)
         compare = partial(common_bytes, self.remote, target, source, self.options.block_bytes)
         try:
             entries = Entry(names[0], attr, "", 0), old
-            return await self.singles.one((here, there), names, entries, move, compare)
+            return await self.singles.one((here, there), names, entries, move, compare, mark)
         finally:
             here.close()
 
@@ -287,7 +301,10 @@ class _Put:
         """Send all that is below a directory."""
         where = self.mark(source, target)
         found = await _stat_or_none(self.remote, target)
-        mark = await where.look() if found is not None else None
+        mark = None
+        if found is not None:
+            mark = self.claim(target, shown(source))
+            mark = await where.look() or mark
         sink, spares = again(self.sink, mark)
         listing = await in_thread(partial(list_local, source))
         apart = taken_apart(listing, sink.options, mark is None)
@@ -323,7 +340,7 @@ class _Put:
         try:
             await work.run()
         except BaseException as error:
-            _tell_continued(error, shown(source), sink.progress)
+            tell_continued(error, shown(source), sink.progress)
             raise
         finally:
             here.close()
@@ -374,20 +391,22 @@ async def put(
     if not into and (len(sources) > 1 or (slash and not recursive)):
         raise CarefulError(errno.ENOTDIR, "is no directory", remote.name(shown(target)))
     sink = Sink(options, progress, Report())
-    work = _Put(remote, sink)
+    several = several_there(remote, sources, target, sink, recursive)
+    work = _Put(remote, sink, several, target)
     if into and recursive and len(sources) == 1 and os.path.isdir(sources[0]):
         # Else an earlier run made the directory.
         into = not await work.mark(sources[0], target).is_there()
-    for source in sources:
-        base = os.path.basename(os.path.abspath(source))
-        path = posixpath.normpath(posixpath.join(target, base)) if into else target
-        try:
-            await work.add(source, path, recursive)
-        except CarefulError as error:
-            sink.fail(shown(source), error)
-    await work.singles.run()
-    if options.fsync == "end" and work.singles.jobs and not options.dry_run:
-        folder = target if into else posixpath.dirname(target) or "."
-        await sync_file_system(RemoteTree(remote, folder), sink)
+    async with several.under_way():
+        for source in sources:
+            base = os.path.basename(os.path.abspath(source))
+            path = posixpath.normpath(posixpath.join(target, base)) if into else target
+            try:
+                await work.add(source, path, recursive)
+            except CarefulError as error:
+                sink.fail(shown(source), error)
+        await work.singles.run()
+        if options.fsync == "end" and work.singles.jobs and not options.dry_run:
+            folder = target if into else posixpath.dirname(target) or "."
+            await sync_file_system(RemoteTree(remote, folder), sink)
     sink.report.seconds = time.monotonic() - started
     return sink.report
