@@ -46,10 +46,10 @@ def planned(found: dict[str, Any]) -> int:
     return count
 
 
-def black_boxes(count: int) -> list[dict[str, Any]]:
-    """Measurements through carefuld, which is down again afterwards."""
+def black_boxes(count: int, *options: str) -> list[dict[str, Any]]:
+    """Measurements through carefuld, which is down again afterwards; options: of each."""
     careful_up()
-    found = [ctl("h1", "measure", "blackbox", "h2") for _ in range(count)]
+    found = [ctl("h1", "measure", "blackbox", "h2", *options) for _ in range(count)]
     for host in ("h1", "h2"):
         run(TOOL, "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
     return found
