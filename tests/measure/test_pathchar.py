@@ -227,6 +227,15 @@ def test_pathchar__nobody_answers() -> None:
     path = FakePath(silent={1, 2, 3, 4}).measure()
     assert path.segments == []
     assert path.hops == []
+    assert "nor a router on the way answers" in path.why_nothing
+
+
+def test_pathchar__hops_that_answer_too_seldom_are_no_result() -> None:
+    path = FakePath(deaf={1, 2, 3, 4}, G_us_per_KiB=RATES[:2]).measure()
+    assert path.segments == []
+    assert path.why_nothing.startswith("no hop could be measured: hop 1, 10.0.1.1: ")
+    assert path.why_nothing.count("of the probes answered") == 2
+    assert FakePath(deaf={2}).measure().why_nothing == ""
 
 
 @pytest.mark.parametrize("hop", [2, 4])

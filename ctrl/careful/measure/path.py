@@ -112,6 +112,16 @@ class Path:
         return last.ttls[-1] == self.hops[-1].ttl and last.lost_s is None
 
     @property
+    def why_nothing(self) -> str:
+        """Why no hop was measured; empty where one was."""
+        if self.segments:
+            return ""
+        if not self.hops:
+            return "neither it nor a router on the way answers probes (ICMP filtered?)"
+        said = [f"hop {hop.ttl}, {hop.address}: {hop.note}" for hop in self.hops if hop.address]
+        return "no hop could be measured: " + "; ".join(said)
+
+    @property
     def saving_share(self) -> float | None:
         """Share of a fixed plan's probes that were not needed; None where more were."""
         if not self.settled or not self.fixed_plan_count:

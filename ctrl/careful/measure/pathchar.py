@@ -419,14 +419,16 @@ class Pathchar:
 
 
 def measure(address: Address, options: Options) -> Path:
-    """The hops to a host. Raises CarefulError where nobody answers or probes cannot be sent."""
+    """The hops to a host.
+
+    Raises CarefulError where nobody answers, or too seldom, and where probes cannot be sent.
+    """
     with Prober(address.ip, address.scope) as prober:
         mtu_bytes = prober.interface_mtu_bytes()
         least = prober.family.least_bytes
         if options.min_bytes < least and prober.family is not IPV4:
             options = replace(options, min_bytes=least)
         path = Pathchar(prober.probe, mtu_bytes, options, family=prober.family).run()
-    if not path.segments and not path.hops:
-        text = "neither it nor a router on the way answers probes (ICMP filtered?)"
-        raise CarefulError(errno.ETIMEDOUT, text, str(address))
+    if why_nothing := path.why_nothing:
+        raise CarefulError(errno.ETIMEDOUT, why_nothing, str(address))
     return path

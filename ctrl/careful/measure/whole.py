@@ -55,7 +55,7 @@ def measure(
             if path.segments:  # of use without the stages, even where those were asked for
                 return path, None, "the host answers no longer, or not through these hops"
             text = "careful answers there, but not through the hops that were found"
-            raise CarefulError(errno.EHOSTUNREACH, text, route.host)
+            raise CarefulError(errno.EHOSTUNREACH, f"{text}: {path.why_nothing}", route.host)
         if options.background and (needed_s := inside.background_s(path)) > options.seconds / 3:
             text = f"in the background they take about {needed_s:.0f} s"
             return path, None, f"{text}: --seconds {math.ceil(3.6 * needed_s)}"

@@ -107,8 +107,7 @@ def pathchar_table(path: Path, host: str) -> str:
             )
         )
     columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")
-    shown = table(f"path to {host}", columns, rows) if rows else f"path to {host}: nothing"
-    return "\n".join([shown, pathchar_summary(path)])
+    return "\n".join([table(f"path to {host}", columns, rows), pathchar_summary(path)])
 
 
 def pathchar_summary(path: Path) -> str:
