@@ -1,4 +1,7 @@
-"""A LogP machine in virtual time: known os, or, g and L, a capacity, noise and preemptions."""
+"""A LogP machine in virtual time: known os, or, g and L, a capacity, noise and preemptions.
+
+wakes: what a request after a pause takes beyond os, µs.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,11 @@ class Machine:
         noise: float = 0.1,
         preempted: float = 1e-4,
         seed: int = 1,
+        wakes: float = 0.0,
     ) -> None:
         self.os, self.or_, self.g, self.L = os, or_, g, L
         self.capacity, self.noise, self.preempted = capacity, noise, preempted
-        self.random = random.Random(seed)
+        self.random, self.wakes = random.Random(seed), wakes
         self.now_us = 0.0
         self.at_most = 1000  # bursts a call
 
@@ -48,7 +52,7 @@ class Machine:
         for number in range(1, marks[-1] + 1):
             while len(replies) >= self.capacity:  # the network is full: stall
                 at = max(at, replies.popleft()) + self._takes(self.or_)
-            at += self._takes(self.os)
+            at += self._takes(self.os + (self.wakes if number == 1 or compute_us else 0.0))
             left = max(at, left + self._takes(self.g)) if number > 1 else at
             back = left + self.L + self._takes(self.or_) + self._takes(self.os) + self.L
             replies.append(max(back, replies[-1] if replies else 0.0))

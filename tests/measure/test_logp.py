@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from careful.measure.estimate import Estimate
-from careful.measure.logp import Bursts, LogP, Options, Result, marks_to
+from careful.measure.logp import Bursts, Curve, LogP, Options, Result, marks_to, read
+from careful.measure.overheads import told
 from careful.measure.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.regimes import find_regimes
-from careful.measure.sample import figure, locations, undisturbed
+from careful.measure.sample import Figure, figure, locations, undisturbed
+from careful.report import logp as report
 
 from measure.logp_machine import Machine
 
@@ -83,6 +87,32 @@ def test_logp__predicts_bursts_of_a_sender_that_is_the_bottleneck(
     by_gap = [by_gap_us(one.messages, g, rtt) / one.predicted_us - 1 for one in found.trials]
     assert max(by_gap) > 0.20
     assert min(by_gap) > -0.05
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.5])
+def test_trials__say_how_far_their_error_may_be_off(noise: float) -> None:
+    found = measure(Machine(**LINK, noise=noise), seconds=4.0)
+    for trial in found.trials:
+        assert trial.error is not None
+        assert abs(trial.error) < trial.error_half + 0.005
+        assert (trial.error_half > 0.01) == (noise > 0.1), trial.messages
+        low, high = (
+            by_gap_us(trial.messages, *(getattr(known(found, name), end) for name in ("g", "rtt")))
+            for end in ("low", "high")
+        )
+        assert trial.predicted_half_us == pytest.approx((high - low) / 2)
+
+
+def test_trials__too_wide_an_interval_is_no_error_in_the_table() -> None:
+    found = measure(Machine(**LINK))
+    assert re.search(
+        r"bursts of 2, 3, .*50: o .* is off by [+-]0.\d% ±\d.\d% at most", report.text(found, "h2")
+    )
+    loud = replace(found.trials[0], predicted_half_us=found.trials[0].predicted_us)
+    found.trials = [loud, *found.trials[1:]]
+    assert "bursts of 3, 5, 10, 20, 50: o " in report.text(found, "h2")
+    found.trials = [loud]
+    assert "too wide to judge o + (n-1)g" in report.text(found, "h2")
 
 
 def test_by_steps__is_what_the_sender_has_to_do() -> None:
@@ -182,6 +212,42 @@ def test_logp__a_sender_that_is_the_bottleneck_hides_nothing() -> None:
     assert known(found, "g").value == pytest.approx(270, rel=0.03)
     assert known(found, "or_").value == pytest.approx(120, rel=0.03)
     assert "bottleneck" in found.notes[0]
+
+
+def test_logp__a_request_after_a_pause_that_takes_more_is_said() -> None:
+    """With D between, each does: or, read off those curves, has it."""
+    machine = Machine(**LINK, wakes=16.0)
+    found = measure(machine)
+    assert known(found, "os").value == pytest.approx(LINK["os"], rel=0.05)
+    assert known(found, "first").value == pytest.approx(LINK["os"] + 16, rel=0.05)
+    (note,) = (one for one in found.notes if "after a pause" in one)
+    assert "takes 19 µs to send, 16 ±" in note
+    assert not measure(Machine(**LINK)).notes
+
+
+def test_told__os_that_a_round_trip_has_no_room_for() -> None:
+    """TCP on one processor: the other end answers before the call that sends is over."""
+    os = Figure(Estimate(65.99, 0.09, 50), 123)
+    found = told(os, Figure(Estimate(64.90, 0.2, 50)))
+    assert found.estimate is None
+    assert found.samples_count == 123
+    assert found.reason.startswith("66 µs, twice, is more than a round trip of 64.9")
+    assert told(os, Figure(Estimate(140.0, 0.2, 50))) == os
+    assert told(os, Figure(Estimate(131.0, 9.0, 50))) == os
+    withheld = Figure(None, reason="none")
+    assert told(withheld, Figure(Estimate(64.90, 0.2, 50))) == withheld
+    assert told(os, withheld) == os
+
+
+def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
+    machine = Machine(**LINK)
+    trips = machine.bursts([1], 0.0, 50)
+    slow = replace(trips, elapsed_us=trips.done_us[:, None] + 1.0)
+    found = read(machine, trips, [Curve(0.0, slow, trips.done_us, 62)])
+    for name in ("os", "first", "or_", "L"):
+        assert getattr(found, name).estimate is None
+        assert "more than a round trip" in getattr(found, name).reason
+    assert found.rtt.estimate is not None
 
 
 def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:

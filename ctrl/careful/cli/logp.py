@@ -79,7 +79,8 @@ def logp(
 
     Our carefuld issues bursts of M requests with D of computation after each, as a program
     does that owns the queue; careful must be up on both ends. It does nothing else but move
-    frames while it issues, a tenth of a second at a time.
+    frames while it issues, a tenth of a second at a time. Bursts fill the path on purpose:
+    there is no --background.
     """
     if gap_s is not None:
         _refuse_with_gap({"--bulk": bulk, "--tcp": tcp_port, "--plot": plot})

@@ -236,6 +236,8 @@ def clearbox(
 ) -> None:
     """(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
 
+    Its frames follow one another as fast as they return: there is no --background.
+
     Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
     while this runs. With both ends here, as in a lab, the result is a pipeline:
 

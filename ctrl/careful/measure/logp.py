@@ -18,7 +18,8 @@ import numpy as np
 
 from careful.measure.estimate import Estimate
 from careful.measure.line import Array
-from careful.measure.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
+from careful.measure.overheads import doubts, told
+from careful.measure.predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
 from careful.measure.regimes import Regimes, find_regimes, regimes_with_compute
 from careful.measure.sample import SAMPLES_MIN, Figure, figure, locations, supported, undisturbed
 
@@ -200,6 +201,10 @@ class Curve:
         means, errors, _ = locations(self._issuing() / self.bursts.marks)
         return means + self.compute_us, errors
 
+    def first(self) -> Figure:
+        """What the first request takes, with nothing under way: on many systems more than os."""
+        return self._slope(0, 0)
+
     def overhead(self) -> Figure:
         """Slope of the send-only regime: os."""
         return self._slope(0, self.regimes.send_end)
@@ -223,26 +228,12 @@ class Curve:
         return figure((times[:, last] - times[:, first]) / (high - low), low, high)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A burst against the model: messages, measured one way and predicted, µs, and how."""
-
-    messages: int
-    measured_us: Figure
-    predicted_us: float
-    predicted_by: str
-
-    @property
-    def error(self) -> float | None:
-        """Of the prediction, relative; None where there was no measurement."""
-        if not self.measured_us.estimate:
-            return None
-        return self.predicted_us / self.measured_us.estimate.value - 1
-
-
 @dataclass
 class Result:
-    """A signature and what was read off it, µs; curves[0] has D = 0."""
+    """A signature and what was read off it, µs; curves[0] has D = 0.
+
+    first: what a burst's first request takes to send, after a pause.
+    """
 
     layer: str
     capacity: int
@@ -251,6 +242,7 @@ class Result:
     g: Figure
     L: Figure
     rtt: Figure
+    first: Figure
     curves: list[Curve]
     settled: bool
     trials: list[Trial] = field(default_factory=list)
@@ -380,26 +372,29 @@ class LogP:
         for messages in TRIED:
             found = self._batch([messages], 0.0)
             measured = figure(found.done_us - half_us, messages, messages)
-            trials.append(Trial(messages, measured, *_predicted(result, messages)))
+            low, one, high = (_predicted(result, messages, end) for end in ("low", "value", "high"))
+            trials.append(Trial(messages, measured, one, (high - low) / 2, _rule(result)))
         return trials
 
 
-def _predicted(result: Result, messages: int) -> tuple[float, str]:
-    """A burst's time, µs, of what was read off the curves, and how."""
-    assert result.g.estimate
-    assert result.rtt.estimate
-    g_us, rtt_us = result.g.estimate.value, result.rtt.estimate.value
-    if result.sender_bound and result.os.estimate:
-        os_us = result.os.estimate.value
-        steps_us = by_steps_us(messages, os_us, g_us - os_us, rtt_us, result.capacity)
-        return steps_us, BY_STEPS
-    return by_gap_us(messages, g_us, rtt_us), BY_GAP
+def _rule(result: Result) -> str:
+    """How bursts are predicted."""
+    return BY_STEPS if result.sender_bound and result.os.estimate else BY_GAP
+
+
+def _predicted(result: Result, messages: int, end: str) -> float:
+    """A burst's time, µs, of what was read off the curves; end: value, low or high of each."""
+    g_us, rtt_us = (getattr(one.estimate, end) for one in (result.g, result.rtt))
+    if _rule(result) == BY_GAP:
+        return by_gap_us(messages, g_us, rtt_us)
+    os_us = getattr(result.os.estimate, end)
+    return by_steps_us(messages, os_us, max(g_us - os_us, 0.0), rtt_us, result.capacity)
 
 
 def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
-    os, g = curves[0].overhead(), curves[0].steady()
-    rtt = figure(trips.done_us)
+    g, rtt = curves[0].steady(), figure(trips.done_us)
+    os, first = (told(one, rtt) for one in (curves[0].overhead(), curves[0].first()))
     or_ = _receive_overhead(os, g, curves[1:])
     notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
@@ -418,9 +413,10 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
         g,
         L,
         rtt,
+        first,
         curves,
         False,
-        notes=notes,
+        notes=notes + doubts(os, or_, first),
         sender_bound=sender_bound,
     )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
+
+from careful.measure.sample import Figure
 
 #: How a prediction was made: by the network's gap, or by the sender's steps.
 BY_GAP = "o + (n-1)g + L + o"
@@ -37,3 +41,32 @@ def by_steps_us(
     for reply_us in back_us:
         now_us = max(now_us, reply_us) + or_us
     return now_us - rtt_us / 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A burst against the model, µs: messages, measured one way and predicted, and how.
+
+    predicted_half_us: half of the interval that the figures of the prediction leave it.
+    """
+
+    messages: int
+    measured_us: Figure
+    predicted_us: float
+    predicted_half_us: float
+    predicted_by: str
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction, relative; None where there was no measurement."""
+        if not self.measured_us.estimate:
+            return None
+        return self.predicted_us / self.measured_us.estimate.value - 1
+
+    @property
+    def error_half(self) -> float:
+        """Half of the error's 95 % interval; infinite where there is no error."""
+        if self.error is None:
+            return math.inf
+        relative = self.predicted_half_us / self.predicted_us
+        return (1 + self.error) * math.hypot(self.measured_us.relative, relative)

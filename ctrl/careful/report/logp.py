@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from careful.measure.estimate import t_quantile
-from careful.measure.logp import Curve, Result, Trial
+from careful.measure.line import RELATIVE_MAX
+from careful.measure.logp import Curve, Result
+from careful.measure.predict import Trial
 from careful.measure.sample import Figure
 from careful.report.tables import table
 
 #: What each figure is, in the order of the table.
 _MEANINGS = {
     "os": "to send a request",
+    "first": "to send a request after a pause",
     "or": "to take a reply",
     "g": "gap between messages",
     "L": "latency one way, without overheads",
@@ -20,8 +23,15 @@ _MEANINGS = {
 
 
 def named(found: Result) -> dict[str, Figure]:
-    """The figures by the names of P4."""
-    return {"os": found.os, "or": found.or_, "g": found.g, "L": found.L, "rtt": found.rtt}
+    """The figures by the names of P4, and the one that it has no name for."""
+    return {
+        "os": found.os,
+        "first": found.first,
+        "or": found.or_,
+        "g": found.g,
+        "L": found.L,
+        "rtt": found.rtt,
+    }
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -47,13 +57,17 @@ def _trial(trial: Trial) -> dict[str, Any]:
     one = {
         "messages": trial.messages,
         "predicted_us": round(trial.predicted_us, 4),
+        "predicted_half_us": round(trial.predicted_half_us, 4),
         "predicted_by": trial.predicted_by,
     }
     error = trial.error
     return (
         one
         | trial.measured_us.figures("measured", "us")
-        | {"error": None if error is None else round(error, 5)}
+        | {
+            "error": None if error is None else round(error, 5),
+            "error_half": None if error is None else round(trial.error_half, 5),
+        }
     )
 
 
@@ -102,13 +116,8 @@ def text(found: Result, host: str) -> str:
             f"D = {curve.compute_us:g} µs: send only up to {curve.send_messages} messages, "
             + (f"steady from {steady}" if steady else "no steady regime")
         )
-    errors = [trial.error for trial in found.trials if trial.error is not None]
-    if errors:
-        worst = max(errors, key=abs)
-        lines.append(
-            f"bursts of {found.trials[0].messages} to {found.trials[-1].messages}: "
-            f"{found.trials[0].predicted_by} is off by {worst:+.1%} at most"
-        )
+    if found.trials:
+        lines.append(_tried(found.trials))
     lines.append(
         f"{found.bursts_count} bursts in {found.elapsed_s:.1f} s, "
         f"at most {found.capacity} messages under way"
@@ -116,6 +125,19 @@ def text(found: Result, host: str) -> str:
     if not found.settled:
         lines.append("stopped before the intervals were as narrow as asked for")
     return "\n".join(lines + found.notes)
+
+
+def _tried(trials: list[Trial]) -> str:
+    """How far the model was off, of the bursts whose interval tells."""
+    rule = trials[0].predicted_by
+    known = [(one.error, one) for one in trials if one.error is not None]
+    sure = [(error, one) for error, one in known if one.error_half <= RELATIVE_MAX]
+    if not sure:
+        text = f"bursts of {trials[0].messages} to {trials[-1].messages}"
+        return f"{text}: their intervals are too wide to judge {rule}"
+    error, worst = max(sure, key=lambda pair: abs(pair[0]))
+    tried = ", ".join(str(one.messages) for _, one in sure)
+    return f"bursts of {tried}: {rule} is off by {error:+.1%} ±{worst.error_half:.1%} at most"
 
 
 def _range(figure: Figure) -> str:

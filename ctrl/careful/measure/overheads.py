@@ -1,0 +1,40 @@
+"""What a signature leaves open of os and or. Pure.
+
+P4 takes os for the same in a burst and with computation after each request, and a send for over
+before its reply is there. Where the data say otherwise, so do we.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from careful.measure.sample import Figure
+
+#: Of or: what a first request may take beyond os without a word.
+_SHARE = 0.2
+
+
+def told(overhead: Figure, rtt: Figure) -> Figure:
+    """What a send takes, withheld where a round trip, 2 (os + L + or), has no room for it."""
+    os, trip = overhead.estimate, rtt.estimate
+    if not (os and trip and (os * 2 - trip).low > 0):
+        return overhead
+    reason = (
+        f"{os.value:.3g} µs, twice, is more than a round trip of {trip.value:.3g}: "
+        "a send ends after its reply is there, or other work came between"
+    )
+    return replace(overhead, estimate=None, reason=reason)
+
+
+def doubts(os: Figure, or_: Figure, first: Figure) -> list[str]:
+    """Notes; first: a burst's first request, after a pause; all µs."""
+    if not (os.estimate and or_.estimate and first.estimate):
+        return []
+    more = first.estimate - os.estimate
+    if more.low <= 0 or more.value <= _SHARE * or_.estimate.value:
+        return []
+    return [
+        f"after a pause a request takes {first.estimate.value:.3g} µs to send, {more.value:.3g} "
+        f"±{more.half:.2g} more than os (it wakes what slept meanwhile): or, read off requests "
+        "with D between, has that in it, and differs between runs as that does"
+    ]
