@@ -153,10 +153,10 @@ class Effect:
     ("words", "out", "err"),
     [
         ([], "XXH3 of blocks checked: 000000000000beef", ["carefulctl: h2:b: no"]),
-        (["-v"], "3 pieces asked for again", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-v"], "1 link, 1 deleted, 3 pieces asked for again", ["h2:a", "carefulctl: h2:b: no"]),
         (["-q"], "", ["carefulctl: h2:b: no"]),
         (["-qv"], "", ["h2:a", "carefulctl: h2:b: no"]),
-        (["-n"], "h2:a -> a\ndelete old\n1 files, 1 MiB to move", ["carefulctl: h2:b: no"]),
+        (["-n"], "h2:a -> a\ndelete old\n1 file, 1 MiB to move, 1 link,", ["carefulctl: h2:b: no"]),
     ],
 )
 def test_get__quiet_and_verbose(
@@ -169,6 +169,7 @@ def test_get__quiet_and_verbose(
     report = Report(singles=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
     report.failures.append(("h2:b", "h2:b: no"))
     report.deleted.append("old")
+    report.links = 1
 
     def get(*given: Any) -> Report:
         given[5].finished("h2:a")

@@ -100,6 +100,9 @@ def test_null__either_end(route: Route, export: Path, tmp_path: Path, daemon: Fa
     assert (tmp_path / "zeros").read_bytes() == bytes(10_000)
     with pytest.raises(CarefulError, match="--bytes"):
         get(route, "null:", "null:")
+    for move, folder in ((get, "."), (put, str(export))):
+        with pytest.raises(CarefulError, match=r"is a directory; null:.* a single file"):
+            move(route, folder, "null:")
     assert not daemon.handles
 
 

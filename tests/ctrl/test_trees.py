@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,20 @@ class Ends:
         path.write_bytes(data)
         os.utime(path, ns=(0, mtime))
         return path
+
+
+def test_put__a_time_that_64_bits_do_not_hold(route: Route, tmp_path: Path) -> None:
+    """The nearest is set, and said, not one of another century."""
+    source, far = tmp_path / "file", datetime(2300, 1, 2, tzinfo=UTC)
+    source.write_bytes(b"x")
+    os.utime(source, (0, far.timestamp()))
+    if source.stat().st_mtime != far.timestamp():
+        pytest.skip("the file system has no such times")
+    watch, there = Notes(), tmp_path / "export/file"
+    report = session.put(route, [str(source)], "", False, ARCHIVE, watch)
+    assert report.failures == []
+    assert [f"{source}: its time is not between" in one for one in watch.notes] == [True]
+    assert datetime.fromtimestamp(there.stat().st_mtime, UTC).year == 2262
 
 
 @pytest.fixture(params=["get", "put"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from careful.report.live import size
+from careful.report.live import counted, size
 from careful.report.tables import table
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ def verified_figures(found: Verified) -> dict[str, Any]:
 def verified(found: Verified) -> str:
     """The same for people: a line for each difference, and one for all."""
     lines = [f"{name}: {what}" for name, what in found.differences]
-    whole = f"{found.files} files, {size(found.bytes)} compared in {found.seconds:.2f} s"
-    lines.append(f"{whole}: {len(found.differences)} differences" if lines else f"{whole}: equal")
+    whole = f"{counted(found.files, 'file')}, {size(found.bytes)} compared in {found.seconds:.2f} s"
+    differing = counted(len(found.differences), "difference")
+    lines.append(f"{whole}: {differing}" if lines else f"{whole}: equal")
     return "\n".join(lines)
 
 

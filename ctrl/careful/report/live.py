@@ -220,7 +220,8 @@ def transfer_figures(report: Report) -> dict[str, Any]:
     }
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words: 1 file, 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -228,10 +229,10 @@ def rehearsal(report: Report) -> str:
     """What a transfer would do, a line each, and in sum."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
     lines += [f"delete {name}" for name in report.deleted]
-    parts = [f"{len(report.files)} files, {size(report.moved_bytes)} to move"]
+    parts = [f"{counted(len(report.files), 'file')}, {size(report.moved_bytes)} to move"]
     counts = (
-        (report.links, "links"),
-        (report.directories, "directories to make"),
+        (report.links, "link" if report.links == 1 else "links"),
+        (report.directories, f"director{'y' if report.directories == 1 else 'ies'} to make"),
         (len(report.deleted), "to delete"),
         (len(report.equal), "equal"),
         (size(report.matched_bytes) if report.matched_bytes else 0, "of the rest equal"),
@@ -247,8 +248,7 @@ def summary(report: Report) -> str:
     """What a transfer did, in a line."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count
-    noun = "file" if count == 1 else "files"
-    parts = [f"{count} {noun}, {size(report.bytes)} in {report.seconds:.2f} s"]
+    parts = [f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s"]
     parts.append(f"{rate:.2f} Gbit/s")
     checked = report.first_checked
     if count == 1 and checked:
@@ -260,21 +260,21 @@ def summary(report: Report) -> str:
     elif count:
         parts.append("nothing checked")
     if report.brought or report.resumed_bytes:
-        whole = f" ({_count(len(report.brought), 'file')})" if report.brought else ""
+        whole = f" ({counted(len(report.brought), 'file')})" if report.brought else ""
         parts.append(f"{size(report.resumed_bytes)}{whole} were there from an earlier transfer")
     if report.matched_bytes:
         parts.append(f"{size(report.matched_bytes)} were equal")
     if report.equal:
-        parts.append(f"{len(report.equal)} files equal and left alone")
+        parts.append(f"{counted(len(report.equal), 'file')} equal and left alone")
     if report.links:
-        parts.append(f"{report.links} links")
+        parts.append(counted(report.links, "link"))
     if report.deleted:
         parts.append(f"{len(report.deleted)} deleted")
     if report.retries:
-        parts.append(f"{report.retries} pieces asked for again")
+        parts.append(f"{counted(report.retries, 'piece')} asked for again")
     if report.lost.frames or report.lost.epochs:
         frames, epochs = report.lost
-        parts.append(f"{_count(frames, 'frame')} lost, {_count(epochs, 'new epoch')}")
+        parts.append(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}")
     if report.skipped:
         parts.append(f"{len(report.skipped)} skipped")
     if report.failures:

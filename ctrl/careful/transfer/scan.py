@@ -16,6 +16,9 @@ from careful.transfer.filters import Filters
 from careful.transfer.local import shown
 from careful.transfer.options import Options
 
+#: What times are below, ns before or since 1970.
+_TIME_LIMIT = 1 << 63
+
 
 def local_attr(found: os.stat_result) -> Attr:
     """Attributes as a peer would tell them."""
@@ -31,6 +34,12 @@ def local_attr(found: os.stat_result) -> Attr:
         found.st_dev,
         found.st_blocks * 512,
     )
+
+
+def carried(attr: Attr) -> Attr:
+    """Attributes with the nearest time that a peer can be told: ns in 64 bits, to the year 2262."""
+    nearest = max(-_TIME_LIMIT, min(attr.mtime_ns, _TIME_LIMIT - 1))
+    return attr._replace(mtime_ns=nearest)
 
 
 def list_local(top: str) -> Listing:

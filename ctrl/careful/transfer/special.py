@@ -367,6 +367,8 @@ async def transfer(
         else:
             result = await _put(remote, source, path, span, options, progress)
     except CarefulError as error:
+        if error.errno == errno.EISDIR:
+            error.reason = "is a directory; null:, -, a device or a part takes a single file"
         if in_place and options.replace and error.errno != errno.ENOSPC:
             error.reason += "; -c goes on with the blocks that differ"
         raise

@@ -29,6 +29,7 @@ from careful.transfer.partial import tag_of
 from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.report import Report
 from careful.transfer.scan import (
+    carried,
     list_local,
     local_attr,
     not_there,
@@ -253,6 +254,10 @@ class _Put:
             attr = local_attr(os.stat(source, follow_symlinks=not self.options.links))
         except OSError as error:
             raise from_os(error, shown(source)) from None
+        if self.options.keeps_times and attr != carried(attr):
+            text = "its time is not between 1678 and 2262: the nearest is set"
+            self.sink.progress.note(f"{shown(source)}: {text}")
+        attr = carried(attr)
         if attr.is_link:
             ends = self._ends(source, target)
             names = os.path.basename(source), posixpath.basename(target)
