@@ -25,6 +25,8 @@ from careful._abi import ffi, lib, pack, sizeof, unpack
 
 HEADER = sizeof("careful_ipc")
 Fault = Callable[[Any], int]
+#: What moves a block.
+MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 
 
 class DiedError(Exception):
@@ -100,6 +102,20 @@ class FakeDaemon:
         os.write(self._stop_write, b"x")
         self._thread.join()
         self._listener.close()
+
+    def moves(self, sizes: tuple[int, ...], deadly: int = 1 << 30) -> list[int]:
+        """Blocks of these sizes that have moved from now on; the daemon dies at one of them."""
+        moved: list[int] = []
+
+        def fault(question: Any) -> int:
+            if question.op in MOVES and question.bytes in sizes:
+                moved.append(question.bytes)
+                if len(moved) == deadly:
+                    raise DiedError
+            return 0
+
+        self.fault = fault
+        return moved
 
     # --- the socket
 

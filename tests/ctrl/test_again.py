@@ -20,12 +20,11 @@ from careful.transfer.partial import is_partial
 from careful.transfer.partials import find_local
 from careful.transfer.session import Route
 from compare import assert_equal
-from fake_daemon import DiedError, FakeDaemon
+from fake_daemon import MOVES, FakeDaemon
 
 BLOCK = 16384
 PLAIN = Options(block_bytes=BLOCK, files_in_flight=1, blocks_in_flight=1, fsync="none")
 ARCHIVE = replace(PLAIN, preserve=True, links=True, hard_links=True, xattrs=True)
-MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 LARGE = 5 * BLOCK + 1
 
 
@@ -68,17 +67,7 @@ class Ends:
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
         """How often blocks have moved from now on; the peer dies at one of these."""
-        moved: list[int] = []
-
-        def fault(question: Any) -> int:
-            if question.op in MOVES and question.bytes in (BLOCK, LARGE % BLOCK):
-                moved.append(question.bytes)
-                if len(moved) == deadly:
-                    raise DiedError
-            return 0
-
-        self.daemon.fault = fault
-        return moved
+        return self.daemon.moves((BLOCK, LARGE % BLOCK), deadly)
 
     def break_off(self, options: Options, after: int = 9) -> None:
         self.moves(after)

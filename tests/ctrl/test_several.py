@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer.marks import LocalMark, RemoteMark
@@ -18,12 +17,11 @@ from careful.transfer.partial import is_partial
 from careful.transfer.partials import find_local
 from careful.transfer.session import Route
 from compare import assert_equal
-from fake_daemon import DiedError, FakeDaemon
+from fake_daemon import FakeDaemon
 
 BLOCK = 16384
 PLAIN = Options(block_bytes=BLOCK, files_in_flight=1, blocks_in_flight=1, fsync="none")
 ARCHIVE = replace(PLAIN, preserve=True, links=True, hard_links=True, xattrs=True)
-MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 LARGE = 5 * BLOCK
 NAMES = ["one", "two", "link", "tree", "three"]
 #: The tree's file and the first by itself, of five blocks each, and two blocks of the second.
@@ -53,17 +51,7 @@ class Ends:
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
         """How often blocks have moved from now on; the peer dies at one of these."""
-        moved: list[int] = []
-
-        def fault(question: Any) -> int:
-            if question.op in MOVES and question.bytes == BLOCK:
-                moved.append(question.bytes)
-                if len(moved) == deadly:
-                    raise DiedError
-            return 0
-
-        self.daemon.fault = fault
-        return moved
+        return self.daemon.moves((BLOCK,), deadly)
 
     def break_off(self, options: Options = ARCHIVE, after: int = AFTER) -> None:
         self.moves(after)
