@@ -16,6 +16,8 @@ from bench_lab import LAB, SHARE, TOOL, BenchError, ctl, links, run
 #: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
 LOGP_ERROR_MAX = 0.05
 LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
+#: Figures that are kept; os_D is os of a request after a pause.
+NAMES = ("os", "os_D", "or", "g", "L")
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5)
 #: Each frame takes an emulated link so long: what contends is links, not this machine's cores.
@@ -32,7 +34,7 @@ def logp_once() -> dict[str, Any]:
     """One signature over one link, and bursts that it predicts."""
     links("--reset")
     found = ctl("h1", "measure", "logp", "h2", "--seconds", "6")
-    names = [f"{name}{end}_us" for name in ("os", "or", "g", "L") for end in ("", "_low", "_high")]
+    names = [f"{name}{end}_us" for name in NAMES for end in ("", "_low", "_high")]
     return {
         "asked_g_us": ACCESS_GAP_US,
         "lateness_p99_us": links()[0]["ways"][0]["lateness_p99_us"],
@@ -62,8 +64,8 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
             f"{messages:>8} {len(runs):>5} {within:>10} "
             f"{statistics.median(errors):>8.2%} {max(errors):>8.2%}"
         )
-    for name in ("os", "or", "g", "L"):
-        known = [one[f"{name}_us"] for one in runs if one[f"{name}_us"] is not None]
+    for name in NAMES:
+        known = [one[f"{name}_us"] for one in runs if one.get(f"{name}_us") is not None]
         if known:
             print(f"{name}: median {statistics.median(known):.3f} µs, in {len(known)} runs")
     seconds = [one["elapsed_s"] for one in runs]

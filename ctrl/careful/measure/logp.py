@@ -201,10 +201,6 @@ class Curve:
         means, errors, _ = locations(self._issuing() / self.bursts.marks)
         return means + self.compute_us, errors
 
-    def first(self) -> Figure:
-        """What the first request takes, with nothing under way: on many systems more than os."""
-        return self._slope(0, 0)
-
     def overhead(self) -> Figure:
         """Slope of the send-only regime: os."""
         return self._slope(0, self.regimes.send_end)
@@ -232,7 +228,7 @@ class Curve:
 class Result:
     """A signature and what was read off it, µs; curves[0] has D = 0.
 
-    first: what a burst's first request takes to send, after a pause.
+    os_D: what a request takes to send after D, with no reply to take; on many systems more than os.
     """
 
     layer: str
@@ -242,7 +238,7 @@ class Result:
     g: Figure
     L: Figure
     rtt: Figure
-    first: Figure
+    os_D: Figure
     curves: list[Curve]
     settled: bool
     trials: list[Trial] = field(default_factory=list)
@@ -394,7 +390,7 @@ def _predicted(result: Result, messages: int, end: str) -> float:
 def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
     g, rtt = curves[0].steady(), figure(trips.done_us)
-    os, first = (told(one, rtt) for one in (curves[0].overhead(), curves[0].first()))
+    os, os_D = told(curves[0].overhead(), rtt), _after_compute(curves[1:])
     or_ = _receive_overhead(os, g, curves[1:])
     notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
@@ -413,12 +409,19 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
         g,
         L,
         rtt,
-        first,
+        os_D,
         curves,
         False,
-        notes=notes + doubts(os, or_, first),
+        notes=notes + doubts(os, or_, os_D),
         sender_bound=sender_bound,
     )
+
+
+def _after_compute(curves: list[Curve]) -> Figure:
+    """A request's own time after D: of the shortest D, where two were sent before a reply."""
+    if not curves or curves[0].send_messages == 1:
+        return Figure(None)
+    return curves[0].overhead()
 
 
 def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:

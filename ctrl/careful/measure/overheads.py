@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from careful.measure.sample import Figure
 
-#: Of or: what a first request may take beyond os without a word.
+#: Of or: what a request after a pause may take beyond os without a word.
 _SHARE = 0.2
 
 
@@ -26,15 +26,15 @@ def told(overhead: Figure, rtt: Figure) -> Figure:
     return replace(overhead, estimate=None, reason=reason)
 
 
-def doubts(os: Figure, or_: Figure, first: Figure) -> list[str]:
-    """Notes; first: a burst's first request, after a pause; all µs."""
-    if not (os.estimate and or_.estimate and first.estimate):
+def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
+    """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
+    if not (os.estimate and or_.estimate and os_D.estimate):
         return []
-    more = first.estimate - os.estimate
+    more = os_D.estimate - os.estimate
     if more.low <= 0 or more.value <= _SHARE * or_.estimate.value:
         return []
     return [
-        f"after a pause a request takes {first.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os (it wakes what slept meanwhile): or, read off requests "
-        "with D between, has that in it, and differs between runs as that does"
+        f"with D between, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
+        f"±{more.half:.2g} more than os, before any reply is there: or, read off such requests, "
+        "has that in it, and differs between runs as that does"
     ]

@@ -14,7 +14,7 @@ from careful.report.tables import table
 #: What each figure is, in the order of the table.
 _MEANINGS = {
     "os": "to send a request",
-    "first": "to send a request after a pause",
+    "os_D": "to send a request after D",
     "or": "to take a reply",
     "g": "gap between messages",
     "L": "latency one way, without overheads",
@@ -26,7 +26,7 @@ def named(found: Result) -> dict[str, Figure]:
     """The figures by the names of P4, and the one that it has no name for."""
     return {
         "os": found.os,
-        "first": found.first,
+        "os_D": found.os_D,
         "or": found.or_,
         "g": found.g,
         "L": found.L,
