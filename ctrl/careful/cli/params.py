@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import click
 
-_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30}
+from careful.units import parse_bytes
 
 
 class Bytes(click.ParamType[int]):
-    """A number of bytes: 4096, 64KiB, 2MiB."""
+    """A number of bytes: 4096, 64KiB, 50MB, 1G."""
 
     name = "bytes"
 
@@ -21,10 +20,10 @@ class Bytes(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"\s*([-+]?\d+)\s*([A-Za-z]*)\s*", str(value))
-        if not found or found[2].lower() not in _UNITS:
-            self.fail(f"{value!r} is not a size: 4096, 64KiB or 2MiB", param, ctx)
-        return int(found[1]) * _UNITS[found[2].lower()]
+        try:
+            return parse_bytes(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class BytesList(click.ParamType[tuple[int, ...]]):

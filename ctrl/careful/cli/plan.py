@@ -38,7 +38,7 @@ of --stage; improvement-by-size, for its overhead and the message size.
     help="Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
     "network-disk-network, trapeze), or - for stdin.",
 )
-@click.option("--bytes", "message_bytes", type=BYTES, help="Message size: 4096, 64KiB, 2MiB.")
+@click.option("--bytes", "message_bytes", type=BYTES, help="Message size: 4096, 64KiB, 50MB, 1G.")
 @click.option(
     "--strategy",
     default="best",

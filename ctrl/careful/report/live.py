@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from careful.control.status import BOUNDS, slow_clients
 from careful.errors import meaning, shown
 from careful.report.tables import table
+from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from careful.transfer.block import Attr, Entry
     from careful.transfer.options import FileResult
     from careful.transfer.report import Report
-
-
-def size(nbytes: float) -> str:
-    """Bytes with a binary prefix: 1536 is 1.5 KiB."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if nbytes < 1024 or unit == "TiB":
-            break
-        nbytes /= 1024
-    text = f"{nbytes:.1f}".removesuffix(".0") if unit != "B" else f"{nbytes:.0f}"
-    return f"{text} {unit}"
 
 
 def effect(found: dict[str, Any]) -> str:

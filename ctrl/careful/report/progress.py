@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from careful.errors import shown
-from careful.report.live import size
+from careful.units import shown_bytes as size
 
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1

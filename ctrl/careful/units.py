@@ -1,0 +1,68 @@
+"""Sizes and durations as people write them, and sizes as people read them.
+
+The one parser and the one printer for options, files and messages. Calls nobody.
+
+The rule for names: on the command line the value carries the unit (`--bytes 64KiB`,
+`--timeout 500ms`), a bare number is bytes or seconds, and an option about time names no unit.
+In files and in JSON the value is a bare number, and its unit ends the name (`stall_ms`).
+"""
+
+from __future__ import annotations
+
+import re
+
+_QUANTITY = re.compile(r"\s*([-+]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?\s*([A-Za-z\u00b5\u03bc]*)\s*")
+
+#: As rsync and dd have it: K and KiB are 1024, KB is 1000.
+_BYTES = {"": 1, "b": 1}
+for _power, _prefix in enumerate("kmgt", 1):
+    _BYTES |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
+
+_MICROSECONDS = {"us": 1, "\u00b5s": 1, "\u03bcs": 1, "ms": 1000, "": 10**6, "s": 10**6}
+_MICROSECONDS |= {"m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+
+
+def _amount(text: str, units: dict[str, int]) -> tuple[int, int] | None:
+    """How much of the smallest unit, as a fraction; None if the text says nothing of the kind."""
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        return None
+    sign, whole, part, unit = found[1], found[2], found[3] or "", found[4].lower()
+    if not (whole or part) or unit not in units:
+        return None
+    number = int(whole + part) * units[unit]
+    return -number if sign == "-" else number, 10 ** len(part)
+
+
+def parse_bytes(text: str) -> int:
+    """A size in bytes: 4096, 1K, 64KiB, 50MB, 1.5GiB. May be negative: ranges are the caller's.
+
+    Raises:
+        ValueError: it is no size, or no whole number of bytes.
+    """
+    amount = _amount(text, _BYTES)
+    if amount is None or amount[0] % amount[1]:
+        raise ValueError(f"{text!r} is not a size: 4096, 64KiB, 50MB or 1G")
+    return amount[0] // amount[1]
+
+
+def parse_seconds(text: str) -> float:
+    """A duration in seconds: 30, 30s, 500ms, 50us, 2m, 1h. May be negative.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    amount = _amount(text, _MICROSECONDS)
+    if amount is None:
+        raise ValueError(f"{text!r} is not a duration: 30, 30s, 500ms or 2m")
+    return amount[0] / (amount[1] * 10**6)
+
+
+def shown_bytes(nbytes: float) -> str:
+    """Bytes with a binary prefix: 1536 is 1.5 KiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if nbytes < 1024 or unit == "TiB":
+            break
+        nbytes /= 1024
+    text = f"{nbytes:.1f}".removesuffix(".0") if unit != "B" else f"{nbytes:.0f}"
+    return f"{text} {unit}"
