@@ -1,6 +1,6 @@
 """The papers' numbers beside ours: every row is computed when asked for.
 
-`tools/paper-table` writes the table to tests/model/paper-table.md; tests/model/test_papers.py
+`tools/paper-table` writes the table to tests/ctrl/model/paper-table.md; test_papers.py there
 asserts each row within its tolerance and that the file is what the command prints.
 """
 

@@ -1,6 +1,6 @@
 """What the papers' figures show without a number: our figures, and whether they agree.
 
-`paper.py` prints them below its numbers; tests/model/test_papers.py asserts each.
+`paper.py` prints them below its numbers; tests/ctrl/model/test_papers.py asserts each.
 """
 
 from __future__ import annotations

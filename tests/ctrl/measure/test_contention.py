@@ -1,0 +1,85 @@
+"""Floods and bulk transfers of machines whose figures are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from careful.measure import bulk
+from careful.measure.bulk import half_power, sizes_to
+from careful.measure.contention import Slice, flood, gap_of
+from careful.measure.line import fit_line
+from careful.measure.logp import Bursts, Options
+from logp_machine import Machine
+
+
+class Steady:
+    """Takes `gap_us` a message once the network is full; now and then replies lie ready."""
+
+    capacity = 60
+
+    def __init__(self, gap_us: float) -> None:
+        self.gap_us, self.now_s, self.calls = gap_us, 1e9, []  # type: float, float, list[int]
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def go_on(self, messages: int) -> Bursts:
+        self.calls.append(messages)
+        ready = messages if len(self.calls) in (1, 2, 9) else 0
+        self.now_s += (messages - ready) * self.gap_us / 1e6 + 1e-5
+        none = np.zeros((1, 1))
+        return Bursts(np.array([messages]), none, none, none[0], none[0])
+
+
+@pytest.mark.parametrize("gap_us", [2.0, 1000.0, 50000.0])
+def test_flood__gap_of_a_full_network(gap_us: float) -> None:
+    sender = Steady(gap_us)
+    found = flood(sender, 30, sender.clock)
+    assert found.gap_us.estimate
+    assert found.gap_us.estimate.value == pytest.approx(gap_us, rel=0.02)
+    # A short slice does not make the next one endless.
+    assert max(sender.calls) * gap_us < 1e6 or max(sender.calls) == sender.capacity
+
+
+def test_flood__too_short_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"0\.1 s"):
+        flood(Steady(10), 0.1)
+
+
+def test_gap__few_slices_have_no_figure() -> None:
+    found = gap_of([Slice(1.0, 60), Slice(2.0, 10), Slice(3.0, 10)])
+    assert found.estimate is None
+    assert "samples" in found.reason
+
+
+def test_bulk__lines_and_half_power() -> None:
+    """os(n) = 2 + n / 1 KiB, g(n) = 5 + 4 n / KiB; T(n) = os + L there, a small reply back."""
+
+    def layer(kind: str, size: int) -> Machine:
+        kib = size / 1024
+        assert kind == "store"
+        return Machine(os=2 + kib, or_=1.5, g=5 + 4 * kib, L=10 + 2 * kib, capacity=30, noise=0.02)
+
+    sizes = sizes_to(8192, 5)
+    found = bulk.measure("store", layer, sizes, Options(seconds=50))
+    assert found.os
+    assert found.g
+    assert found.T
+    assert found.os.G_us_per_KiB.value == pytest.approx(1, rel=0.05)
+    assert found.g.G_us_per_KiB.value == pytest.approx(4, rel=0.05)
+    assert found.g.intercept_us.contains(5)
+    # The machine's reply is of the request's size: T(n) = 2 (os + L + or).
+    assert found.half_power_bytes
+    assert found.half_power_bytes.value == pytest.approx(27 / 6 * 1024, rel=0.05)
+    assert found.half_power_bytes.contains(27 / 6 * 1024)
+
+
+def test_half_power__flat_data_have_none() -> None:
+    noise = np.random.default_rng(3).normal(0, 5, 8)
+    assert half_power(fit_line([8.0 * k for k in range(8)], list(100 + noise))) is None
+
+
+def test_sizes__from_small_to_the_largest() -> None:
+    assert sizes_to(16384, 4) == [8, 5461, 10923, 16384]
+    with pytest.raises(ValueError, match="sizes up to"):
+        sizes_to(16384, 2)

@@ -1,0 +1,239 @@
+"""`carefulctl plan` and `simulate` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from careful.model import STRATEGIES
+
+CTRL = Path(__file__).parents[3] / "ctrl"
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    code = "from careful.cli.start import main; main()"
+    path = os.pathsep.join([str(CTRL), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+
+
+def as_json(*arguments: str, stdin: str = "") -> dict:
+    result = run(*arguments, "--json", stdin=stdin)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("strategy", ["best", *STRATEGIES])
+def test_plan_json__has_the_agreed_keys(strategy):
+    found = as_json("plan", "--pipeline", "gam", "--bytes", "4096", "--strategy", strategy)
+    assert found["schema"] == 1
+    assert found["inputs"]["message_bytes"] == 4096
+    assert found["inputs"]["strategy"] == strategy
+    assert found["strategy"] in STRATEGIES
+    assert len(found["fragments_bytes"]) == found["fragments_count"]
+    assert sum(found["fragments_bytes"]) == 4096
+    assert found["bottleneck"] == "network and receiver DMA"
+    assert found["lower_bound_us"] < found["latency_us"] < found["one_fragment_us"]
+
+
+def test_plan_json__hierarchical_has_levels():
+    found = as_json(
+        "plan", "--pipeline", "network-disk", "--bytes", "64KiB", "--strategy", "hierarchical"
+    )
+    top, network = found["levels"]
+    assert top["fragments_bytes"] == [32768, 32768]
+    assert sum(network["fragments_bytes"]) == 65536
+    assert network["bottleneck"] == "network and receiver DMA"
+    for level in found["levels"]:
+        for key in ("strategy", "latency_us", "fragments_count", "bottleneck", "lower_bound_us"):
+            assert key in level
+    assert top["latency_us"] == found["latency_us"]
+
+
+def test_plan__reads_toml_and_measurements_from_stdin():
+    toml = '[[stage]]\nname = "a"\ng_us = 1\nG_us_per_KiB = 10\n'
+    found = as_json("plan", "--pipeline", "-", "--bytes", "100", stdin=toml)
+    assert found["fragments_bytes"] == [100]
+    measured = json.dumps(
+        {
+            "kind": "blackbox",
+            "g_b_us": 7.5,
+            "G_b_us_per_KiB": 24.9,
+            "sum_g_us": 27.3,
+            "sum_G_us_per_KiB": 64.9,
+            "sum_G_others_us_per_KiB": 40.0,
+        }
+    )
+    found = as_json("plan", "--pipeline", "-", "--bytes", "4KiB", stdin=measured)
+    assert found["fragments_count"] == 5
+    assert "fixed sizes" in found["note"]
+    refused = run(
+        "plan", "--pipeline", "-", "--bytes", "4KiB", "--strategy", "ramp", stdin=measured
+    )
+    assert refused.returncode == 1
+    assert "black-box" in refused.stderr
+
+
+def test_plan__classes():
+    found = as_json("plan", "--pipeline", "gms", "--classes")
+    assert found["ramps_pay"] is True
+    assert [each["message_bytes_max"] for each in found["classes"]] == [64 << i for i in range(16)]
+    for each in found["classes"]:
+        assert list(each["plan"]) == [
+            "first_bytes",
+            "ratio_q16",
+            "step_bytes",
+            "peak_bytes",
+            "down_ratio_q16",
+            "down_step_bytes",
+        ]
+    assert "for no class" in run("plan", "--pipeline", "gam", "--classes").stdout
+
+
+def test_plan__text_compares_the_strategies():
+    text = run("plan", "--pipeline", "gam", "--bytes", "4KiB").stdout
+    for strategy in STRATEGIES:
+        assert strategy in text
+    assert "lower bound 126.9 µs" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["plan", "--pipeline", "gam", "--bytes", "0"], 1, "a message of 0 bytes"),
+        (["plan", "--pipeline", "gam", "--bytes", "-4"], 1, "a message of -4 bytes"),
+        (["plan", "--pipeline", "gam", "--bytes", "4 pies"], 2, "is not a size"),
+        (["plan", "--pipeline", "gam"], 2, "--bytes is needed"),
+        (["plan", "--bytes", "4"], 2, "--pipeline"),
+        (["plan", "--pipeline", "nope", "--bytes", "4"], 1, "no such file; shipped pipelines are"),
+        (["plan", "--pipeline", "gam", "--bytes", "9", "--strategy", "x"], 1, "unknown strategy"),
+        (["plan", "--pipeline", "gam", "--bytes", "9", "--plot", "x.pdf"], 1, ".png or .svg"),
+        (["plan", "--pipeline", "gam", "--classes", "--bytes", "9"], 2, "goes without"),
+        (["plan", "--pipeline", "gam", "--bytes", "2XiB"], 2, "is not a size"),
+        (["plan", "--pipeline", "gam", "--bytes", "9", "--min-bytes", "0"], 1, "smallest fragment"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--every-us", "nan"], 1, "nan µs"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "9" * 9], 1, "transfers"),
+        (
+            [
+                "simulate",
+                "--pipeline",
+                "gam",
+                "--bytes",
+                "1GiB",
+                "--rule",
+                "static",
+                "--fragments-bytes",
+                "1",
+            ],
+            1,
+            "more than 2000000 transfers",
+        ),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--rule", "static"], 1, "static needs"),
+        (
+            [
+                "simulate",
+                "--pipeline",
+                "trapeze",
+                "--bytes",
+                "9",
+                "--rule",
+                "eager",
+                "--pulse-bytes",
+                "1,2,3",
+            ],
+            1,
+            "3 pulse sizes for 2 sinks",
+        ),
+    ],
+)
+def test_errors__one_line_and_the_documented_status(arguments, status, message):
+    result = run(*arguments)
+    assert result.returncode == status
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    if status == 1:
+        assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_help__examples_have_lines_of_their_own(command):
+    lines = run(command, "--help").stdout.splitlines()
+    assert sum(line.startswith(f"  carefulctl {command} --pipeline") for line in lines) >= 3
+    assert not any("\\b" in line for line in lines)
+
+
+def test_errors__malformed_toml_names_its_line():
+    result = run("plan", "--pipeline", "-", "--bytes", "9", stdin="[[stage]]\nname = \n")
+    assert result.returncode == 1
+    assert "line 2" in result.stderr
+
+
+def test_simulate_json__burst():
+    found = as_json(
+        "simulate", "--pipeline", "trapeze", "--bytes", "8KiB", "--rule", "eager", "--messages", "4"
+    )
+    assert found["inputs"]["progressive"] is True
+    assert found["latency_us"] == pytest.approx(179.8, abs=0.1)
+    assert len(found["latencies_us"]) == 4
+    assert [stage["name"] for stage in found["stages"]] == ["hostTx", "netTx", "hostRx"]
+    assert all(sum(stage["transfers_bytes"]) == 4 * 8192 for stage in found["stages"])
+    assert found["bandwidth_bytes_per_us"] == pytest.approx(4 * 8192 / found["total_us"])
+
+
+def test_simulate__plan_and_explicit_fragments():
+    planned = as_json("simulate", "--pipeline", "gam", "--bytes", "4KiB", "--strategy", "fixed")
+    assert planned["latency_us"] == pytest.approx(188.9, abs=0.1)
+    whole = as_json("simulate", "--pipeline", "gam", "--bytes", "4KiB", "--fragments-bytes", "4096")
+    assert whole["latency_us"] == pytest.approx(286.9)
+    static = as_json(
+        "simulate",
+        "--pipeline",
+        "gam",
+        "--bytes",
+        "4KiB",
+        "--rule",
+        "static",
+        "--fragments-bytes",
+        "128",
+    )
+    assert static["stages"][0]["transfers_count"] == 32
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "--pipeline", "gms", "--bytes", "8KiB"],
+        ["plan", "--pipeline", "network-disk", "--bytes", "64KiB", "--figure", "space-time"],
+        ["plan", "--pipeline", "network-disk", "--bytes", "64KiB", "--figure", "improvement"],
+        ["simulate", "--pipeline", "trapeze", "--bytes", "8KiB", "--rule", "eager"],
+        ["simulate", "--pipeline", "trapeze", "--bytes", "8KiB", "--figure", "pulses"],
+    ],
+)
+def test_plot__svg_has_labelled_axes_with_units(arguments, tmp_path):
+    path = tmp_path / "plot.svg"
+    result = run(*arguments, "--plot", str(path))
+    assert result.returncode == 0, result.stderr
+    text = path.read_text(encoding="utf-8")
+    assert "(µs)" in text or "(ms)" in text
+    assert (
+        len(
+            [
+                word
+                for word in ("(µs)", "(ms)", "(MB/s)", "(count)", "(bytes)", "stage")
+                if word in text
+            ]
+        )
+        >= 2
+    )

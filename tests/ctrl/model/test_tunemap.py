@@ -1,0 +1,225 @@
+"""What the tune map can express, and what it costs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from careful.model import (
+    Limits,
+    TunePlan,
+    class_of,
+    class_plan,
+    class_table,
+    latency_us,
+    load_shipped,
+    plan,
+)
+from careful.model.tunemap import Q16_ONE, fixed_plan, from_sizes, ramp_plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipelines import busy
+
+DATAPATH = Path(__file__).parents[3] / "datapath"
+u32 = st.integers(0, (1 << 32) - 1)
+
+
+#: Sizes as datapath/message/plan.c cuts them, for a plan's six numbers.
+SHIM = """
+#include "message/plan.h"
+
+int sizes(const uint32_t *six, uint32_t bytes, uint32_t cap, uint32_t *out, int most)
+{
+	static struct careful_tune_entry entry;
+	struct plan_cursor cursor;
+	int count = 0;
+
+	entry.version[0].plan[plan_class(bytes)] =
+		(struct careful_plan){ six[0], six[1], six[2], six[3], six[4], six[5] };
+	plan_take(&entry, bytes, &cursor);
+	for (; bytes && count < most; count++) {
+		uint32_t next = plan_next(&cursor, cap);
+
+		out[count] = next < bytes ? next : bytes;
+		bytes -= out[count];
+	}
+	return count;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def datapath_sizes(tmp_path_factory):
+    """The datapath's own cutting, compiled: (plan, message bytes, frame bytes) -> sizes."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        pytest.skip("no C compiler: the datapath's plan.c cannot be held against the model")
+    folder = tmp_path_factory.mktemp("plan")
+    (folder / "shim.c").write_text(SHIM, encoding="utf-8")
+    sources = [folder / "shim.c", DATAPATH / "message/plan.c"]
+    includes = [f"-I{DATAPATH}", f"-I{DATAPATH / 'include'}"]
+    built = folder / "plan.so"
+    command = [compiler, "-std=gnu11", "-shared", "-fPIC", *includes, *sources, "-o", built]
+    subprocess.run(command, check=True)
+    call = ctypes.CDLL(str(built)).sizes
+
+    def cut(numbers: TunePlan, message_bytes: int, most_bytes: int) -> list[int]:
+        six = (ctypes.c_uint32 * 6)(*numbers.as_dict().values())
+        out = (ctypes.c_uint32 * 20000)()
+        return list(out[: call(six, message_bytes, most_bytes, out, len(out))])
+
+    return cut
+
+
+some_ratio = st.one_of(st.just(Q16_ONE), st.integers(0, 4 * Q16_ONE), u32)
+some_bytes = st.one_of(st.just(0), st.integers(0, 6000), u32)
+
+
+@settings(max_examples=400)
+@given(
+    st.one_of(st.integers(1, 6000), st.integers(1, (1 << 32) - 1)),
+    some_ratio,
+    some_bytes,
+    st.one_of(st.integers(0, 6000), u32),
+    some_ratio,
+    some_bytes,
+    st.integers(1, 200000),
+    st.sampled_from([16, 1400, 3750]),
+)
+def test_sizes__are_the_datapath_s(
+    datapath_sizes, first, ratio, step, peak, down, down_step, B, most
+):
+    for end in (peak, first):
+        numbers = TunePlan(first, ratio, step, end, down, down_step)
+        sizes = numbers.sizes(B, Limits(1, most))
+        assert sum(sizes) == B
+        assert 1 <= min(sizes) <= max(sizes) <= most
+        assert sizes == datapath_sizes(numbers, B, most)
+
+
+def test_sizes__of_huge_numbers_are_the_datapath_s(datapath_sizes):
+    # The sum of the message and its fragment is more than a u32 holds.
+    numbers = TunePlan.fixed(3 << 30)
+    B = (1 << 32) - 1
+    most = 1 << 30
+    assert numbers.sizes(B, Limits(1, most)) == datapath_sizes(numbers, B, most)
+
+
+def test_sizes__rise_peak_and_fall_in_fixed_point():
+    numbers = TunePlan(100, 2 * Q16_ONE, 10, 900, Q16_ONE // 2, 5)
+    assert numbers.sizes(3000, Limits(64)) == [100, 210, 430, 870, 900, 455, 35]
+    assert TunePlan(100, Q16_ONE + 1, 0, 200).sizes(300, Limits()) == [100, 100, 100]
+
+
+def test_sizes__fixed_are_equal():
+    assert TunePlan.fixed(1000).sizes(4096) == [820, 820, 820, 820, 816]
+    assert TunePlan.fixed(9000).sizes(4096) == [3750, 346]
+    assert TunePlan.fixed(820).is_fixed
+    assert not TunePlan(100, Q16_ONE, 10, 900).is_fixed
+
+
+def test_sizes__that_only_fall_are_a_plan_of_their_own(datapath_sizes):
+    numbers = TunePlan(900, Q16_ONE, 0, 900, Q16_ONE // 2, 5)
+    assert not numbers.is_fixed
+    assert numbers.sizes(1500) == datapath_sizes(numbers, 1500, 3750) == [900, 455, 145]
+    # Where the peak is never reached there is nothing to fall from.
+    assert TunePlan(400, Q16_ONE, 0, 900, Q16_ONE // 2, 5).sizes(1500) == [375] * 4
+
+
+@pytest.mark.parametrize("numbers", [{"first_bytes": 0}, {"first_bytes": 1, "step_bytes": 1 << 32}])
+def test_tune_plan__what_no_u32_holds_is_refused(numbers):
+    with pytest.raises(ValueError, match=r"u32|at least a byte"):
+        TunePlan(**numbers)
+
+
+def test_class_of__edges():
+    assert [class_of(B) for B in (1, 64, 65, 128, 129, 4096, 4097)] == [0, 0, 1, 1, 2, 6, 7]
+    assert class_of(64 << 15) == class_of((64 << 15) + 1) == class_of(1 << 40) == 15
+    assert class_of((64 << 14) + 1) == 15
+
+
+@settings(max_examples=25)
+@given(busy, st.integers(64, 60000))
+def test_ramp_plan__latency_is_that_of_its_own_bytes(pipeline, B):
+    for found, latency in (fixed_plan(pipeline, B), ramp_plan(pipeline, B)):
+        sizes = found.sizes(B)
+        assert latency == pytest.approx(float(latency_us(pipeline, sizes)))
+        bound = plan(pipeline, B, "lp", whole=False).latency_us
+        assert latency >= bound * (1 - 1e-9)
+
+
+def test_from_sizes__recovers_the_theory_s_recurrence():
+    sizes = np.array([400.0, 900.0, 1650.0, 2775.0, 1200.0, 412.5])
+    numbers = from_sizes(sizes)
+    assert numbers.first_bytes == 400
+    assert numbers.peak_bytes == 2775
+    assert numbers.ratio_q16 == pytest.approx(1.5 * Q16_ONE, abs=1)
+    assert numbers.step_bytes == 300
+    # The falling side's step would be negative: a ratio through both ends instead.
+    assert numbers.down_step_bytes == 0
+    assert numbers.down_ratio_q16 == pytest.approx((412.5 / 2775) ** 0.5 * Q16_ONE, abs=1)
+
+
+def test_trapeze__ramp_loses_little_to_the_theory():
+    found = class_plan(load_shipped("trapeze"), class_of(8192))
+    assert not found.plan.is_fixed
+    assert found.ramp_gain > 0.05
+    assert 0 <= found.flat_loss < 0.01
+
+
+def test_trapeze__backwards_falls_as_it_rose(datapath_sizes):
+    # Theorem 2: the map expresses the mirrored ramp as well, and the datapath sends it.
+    back = class_plan(load_shipped("trapeze").reversed(), class_of(16384))
+    assert back.ramp_gain > 0.05
+    sizes = back.plan.sizes(16384)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 3
+    assert sizes == datapath_sizes(back.plan, 16384, 3750)
+    there = class_plan(load_shipped("trapeze"), class_of(16384))
+    assert back.latency_us == pytest.approx(there.latency_us, rel=0.01)
+
+
+def test_limits__bound_planned_ramps_but_for_the_tail():
+    for name in ("trapeze", "gms"):
+        for line in (load_shipped(name), load_shipped(name).reversed()):
+            for each in class_table(line, Limits(200, 3000)):
+                sizes = each.plan.sizes(each.message_bytes, Limits(200, 3000))
+                assert max(sizes) <= 3000
+                assert min(sizes[:-1], default=200) >= 200
+
+
+def test_class_plan__fixed_unless_a_ramp_gains_enough():
+    gms = load_shipped("gms")
+    assert not class_plan(gms, class_of(4096)).plan.is_fixed
+    assert class_plan(gms, class_of(4096), ramp_gain_min=0.5).plan.is_fixed
+    for each in class_table(load_shipped("gam")):
+        assert each.plan.is_fixed
+        assert each.latency_us == each.fixed_us >= each.ramp_us
+        assert each.loss >= each.flat_loss - 1e-12
+        assert each.flat_loss >= -1e-9
+
+
+def test_gam__without_limits_the_map_holds_the_theory_s_plan():
+    found, latency = fixed_plan(load_shipped("gam"), 4096, Limits())
+    assert found.first_bytes == 820
+    assert latency == pytest.approx(plan(load_shipped("gam"), 4096, "fixed").latency_us, rel=1e-3)
+
+
+def test_groups__frames_in_the_network_and_blocks_for_the_disk():
+    found = class_plan(load_shipped("network-disk"), class_of(65536))
+    assert found.block_bytes == 32768
+    assert 64 <= found.plan.first_bytes <= 3750
+    # Within 2 % of algorithm B, and far from a disk access for every frame.
+    assert found.latency_us == pytest.approx(25562.7, rel=0.02)
+    assert found.fixed_us > 3 * found.latency_us
+    assert found.as_dict()["block_bytes"] == 32768
+    # A ramp of all stages would gain 6 % over fixed ones here, and lose to the blocks.
+    small = class_plan(load_shipped("network-disk"), class_of(4096))
+    assert small.fixed_us > 1.05 * small.ramp_us > small.latency_us
+    assert small.ramp_gain == 0
+    assert class_plan(load_shipped("gam"), 5).block_bytes == 0

@@ -1,0 +1,251 @@
+"""Transfers interrupted at random instants, and the same command until it is done.
+
+One round: a file, a tree, or both in one command, one way; SIGINT or SIGKILL of the command, or
+SIGKILL of either daemon, once or twice; then the same command without any of that must bring what
+is missing, and leave nothing else. `python tests/support/interrupts.py --rounds 200` runs many;
+test_interrupts.py a few.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from careful.transfer.partial import is_partial
+from compare import describe
+from hosts import Host, alive, finish, make_file, wait_for
+from lab import Lab
+
+VICTIMS = ("command SIGINT", "command SIGKILL", "own daemon", "peer's daemon")
+WAYS = ("get", "put")
+KINDS = ("tree", "file", "archive", "several")
+#: Both a file's blocks and a tree's batches are many.
+BLOCK = ("--block-bytes", "64KiB")
+_ARCHIVE = {"mode", "owner", "mtime_ns", "xattrs", "same_as", "target", "data"}
+_PLAIN = {"data"}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is interrupted, and how.
+
+    Attributes:
+        way: "get" or "put".
+        kind: one of KINDS.
+        hits: victims, one run after the other.
+        instants: of these, as a share of what an undisturbed run takes.
+    """
+
+    way: str
+    kind: str
+    hits: tuple[str, ...]
+    instants: tuple[float, ...]
+
+
+def draw(number: int, rng: random.Random) -> Round:
+    """A round; all ways, kinds and victims come in turn."""
+    victim = VICTIMS[number % len(VICTIMS)]
+    more = rng.choice(VICTIMS[:2])
+    hits = (victim, more) if rng.random() < 0.3 else (victim,)
+    way, kind = WAYS[number // len(VICTIMS) % 2], rng.choice(KINDS)
+    return Round(way, kind, hits, tuple(rng.uniform(0.3, 1) for _ in hits))
+
+
+def fill(top: Path) -> None:
+    """Many small files and some large ones, in folders, and a large one by itself."""
+    for folder in range(6):
+        where = top / f"tree/folder {folder}"
+        where.mkdir(parents=True)
+        for index in range(100):
+            make_file(where / f"f{index}", 100 * folder + index)
+    for index in range(4):
+        make_file(top / f"tree/folder {index}/large", (index + 1) << 20, index)
+    os.link(top / "tree/folder 1/large", top / "tree/again")
+    (top / "tree/link").symlink_to("folder 1")
+    make_file(top / "file", 12 << 20)
+
+
+class Arena:
+    """Two hosts with the same sources, and how long undisturbed transfers take."""
+
+    def __init__(self, one: Host, other: Host) -> None:
+        self.one, self.other = one, other
+        fill(one.own)
+        fill(other.export)
+        self.took_s: dict[tuple[str, str], float] = {}
+
+    def _sources(self, case: Round) -> list[Path]:
+        names = {"file": ["file"], "several": ["file", "tree"]}.get(case.kind, ["tree"])
+        top = self.other.export if case.way == "get" else self.one.own
+        return [top / name for name in names]
+
+    def target(self, case: Round) -> Path:
+        """Where it is to be, under a name that is not there; several are to be below it."""
+        return (self.one.own if case.way == "get" else self.other.export) / "new"
+
+    def command(self, case: Round) -> tuple[str | Path, ...]:
+        """What a person types, each time the same."""
+        how = {"tree": ["-r"], "file": []}.get(case.kind, ["-a"])
+        sources = self._sources(case)
+        if case.way == "get":
+            return "get", *how, *BLOCK, *(f"h2:{one.name}" for one in sources), self.target(case)
+        return "put", *how, *BLOCK, *sources, f"h2:{self.target(case).name}"
+
+    def clear(self, case: Round) -> None:
+        """Nothing is at the target."""
+        for path in self.target(case).parent.iterdir():
+            if path.name == "new":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if case.kind == "several":
+            self.target(case).mkdir()
+
+    def _time(self, case: Round) -> float:
+        key = case.way, case.kind
+        if key not in self.took_s:
+            began = time.monotonic()
+            self.one.ctl(*self.command(case))
+            self.took_s[key] = time.monotonic() - began
+            self.clear(case)
+        return self.took_s[key]
+
+    def interrupt(self, case: Round, victim: str, instant: float) -> str:
+        """One run that something ends, maybe; how it ended."""
+        job = self.one.start(*self.command(case))
+        time.sleep(instant * self._time(case))
+        if victim.startswith("command"):
+            job.send_signal(signal.SIGINT if victim.endswith("INT") else signal.SIGKILL)
+        else:
+            host = self.one if victim.startswith("own") else self.other
+            pid = host.pid
+            os.kill(pid, signal.SIGKILL)
+        status, _, errors = finish(job)
+        # Before our own code runs, Ctrl-C is Python's.
+        target = self.target(case)
+        began = target.exists() and (case.kind != "several" or any(target.iterdir()))
+        early = victim.endswith("INT") and not began
+        assert "Traceback" not in errors or early, errors
+        if not victim.startswith("command"):
+            wait_for(lambda: not alive(pid), "the end of carefuld")
+            host.up()
+        return f"{victim}: {'done before' if status == 0 else f'status {status}'}"
+
+    def is_there(self, case: Round) -> bool:
+        """Whether the target is what the source is."""
+        target = self.target(case)
+        if case.kind == "several":
+            return all(self._is_same(case, one, target / one.name) for one in self._sources(case))
+        return self._is_same(case, *self._sources(case), target)
+
+    def _is_same(self, case: Round, source: Path, target: Path) -> bool:
+        if not target.exists():
+            return False
+        if source.is_file():
+            return source.read_bytes() == target.read_bytes()
+        counts = _PLAIN if case.kind == "tree" else _ARCHIVE
+        mine, theirs = describe(source), describe(target)
+        if case.kind == "tree":  # symlinks are skipped
+            del mine["link"]
+        return mine.keys() == theirs.keys() and all(
+            {key: value for key, value in one.items() if key in counts}
+            == {key: value for key, value in theirs[name].items() if key in counts}
+            for name, one in mine.items()
+        )
+
+    def play(self, case: Round) -> tuple[list[str], int]:
+        """One round: how its runs ended, and the bytes that the last did not fetch again.
+
+        Raises:
+            AssertionError: something was not as promised.
+        """
+        self.clear(case)
+        self._time(case)
+        how = []
+        for victim, instant in zip(case.hits, case.instants, strict=True):
+            how.append(self.interrupt(case, victim, instant))
+            if how[-1].endswith("done before") or self._is_whole(case):
+                assert self.is_there(case), (case, how)
+                return how, 0  # the same command would begin another transfer
+        return how, self.go_on(case, how)
+
+    def go_on(self, case: Round, how: list[str]) -> int:
+        """The same command, to its end; the bytes that it did not fetch again.
+
+        Raises:
+            AssertionError: something was not as promised.
+        """
+        before = sum(path.stat().st_size for path in self._files(case))
+        done = self.one.ctl(*self.command(case), "--json", check=False)
+        assert done.returncode == 0, (case, how, done.stderr[:300])
+        assert self.is_there(case), (case, how)
+        left = [path for path in self.target(case).parent.rglob("*") if is_partial(path.name)]
+        assert left == [], (case, how)
+        found = json.loads(done.stdout)
+        # What had its name is not fetched again; of partial files, what their journals say.
+        assert found["resumed_bytes"] >= before, (case, how)
+        self.clear(case)
+        return int(found["resumed_bytes"])
+
+    def _files(self, case: Round) -> list[Path]:
+        target = self.target(case)
+        inodes = {
+            path.lstat().st_ino: path
+            for path in target.rglob("*")
+            if path.is_file() and not path.is_symlink() and not is_partial(path.name)
+        }
+        return list(inodes.values())
+
+    def _is_whole(self, case: Round) -> bool:
+        """Whether it was complete, synced too, and its mark gone: only the report was missing."""
+        target = self.target(case)
+        marks = list(target.glob(".careful-*.part")) if target.is_dir() else []
+        return target.exists() and not marks and self.is_there(case)
+
+
+def main() -> int:
+    """Many rounds; the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
+    options = parser.parse_args()
+    counts: Counter[str] = Counter()
+    resumed = broken = 0
+    lab = Lab()
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = [Host(lab, name, Path(folder)) for name in lab.hosts]
+        try:
+            for host in hosts:
+                host.up()
+            arena = Arena(*hosts)
+            for number in range(options.first, options.first + options.rounds):
+                case = draw(number, random.Random(options.seed * 1_000_003 + number))
+                try:
+                    how, nbytes = arena.play(case)
+                except AssertionError as error:
+                    print(f"round {number}, {case}: BROKEN: {error}", file=sys.stderr, flush=True)
+                    broken += 1
+                    continue
+                counts.update(how)
+                resumed += nbytes > 0
+        finally:
+            for host in hosts:
+                host.ctl("down", "eth1", check=False)
+            lab.down()
+    for how, count in counts.most_common():
+        print(f"{count:5}  {how}")
+    print(f"{options.rounds} rounds, {resumed} went on with something, {broken} broken")
+    return broken > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""A lab of their own for tests: the fixtures `lab` and `make_lab`.
+
+Owns the labs that a test session makes, each under a name of its own, so that
+sessions run side by side. A lab goes when its test ends, however it ends, and
+with it every process that the test started there; what a session that was killed
+left behind goes when the next one starts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools/lab"
+_numbers = itertools.count(1)
+
+
+@cache
+def missing() -> str:
+    """Why no lab can be made here; "" if one can."""
+    if os.geteuid() != 0:
+        return "needs root, for network namespaces"
+    try:
+        socket.socket(44, socket.SOCK_RAW).close()  # AF_XDP
+    except OSError as error:
+        return f"this kernel gives no AF_XDP socket: {error.strerror}"
+    probe = ["unshare", "--net", "ip", "link", "add", "v1", "type", "veth", "peer", "name", "v2"]
+    done = subprocess.run(probe, capture_output=True, text=True)
+    return f"no network namespaces with veth: {done.stderr.strip()}" if done.returncode else ""
+
+
+def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run tools/lab; a failure is an error that quotes it."""
+    # `up --hops` builds its emulator first.
+    done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=110)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def commit() -> str:
+    """What is checked out, for reports; `-dirty` where files differ from it."""
+    argv = ["git", "-C", str(TOOL.parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run([*argv, "--exclude=*"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+class Lab:
+    """Hosts h1 … hN, and ways to run things on them."""
+
+    def __init__(
+        self,
+        hosts: int = 2,
+        mtu: int | None = None,
+        name: str | None = None,
+        hops: Path | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.name = name or f"t{os.getpid()}-{next(_numbers)}"
+        self.hosts = [f"h{k}" for k in range(1, hosts + 1)]
+        self._started: list[subprocess.Popen[Any]] = []
+        size = ["--mtu", str(mtu)] if mtu else []
+        size += ["--hops", str(hops), *options] if hops else []
+        owner = ["--owner", str(os.getpid())]
+        tool("up", "--name", self.name, "--hosts", str(hosts), *size, *owner)
+
+    def links(self, *options: str) -> list[dict[str, Any]]:
+        """What was asked of each emulated link, and what it did: tools/lab links."""
+        shown = tool("links", "--name", self.name, "--json", *options).stdout
+        found: list[dict[str, Any]] = json.loads(shown)["links"]
+        return found
+
+    def instance(self, host: str) -> str:
+        """The CAREFUL_INSTANCE of a host."""
+        return f"{self.name}-{host}"
+
+    def netns(self, host: str) -> Path:
+        """The host's namespace, for setns()."""
+        return Path("/run/netns") / f"careful-{self.name}-{host}"
+
+    def address(self, host: str, family: int = 4) -> str:
+        """The host's address on eth1."""
+        return f"10.77.0.{host[1:]}" if family == 4 else f"fd77::{int(host[1:]):x}"
+
+    def argv(self, host: str, *command: str | Path) -> list[str]:
+        """What to execute so that `command` runs on a host."""
+        return [str(TOOL), "exec", "--name", self.name, host, "--", *map(str, command)]
+
+    def run(
+        self, host: str, *command: str | Path, check: bool = True, timeout: float = 60, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host to its end; a failure is an error that quotes it."""
+        more = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | more
+        done = subprocess.run(self.argv(host, *command), timeout=timeout, **more)
+        said = f"{done.stdout or ''}{done.stderr or ''}"
+        assert not check or done.returncode == 0, f"{host}: {command} -> {done.returncode}\n{said}"
+        return done
+
+    def start(self, host: str, *command: str | Path, **more: Any) -> subprocess.Popen[str]:
+        """Start a command on a host, in a session of its own; it ends with the lab at the latest.
+
+        Its pid is the command's own.
+        """
+        more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
+        process = subprocess.Popen(
+            self.argv(host, *command), stdin=subprocess.DEVNULL, start_new_session=True, **more
+        )
+        self._started.append(process)
+        return process
+
+    def down(self) -> None:
+        """Take the lab away with all that runs in it."""
+        for process in self._started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.communicate()
+        tool("down", "--name", self.name, "--kill")
+
+
+MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session")
+def lab_possible() -> None:
+    """Skip where no lab can be made; else clear away what dead sessions left."""
+    if reason := missing():
+        pytest.skip(reason)
+    tool("sweep")
+
+
+@pytest.fixture
+def make_lab(lab_possible: None) -> Iterator[MakeLab]:
+    """Make labs: make_lab(hosts=3, mtu=1500), make_lab(hops=FILE); they go when the test ends."""
+    made: list[Lab] = []
+
+    def make(**options: Any) -> Lab:
+        made.append(Lab(**options))
+        return made[-1]
+
+    yield make
+    for lab in made:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def lab(lab_possible: None) -> Iterator[Lab]:
+    """Two hosts on one link, shared by the tests of a module."""
+    one = Lab()
+    yield one
+    one.down()
+
+
+__all__: Sequence[str] = ["Lab", "MakeLab", "lab", "lab_possible", "make_lab", "tool"]

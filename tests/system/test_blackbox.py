@@ -1,0 +1,107 @@
+"""carefulctl measure blackbox through carefuld, over the emulated pipeline of GAM × 100."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import Host, hosts_up
+from lab import MakeLab
+
+pytestmark = pytest.mark.lab
+
+GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("gam")
+    with hosts_up(folder, hops=GAM, options=["--scale", "100", "--charge", "payload"]) as made:
+        yield made
+
+
+def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
+    """g_b and the others' G within 5 % of Table 1 × 100; `plan` takes the output as it is."""
+    shown = hosts[0].ctl("measure", "blackbox", "h2", "--json").stdout
+    found: dict[str, Any] = json.loads(shown)
+    assert found["g_b_us"] == pytest.approx(750, rel=0.05)
+    assert found["G_b_us_per_KiB"] == pytest.approx(2490, rel=0.05)
+    assert found["sum_G_others_us_per_KiB"] == pytest.approx(4000, rel=0.05)
+    assert found["sum_g_us"] == pytest.approx(2730, rel=0.25)  # ours and carefuld's is in it
+    for name, unit, truth in (("g_b", "us", 750), ("sum_G_others", "us_per_KiB", 4000)):
+        half = found[f"{name}_high_{unit}"] - found[f"{name}_{unit}"]
+        # One of 20 intervals may miss, but not by far.
+        assert found[f"{name}_{unit}"] == pytest.approx(truth, abs=2 * half, rel=0), name
+    assert (found["kind"], found["inputs"]["host"]) == ("blackbox", "h2")
+    assert found["window_buffers"] > 0
+
+    argv = ["carefulctl", "plan", "--pipeline", "-", "--bytes", "4KiB", "--json"]
+    plan = subprocess.run(argv, input=shown, capture_output=True, text=True)
+    assert plan.returncode == 0, plan.stderr
+    assert json.loads(plan.stdout)["fragments_count"] == 5  # P1 section 5.4
+    lp = subprocess.run([*argv, "--strategy", "lp"], input=shown, capture_output=True, text=True)
+    assert lp.returncode == 1
+    assert "black-box" in lp.stderr
+
+
+def test_blackbox__loses_nothing_and_draws(hosts: list[Host], tmp_path: Path) -> None:
+    drawn = tmp_path / "box.svg"
+    options = ["--sizes", "6", "--seconds", "2", "--plot", str(drawn)]
+    table = hosts[0].ctl("measure", "blackbox", "h2", *options).stdout
+    assert "all but the bottleneck" in table
+    for host in hosts:
+        host.assert_nothing_lost()
+    text = drawn.read_text()
+    assert "black box to h2" in text
+    assert "gap in a train" in text
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_blackbox__bad_usage_is_one_line(hosts: list[Host]) -> None:
+    ctl = hosts[0].ctl
+    assert "sizes" in refused(ctl("measure", "blackbox", "h2", "--sizes", "3", check=False))
+    alike = ["--min-bytes", "100", "--max-bytes", "110"]
+    assert "alike" in refused(ctl("measure", "blackbox", "h2", *alike, check=False))
+    assert "unknown host" in refused(ctl("measure", "blackbox", "nobody.invalid", check=False))
+    done = ctl("measure", "blackbox", "h2", "--plot", "box.pdf", check=False)
+    assert done.returncode == 2
+    assert "plots are .png or .svg" in done.stderr
+
+
+def test_blackbox__needs_root_and_says_so(hosts: list[Host]) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "carefulctl"]
+    if hosts[0].lab.run("h1", *nobody, "--version", check=False).returncode:
+        pytest.skip("this checkout is not readable for others")
+    argv = ["measure", "blackbox", "h2"]
+    assert "sudo" in refused(hosts[0].lab.run("h1", *nobody, *argv, check=False))
+
+
+def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
+    """One measurement at a time of a carefuld: the other waits, neither fails."""
+    options = ["--sizes", "4", "--seconds", "1", "--json"]
+    both = [hosts[0].start("measure", "blackbox", "h2", *options) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        found = json.loads(out)
+        slope = found["G_b_us_per_KiB"]  # None: withheld, for each disturbs the other
+        assert slope is None or slope == pytest.approx(2490, rel=0.10)
+
+
+def test_blackbox__without_careful_there(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab()
+    here = Host(lab, "h1", tmp_path)
+    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "careful" in said  # not even here
+    here.up()
+    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "is careful up on that host?" in said
+    here.down()
