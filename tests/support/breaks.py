@@ -43,7 +43,7 @@ def stop_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def stop_longer(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The same, for longer than the others wait for it (--stall-ms)."""
+    """The same, for longer than the others wait for it (--stall)."""
     stop_for(victim, rng.uniform(33, 38))
 
 

@@ -31,7 +31,7 @@ from hosts import Host, finish, wait_for
 from lab import Lab, commit
 
 Keep = Callable[[str, str, float, float], None]
-#: An operation that hears nothing gives up after 30 s (--stall-ms).
+#: An operation that hears nothing gives up after 30 s (--stall).
 BOUND_S = 45
 #: How much of a file has moved when a fault strikes, at most.
 SHARE_MAX = 0.7
@@ -114,7 +114,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
 def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
     """A transfer that takes so long, tells how far it is, and does not outlive the block."""
     paced = ("--block-bytes", "64KiB", "--rate-limit", f"{FILE_BYTES // seconds // 1024}KiB")
-    process = host.start(*told, *paced, "-q", "--progress", "1")
+    process = host.start(*told, *paced, "-q", "--progress-fd", "1")
     try:
         yield process
     finally:

@@ -227,7 +227,7 @@ def test_get__silent_host(hosts: Hosts) -> None:
     silent = b.lab.start("h2", "python3", "-c", text)
     assert silent.stdout
     assert silent.stdout.readline() == "ready\n"
-    said = refused(a, "get", "--timeout-s", "2", "h2:f", a.own, within_s=8)
+    said = refused(a, "get", "--timeout", "2", "h2:f", a.own, within_s=8)
     assert "h2" in said
     assert "no answer" in said
 

@@ -49,7 +49,7 @@ def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
 
 def test_blackbox__loses_nothing_and_draws(hosts: list[Host], tmp_path: Path) -> None:
     drawn = tmp_path / "box.svg"
-    options = ["--sizes", "6", "--seconds", "2", "--plot", str(drawn)]
+    options = ["--sizes", "6", "--time", "2", "--plot", str(drawn)]
     table = hosts[0].ctl("measure", "blackbox", "h2", *options).stdout
     assert "all but the bottleneck" in table
     for host in hosts:
@@ -86,7 +86,7 @@ def test_blackbox__needs_root_and_says_so(hosts: list[Host]) -> None:
 
 def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
     """One measurement at a time of a carefuld: the other waits, neither fails."""
-    options = ["--sizes", "4", "--seconds", "1", "--json"]
+    options = ["--sizes", "4", "--time", "1", "--json"]
     both = [hosts[0].start("measure", "blackbox", "h2", *options) for _ in range(2)]
     for process in both:
         out, err = process.communicate(timeout=60)

@@ -38,7 +38,7 @@ def test_logp__signature_bulk_and_tcp_in_one_object(hosts: list[Host], tmp_path:
     echo = hosts[1].start("measure", "echo", "7777")
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"
-    words = ["--seconds", "0.5", "--max-messages", "256", "--bulk", "--sizes", "4"]
+    words = ["--time", "0.5", "--max-messages", "256", "--bulk", "--sizes", "4"]
     shown = hosts[0].ctl("measure", "logp", "h2", *words, "--tcp", "7777", "--plot", plot, "--json")
     found: dict[str, Any] = json.loads(shown.stdout)
     assert (found["schema"], found["kind"], found["inputs"]["hosts"]) == (1, "logp", ["h2"])
@@ -74,7 +74,7 @@ def test_logp__the_gap_alone(hosts: list[Host]) -> None:
 def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     ctl = hosts[0].ctl
     assert "unknown host" in refused(ctl("measure", "logp", "nobody.invalid", check=False))
-    said = refused(ctl("measure", "logp", "h2", "--seconds", "600", "--tcp", "9", check=False))
+    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--tcp", "9", check=False))
     assert "measure echo" in said  # at once: `ctl` waits for a minute
     alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--plot", "x.png"]
     done = ctl("measure", "logp", "h2", *alone, check=False)

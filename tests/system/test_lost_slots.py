@@ -34,7 +34,7 @@ def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
     held = make_file(server.export / EXPORTED, FILE_BYTES, 1)
     sent = make_file(asker.export / EXPORTED, FILE_BYTES, 2)
     # The peer lets go of a put's file when the session that has it has been silent so long.
-    server.up("--stall-ms", "1000")
+    server.up("--stall", "1s")
     asker.up()
     for told in (
         ("get", f"{server.name}:{EXPORTED}", asker.own / "copy"),

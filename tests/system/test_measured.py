@@ -47,7 +47,7 @@ def test_blackbox__finds_where_the_bottleneck_of_gms_changes(
 ) -> None:
     """P1 Table 3 × 100: the CPU up to 2.62 KiB, then the wire."""
     with hosts_up(tmp_path, hops=GMS, options=SCALED) as hosts:
-        found = ctl(hosts[0], "blackbox", "h2", "--seconds", "5")
+        found = ctl(hosts[0], "blackbox", "h2", "--time", "5")
         cpu, wire = (hosts[0].lab.links()[k]["asked"] for k in (3, 1))
     bend = wire["G_us_per_KiB"] - cpu["G_us_per_KiB"]
     asked_bytes = (cpu["g_us"] - wire["g_us"]) / bend * 1024
@@ -65,7 +65,7 @@ def test_model__predicts_what_a_message_takes(
     lab = make_lab(hops=GAM, mtu=9000, options=SCALED)
     predicted = bench("predicted", lab, monkeypatch)
     monkeypatch.setattr(predicted, "REPEATS", 4)
-    (found,) = predicted.black_boxes(1, "--seconds", "3")
+    (found,) = predicted.black_boxes(1, "--time", "3")
     if found["reason"]:
         pytest.skip(f"withheld: {found['reason']}")
     lab.links("--reset")
@@ -100,7 +100,7 @@ def test_logp__predicts_bursts_and_what_two_senders_share(
     for host in hosts:
         host.up()
 
-    found = ctl(hosts[0], "logp", "h2", "--seconds", "2", "--max-messages", "256")
+    found = ctl(hosts[0], "logp", "h2", "--time", "2", "--max-messages", "256")
     assert (found["g_us"] is None) == bool(found["g_reason"])
     if found["g_us"] is not None:
         half_us = found["g_high_us"] - found["g_us"]

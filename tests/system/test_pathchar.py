@@ -111,7 +111,7 @@ def test_pathchar__silent_router_is_merged(chain: Lab) -> None:
     rule = ["ip", "rule", "{}", "iif", "lo", "to", "10.77.0.1", "prio", "10", "blackhole"]
     chain.run("r1", *[word.format("add") for word in rule])  # what r1 itself would send
     try:
-        found = measure(chain, "--sizes", "6", "--timeout-s", "0.3")
+        found = measure(chain, "--sizes", "6", "--timeout", "0.3")
     finally:
         chain.run("r1", *[word.format("del") for word in rule])
     assert [hop["hops"] for hop in found["hops"]] == [[1, 2], [3], [4]]
@@ -153,7 +153,7 @@ def test_pathchar__a_host_behind_silence(chain: Lab) -> None:
     chain.run(
         "h1", "ip", "route", "add", "10.99.1.1/32", "via", "10.77.200.1", "dev", "eth1", "onlink"
     )
-    argv = ["carefulctl", "measure", "pathchar", "10.99.1.1", "--timeout-s", "0.05"]
+    argv = ["carefulctl", "measure", "pathchar", "10.99.1.1", "--timeout", "0.05"]
     assert "answers probes" in failed(chain.run("h1", *argv, check=False))
 
 

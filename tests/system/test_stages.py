@@ -59,7 +59,7 @@ def counted(host: Host, name: str) -> int:
 
 def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
     """Hops' G as without careful; the stages' sum is the one-way time; nothing is lost."""
-    found = measure(hosts[0], "--one-clock", "--seconds", "6")
+    found = measure(hosts[0], "--one-clock", "--time", "6")
     assert [stage["stages"] for stage in found["stages"]] == [
         ["hostTx"],
         ["netTx"],
@@ -102,7 +102,7 @@ def test_stages__a_stranger_gets_no_answer_and_takes_no_buffer(hosts: list[Host]
 
 
 def test_stages__table(hosts: list[Host]) -> None:
-    options = ["--sizes", "4", "--seconds", "1"]
+    options = ["--sizes", "4", "--time", "1"]
     shown = hosts[0].ctl("measure", "pathchar", "h2", *options).stdout
     assert "hop 3, netRx" in shown
     assert "one resource: hostTx, netTx" in shown
@@ -114,7 +114,7 @@ def test_stages__without_careful_there_says_so(hosts: list[Host]) -> None:
     """The hops are measured all the same, unless stages are asked for."""
     hosts[1].down()
     try:
-        options = ["measure", "pathchar", "h2", "--sizes", "4", "--seconds", "1"]
+        options = ["measure", "pathchar", "h2", "--sizes", "4", "--time", "1"]
         shown = hosts[0].ctl(*options).stdout
         assert "stages inside the hosts: not measured" in shown
         done = hosts[0].ctl(*options, "--stages", check=False)

@@ -142,8 +142,8 @@ def test_frames__a_file_goes_through_all_stages(two: list[Host], tmp_path: Path)
     h1, h2 = two
     data = make_file(h1.own / "file", 100_000)
     plot = tmp_path / "burst.svg"
-    also = ("--also", h1.lab.instance("h2"), "--gap-us", "10000000")
-    process = start(h1, "frames", "--seconds", "60", *also, "--json", "--plot", str(plot))
+    also = ("--also", h1.lab.instance("h2"), "--gap", "10")
+    process = start(h1, "frames", "--time", "60", *also, "--json", "--plot", str(plot))
     wait_for(lambda: listeners(h1) == listeners(h2) == 4, "probe")
     h1.ctl("put", h1.own / "file", "h2:")
     process.send_signal(signal.SIGINT)
@@ -165,7 +165,7 @@ def test_frames__a_file_goes_through_all_stages(two: list[Host], tmp_path: Path)
 @pytest.mark.lab
 def test_stages__killed_leaves_nothing_attached(two: list[Host]) -> None:
     h1 = two[0]
-    process = start(h1, "stages", "--seconds", "60")
+    process = start(h1, "stages", "--time", "60")
     wait_for(lambda: listeners(h1) > 0, "probe")
     process.kill()
     finish(process)
@@ -178,7 +178,7 @@ def test_clearbox__every_stage_of_both_ends(
     two: list[Host], how: tuple[str, ...], tmp_path: Path
 ) -> None:
     h1, plot = two[0], tmp_path / "stages.png"
-    words = ("clearbox", "h2", "--seconds", "0.1", "--sizes", "6", "--json", "--plot", str(plot))
+    words = ("clearbox", "h2", "--time", "0.1", "--sizes", "6", "--json", "--plot", str(plot))
     found = json.loads(h1.ctl("measure", *words, *how).stdout)
     ways = [(one["name"], one["host"]) for one in found["stages"]]
     ours, theirs = h1.lab.instance("h1"), h1.lab.instance("h2")
@@ -213,14 +213,14 @@ def test_trace__says_what_is_wrong_in_a_line(two: list[Host]) -> None:
     assert ".png or .svg" in refused(ctl("trace", "stages", "--plot", "x.gif", check=False))
     said = refused(ctl("trace", "frames", "--instance", "nobody", check=False))
     assert "not up" in said
-    quiet = ctl("trace", "frames", "--seconds", "0.1", check=False)
+    quiet = ctl("trace", "frames", "--time", "0.1", check=False)
     assert quiet.returncode == 1
     assert "no burst to draw" in quiet.stderr
 
 
 @pytest.mark.lab
 def test_trace__of_a_daemon_that_ends(two: list[Host]) -> None:
-    process = start(two[0], "stages", "--seconds", "60")
+    process = start(two[0], "stages", "--time", "60")
     two[0].down()
     status, _, err = finish(process)
     two[0].up()

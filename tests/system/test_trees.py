@@ -130,7 +130,7 @@ def test_progress__lines_for_a_program(pair: tuple[Host, Host], tmp_path: Path) 
     make_file(b.export / "f", 8 * MIB)
     with (tmp_path / "lines").open("wb") as lines:
         os.set_inheritable(lines.fileno(), True)
-        a.ctl("get", "-q", "--progress", str(lines.fileno()), "h2:f", a.own, close_fds=False)
+        a.ctl("get", "-q", "--progress-fd", str(lines.fileno()), "h2:f", a.own, close_fds=False)
     told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
     assert told[-1]["event"] == "end"
     assert told[-1]["moved_bytes"] == told[-1]["total_bytes"] == 8 * MIB

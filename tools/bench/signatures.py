@@ -33,7 +33,7 @@ def access_file() -> str:
 def logp_once() -> dict[str, Any]:
     """One signature over one link, and bursts that it predicts."""
     links("--reset")
-    found = ctl("h1", "measure", "logp", "h2", "--seconds", "6")
+    found = ctl("h1", "measure", "logp", "h2", "--time", "6")
     names = [f"{name}{end}_us" for name in NAMES for end in ("", "_low", "_high")]
     return {
         "asked_g_us": ACCESS_GAP_US,

@@ -31,11 +31,12 @@ from careful.report import logp as report
     help="Half of a 95 % interval over the figure at which it is enough.",
 )
 @click.option(
-    "--seconds",
+    "--time",
+    "seconds",
     type=SECONDS,
     default=20.0,
-    show_default=True,
-    help="For each signature: no batch after that.",
+    metavar="TIME",
+    help="For each signature: no batch after that  [default: 20s].",
 )
 @click.option("--max-messages", default=4096, show_default=True, help="Of the longest burst.")
 @click.option("--bulk", is_flag=True, help="Stores and gets over sizes, too: os(n), g(n), T(n).")
@@ -54,7 +55,7 @@ from careful.report import logp as report
     "--gap-for",
     "gap_s",
     type=SECONDS,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Only the gap, without pause so long: run it on K hosts at once.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="A .png or .svg.")

@@ -24,8 +24,8 @@ from careful.report.inside import stages_figures, stages_table
 Command = Callable[..., Any]
 
 _BACKGROUND = (
-    "Take at most 1 % of {} time: 100 times as long. Where --seconds are too few for that, it "
-    "says at once how many are needed."
+    "Take at most 1 % of {} time: 100 times as long. Where --time is too short for that, it "
+    "says at once how much is needed."
 )
 _plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
@@ -47,11 +47,12 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
             "--precision", type=SHARE, default=precision, show_default=True, help=help_precision
         ),
         click.option(
-            "--seconds",
+            "--time",
+            "seconds",
             type=SECONDS,
             default=25.0,
-            show_default=True,
-            help="No new round after that.",
+            metavar="TIME",
+            help="No new round after that  [default: 25s].",
         ),
     )
 
@@ -82,10 +83,20 @@ def measure() -> None:
     help="Half of G's interval over G at which a hop needs no more probes.",
 )
 @click.option(
-    "--seconds", type=SECONDS, default=25.0, show_default=True, help="No new round after that."
+    "--time",
+    "seconds",
+    type=SECONDS,
+    default=25.0,
+    metavar="TIME",
+    help="No new round after that  [default: 25s].",
 )
 @click.option(
-    "--timeout-s", type=SECONDS, default=1.0, show_default=True, help="Longest wait for an answer."
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    default=1.0,
+    metavar="TIME",
+    help="Longest wait for an answer  [default: 1s].",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
 @click.option(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import click
 
-from careful.units import parse_bytes
+from careful.units import parse_bytes, parse_seconds
 
 
 class Bytes(click.ParamType[int]):
@@ -75,11 +74,54 @@ class OutputFile(click.ParamType[Path]):
         return path
 
 
-class Number(click.ParamType[float]):
-    """A finite number above 0: below `below`, at most `most`. Click's own takes NaN."""
+class Duration(click.ParamType[float]):
+    """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 
-    def __init__(self, name: str, below: float = math.inf, most: float = 1e6) -> None:
-        self.name, self._below, self._most = name, below, most
+    Args:
+        per_s: what the value is counted in, per second: 1000 gives milliseconds.
+        most_s: the longest that can be meant, seconds.
+        zero: whether 0 can be meant, too.
+    """
+
+    name = "time"
+
+    def __init__(self, per_s: int = 1, most_s: float = 1e6, zero: bool = False) -> None:
+        self._per_s, self._most_s, self._zero = per_s, most_s, zero
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):  # a default
+            return value
+        try:
+            seconds = parse_seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds < 0 or (seconds == 0 and not self._zero):
+            self.fail(f"{value} must be above 0", param, ctx)
+        if seconds > self._most_s:
+            self.fail(f"{value} must be at most {self._most_s:g} s", param, ctx)
+        return seconds * self._per_s
+
+
+class WholeDuration(click.ParamType[int]):
+    """The same in whole milliseconds or microseconds, at least one."""
+
+    name = "time"
+
+    def __init__(self, per_s: int, most_s: float) -> None:
+        self._duration = Duration(per_s, most_s)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        return max(1, round(self._duration.convert(value, param, ctx)))
+
+
+class Share(click.ParamType[float]):
+    """A number above 0 and below 1. Click's own takes NaN."""
+
+    name = "share"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -88,21 +130,14 @@ class Number(click.ParamType[float]):
             number = float(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number", param, ctx)
-        if not 0 < number < self._below:
-            bound = "" if math.isinf(self._below) else f" and below {self._below:g}"
-            self.fail(f"{value} must be above 0{bound}", param, ctx)
-        if number > self._most:
-            self.fail(f"{value} must be at most {self._most:g}", param, ctx)
+        if not 0 < number < 1:  # NaN is not
+            self.fail(f"{value} must be above 0 and below 1", param, ctx)
         return number
 
 
 BYTES = Bytes()
 OUTPUT = OutputFile()
-#: Seconds, microseconds, and shares of a figure.
-SECONDS = Number("float")
-MICROSECONDS = Number("float", most=1e12)
-SHARE = Number("float", below=1)
+SECONDS = Duration()
+SHARE = Share()
 PLOT = PlotFile()
 BYTES_LIST = BytesList()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from careful.cli.params import Duration
 from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
 from careful.report import simulating
 from careful.report.figure import check_path
@@ -38,7 +39,12 @@ carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
     help="Number of messages.",
 )
 @click.option(
-    "--every-us", type=float, default=0.0, show_default=True, help="Time between messages."
+    "--every",
+    "every_us",
+    type=Duration(per_s=10**6, zero=True),
+    default=0.0,
+    metavar="TIME",
+    help="Time between messages, as 50us  [default: 0].",
 )
 @click.option(
     "--rule",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import instance_option, json_option, show
-from careful.cli.params import MICROSECONDS, SECONDS
+from careful.cli.params import SECONDS, Duration
 from careful.control import traced
 from careful.control.tracer import Target, Tracer
 from careful.measure import frames as flow
@@ -16,11 +16,12 @@ from careful.measure import listening
 from careful.report import figure, measuring, trace_plots, tracing
 
 _seconds = click.option(
-    "--seconds",
+    "--time",
+    "seconds",
     type=SECONDS,
     default=5.0,
-    show_default=True,
-    help="How long; Ctrl-C ends it earlier.",
+    metavar="TIME",
+    help="How long; Ctrl-C ends it earlier  [default: 5s].",
 )
 _also = click.option(
     "--also",
@@ -80,11 +81,12 @@ def trace_stages(
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @_seconds
 @click.option(
-    "--gap-us",
-    type=MICROSECONDS,
+    "--gap",
+    "gap_us",
+    type=Duration(per_s=10**6),
     default=flow.GAP_US,
-    show_default=True,
-    help="Idle time that ends a burst.",
+    metavar="TIME",
+    help=f"Idle time that ends a burst  [default: {flow.GAP_US:g}us].",
 )
 @click.option(
     "--most",

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from careful.cli.common import shared
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, SECONDS
 from careful.control import config
 from careful.transfer.filters import Filters, check_pattern
 from careful.transfer.options import Options
@@ -21,11 +21,12 @@ from careful.transfer.special import Span
 _PATTERNS = "careful.patterns"
 
 timeout = click.option(
-    "--timeout-s",
-    type=click.FloatRange(min=0.001),
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
     default=5.0,
-    show_default=True,
-    help="How long to wait for the host to answer.",
+    metavar="TIME",
+    help="How long to wait for the host to answer  [default: 5s].",
 )
 
 
@@ -175,7 +176,7 @@ _HOW = [
         help="Begin again, rather than go on where an interrupted transfer ended.",
     ),
     click.option(
-        "--progress",
+        "--progress-fd",
         "progress_fd",
         type=click.IntRange(0),
         callback=_is_open,

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from careful.cli.common import json_option, shared, show
+from careful.cli.params import WholeDuration
 from careful.control import config, daemon, status
 from careful.report import live
 
@@ -24,13 +25,31 @@ from careful.report import live
 @click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode  [default: auto].")
 @click.option("--require-zerocopy", is_flag=True, default=None, help="Fail rather than copy.")
 @click.option("--wait", type=click.Choice(config.WAIT_MODES), help="[default: adaptive].")
-@click.option("--spin-us", type=int, metavar="N", help="adaptive: spin so long  [default: 50].")
+@click.option(
+    "--spin",
+    "spin_us",
+    type=WholeDuration(10**6, 1.0),
+    metavar="TIME",
+    help="adaptive: spin so long  [default: 50us].",
+)
 @click.option("--queue", type=int, metavar="Q", help="RX and TX queue  [default: 0].")
 @click.option("--port", type=int, help="UDP port  [default: 51966].")
 @click.option("--rx-buffers", type=int, metavar="N", help="A power of two  [default: 512].")
 @click.option("--tx-buffers", type=int, metavar="N", help="[default: 512].")
-@click.option("--sync-ms", type=int, metavar="N", help="Silence before asking  [default: 200].")
-@click.option("--stall-ms", type=int, metavar="N", help="Silence until gone  [default: 30000].")
+@click.option(
+    "--sync",
+    "sync_ms",
+    type=WholeDuration(1000, 3600.0),
+    metavar="TIME",
+    help="Silence before a peer is asked  [default: 200ms].",
+)
+@click.option(
+    "--stall",
+    "stall_ms",
+    type=WholeDuration(1000, 3600.0),
+    metavar="TIME",
+    help="Silence until a peer is dropped  [default: 30s].",
+)
 @click.option("--cpu", type=int, metavar="N", help="CPU that carefuld runs on.")
 @shared
 def up(

@@ -269,7 +269,7 @@ class BlackBox:
         if needed_s > self.options.seconds:
             raise ValueError(
                 f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
-                f"{needed_s:.0f} s on this path: --seconds {math.ceil(1.2 * needed_s)}, "
+                f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
                 "or fewer --sizes"
             )
 

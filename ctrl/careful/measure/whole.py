@@ -58,7 +58,7 @@ def measure(
             raise CarefulError(errno.EHOSTUNREACH, f"{text}: {path.why_nothing}", route.host)
         if options.background and (needed_s := inside.background_s(path)) > options.seconds / 3:
             text = f"in the background they take about {needed_s:.0f} s"
-            return path, None, f"{text}: --seconds {math.ceil(3.6 * needed_s)}"
+            return path, None, f"{text}: --time {math.ceil(3.6 * needed_s)}"
         found = inside.measure(
             session.ask,
             path,

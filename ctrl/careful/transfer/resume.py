@@ -31,7 +31,7 @@ from careful.transfer.partial import (
 from careful.transfer.sparse import is_hole
 
 #: How long the handle of a session that is over may keep its file: the peer's stall
-#: (`up --stall-ms`, 30 s) and a little, seconds.
+#: (`up --stall`, 30 s) and a little, seconds.
 _LETS_GO_S = 35.0
 _NO_IDENTITY = Identity("", 0, 0, 0, 0)
 Note = Callable[[tuple[int, bytes]], None]

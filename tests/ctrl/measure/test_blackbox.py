@@ -373,7 +373,7 @@ def test_blackbox__background_that_does_not_suffice_is_refused_at_once() -> None
     with pytest.raises(ValueError, match="in the background 4 rounds of 16 sizes take") as said:
         fake.measure(background=True, seconds=5)
     assert fake.now_us / 1e6 < 2
-    seconds = float(str(said.value).split("--seconds ")[1].split(",")[0])
+    seconds = float(str(said.value).split("--time ")[1].split(",")[0])
     assert 300 < seconds < 3000
     enough = FakeExchange()
     assert enough.measure(background=True, seconds=seconds).rounds_count >= 4

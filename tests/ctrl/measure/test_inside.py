@@ -285,7 +285,7 @@ def test_whole__background_too_short_for_stages_says_how_long(
     assert len(path.segments) == 3
     assert ends is None
     assert not hosts.asked
-    seconds = float(why.split("--seconds ")[1])
+    seconds = float(why.split("--time ")[1])
     assert 150 < seconds < 2000
     _, ends, why = whole_path(FakeHosts(), monkeypatch, background=True, seconds=seconds)
     assert ends is not None, why

@@ -384,7 +384,7 @@ def test_pathchar__background_that_does_not_suffice_is_refused_at_once() -> None
     with pytest.raises(ValueError, match="in the background 3 rounds of 12 sizes take") as said:
         fake.measure(background=True)
     assert fake.now_s < 30
-    seconds = float(str(said.value).split("--seconds ")[1].split(",")[0])
+    seconds = float(str(said.value).split("--time ")[1].split(",")[0])
     enough = FakePath(jitter_us=1)
     assert enough.measure(background=True, seconds=seconds).rounds_count >= 3
     assert enough.now_s < 1.2 * seconds

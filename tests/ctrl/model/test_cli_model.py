@@ -123,7 +123,11 @@ def test_plan__text_compares_the_strategies():
         (["plan", "--pipeline", "gam", "--bytes", "2XiB"], 2, "is not a size"),
         (["plan", "--pipeline", "gam", "--bytes", "9", "--min-bytes", "0"], 1, "smallest fragment"),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),
-        (["simulate", "--pipeline", "gam", "--bytes", "9", "--every-us", "nan"], 1, "nan µs"),
+        (
+            ["simulate", "--pipeline", "gam", "--bytes", "9", "--every", "nan"],
+            2,
+            "is not a duration",
+        ),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "9" * 9], 1, "transfers"),
         (
             [
