@@ -1,7 +1,7 @@
 """The errors of this package, and the one place where an errno becomes one.
 
-Everything that fails for a reason outside the program raises CarefulError, an
-OSError, whose text is one line that says what failed and, if known, what to do.
+Everything that fails for a reason outside the program raises CarefulError, an OSError,
+whose text is one line that says what failed and, if known, what to do. It calls nothing.
 """
 
 from __future__ import annotations
@@ -52,8 +52,36 @@ def shown(text: str) -> str:
     )
 
 
+#: Of these Python makes a plain OSError; to a program they are the connection's failure.
+_UNCONNECTED = {
+    errno_module.ENOTCONN,
+    errno_module.EHOSTUNREACH,
+    errno_module.ENETUNREACH,
+    errno_module.ENETDOWN,
+}
+
+
+_kinds: dict[tuple[type[CarefulError], type[OSError]], type[CarefulError]] = {}
+
+
+def _kind(base: type[CarefulError], errno: int) -> type[CarefulError]:
+    """`base`, mixed with the class that Python itself raises for an errno, if it has one."""
+    builtin = ConnectionError if errno in _UNCONNECTED else type(OSError(errno, ""))
+    if builtin is OSError or issubclass(base, builtin):
+        return base
+    if (base, builtin) not in _kinds:
+        name = f"Careful{builtin.__name__}" if base is CarefulError else base.__name__
+        space = {"__doc__": base.__doc__, "__module__": base.__module__, "_mixed": base}
+        _kinds[base, builtin] = type(name, (base, builtin), space)
+    return _kinds[base, builtin]
+
+
 class CarefulError(OSError):
     """Something failed: `errno`, and one line that names what it failed on.
+
+    Where Python has a class for the errno, the error is of that class as well: a file that
+    is not there is a FileNotFoundError, no answer in time a TimeoutError, a host that
+    cannot be reached or a session that ended a ConnectionError.
 
     Args:
         errno: a positive errno; 0 where none fits.
@@ -61,25 +89,24 @@ class CarefulError(OSError):
         what: the interface, queue, peer or file that it is about.
     """
 
+    def __new__(cls, errno: int, text: str = "", what: str = "") -> CarefulError:
+        return super().__new__(_kind(cls, errno), errno, text or meaning(errno))
+
     def __init__(self, errno: int, text: str = "", what: str = "") -> None:
-        self.reason = text or _MEANINGS.get(errno) or os.strerror(errno)
+        super().__init__()  # OSError took its arguments when it was made
+        self.reason = text or meaning(errno)
         self.what = what
-        super().__init__(errno, self.reason)
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}" if self.what else self.reason
 
+    def __reduce__(self) -> tuple[object, ...]:
+        named = getattr(type(self), "_mixed", type(self))  # what another process can import
+        return named, (self.errno, self.reason, self.what), self.__dict__
+
 
 class LossError(CarefulError):
-    """The network lost or damaged something, and the user wanted no repair.
-
-    Args:
-        text: what happened.
-        what: the peer.
-    """
-
-    def __init__(self, text: str, what: str) -> None:
-        super().__init__(errno_module.ECONNABORTED, text, what)
+    """The network lost or damaged something, and the user wanted no repair."""
 
 
 def meaning(errno: int) -> str:

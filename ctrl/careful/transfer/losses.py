@@ -75,7 +75,7 @@ class Losses:
         else:  # a peer that began anew, another MTU: nothing that was promised
             return
         self._fail = False  # what is to be cleaned up now may be tried again
-        raise LossError(f"{text} (--on-loss fail)", self._host)
+        raise LossError(errno.ECONNABORTED, f"{text} (--on-loss fail)", self._host)
 
     async def _info(self) -> Any:
         answer = await self._ipc.ask(lib.CAREFUL_IPC_PEERS)

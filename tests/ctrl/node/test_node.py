@@ -148,7 +148,7 @@ def test_open__without_privilege(server: Lab) -> None:
     powerless = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
     done = server.run("h1", *powerless, sys.executable, "-c", program, check=False)
     assert done.returncode == 1
-    assert "CarefulError: eth1: no permission" in done.stderr
+    assert "CarefulPermissionError: eth1: no permission" in done.stderr
     assert "run as root" in done.stderr
 
 

@@ -1,0 +1,60 @@
+"""CarefulError: of Python's own classes too, so that a program need not compare errnos."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+
+import pytest
+from careful.errors import CarefulError, LossError, from_os
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOENT, FileNotFoundError),
+        (errno.EEXIST, FileExistsError),
+        (errno.EACCES, PermissionError),
+        (errno.EPERM, PermissionError),
+        (errno.EISDIR, IsADirectoryError),
+        (errno.ENOTDIR, NotADirectoryError),
+        (errno.ETIMEDOUT, TimeoutError),
+        (errno.ECONNREFUSED, ConnectionRefusedError),
+        (errno.ECONNRESET, ConnectionResetError),
+        (errno.ENOTCONN, ConnectionError),
+        (errno.EHOSTUNREACH, ConnectionError),
+        (errno.ENETUNREACH, ConnectionError),
+        (errno.EAGAIN, BlockingIOError),
+    ],
+)
+def test_careful_error__is_what_python_raises(number: int, kind: type[OSError]) -> None:
+    with pytest.raises(kind) as caught:
+        raise CarefulError(number, "why", "h2:x")
+    assert isinstance(caught.value, CarefulError)
+    assert (caught.value.errno, str(caught.value)) == (number, "h2:x: why")
+
+
+def test_careful_error__of_no_class_of_python() -> None:
+    for number in (errno.ENOSPC, errno.EROFS, 0):
+        assert type(CarefulError(number)) is CarefulError
+    assert str(CarefulError(errno.EROFS)).startswith("the export is read-only")
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOSPC])
+def test_careful_error__crosses_processes(number: int) -> None:
+    error = CarefulError(number, "why", "h2:x")
+    error.reason += "; more"
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), back.errno, str(back)) == (type(error), number, "h2:x: why; more")
+
+
+def test_loss_error__is_an_aborted_connection() -> None:
+    error = LossError(errno.ECONNABORTED, "the network lost 1 frame", "h2")
+    assert isinstance(error, ConnectionAbortedError)
+    back = pickle.loads(pickle.dumps(error))
+    assert isinstance(back, LossError)
+    assert str(back) == "h2: the network lost 1 frame"
+
+
+def test_from_os__keeps_the_class() -> None:
+    assert isinstance(from_os(FileNotFoundError(errno.ENOENT, "gone"), "a"), FileNotFoundError)
