@@ -118,18 +118,18 @@ static __always_inline __u32 body_bytes(const struct careful_hdr *hdr)
 	return bytes;
 }
 
-static __always_inline int is_stage(const struct careful_hdr *hdr)
+static __always_inline int is_ping(const struct careful_hdr *hdr)
 {
-	return hdr->type == CAREFUL_STAGE;
+	return hdr->type == CAREFUL_PING;
 }
 
 /* Does it end here, at XDP? Then it has no sequence number and takes no buffer. */
 static __always_inline int ends_here(const struct careful_hdr *hdr)
 {
-	return is_stage(hdr) && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
+	return is_ping(hdr) && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
 }
 
-/* Notes when a stage probe came; the engine, which answers it, reads that in place. */
+/* Notes when a ping came; the engine, which answers it, reads that in place. */
 static __always_inline void stamp(struct careful_peer_entry *peer, __u32 probe)
 {
 	peer->probe_ns = bpf_ktime_get_ns();
@@ -156,16 +156,16 @@ static __noinline __u32 admit(const struct careful_hdr *hdr)
 	cookie = *(volatile __u64 *)&peer->cookie;
 	if (!cookie || cookie != bpf_be64_to_cpu(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (is_stage(hdr) && !careful_probe_new(probe, peer->probe_last))
-		return CAREFUL_XDP_DROP_STAGE;
+	if (is_ping(hdr) && !careful_ping_new(probe, peer->probe_last))
+		return CAREFUL_XDP_DROP_PING;
 	if (!ends_here(hdr)) {
 		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
 			return CAREFUL_XDP_DROP_SEQ;
 		*(volatile __u32 *)&peer->seq_last = seq;
 	}
-	if (is_stage(hdr))
+	if (is_ping(hdr))
 		stamp(peer, probe);
-	return ends_here(hdr) ? CAREFUL_XDP_PASS_STAGE : CAREFUL_XDP_ADMITTED;
+	return ends_here(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
 }
 
 /* A frame of the datapath: admitted, a probe that ends here, or why not. */
@@ -183,10 +183,11 @@ static __always_inline __u32 judge(const struct datagram *datagram)
 		return CAREFUL_XDP_DROP_VERSION;
 	if (bpf_ntohl(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr->type != CAREFUL_DATA && hdr->type != CAREFUL_UPDATE && !is_stage(hdr))
+	if (hdr->type != CAREFUL_DATA && hdr->type != CAREFUL_UPDATE && !is_ping(hdr))
 		return CAREFUL_XDP_DROP_TYPE;
-	if (is_stage(hdr) && (!hdr->stage_limit || hdr->stage_limit > CAREFUL_LIMIT_STORE))
-		return CAREFUL_XDP_DROP_STAGE;
+	if (is_ping(hdr) &&
+	    (hdr->stage_limit < CAREFUL_STAGE_NET_RX || hdr->stage_limit > CAREFUL_STAGE_STORE))
+		return CAREFUL_XDP_DROP_PING;
 	if (sizeof(*hdr) + body_bytes(hdr) != datagram->bytes)
 		return CAREFUL_XDP_DROP_SHORT;
 	return admit(hdr);
@@ -208,7 +209,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
 	if (ctx->rx_queue_index != config.queue)
 		return pass(CAREFUL_XDP_PASS_QUEUE);
 	verdict = judge(&datagram);
-	if (verdict == CAREFUL_XDP_PASS_STAGE)
+	if (verdict == CAREFUL_XDP_PASS_PING)
 		return pass(verdict);
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return drop(verdict);

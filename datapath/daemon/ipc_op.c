@@ -216,15 +216,15 @@ static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	return rc;
 }
 
-static void stage_done(const struct careful_stage_result *result, void *user)
+static void ping_done(const struct careful_ping_result *result, void *user)
 {
 	ipc_answer(user, result->status, NULL, result, sizeof(*result));
 }
 
-static int stage(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int ping(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	int index = ipc_peer_index(client->ipc, q->head.peer);
-	const struct careful_stage_ask ask = {
+	const struct careful_ping_ask ask = {
 		.stage = q->head.args[0],
 		.ttl = q->head.args[1],
 		.timeout_ms = q->head.args[2],
@@ -233,9 +233,9 @@ static int stage(struct ipc_client *client, struct ipc_op *op, const struct ipc_
 
 	if (index < 0)
 		return index;
-	if (ask.timeout_ms > IPC_STAGE_MS)
+	if (ask.timeout_ms > IPC_PING_MS)
 		return -EINVAL;
-	return careful_stage(client->ipc->instance, (uint32_t)index, &ask, stage_done, op);
+	return careful_ping(client->ipc->instance, (uint32_t)index, &ask, ping_done, op);
 }
 
 static void answer_info(struct ipc_client *client, struct ipc_op *op)
@@ -265,8 +265,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	switch (head->op) {
 	case CAREFUL_IPC_INFO:
 		return sizeof(struct careful_info);
-	case CAREFUL_IPC_STAGE:
-		return sizeof(struct careful_stage_result);
+	case CAREFUL_IPC_PING:
+		return sizeof(struct careful_ping_result);
 	case CAREFUL_IPC_PEERS:
 		return client->ipc->peers_max * (uint32_t)sizeof(struct careful_peer_info);
 	case CAREFUL_IPC_MEASURE:
@@ -330,8 +330,8 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 	case CAREFUL_IPC_STORE:
 		rc = bulk(client, op, q);
 		break;
-	case CAREFUL_IPC_STAGE:
-		rc = stage(client, op, q);
+	case CAREFUL_IPC_PING:
+		rc = ping(client, op, q);
 		break;
 	case CAREFUL_IPC_SIGNATURE:
 		rc = ipc_signature(client, op, q);

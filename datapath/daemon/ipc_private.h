@@ -17,7 +17,7 @@ enum {
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
 	IPC_CONNECT_MS = 5000,
-	IPC_STAGE_MS = 60000, /* longest wait for a stage probe's answer */
+	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 

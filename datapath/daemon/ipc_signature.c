@@ -48,7 +48,7 @@ static int issuer_issue(struct signature_layer *layer)
 {
 	struct ipc_issuer *issuer = (struct ipc_issuer *)layer;
 	const struct careful_signature *s = &issuer->signature;
-	const struct careful_span local = { .base = careful_scratch(), .fd = -1 };
+	const struct careful_span local = { .base = scratch_memory(), .fd = -1 };
 	uint32_t peer = issuer->indices[issuer->turn];
 	int rc;
 

@@ -27,7 +27,7 @@
 #include "daemon/log.h"
 #include "daemon/options.h"
 #include "daemon/rundir.h"
-#include "daemon/stage_file.h"
+#include "daemon/scratch_file.h"
 #include "service/block.h"
 #include "service/probe.h"
 #include "service/scratch.h"
@@ -45,7 +45,7 @@ struct daemon {
 	struct daemon_options options;
 	struct rundir dir;
 	struct careful *instance;
-	struct careful_block_server *block;
+	struct block_server *block;
 	struct ipc *ipc;
 	struct health health;
 	struct ipc_event signal_event, block_event;
@@ -85,7 +85,7 @@ static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, voi
 		return;
 	health_peer_changed(&d->health, instance, peer, state);
 	ipc_peer_changed(d->ipc, peer, state);
-	careful_block_watch(instance, peer, state, d->block);
+	block_watch(instance, peer, state, d->block);
 }
 
 static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
@@ -144,19 +144,19 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static struct careful_probe probe = { .now_ns = monotonic_ns };
+static struct probe probe = { .now_ns = monotonic_ns };
 
-/* Stage probes are written somewhere; without a place for it they end before. */
+/* Pings are written somewhere; without a place for it they end before. */
 static int serve_probes(struct daemon *d)
 {
 	uint8_t scratch;
 
-	d->scratch_fd = stage_file_open(d->options.exports, d->options.exports_count, &scratch);
+	d->scratch_fd = scratch_file_open(d->options.exports, d->options.exports_count, &scratch);
 	if (d->scratch_fd < 0)
-		log_line("no scratch file for stage probes: %s", strerror(-d->scratch_fd));
+		log_line("no scratch file for pings: %s", strerror(-d->scratch_fd));
 	else
-		careful_probe_scratch(d->instance, d->scratch_fd, scratch);
-	return careful_probe_serve(d->instance, &probe);
+		probe_scratch(d->instance, d->scratch_fd, scratch);
+	return probe_serve(d->instance, &probe);
 }
 
 /* Opens the instance and starts the block server; on the chosen CPU, its workers
@@ -180,8 +180,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 	if (rc)
 		return rc;
 	sched_setaffinity(0, sizeof(before), &before);
-	rc = careful_block_serve(d->instance, d->options.exports, d->options.exports_count,
-				 &d->block, error);
+	rc = block_serve(d->instance, d->options.exports, d->options.exports_count, &d->block,
+			 error);
 	if (d->options.cpu >= 0)
 		sched_setaffinity(0, sizeof(one), &one);
 	if (rc) {
@@ -189,7 +189,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		return rc;
 	}
 	rc = serve_probes(d);
-	return rc ? rc : careful_scratch_serve(d->instance);
+	return rc ? rc : scratch_serve(d->instance);
 }
 
 static int serve(struct daemon *d, struct careful_error *error)
@@ -206,7 +206,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (!rc) {
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
-			rc = watch_fd(d, careful_block_fd(d->block), &d->block_event, on_block);
+			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);
 		if (!rc)
 			rc = careful_peer_watch(d->instance, on_peer, d);
 		if (rc)
@@ -214,7 +214,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 	}
 	if (rc) {
 		careful_close(d->instance);
-		careful_block_stop(d->block);
+		block_stop(d->block);
 		if (!error->text[0])
 			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
 	}
@@ -295,12 +295,12 @@ static int run(struct daemon *d)
 					return rc;
 			}
 		}
-		careful_block_poll(d->block);
+		block_poll(d->block);
 		ipc_poll(d->ipc);
 		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
 		timeout = timeout < 0 ? 0 : timeout;
-		timeout = earlier(timeout, earlier(careful_block_timeout_ms(d->block),
-						   ipc_timeout_ms(d->ipc)));
+		timeout = earlier(timeout,
+				  earlier(block_timeout_ms(d->block), ipc_timeout_ms(d->ipc)));
 	}
 	return 0;
 }
@@ -433,7 +433,7 @@ int main(int argc, char **argv)
 	/* The engine first: when it is closed, nothing uses a file any longer. */
 	careful_close(d->instance);
 	ipc_destroy(d->ipc);
-	careful_block_stop(d->block);
+	block_stop(d->block);
 	health_deinit(&d->health);
 	rundir_close(&d->dir);
 	log_line("ended");

@@ -136,12 +136,11 @@ static int choice(const char *option, const char *text, const char *const *names
 /* DIR[:rw]; among several, it is called as the last component of DIR. */
 static int add_export(struct daemon_options *options, char *text, struct careful_error *error)
 {
-	struct careful_block_export *export = &options->exports[options->exports_count];
+	struct block_export_options *export = &options->exports[options->exports_count];
 	size_t n = strlen(text);
 
-	if (options->exports_count == CAREFUL_BLOCK_EXPORTS)
-		return fail(error, "--export %s: at most %u are possible", text,
-			    CAREFUL_BLOCK_EXPORTS);
+	if (options->exports_count == BLOCK_EXPORTS)
+		return fail(error, "--export %s: at most %u are possible", text, BLOCK_EXPORTS);
 	if (n >= 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
 		export->writable = text[n - 1] == 'w';
 		text[n -= 3] = 0;

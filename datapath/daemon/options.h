@@ -19,7 +19,7 @@
  */
 struct daemon_options {
 	struct careful_options careful;
-	struct careful_block_export exports[CAREFUL_BLOCK_EXPORTS];
+	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	char run_dir[PATH_MAX];
 	const char *log;

@@ -7,7 +7,7 @@
  *
  * Buffers are chunks of one UMEM area. Chunks [0, rx_chunks) receive, the rest
  * send. A frame is one or more descriptors; all but its last carry
- * CAREFUL_DESC_MORE. Calls are per batch, never per frame.
+ * DEVICE_DESC_MORE. Calls are per batch, never per frame.
  */
 #ifndef CAREFUL_DEVICE_H
 #define CAREFUL_DEVICE_H
@@ -23,23 +23,23 @@
 struct pollfd;
 
 enum {
-	CAREFUL_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
-	CAREFUL_SEGMENTS_MAX = 16, /* descriptors of one frame */
-	CAREFUL_LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
+	DEVICE_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
+	DEVICE_SEGMENTS_MAX = 16, /* descriptors of one frame */
+	LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
 	/* The least that a frame must hold: all headers, and 64 bytes to make it worth while. */
-	CAREFUL_FRAME_BYTES_MIN = CAREFUL_LLHDR_MAX + 48 + 48 + 64,
-	CAREFUL_WAIT_FDS_MAX = 4,
+	DEVICE_FRAME_BYTES_MIN = LLHDR_MAX + 48 + 48 + 64,
+	DEVICE_WAIT_FDS_MAX = 4,
 };
 
 /* A piece of a frame; the layout of struct xdp_desc. */
-struct careful_desc {
+struct device_desc {
 	uint64_t addr; /* of the first byte, relative to the UMEM's start */
 	uint32_t bytes;
-	uint32_t options; /* CAREFUL_DESC_MORE or 0 */
+	uint32_t options; /* DEVICE_DESC_MORE or 0 */
 };
 
 /* An address, IPv4 or IPv6, with its port: how the engine names a host. */
-union careful_addr {
+union address {
 	struct sockaddr sa;
 	struct sockaddr_in in;
 	struct sockaddr_in6 in6;
@@ -51,13 +51,13 @@ union careful_addr {
  *
  * @bytes: of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
  */
-struct careful_llhdr {
-	uint8_t data[CAREFUL_LLHDR_MAX];
+struct llhdr {
+	uint8_t data[LLHDR_MAX];
 	uint32_t bytes;
 };
 
-struct careful_device {
-	const struct careful_device_ops *ops;
+struct device {
+	const struct device_ops *ops;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
 	uint32_t rx_chunks; /* R before the bounds below; all in the fill ring once open */
@@ -78,87 +78,86 @@ struct careful_device {
  * @icmp_type, @icmp_code, @icmp_info: of it; info is the MTU where packets are too big
  * @ip_bytes:   of the IP packet that it came in
  */
-struct careful_arrival {
+struct arrival {
 	uint64_t at_ns;
-	union careful_addr by;
+	union address by;
 	uint32_t icmp_type;
 	uint32_t icmp_code;
 	uint32_t icmp_info;
 	uint32_t ip_bytes;
 };
 
-/* What XDP noted of the last stage probe of a slot. @cpu: where the caller runs. */
-struct careful_probed {
+/* What XDP noted of the last ping of a slot. @cpu: where the caller runs. */
+struct ping_seen {
 	uint64_t at_ns;
 	uint32_t probe;
 	uint32_t net_cpu;
 	uint32_t cpu;
 };
 
-enum careful_device_event {
-	CAREFUL_DEVICE_ROUTES = 0x01, /* a neighbour or route changed: resolve again */
-	CAREFUL_DEVICE_DOWN = 0x02, /* the link is down */
-	CAREFUL_DEVICE_UP = 0x04, /* the link is up again */
-	CAREFUL_DEVICE_GONE = 0x08, /* the interface was deleted */
-	CAREFUL_DEVICE_MTU = 0x10, /* its MTU is not what it was */
+enum device_event {
+	DEVICE_ROUTES = 0x01, /* a neighbour or route changed: resolve again */
+	DEVICE_DOWN = 0x02, /* the link is down */
+	DEVICE_UP = 0x04, /* the link is up again */
+	DEVICE_GONE = 0x08, /* the interface was deleted */
+	DEVICE_MTU = 0x10, /* its MTU is not what it was */
 };
 
-struct careful_device_ops {
+struct device_ops {
 	/* Takes up to n descriptors that arrived; never part of a frame unless n
 	 * is smaller than the frame. Their buffers are the caller's until fill(). */
-	uint32_t (*rx)(struct careful_device *dev, struct careful_desc *descs, uint32_t n);
+	uint32_t (*rx)(struct device *dev, struct device_desc *descs, uint32_t n);
 	/* Gives n receive buffers back, named by any address within the chunk. On
 	 * return they are published: a frame may arrive in them. */
-	void (*fill)(struct careful_device *dev, const uint64_t *addrs, uint32_t n);
+	void (*fill)(struct device *dev, const uint64_t *addrs, uint32_t n);
 	/* Queues whole frames for sending; returns the descriptors taken, which end
 	 * at a frame's end. They leave with kick(), in order. */
-	uint32_t (*tx)(struct careful_device *dev, const struct careful_desc *descs, uint32_t n);
+	uint32_t (*tx)(struct device *dev, const struct device_desc *descs, uint32_t n);
 	/* Moves what is queued to the wire, up to what the device takes in one go.
 	 * 0: all is on its way; -EAGAIN: call again, nothing was lost (or as much as
 	 * statistics().kicks_failed says). While the link is down it stays -EAGAIN. */
-	int (*kick)(struct careful_device *dev);
+	int (*kick)(struct device *dev);
 	/* Chunks whose frames have left; they are free again. */
-	uint32_t (*complete)(struct careful_device *dev, uint64_t *addrs, uint32_t n);
+	uint32_t (*complete)(struct device *dev, uint64_t *addrs, uint32_t n);
 
 	/* Control messages, through the kernel's own socket. 0 or -errno. */
-	int (*ctrl_send)(struct careful_device *dev, const union careful_addr *to, const void *buf,
+	int (*ctrl_send)(struct device *dev, const union address *to, const void *buf,
 			 uint32_t bytes);
 	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
 	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
-	 * -EHOSTUNREACH: another ICMP error about a stage probe towards `from`. Of what either
+	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. Of what either
 	 * is about buf has the beginning, as far as the error quotes it; the rest stays. */
-	ssize_t (*ctrl_recv)(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes, struct careful_arrival *arrival);
+	ssize_t (*ctrl_recv)(struct device *dev, union address *from, void *buf, uint32_t bytes,
+			     struct arrival *arrival);
 	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */
-	void (*stamps)(struct careful_device *dev, bool on);
+	void (*stamps)(struct device *dev, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie (0 closes it).
 	 * Returned only when XDP sees it. */
-	void (*admit)(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window);
-	void (*probed)(struct careful_device *dev, uint32_t slot, struct careful_probed *probed);
+	void (*admit)(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window);
+	void (*probed)(struct device *dev, uint32_t slot, struct ping_seen *probed);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
-	struct careful_tune_entry *(*tune)(struct careful_device *dev, uint32_t slot);
+	struct careful_tune_entry *(*tune)(struct device *dev, uint32_t slot);
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
 	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
-	int (*resolve)(struct careful_device *dev, const union careful_addr *to,
-		       struct careful_llhdr *llhdr);
+	int (*resolve)(struct device *dev, const union address *to, struct llhdr *llhdr);
 	/* Nobody answers there: maybe the neighbour's link address is another by now. May be
 	 * NULL. */
-	void (*distrust)(struct careful_device *dev, const union careful_addr *to);
+	void (*distrust)(struct device *dev, const union address *to);
 
-	uint64_t (*now_ns)(struct careful_device *dev); /* monotonic */
-	void (*random)(struct careful_device *dev, void *buf, uint32_t bytes);
-	/* What changed since the last call: enum careful_device_event, or'd. */
-	uint32_t (*events)(struct careful_device *dev);
+	uint64_t (*now_ns)(struct device *dev); /* monotonic */
+	void (*random)(struct device *dev, void *buf, uint32_t bytes);
+	/* What changed since the last call: enum device_event, or'd. */
+	uint32_t (*events)(struct device *dev);
 	/* File descriptors to poll() for readability when there is nothing to do. */
-	uint32_t (*wait_fds)(struct careful_device *dev, int *fds, uint32_t n);
+	uint32_t (*wait_fds)(struct device *dev, int *fds, uint32_t n);
 	/* Frames lost by the device itself, as far as it can tell; for status. */
-	void (*statistics)(struct careful_device *dev, struct careful_device_statistics *out);
-	void (*close)(struct careful_device *dev);
+	void (*statistics)(struct device *dev, struct careful_device_statistics *out);
+	void (*close)(struct device *dev);
 };
 
 /* Opens AF_XDP on options->ifname; see careful_open() for the errors. */
-int careful_xsk_open(const struct careful_options *options, struct careful_device **dev,
-		     struct careful_error *error);
+int xsk_open(const struct careful_options *options, struct device **dev,
+	     struct careful_error *error);
 
 #endif /* CAREFUL_DEVICE_H */

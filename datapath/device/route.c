@@ -28,15 +28,15 @@ enum {
 };
 
 /* An address as netlink has it. */
-struct address {
+struct ip_address {
 	uint8_t data[16];
 	uint32_t bytes; /* 4 or 16; 0: none */
 };
 
 /* What the kernel says of a destination. */
 struct hop {
-	struct address source;
-	struct address next; /* the gateway, or the destination itself */
+	struct ip_address source;
+	struct ip_address next; /* the gateway, or the destination itself */
 	uint32_t ifindex;
 	uint32_t hops; /* TTL; 0: not said */
 	uint8_t type; /* RTN_* */
@@ -45,7 +45,7 @@ struct hop {
 	bool has_mac;
 };
 
-static void take_address(struct address *to, const struct rtattr *attr)
+static void take_address(struct ip_address *to, const struct rtattr *attr)
 {
 	if (!attr || RTA_PAYLOAD(attr) > sizeof(to->data))
 		return;
@@ -90,7 +90,7 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 }
 
 /* bound: through our interface alone. flags: RTM_F_*. */
-static int ask_route(struct route *route, const union careful_addr *to, const struct address *dst,
+static int ask_route(struct route *route, const union address *to, const struct ip_address *dst,
 		     bool bound, uint32_t flags, struct hop *hop)
 {
 	struct rtnl_message message;
@@ -109,7 +109,7 @@ static int ask_route(struct route *route, const union careful_addr *to, const st
 /* The way to a host: the best route, or where that leaves by another interface ours, for
  * the control socket is bound to it. Asked for our interface, IPv4 takes every address for
  * a neighbour's; RTM_F_FIB_MATCH tells whether there is a route. */
-static int find_hop(struct route *route, const union careful_addr *to, const struct address *dst,
+static int find_hop(struct route *route, const union address *to, const struct ip_address *dst,
 		    struct hop *hop)
 {
 	/* A link-local address means nothing without its link. */
@@ -181,7 +181,7 @@ static uint8_t *put_ethernet(uint8_t *p, const struct route *route, const struct
 	return p + XSK_ETHERNET_BYTES;
 }
 
-static uint8_t *put_ipv4(uint8_t *p, const struct hop *hop, const struct address *dst)
+static uint8_t *put_ipv4(uint8_t *p, const struct hop *hop, const struct ip_address *dst)
 {
 	struct iphdr ip = {
 		.version = 4,
@@ -200,7 +200,7 @@ static uint8_t *put_ipv4(uint8_t *p, const struct hop *hop, const struct address
 	return p + sizeof(ip);
 }
 
-static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct address *dst)
+static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct ip_address *dst)
 {
 	struct ip6_hdr ip = { 0 };
 
@@ -216,9 +216,8 @@ static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct address
 
 /* The UDP checksum stays 0, over IPv6 too: what it would protect, our header's check,
  * CRC and digests do (RFC 6936). */
-static void put_headers(const struct route *route, const union careful_addr *to,
-			const struct address *dst, const struct hop *hop,
-			struct careful_llhdr *llhdr)
+static void put_headers(const struct route *route, const union address *to,
+			const struct ip_address *dst, const struct hop *hop, struct llhdr *llhdr)
 {
 	bool ipv4 = to->sa.sa_family == AF_INET;
 	uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
@@ -235,7 +234,7 @@ static void put_headers(const struct route *route, const union careful_addr *to,
 }
 
 /* Who is next on the way to a host, through our interface, and what is known of it. */
-static int find_neighbour(struct route *route, const union careful_addr *to, struct address *dst,
+static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
 			  struct hop *hop)
 {
 	int rc;
@@ -265,9 +264,9 @@ static int find_neighbour(struct route *route, const union careful_addr *to, str
 	return 0;
 }
 
-int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr)
+int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr)
 {
-	struct address dst;
+	struct ip_address dst;
 	struct hop hop;
 	int rc = find_neighbour(route, to, &dst, &hop);
 
@@ -285,9 +284,9 @@ int route_resolve(struct route *route, const union careful_addr *to, struct care
  * address alone for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit): longer
  * than anybody here waits. Where it knows nothing, it asks everybody with the next message.
  * What was set by hand stays, and what is being asked for. */
-void route_distrust(struct route *route, const union careful_addr *to)
+void route_distrust(struct route *route, const union address *to)
 {
-	struct address dst;
+	struct ip_address dst;
 	struct hop hop;
 
 	if (!find_neighbour(route, to, &dst, &hop) && hop.has_mac &&
@@ -311,17 +310,17 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 	if (m->nlmsg_type == RTM_DELLINK) {
 		route->gone = true;
 		route->up = false;
-		return CAREFUL_DEVICE_GONE | CAREFUL_DEVICE_DOWN;
+		return DEVICE_GONE | DEVICE_DOWN;
 	}
 	if (up != route->up)
-		events |= up ? CAREFUL_DEVICE_UP | CAREFUL_DEVICE_ROUTES : CAREFUL_DEVICE_DOWN;
+		events |= up ? DEVICE_UP | DEVICE_ROUTES : DEVICE_DOWN;
 	if (mtu && mtu != route->mtu) {
-		events |= CAREFUL_DEVICE_MTU;
+		events |= DEVICE_MTU;
 		route->mtu = mtu;
 	}
 	if (mac && RTA_PAYLOAD(mac) == sizeof(route->mac) &&
 	    memcmp(RTA_DATA(mac), route->mac, sizeof(route->mac)) != 0) {
-		events |= CAREFUL_DEVICE_ROUTES;
+		events |= DEVICE_ROUTES;
 		memcpy(route->mac, RTA_DATA(mac), sizeof(route->mac));
 	}
 	route->up = up;
@@ -338,12 +337,12 @@ static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 		return link_news(route, m);
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
-		return (uint32_t)ndm->ndm_ifindex == route->ifindex ? CAREFUL_DEVICE_ROUTES : 0;
+		return (uint32_t)ndm->ndm_ifindex == route->ifindex ? DEVICE_ROUTES : 0;
 	case RTM_NEWROUTE:
 	case RTM_DELROUTE:
 	case RTM_NEWADDR:
 	case RTM_DELADDR:
-		return CAREFUL_DEVICE_ROUTES;
+		return DEVICE_ROUTES;
 	default:
 		return 0;
 	}
@@ -364,7 +363,7 @@ static void read_missed(const struct nlmsghdr *answer, void *user)
 /* More happened than the socket's buffer held: look at the link again. */
 static uint32_t catch_up(struct route *route)
 {
-	struct missed missed = { .route = route, .events = CAREFUL_DEVICE_ROUTES };
+	struct missed missed = { .route = route, .events = DEVICE_ROUTES };
 	struct rtnl_message message;
 	struct ifinfomsg *ifi = rtnl_begin(&message, RTM_GETLINK, 0, sizeof(*ifi));
 
@@ -372,7 +371,7 @@ static uint32_t catch_up(struct route *route)
 	if (rtnl_ask(&route->ask, &message, read_missed, &missed) == -ENODEV) {
 		route->gone = true;
 		route->up = false;
-		missed.events |= CAREFUL_DEVICE_GONE | CAREFUL_DEVICE_DOWN;
+		missed.events |= DEVICE_GONE | DEVICE_DOWN;
 	}
 	return missed.events;
 }

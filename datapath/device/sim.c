@@ -42,7 +42,7 @@ static bool give(struct sim_device *sim, uint64_t addr, bool receives)
 	return true;
 }
 
-static uint32_t sim_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+static uint32_t sim_rx(struct device *dev, struct device_desc *descs, uint32_t n)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint32_t have = sim_ring_count(&sim->rx);
@@ -51,28 +51,28 @@ static uint32_t sim_rx(struct careful_device *dev, struct careful_desc *descs, u
 	/* Whole frames only. */
 	for (uint32_t i = 0; i < have && i < n; i++)
 		if (!(sim->rx.entries[(sim->rx.tail + i) & (sim->rx.size - 1)].options &
-		      CAREFUL_DESC_MORE))
+		      DEVICE_DESC_MORE))
 			whole = i + 1;
 	for (uint32_t i = 0; i < whole; i++) {
 		descs[i] = sim_ring_take(&sim->rx);
 		hand_over(sim, descs[i].addr, SIM_ENGINE);
-		if (!(descs[i].options & CAREFUL_DESC_MORE))
+		if (!(descs[i].options & DEVICE_DESC_MORE))
 			sim->busy_ns += sim->world->config.rx_g_ns;
 	}
 	return whole;
 }
 
-static void sim_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+static void sim_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
 
 	for (uint32_t i = 0; i < n; i++)
 		if (give(sim, addrs[i], true))
-			sim_ring_put(&sim->fill, (struct careful_desc){ .addr = addrs[i] & mask });
+			sim_ring_put(&sim->fill, (struct device_desc){ .addr = addrs[i] & mask });
 }
 
-static uint32_t sim_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+static uint32_t sim_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
 {
 	struct sim_device *sim = to_sim(dev);
 
@@ -85,7 +85,7 @@ static uint32_t sim_tx(struct careful_device *dev, const struct careful_desc *de
 	return n;
 }
 
-static int sim_kick(struct careful_device *dev)
+static int sim_kick(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 	struct sim_world *world = sim->world;
@@ -98,13 +98,13 @@ static int sim_kick(struct careful_device *dev)
 		return -EAGAIN;
 	}
 	while (most-- && sim_ring_count(&sim->tx)) {
-		struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+		struct device_desc descs[DEVICE_SEGMENTS_MAX];
 		uint32_t n = 0;
 
 		do {
-			assert(n < CAREFUL_SEGMENTS_MAX && sim_ring_count(&sim->tx));
+			assert(n < DEVICE_SEGMENTS_MAX && sim_ring_count(&sim->tx));
 			descs[n++] = sim_ring_take(&sim->tx);
-		} while (descs[n - 1].options & CAREFUL_DESC_MORE);
+		} while (descs[n - 1].options & DEVICE_DESC_MORE);
 		if (n > dev->segments_max)
 			sim_fail(world, "port %u: sent a frame of %u pieces", sim->port, n);
 		for (uint32_t i = 0; i < n; i++)
@@ -119,7 +119,7 @@ static int sim_kick(struct careful_device *dev)
 	return -EAGAIN;
 }
 
-static uint32_t sim_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t sim_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint32_t count = 0;
@@ -139,14 +139,14 @@ static uint32_t sim_complete(struct careful_device *dev, uint64_t *addrs, uint32
 	return count;
 }
 
-static uint64_t sim_device_now_ns(struct careful_device *dev)
+static uint64_t sim_device_now_ns(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 
 	return sim->world->now_ns + sim->world->clock_ns[sim->port];
 }
 
-static void sim_random(struct careful_device *dev, void *buf, uint32_t bytes)
+static void sim_random(struct device *dev, void *buf, uint32_t bytes)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint8_t *to = buf;
@@ -160,7 +160,7 @@ static void sim_random(struct careful_device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static void sim_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void sim_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	struct sim_device *sim = to_sim(dev);
 	struct careful_peer_entry *peer = &sim->peers[slot];
@@ -170,28 +170,28 @@ static void sim_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
 }
 
-static void sim_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+static void sim_probed(struct device *dev, uint32_t slot, struct ping_seen *probed)
 {
 	const struct careful_peer_entry *peer = &to_sim(dev)->peers[slot];
 
-	*probed = (struct careful_probed){
+	*probed = (struct ping_seen){
 		.at_ns = peer->probe_ns,
 		.probe = peer->probe_last,
 		.net_cpu = peer->probe_cpu,
 	};
 }
 
-static struct careful_tune_entry *sim_tune(struct careful_device *dev, uint32_t slot)
+static struct careful_tune_entry *sim_tune(struct device *dev, uint32_t slot)
 {
 	return &to_sim(dev)->tune[slot];
 }
 
-static uint32_t sim_events(struct careful_device *dev)
+static uint32_t sim_events(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint32_t changed = sim->changed;
 
-	if (changed & CAREFUL_DEVICE_MTU) {
+	if (changed & DEVICE_MTU) {
 		dev->frame_bytes = dev->info.frame_bytes = sim_wire_frame_bytes(sim);
 		dev->mtu = dev->info.mtu = dev->frame_bytes - 14;
 	}
@@ -200,7 +200,7 @@ static uint32_t sim_events(struct careful_device *dev)
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the interface's */
-static uint32_t sim_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
+static uint32_t sim_wait_fds(struct device *dev, int *fds, uint32_t n)
 {
 	(void)dev;
 	(void)fds;
@@ -208,12 +208,12 @@ static uint32_t sim_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
 	return 0;
 }
 
-static void sim_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+static void sim_statistics(struct device *dev, struct careful_device_statistics *out)
 {
 	*out = to_sim(dev)->statistics;
 }
 
-static void sim_close(struct careful_device *dev)
+static void sim_close(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 
@@ -231,7 +231,7 @@ static void sim_close(struct careful_device *dev)
 	free(sim);
 }
 
-static const struct careful_device_ops sim_ops = {
+static const struct device_ops sim_ops = {
 	.rx = sim_rx,
 	.fill = sim_fill,
 	.tx = sim_tx,
@@ -263,7 +263,7 @@ static bool ring_init(struct sim_ring *ring, uint32_t least)
 
 static bool allocate(struct sim_device *sim)
 {
-	struct careful_device *dev = &sim->dev;
+	struct device *dev = &sim->dev;
 	uint32_t chunks = dev->rx_chunks + dev->tx_chunks;
 
 	dev->umem = calloc(chunks, dev->chunk_bytes);
@@ -278,7 +278,7 @@ static bool allocate(struct sim_device *sim)
 
 static void describe(struct sim_device *sim)
 {
-	struct careful_device *dev = &sim->dev;
+	struct device *dev = &sim->dev;
 	struct careful_device_info *info = &dev->info;
 
 	snprintf(info->ifname, sizeof(info->ifname), "sim%u", sim->port);
@@ -295,7 +295,7 @@ static void describe(struct sim_device *sim)
 }
 
 int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct sim_shape *shape,
-	     const struct careful_options *options, struct careful_device **dev,
+	     const struct careful_options *options, struct device **dev,
 	     struct careful_error *error)
 {
 	struct sim_device *sim = calloc(1, sizeof(*sim));
@@ -309,7 +309,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->headroom = shape->chunk_bytes - shape->buffer_bytes;
 	sim->frame_bytes_max = shape->frame_bytes;
 	sim->peers_count = options->peers;
-	sim->dev = (struct careful_device){
+	sim->dev = (struct device){
 		.ops = &sim_ops,
 		.chunk_bytes = shape->chunk_bytes,
 		.rx_chunks = options->rx_buffers,
@@ -339,7 +339,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	return 0;
 }
 
-void sim_kill(struct careful_device *dev)
+void sim_kill(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 
@@ -347,7 +347,7 @@ void sim_kill(struct careful_device *dev)
 	sim->world->devices[sim->port] = NULL;
 }
 
-uint64_t sim_take_busy_ns(struct careful_device *dev)
+uint64_t sim_take_busy_ns(struct device *dev)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint64_t busy = sim->busy_ns;
@@ -356,19 +356,19 @@ uint64_t sim_take_busy_ns(struct careful_device *dev)
 	return busy;
 }
 
-bool sim_readable(const struct careful_device *dev)
+bool sim_readable(const struct device *dev)
 {
 	const struct sim_device *sim = (const struct sim_device *)dev;
 
 	return sim->ctrl_count || sim->changed;
 }
 
-bool sim_frames_waiting(const struct careful_device *dev)
+bool sim_frames_waiting(const struct device *dev)
 {
 	return sim_ring_count(&((const struct sim_device *)dev)->rx);
 }
 
-void sim_buffers(const struct careful_device *dev, uint32_t *rx_engine, uint32_t *tx_engine)
+void sim_buffers(const struct device *dev, uint32_t *rx_engine, uint32_t *tx_engine)
 {
 	const struct sim_device *sim = (const struct sim_device *)dev;
 
@@ -376,7 +376,7 @@ void sim_buffers(const struct careful_device *dev, uint32_t *rx_engine, uint32_t
 	*tx_engine = sim->tx_engine;
 }
 
-uint64_t sim_xdp_count(const struct careful_device *dev, enum careful_xdp_counter counter)
+uint64_t sim_xdp_count(const struct device *dev, enum careful_xdp_counter counter)
 {
 	return ((const struct sim_device *)dev)->xdp[counter];
 }

@@ -11,9 +11,9 @@
 
 #include <careful/wire.h>
 
-void sim_address(const struct sim_world *world, uint32_t port, union careful_addr *address)
+void sim_address(const struct sim_world *world, uint32_t port, union address *address)
 {
-	*address = (union careful_addr){ 0 };
+	*address = (union address){ 0 };
 	if (world->config.ipv6) {
 		address->in6.sin6_family = AF_INET6;
 		address->in6.sin6_port = htons(CAREFUL_PORT_DEFAULT);
@@ -26,7 +26,7 @@ void sim_address(const struct sim_world *world, uint32_t port, union careful_add
 	address->in.sin_addr.s_addr = htonl(0x0a000001 + port);
 }
 
-uint32_t sim_port(const struct sim_world *world, const union careful_addr *address)
+uint32_t sim_port(const struct sim_world *world, const union address *address)
 {
 	uint32_t port = address->sa.sa_family == AF_INET ?
 				ntohl(address->in.sin_addr.s_addr) - 0x0a000001 :
@@ -44,7 +44,7 @@ static void mac(uint8_t *p, uint32_t port)
 
 static void ip4_header(uint8_t *p, const struct sim_world *world, uint32_t from, uint32_t to)
 {
-	union careful_addr address;
+	union address address;
 	uint32_t sum = 0;
 
 	p[0] = 0x45;
@@ -65,7 +65,7 @@ static void ip4_header(uint8_t *p, const struct sim_world *world, uint32_t from,
 
 static void ip6_header(uint8_t *p, const struct sim_world *world, uint32_t from, uint32_t to)
 {
-	union careful_addr address;
+	union address address;
 
 	p[0] = 0x60;
 	p[5] = 8;
@@ -77,8 +77,7 @@ static void ip6_header(uint8_t *p, const struct sim_world *world, uint32_t from,
 	memcpy(p + 24, &address.in6.sin6_addr, 16);
 }
 
-int sim_resolve(struct careful_device *dev, const union careful_addr *to,
-		struct careful_llhdr *llhdr)
+int sim_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
 {
 	struct sim_device *sim = to_sim(dev);
 	struct sim_world *world = sim->world;
@@ -90,7 +89,7 @@ int sim_resolve(struct careful_device *dev, const union careful_addr *to,
 		return -ENETUNREACH;
 	if (sim_fault_on(world, SIM_UNRESOLVED, sim->port, NULL))
 		return -EAGAIN;
-	*llhdr = (struct careful_llhdr){ .bytes = ipv6 ? 62 : 42 };
+	*llhdr = (struct llhdr){ .bytes = ipv6 ? 62 : 42 };
 	mac(p, port);
 	mac(p + 6, sim->port);
 	p[12] = ipv6 ? 0x86 : 0x08;
@@ -106,8 +105,7 @@ int sim_resolve(struct careful_device *dev, const union careful_addr *to,
 	return 0;
 }
 
-int sim_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
-		  uint32_t bytes)
+int sim_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes)
 {
 	struct sim_device *sim = to_sim(dev);
 	uint32_t port = sim_port(sim->world, to);
@@ -184,14 +182,14 @@ void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
 		queue(sim, slot, 0, slot->bytes);
 }
 
-void sim_stamps(struct careful_device *dev, bool on)
+void sim_stamps(struct device *dev, bool on)
 {
 	(void)dev;
 	(void)on;
 }
 
-ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes, struct careful_arrival *arrival)
+ssize_t sim_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+		      struct arrival *arrival)
 {
 	struct sim_device *sim = to_sim(dev);
 	struct sim_datagram *datagram = &sim->ctrl[sim->ctrl_head];

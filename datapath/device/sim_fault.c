@@ -212,9 +212,9 @@ void sim_fault_change(struct sim_world *world, uint32_t index, bool begin)
 	if (fault->kind == SIM_CLOCK)
 		world->clock_ns[fault->to] += fault->amount;
 	else if (sim && fault->kind == SIM_MTU)
-		sim->changed |= CAREFUL_DEVICE_MTU;
+		sim->changed |= DEVICE_MTU;
 	else if (sim)
-		sim->changed |= begin ? CAREFUL_DEVICE_DOWN : CAREFUL_DEVICE_UP;
+		sim->changed |= begin ? DEVICE_DOWN : DEVICE_UP;
 }
 
 /* A control message that nobody sent: right in form, and in nothing else. */
@@ -255,8 +255,8 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 		.seq = htobe32(1 + (uint32_t)random[2] % 64),
 		.credits = (uint32_t)(random[2] >> 32),
 	};
-	union careful_addr to;
-	struct careful_llhdr llhdr;
+	union address to;
+	struct llhdr llhdr;
 	uint32_t udp = 8 + sizeof(hdr);
 
 	sim_address(sender->world, slot->to, &to);

@@ -20,11 +20,11 @@ struct sim_slot {
 	bool control;
 	bool refused; /* ICMP says that nobody listens at `from`, and quotes the data */
 	bool stray; /* not its sender's own: a copy or a stranger's */
-	bool outside; /* a stage probe that ends at XDP: no credit; as it was sent */
+	bool outside; /* a ping that ends at XDP: no credit; as it was sent */
 	uint32_t life; /* of the device that sends it */
 	uint64_t cookie; /* of a frame, as it was sent */
 	uint32_t descs_count;
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX]; /* until it departs */
+	struct device_desc descs[DEVICE_SEGMENTS_MAX]; /* until it departs */
 	uint32_t bytes;
 	uint8_t data[SIM_FRAME_BYTES];
 };
@@ -54,7 +54,7 @@ struct sim_wire {
 };
 
 struct sim_ring {
-	struct careful_desc *entries;
+	struct device_desc *entries;
 	uint32_t size; /* a power of two */
 	uint32_t head, tail;
 };
@@ -66,7 +66,7 @@ struct sim_leaving {
 };
 
 struct sim_datagram {
-	union careful_addr from;
+	union address from;
 	bool refused;
 	uint32_t bytes; /* of it all; data has the first of them */
 	uint64_t at_ns;
@@ -78,10 +78,10 @@ enum sim_owner { SIM_ENGINE = 0, SIM_DEVICE };
 /*
  * @owner:    of each chunk, enum sim_owner
  * @leaving:  as many as tx_chunks; from leaving_head on
- * @changed:  enum careful_device_event, for the next events()
+ * @changed:  enum device_event, for the next events()
  */
 struct sim_device {
-	struct careful_device dev;
+	struct device dev;
 	struct sim_world *world;
 	uint32_t port, life;
 	uint64_t random;
@@ -148,7 +148,7 @@ void sim_fault_inject(struct sim_world *world, uint32_t index);
 void sim_fault_change(struct sim_world *world, uint32_t index, bool begin);
 
 /* sim_wire.c: frames */
-uint64_t sim_wire_kick(struct sim_device *sim, const struct careful_desc *descs, uint32_t n);
+uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n);
 void sim_wire_depart(struct sim_world *world, uint32_t index);
 void sim_wire_send(struct sim_world *world, uint32_t index);
 void sim_wire_arrive(struct sim_world *world, uint32_t index);
@@ -157,21 +157,19 @@ uint8_t sim_wire_what(const struct sim_slot *slot);
 uint32_t sim_wire_frame_bytes(const struct sim_device *sim);
 
 /* sim_ctrl.c: control messages, addresses */
-int sim_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
-		  uint32_t bytes);
-ssize_t sim_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes, struct careful_arrival *arrival);
-void sim_stamps(struct careful_device *dev, bool on);
+int sim_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes);
+ssize_t sim_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+		      struct arrival *arrival);
+void sim_stamps(struct device *dev, bool on);
 void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
-int sim_resolve(struct careful_device *dev, const union careful_addr *to,
-		struct careful_llhdr *llhdr);
+int sim_resolve(struct device *dev, const union address *to, struct llhdr *llhdr);
 
 /* sim_xdp.c */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes);
 
-static inline struct sim_device *to_sim(struct careful_device *dev)
+static inline struct sim_device *to_sim(struct device *dev)
 {
 	return (struct sim_device *)dev;
 }
@@ -181,12 +179,12 @@ static inline uint32_t sim_ring_count(const struct sim_ring *ring)
 	return ring->head - ring->tail;
 }
 
-static inline void sim_ring_put(struct sim_ring *ring, struct careful_desc desc)
+static inline void sim_ring_put(struct sim_ring *ring, struct device_desc desc)
 {
 	ring->entries[ring->head++ & (ring->size - 1)] = desc;
 }
 
-static inline struct careful_desc sim_ring_take(struct sim_ring *ring)
+static inline struct device_desc sim_ring_take(struct sim_ring *ring)
 {
 	return ring->entries[ring->tail++ & (ring->size - 1)];
 }

@@ -27,13 +27,13 @@ static uint64_t cookie_of(const struct sim_slot *slot)
 	return be64toh(cookie);
 }
 
-/* A stage probe that ends at XDP: no credit. */
+/* A ping that ends at XDP: no credit. */
 static bool outside(const uint8_t *frame)
 {
 	const uint8_t *hdr = frame + header_at(frame);
 
-	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_STAGE &&
-	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_LIMIT_NET_RX;
+	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_PING &&
+	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_STAGE_NET_RX;
 }
 
 uint8_t sim_wire_what(const struct sim_slot *slot)
@@ -41,7 +41,7 @@ uint8_t sim_wire_what(const struct sim_slot *slot)
 	if (slot->control)
 		return SIM_CONTROL;
 	if (slot->outside)
-		return SIM_STAGES;
+		return SIM_PINGS;
 	return slot->data[header_at(slot->data) + 1] == CAREFUL_UPDATE ? SIM_UPDATES : SIM_DATA;
 }
 
@@ -85,7 +85,7 @@ static void gather(const struct sim_device *sim, struct sim_slot *slot)
 }
 
 /* A frame is handed to the wire; returns when it has left its buffers. */
-uint64_t sim_wire_kick(struct sim_device *sim, const struct careful_desc *descs, uint32_t n)
+uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
 {
 	struct sim_world *world = sim->world;
 	struct sim_wire *wire;
@@ -202,12 +202,12 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	if (sim_ring_count(&sim->fill) < n)
 		return false;
 	while (at < slot->bytes) {
-		struct careful_desc desc = sim_ring_take(&sim->fill);
+		struct device_desc desc = sim_ring_take(&sim->fill);
 		uint32_t rest = slot->bytes - at;
 
 		desc.addr += sim->headroom;
 		desc.bytes = rest < sim->dev.buffer_bytes ? rest : sim->dev.buffer_bytes;
-		desc.options = desc.bytes < rest ? CAREFUL_DESC_MORE : 0;
+		desc.options = desc.bytes < rest ? DEVICE_DESC_MORE : 0;
 		memcpy(sim->dev.umem + desc.addr, slot->data + at, desc.bytes);
 		at += desc.bytes;
 		sim_ring_put(&sim->rx, desc);
@@ -229,7 +229,7 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	}
 	verdict = sim_xdp(sim, slot->data, slot->bytes);
 	sim->xdp[verdict]++;
-	if (verdict == CAREFUL_XDP_PASS_STAGE)
+	if (verdict == CAREFUL_XDP_PASS_PING)
 		sim_ctrl_pass(sim, slot, header_at(slot->data));
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return;
@@ -278,14 +278,14 @@ static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring 
 	uint32_t cost = 0;
 
 	for (uint32_t i = ring->tail; i != ring->head;) {
-		const struct careful_desc *first = &ring->entries[i & (ring->size - 1)];
-		const struct careful_desc *desc;
+		const struct device_desc *first = &ring->entries[i & (ring->size - 1)];
+		const struct device_desc *desc;
 		uint32_t bytes = 0;
 
 		do {
 			desc = &ring->entries[i++ & (ring->size - 1)];
 			bytes += desc->bytes;
-		} while (desc->options & CAREFUL_DESC_MORE);
+		} while (desc->options & DEVICE_DESC_MORE);
 		cost += cost_of(at->dev.umem + first->addr, bytes, buffer_bytes, cookie);
 	}
 	return cost;

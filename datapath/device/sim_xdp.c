@@ -55,8 +55,8 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	uint32_t slot = be16toh(hdr->src_node);
 	uint32_t seq = be32toh(hdr->seq);
 	uint32_t probe = be32toh(hdr->msg_id);
-	bool stage = hdr->type == CAREFUL_STAGE;
-	bool ends_here = stage && hdr->stage_limit == CAREFUL_LIMIT_NET_RX;
+	bool ping = hdr->type == CAREFUL_PING;
+	bool ends_here = ping && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
 	struct careful_peer_entry *peer;
 
 	if (slot >= sim->peers_count)
@@ -64,17 +64,17 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	peer = &sim->peers[slot];
 	if (!peer->cookie || peer->cookie != be64toh(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
-	if (stage && !careful_probe_new(probe, peer->probe_last))
-		return CAREFUL_XDP_DROP_STAGE;
+	if (ping && !careful_ping_new(probe, peer->probe_last))
+		return CAREFUL_XDP_DROP_PING;
 	if (!ends_here && !careful_seq_ahead(seq, peer->seq_last, peer->window))
 		return CAREFUL_XDP_DROP_SEQ;
 	if (!ends_here)
 		peer->seq_last = seq;
-	if (stage) {
+	if (ping) {
 		peer->probe_ns = sim->dev.ops->now_ns(&sim->dev);
 		peer->probe_last = probe;
 	}
-	return ends_here ? CAREFUL_XDP_PASS_STAGE : CAREFUL_XDP_ADMITTED;
+	return ends_here ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
 }
 
 /* What becomes of a frame. */
@@ -98,11 +98,10 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return CAREFUL_XDP_DROP_VERSION;
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE && hdr.type != CAREFUL_STAGE)
+	if (hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE && hdr.type != CAREFUL_PING)
 		return CAREFUL_XDP_DROP_TYPE;
-	if (hdr.type == CAREFUL_STAGE &&
-	    (!hdr.stage_limit || hdr.stage_limit > CAREFUL_LIMIT_STORE))
-		return CAREFUL_XDP_DROP_STAGE;
+	if (hdr.type == CAREFUL_PING && (!hdr.stage_limit || hdr.stage_limit > CAREFUL_STAGE_STORE))
+		return CAREFUL_XDP_DROP_PING;
 	if (sizeof(hdr) + body_bytes(&hdr) != datagram_bytes)
 		return CAREFUL_XDP_DROP_SHORT;
 	return admit(sim, &hdr);

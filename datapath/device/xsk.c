@@ -37,7 +37,7 @@ int xsk_fail(struct careful_error *error, int rc, const char *format, ...)
 	return rc;
 }
 
-static void xsk_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void xsk_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	struct careful_peer_entry *peer = &xsk->peers[slot];
@@ -56,7 +56,7 @@ static void xsk_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 }
 
 /* XDP writes the number last: what stands there while it stays the same belongs to it. */
-static void xsk_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+static void xsk_probed(struct device *dev, uint32_t slot, struct ping_seen *probed)
 {
 	const volatile struct careful_peer_entry *peer = &to_xsk(dev)->peers[slot];
 	int cpu = sched_getcpu();
@@ -70,24 +70,23 @@ static void xsk_probed(struct careful_device *dev, uint32_t slot, struct careful
 	probed->cpu = cpu < 0 ? 0 : (uint32_t)cpu;
 }
 
-static struct careful_tune_entry *xsk_tune(struct careful_device *dev, uint32_t slot)
+static struct careful_tune_entry *xsk_tune(struct device *dev, uint32_t slot)
 {
 	assert(slot <= CAREFUL_TUNE_DEFAULT);
 	return &to_xsk(dev)->tune[slot];
 }
 
-static int xsk_resolve(struct careful_device *dev, const union careful_addr *to,
-		       struct careful_llhdr *llhdr)
+static int xsk_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
 {
 	return route_resolve(&to_xsk(dev)->route, to, llhdr);
 }
 
-static void xsk_distrust(struct careful_device *dev, const union careful_addr *to)
+static void xsk_distrust(struct device *dev, const union address *to)
 {
 	route_distrust(&to_xsk(dev)->route, to);
 }
 
-static uint64_t xsk_now_ns(struct careful_device *dev)
+static uint64_t xsk_now_ns(struct device *dev)
 {
 	struct timespec now;
 
@@ -96,7 +95,7 @@ static uint64_t xsk_now_ns(struct careful_device *dev)
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
-static void xsk_random(struct careful_device *dev, void *buf, uint32_t bytes)
+static void xsk_random(struct device *dev, void *buf, uint32_t bytes)
 {
 	ssize_t got;
 
@@ -111,33 +110,33 @@ static void xsk_random(struct careful_device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static uint32_t xsk_events(struct careful_device *dev)
+static uint32_t xsk_events(struct device *dev)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	uint32_t events = route_events(&xsk->route);
 
-	if (events & CAREFUL_DEVICE_MTU)
+	if (events & DEVICE_MTU)
 		xsk_take_mtu(xsk, xsk->route.mtu);
 	return events;
 }
 
-static uint32_t xsk_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
+static uint32_t xsk_wait_fds(struct device *dev, int *fds, uint32_t n)
 {
 	const struct xsk_device *xsk = to_xsk(dev);
-	const int all[CAREFUL_WAIT_FDS_MAX] = { xsk->fd, xsk->route.news.fd, xsk->ctrl[0],
-						xsk->ctrl[1] };
+	const int all[DEVICE_WAIT_FDS_MAX] = { xsk->fd, xsk->route.news.fd, xsk->ctrl[0],
+					       xsk->ctrl[1] };
 	uint32_t count = 0;
 
-	for (int i = 0; i < CAREFUL_WAIT_FDS_MAX && count < n; i++)
+	for (int i = 0; i < DEVICE_WAIT_FDS_MAX && count < n; i++)
 		if (all[i] >= 0)
 			fds[count++] = all[i];
 	return count;
 }
 
-/* Whatever of it is open; the order is that of careful_xsk_open(), backwards. A child
+/* Whatever of it is open; the order is that of xsk_open(), backwards. A child
  * of fork() closes its descriptors, which would keep the socket, the program and the
  * lock alive after the owner's end; what has a name is the owner's to remove. */
-static void xsk_close(struct careful_device *dev)
+static void xsk_close(struct device *dev)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	bool ours = xsk_ours(xsk);
@@ -154,7 +153,7 @@ static void xsk_close(struct careful_device *dev)
 	free(xsk);
 }
 
-static const struct careful_device_ops xsk_ops = {
+static const struct device_ops xsk_ops = {
 	.rx = xsk_rx,
 	.fill = xsk_fill,
 	.tx = xsk_tx,
@@ -180,7 +179,7 @@ static int read_options(struct xsk_device *xsk, const struct careful_options *op
 			struct careful_error *error)
 {
 	const char *instance = options->instance ? options->instance : options->ifname;
-	struct careful_device *dev = &xsk->dev;
+	struct device *dev = &xsk->dev;
 
 	dev->queue = (uint16_t)options->queue;
 	dev->chunk_bytes = XSK_CHUNK_BYTES;
@@ -323,8 +322,8 @@ static int open_parts(struct xsk_device *xsk, const struct careful_options *opti
 	return rc;
 }
 
-int xsk_open_without(const struct careful_options *options, uint32_t without,
-		     struct careful_device **dev, struct careful_error *error)
+int xsk_open_without(const struct careful_options *options, uint32_t without, struct device **dev,
+		     struct careful_error *error)
 {
 	struct xsk_device *xsk = calloc(1, sizeof(*xsk));
 	int rc;
@@ -347,8 +346,8 @@ int xsk_open_without(const struct careful_options *options, uint32_t without,
 	return 0;
 }
 
-int careful_xsk_open(const struct careful_options *options, struct careful_device **dev,
-		     struct careful_error *error)
+int xsk_open(const struct careful_options *options, struct device **dev,
+	     struct careful_error *error)
 {
 	return xsk_open_without(options, 0, dev, error);
 }

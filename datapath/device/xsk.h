@@ -28,7 +28,7 @@ enum {
 	XSK_INSTANCE_BYTES = 64,
 };
 
-_Static_assert((int)CAREFUL_MTU_MIN == (int)CAREFUL_FRAME_BYTES_MIN - (int)XSK_ETHERNET_BYTES,
+_Static_assert((int)CAREFUL_MTU_MIN == (int)DEVICE_FRAME_BYTES_MIN - (int)XSK_ETHERNET_BYTES,
 	       "the least MTU holds the least frame");
 
 /* Kernel features that a test may declare absent. */
@@ -67,7 +67,7 @@ struct route {
 };
 
 struct xsk_device {
-	struct careful_device dev; /* first: what the engine sees */
+	struct device dev; /* first: what the engine sees */
 
 	/* Hot path. */
 	struct xsk_ring_cons rx;
@@ -101,7 +101,7 @@ struct xsk_device {
 	char instance[XSK_INSTANCE_BYTES];
 };
 
-static inline struct xsk_device *to_xsk(struct careful_device *dev)
+static inline struct xsk_device *to_xsk(struct device *dev)
 {
 	return (struct xsk_device *)(void *)dev;
 }
@@ -116,9 +116,9 @@ static inline bool xsk_ours(const struct xsk_device *xsk)
 __attribute__((format(printf, 3, 4))) int xsk_fail(struct careful_error *error, int rc,
 						   const char *format, ...);
 
-/* As careful_xsk_open(), on a kernel that lacks some features (for tests). */
-int xsk_open_without(const struct careful_options *options, uint32_t without,
-		     struct careful_device **dev, struct careful_error *error);
+/* As xsk_open(), on a kernel that lacks some features (for tests). */
+int xsk_open_without(const struct careful_options *options, uint32_t without, struct device **dev,
+		     struct careful_error *error);
 
 /* xsk_socket.c: UMEM and the socket, bound to the queue. */
 int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error);
@@ -129,12 +129,12 @@ void xsk_socket_close(struct xsk_device *xsk);
 void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu);
 
 /* xsk_rings.c: the operations of the hot path. */
-uint32_t xsk_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n);
-void xsk_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n);
-uint32_t xsk_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n);
-int xsk_kick(struct careful_device *dev);
-uint32_t xsk_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n);
-void xsk_statistics(struct careful_device *dev, struct careful_device_statistics *out);
+uint32_t xsk_rx(struct device *dev, struct device_desc *descs, uint32_t n);
+void xsk_fill(struct device *dev, const uint64_t *addrs, uint32_t n);
+uint32_t xsk_tx(struct device *dev, const struct device_desc *descs, uint32_t n);
+int xsk_kick(struct device *dev);
+uint32_t xsk_complete(struct device *dev, uint64_t *addrs, uint32_t n);
+void xsk_statistics(struct device *dev, struct careful_device_statistics *out);
 
 /* xsk_bpf.c: loads and attaches the program, pins the maps; sets info.xdp_mode. */
 int xsk_bpf_open(struct xsk_device *xsk, const struct careful_options *options,
@@ -158,17 +158,16 @@ void xsk_pins_remove(struct xsk_device *xsk);
 /* xsk_ctrl.c: control messages. */
 int xsk_ctrl_open(struct xsk_device *xsk, struct careful_error *error);
 void xsk_ctrl_close(struct xsk_device *xsk);
-int xsk_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
-		  uint32_t bytes);
-ssize_t xsk_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes, struct careful_arrival *arrival);
-void xsk_stamps(struct careful_device *dev, bool on);
+int xsk_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes);
+ssize_t xsk_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+		      struct arrival *arrival);
+void xsk_stamps(struct device *dev, bool on);
 
 /* route.c: where frames go. */
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
 void route_close(struct route *route);
-int route_resolve(struct route *route, const union careful_addr *to, struct careful_llhdr *llhdr);
-void route_distrust(struct route *route, const union careful_addr *to);
+int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
+void route_distrust(struct route *route, const union address *to);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 

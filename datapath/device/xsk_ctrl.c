@@ -36,7 +36,7 @@ static int set(int fd, int level, int option)
 
 static int open_socket(const struct xsk_device *xsk, int family)
 {
-	union careful_addr any = { .sa.sa_family = (sa_family_t)family };
+	union address any = { .sa.sa_family = (sa_family_t)family };
 	bool ipv4 = family == AF_INET;
 	int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int rc;
@@ -89,8 +89,7 @@ void xsk_ctrl_close(struct xsk_device *xsk)
 	}
 }
 
-int xsk_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
-		  uint32_t bytes)
+int xsk_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes)
 {
 	const struct xsk_device *xsk = to_xsk(dev);
 	bool ipv4 = to->sa.sa_family == AF_INET;
@@ -138,7 +137,7 @@ static uint64_t arrived_ns(struct msghdr *m)
 	return now_ns;
 }
 
-void xsk_stamps(struct careful_device *dev, bool on)
+void xsk_stamps(struct device *dev, bool on)
 {
 	const struct xsk_device *xsk = to_xsk(dev);
 	const int value = on;
@@ -148,14 +147,14 @@ void xsk_stamps(struct careful_device *dev, bool on)
 			setsockopt(xsk->ctrl[i], SOL_SOCKET, SO_TIMESTAMPNS, &value, sizeof(value));
 }
 
-/* Whether an ICMP error over IPv4 is about a stage probe, whose beginning is quoted in data,
+/* Whether an ICMP error over IPv4 is about a ping, whose beginning is quoted in data,
  * or may be where nothing is quoted. Then *arrival says more. */
 static bool about_probe(const struct sock_extended_err *error, const uint8_t *data, size_t bytes,
-			struct careful_arrival *arrival)
+			struct arrival *arrival)
 {
 	const struct sockaddr_in *by = (const struct sockaddr_in *)SO_EE_OFFENDER(error);
 
-	if (error->ee_origin != SO_EE_ORIGIN_ICMP || (bytes > 1 && data[1] != CAREFUL_STAGE))
+	if (error->ee_origin != SO_EE_ORIGIN_ICMP || (bytes > 1 && data[1] != CAREFUL_PING))
 		return false;
 	arrival->by.in = *by;
 	arrival->icmp_type = error->ee_type;
@@ -166,9 +165,9 @@ static bool about_probe(const struct sock_extended_err *error, const uint8_t *da
 }
 
 /* The next ICMP error that says "nobody listens" (-ECONNREFUSED), or another that is about a
- * stage probe (-EHOSTUNREACH), with what it quotes in buf; -EAGAIN if there is none. */
-static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t bytes,
-		       struct careful_arrival *arrival)
+ * ping (-EHOSTUNREACH), with what it quotes in buf; -EAGAIN if there is none. */
+static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
+		       struct arrival *arrival)
 {
 	uint8_t data[QUOTED_MAX];
 	union {
@@ -217,8 +216,8 @@ static int read_errors(int fd, union careful_addr *from, void *buf, uint32_t byt
 	return -EAGAIN;
 }
 
-static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_t bytes,
-			    struct careful_arrival *arrival)
+static ssize_t read_message(int fd, union address *from, void *buf, uint32_t bytes,
+			    struct arrival *arrival)
 {
 	union {
 		struct cmsghdr align;
@@ -249,8 +248,8 @@ static ssize_t read_message(int fd, union careful_addr *from, void *buf, uint32_
 	return -EAGAIN;
 }
 
-ssize_t xsk_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-		      uint32_t bytes, struct careful_arrival *arrival)
+ssize_t xsk_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+		      struct arrival *arrival)
 {
 	const struct xsk_device *xsk = to_xsk(dev);
 	struct pollfd fds[2] = {

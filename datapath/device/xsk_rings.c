@@ -11,19 +11,19 @@
 #include "device/compat.h"
 #include "device/xsk.h"
 
-_Static_assert(sizeof(struct careful_desc) == sizeof(struct xdp_desc), "one descriptor");
-_Static_assert(offsetof(struct careful_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
-_Static_assert((int)CAREFUL_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
+_Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descriptor");
+_Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
+_Static_assert((int)DEVICE_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
 
 /* Of n descriptors, those of whole frames. */
-static uint32_t whole_frames(const struct careful_desc *descs, uint32_t n)
+static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 {
-	while (n && (descs[n - 1].options & CAREFUL_DESC_MORE))
+	while (n && (descs[n - 1].options & DEVICE_DESC_MORE))
 		n--;
 	return n;
 }
 
-uint32_t xsk_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+uint32_t xsk_rx(struct device *dev, struct device_desc *descs, uint32_t n)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	uint32_t at, got, whole;
@@ -45,7 +45,7 @@ uint32_t xsk_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t
 	return whole;
 }
 
-void xsk_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+void xsk_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
@@ -63,7 +63,7 @@ void xsk_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
 		recvfrom(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-uint32_t xsk_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+uint32_t xsk_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	uint32_t room = xsk_prod_nb_free(&xsk->tx, n);
@@ -85,7 +85,7 @@ static uint32_t tx_waiting(struct xsk_device *xsk)
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
-int xsk_kick(struct careful_device *dev)
+int xsk_kick(struct device *dev)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 
@@ -112,7 +112,7 @@ int xsk_kick(struct careful_device *dev)
 	return -EAGAIN;
 }
 
-uint32_t xsk_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+uint32_t xsk_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	uint32_t at, got;
@@ -126,7 +126,7 @@ uint32_t xsk_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
 	return got;
 }
 
-void xsk_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+void xsk_statistics(struct device *dev, struct careful_device_statistics *out)
 {
 	struct xsk_device *xsk = to_xsk(dev);
 	struct xdp_statistics kernel = { 0 };

@@ -54,7 +54,7 @@ static void *map_aligned(size_t bytes)
 
 int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error)
 {
-	struct careful_device *dev = &xsk->dev;
+	struct device *dev = &xsk->dev;
 	size_t bytes = (size_t)(dev->rx_chunks + dev->tx_chunks) * dev->chunk_bytes;
 	size_t mapped = (bytes + HUGEPAGE_BYTES - 1) & ~(size_t)(HUGEPAGE_BYTES - 1);
 	bool huge = !(xsk->without & XSK_WITHOUT_HUGEPAGES);
@@ -93,7 +93,7 @@ void xsk_umem_unmap(struct xsk_device *xsk)
 
 static int bind_once(struct xsk_device *xsk, uint32_t flags)
 {
-	struct careful_device *dev = &xsk->dev;
+	struct device *dev = &xsk->dev;
 	const struct xsk_umem_config umem = {
 		.fill_size = RING_SLACK * power_of_two(dev->rx_chunks),
 		.comp_size = power_of_two(dev->tx_chunks),
@@ -228,13 +228,13 @@ void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu)
 
 static void read_result(struct xsk_device *xsk, uint32_t flags)
 {
-	struct careful_device *dev = &xsk->dev;
+	struct device *dev = &xsk->dev;
 	uint32_t frame_bytes = xsk->netdev.mtu + XSK_ETHERNET_BYTES;
 	bool zerocopy = flags & XDP_ZEROCOPY, sg = flags & XDP_USE_SG;
 	uint32_t largest;
 
 	dev->buffer_bytes = buffer_bytes(xsk, zerocopy, sg);
-	dev->segments_max = sg ? CAREFUL_SEGMENTS_MAX : 1;
+	dev->segments_max = sg ? DEVICE_SEGMENTS_MAX : 1;
 	largest = sg ? dev->segments_max * dev->buffer_bytes : single_frame_bytes(xsk);
 	dev->frame_bytes = frame_bytes < largest ? frame_bytes : largest;
 	xsk->frame_bytes_max = dev->frame_bytes;

@@ -33,7 +33,7 @@ static const char *bound_name(uint32_t bound)
 static int link_window(struct link *link, const struct careful_options *options,
 		       struct careful_error *error)
 {
-	const struct careful_device *dev = link->dev;
+	const struct device *dev = link->dev;
 	uint32_t r = dev->info.receive_buffers;
 	uint32_t cost = (dev->frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
 
@@ -59,7 +59,7 @@ static int link_window(struct link *link, const struct careful_options *options,
 }
 
 /* Send buffers for one frame of any size, beside what only updates may take. */
-static int link_send_buffers(const struct careful_device *dev, struct careful_error *error)
+static int link_send_buffers(const struct device *dev, struct careful_error *error)
 {
 	uint32_t first = dev->chunk_bytes - LINK_PAYLOAD_AT;
 	uint32_t more = dev->frame_bytes > first ? dev->frame_bytes - first : 0;
@@ -76,7 +76,7 @@ static int link_send_buffers(const struct careful_device *dev, struct careful_er
 
 static void link_init_buffers(struct link *link)
 {
-	const struct careful_device *dev = link->dev;
+	const struct device *dev = link->dev;
 
 	for (uint32_t i = 0; i < dev->tx_chunks; i++)
 		link->tx_free[i] = (uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
@@ -92,7 +92,7 @@ static void link_init_buffers(struct link *link)
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 }
 
-int link_init(struct link *link, struct careful_device *dev, const struct careful_options *options,
+int link_init(struct link *link, struct device *dev, const struct careful_options *options,
 	      struct careful_error *error)
 {
 	uint32_t kept_count = dev->rx_chunks + options->copyout_buffers;
@@ -147,7 +147,7 @@ void link_deinit(struct link *link)
 	*link = (struct link){ 0 };
 }
 
-static bool address_equal(const union careful_addr *a, const union careful_addr *b)
+static bool address_equal(const union address *a, const union address *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family)
 		return false;
@@ -158,7 +158,7 @@ static bool address_equal(const union careful_addr *a, const union careful_addr 
 	       a->in6.sin6_port == b->in6.sin6_port;
 }
 
-struct link_peer *link_peer_find(struct link *link, const union careful_addr *address)
+struct link_peer *link_peer_find(struct link *link, const union address *address)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
@@ -184,7 +184,7 @@ static void doubt_all(struct link *link)
 }
 
 /* The peer with this address, in a new slot if need be; NULL: all P are taken. */
-struct link_peer *link_peer_get(struct link *link, const union careful_addr *address)
+struct link_peer *link_peer_get(struct link *link, const union address *address)
 {
 	struct link_peer *peer = link_peer_find(link, address);
 	struct link_peer *best = NULL;

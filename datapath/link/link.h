@@ -38,7 +38,7 @@ struct link_rxframe {
 	uint32_t body_total; /* in all segments */
 	uint32_t cost; /* buffers it counts for */
 	uint16_t segments;
-	struct careful_desc desc[CAREFUL_SEGMENTS_MAX];
+	struct device_desc desc[DEVICE_SEGMENTS_MAX];
 	uint32_t parse_ns; /* while hostRx is traced: what taking it from the ring took */
 	uint64_t began_ns; /* of its hostRx; 0: not traced, or told of */
 };
@@ -53,14 +53,14 @@ struct careful_kept {
 	uint32_t cost; /* 0: copied out, the buffers are back already */
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
-	uint64_t addr[CAREFUL_SEGMENTS_MAX];
+	uint64_t addr[DEVICE_SEGMENTS_MAX];
 };
 
 /* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
 union link_message {
 	struct careful_ctrl ctrl;
 	struct careful_hdr hdr;
-	struct careful_stage_answer answer;
+	struct careful_ping_answer answer;
 };
 
 /* A frame being built in send buffers. The header's place is kept free. */
@@ -71,7 +71,7 @@ struct link_txframe {
 	uint32_t body_bytes; /* of that part */
 	uint32_t body_total;
 	uint16_t segments;
-	struct careful_desc desc[CAREFUL_SEGMENTS_MAX];
+	struct device_desc desc[DEVICE_SEGMENTS_MAX];
 };
 
 /* What link_send() fills into the header; sequence, credits, cookie and check are
@@ -88,7 +88,7 @@ struct link_send_args {
 };
 
 /*
- * The stage probe to a peer, and what was answered to the peer's. The answer needs nothing
+ * The ping to a peer, and what was answered to the peer's. The answer needs nothing
  * that is not here before the probe leaves.
  *
  * @last:      its number; 0: none was sent in this epoch
@@ -96,14 +96,14 @@ struct link_send_args {
  * @known:     the peer has answered one in this epoch
  * @answered:  number of the peer's last one that XDP ended
  */
-struct link_stage {
+struct link_ping {
 	uint32_t last;
 	uint8_t asked;
 	bool known;
 	bool done; /* result says how it ended */
 	uint32_t answered;
 	uint64_t until_ns;
-	struct careful_stage_result result;
+	struct careful_ping_result result;
 };
 
 /*
@@ -153,10 +153,10 @@ struct link_peer {
 	bool dirty; /* in link->dirty: something was freed for it */
 	bool heard; /* a frame or control message arrived since the last tick */
 	bool withholding;
-	struct careful_llhdr llhdr;
+	struct llhdr llhdr;
 
 	/* Handshake and liveness: link/session.c, link/sync.c. */
-	union careful_addr address;
+	union address address;
 	uint64_t incarnation; /* the peer's */
 	uint64_t nonce; /* of our HELLO; 0: we are not asking */
 	uint64_t nonce_in; /* of the HELLO that this epoch answers */
@@ -188,7 +188,7 @@ struct link_peer {
 	bool want; /* somebody here wants the session: ask for it */
 	bool doubted; /* its slot is wanted: is it still there? */
 	char name[CAREFUL_NAME_BYTES];
-	struct link_stage stage; /* link/stage.c */
+	struct link_ping ping; /* link/ping.c */
 
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
 	uint64_t lost_there; /* frames that the peer found lost */
@@ -205,7 +205,7 @@ enum link_phase {
 };
 
 struct link {
-	struct careful_device *dev;
+	struct device *dev;
 	struct link_peer *peers;
 	uint32_t peers_max;
 	uint32_t window;
@@ -219,7 +219,7 @@ struct link {
 	/* Send buffers: a stack of free chunks, the frames queued since the last kick. */
 	uint64_t *tx_free;
 	uint32_t tx_free_count;
-	struct careful_desc tx_queue[LINK_TX_QUEUE];
+	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
 	uint32_t tx_pulse_bytes; /* queued and not kicked */
 	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for netTx */
@@ -246,7 +246,7 @@ struct link {
 	uint32_t pool_free_count, pool_count;
 
 	uint32_t closed; /* sessions given up, all peers */
-	bool stages_done; /* some peer's stage probe ended */
+	bool pings_done; /* some peer's ping ended */
 	uint64_t stamps_until_ns; /* the device notes arrivals until then; 0: it does not */
 	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
 	bool changed;
@@ -258,11 +258,11 @@ static inline void link_count(struct link *link, enum careful_counter counter)
 }
 
 /* link.c: life, peers */
-int link_init(struct link *link, struct careful_device *dev, const struct careful_options *options,
+int link_init(struct link *link, struct device *dev, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
-struct link_peer *link_peer_find(struct link *link, const union careful_addr *address);
-struct link_peer *link_peer_get(struct link *link, const union careful_addr *address);
+struct link_peer *link_peer_find(struct link *link, const union address *address);
+struct link_peer *link_peer_get(struct link *link, const union address *address);
 void link_state(struct link_peer *peer, uint8_t state);
 void link_frames_changed(struct link *link);
 
@@ -314,7 +314,7 @@ void link_close(struct link_peer *peer, int error);
 void link_control(struct link *link);
 void link_drained(struct link *link);
 void link_session_tick(struct link_peer *peer);
-bool link_ctrl_send(struct link *link, const union careful_addr *to, struct careful_ctrl *ctrl,
+bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
 		    uint8_t type);
 
 /* sync.c: what silence means */
@@ -329,18 +329,17 @@ bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
 void link_sync(struct link_peer *peer);
 void link_unheard(struct link_peer *peer, uint64_t since_ns);
 
-/* stage.c: stage probes */
-int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask);
-void link_stage_answer(struct link_peer *peer, struct careful_stage_answer *answer, uint64_t end_ns,
-		       uint64_t now_ns);
-bool link_on_stage(struct link *link, const struct careful_hdr *hdr);
-bool link_on_stage_answer(struct link *link, const union careful_addr *from,
-			  const struct careful_stage_answer *answer,
-			  const struct careful_arrival *arrival);
-void link_on_stage_icmp(struct link *link, const union careful_addr *to,
-			const struct careful_hdr *quoted, const struct careful_arrival *arrival);
-void link_stage_tick(struct link_peer *peer);
-void link_stage_reset(struct link_peer *peer);
+/* ping.c: pings */
+int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
+void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
+		      uint64_t now_ns);
+bool link_on_ping(struct link *link, const struct careful_hdr *hdr);
+bool link_on_ping_answer(struct link *link, const union address *from,
+			 const struct careful_ping_answer *answer, const struct arrival *arrival);
+void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
+		       const struct arrival *arrival);
+void link_ping_tick(struct link_peer *peer);
+void link_ping_reset(struct link_peer *peer);
 void link_stamps_tick(struct link *link);
 
 /* crc32c.c */

@@ -14,7 +14,7 @@
 
 /* Gathers the descriptors of one frame; returns how many it took. A frame of more
  * segments than any of ours gives *bytes 0, so that it is dropped. */
-static uint32_t gather(struct link *link, const struct careful_desc *descs, uint32_t n,
+static uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
 		       struct link_rxframe *frame, uint32_t *bytes)
 {
 	uint32_t i = 0;
@@ -27,12 +27,12 @@ static uint32_t gather(struct link *link, const struct careful_desc *descs, uint
 		assert(i < n); /* the device never hands out part of a frame */
 		last = i++;
 		*bytes += descs[last].bytes;
-		if (last < CAREFUL_SEGMENTS_MAX)
+		if (last < DEVICE_SEGMENTS_MAX)
 			frame->desc[frame->segments++] = descs[last];
 		else
 			link->fill[link->fill_count++] = descs[last].addr;
-	} while (descs[last].options & CAREFUL_DESC_MORE);
-	if (i > CAREFUL_SEGMENTS_MAX)
+	} while (descs[last].options & DEVICE_DESC_MORE);
+	if (i > DEVICE_SEGMENTS_MAX)
 		*bytes = 0;
 	return i;
 }
@@ -64,10 +64,10 @@ static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
 }
 
 /* What ends at XDP must not get here: it has no sequence number. */
-static bool right_stage(const struct careful_hdr *hdr)
+static bool right_ping(const struct careful_hdr *hdr)
 {
-	return hdr->type != CAREFUL_STAGE ||
-	       (hdr->stage_limit > CAREFUL_LIMIT_NET_RX && hdr->stage_limit <= CAREFUL_LIMIT_STORE);
+	return hdr->type != CAREFUL_PING ||
+	       (hdr->stage_limit > CAREFUL_STAGE_NET_RX && hdr->stage_limit <= CAREFUL_STAGE_STORE);
 }
 
 /* Points the frame at its header and body; false: not one of ours. */
@@ -99,7 +99,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	uint32_t ahead;
 
 	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total) ||
-	    !right_stage(hdr))
+	    !right_ping(hdr))
 		return CAREFUL_C_DROP_MALFORMED;
 	if (be32toh(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_C_DROP_CHECK;
@@ -180,7 +180,7 @@ TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t 
  */
 uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more)
 {
-	struct careful_desc descs[LINK_BATCH];
+	struct device_desc descs[LINK_BATCH];
 	uint32_t got, used, bytes;
 	uint32_t count = 0;
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
@@ -248,7 +248,7 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 
 void link_release(struct link *link, struct link_rxframe *frame)
 {
-	uint64_t addrs[CAREFUL_SEGMENTS_MAX];
+	uint64_t addrs[DEVICE_SEGMENTS_MAX];
 
 	for (uint32_t i = 0; i < frame->segments; i++)
 		addrs[i] = frame->desc[i].addr;

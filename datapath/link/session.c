@@ -29,7 +29,7 @@ enum {
 	CONTROL_BATCH = 32, /* control messages handled in one go */
 };
 
-bool link_ctrl_send(struct link *link, const union careful_addr *to, struct careful_ctrl *ctrl,
+bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
 		    uint8_t type)
 {
 	ctrl->version = CAREFUL_WIRE_VERSION;
@@ -52,8 +52,8 @@ static uint64_t random_nonzero(struct link *link)
 
 /* Proof that whoever returns it received what we sent to this address. It names the
  * attempt, our epoch and how many were opened before, so that it opens one at most. */
-static uint64_t challenge_token(struct link *link, const union careful_addr *address,
-				uint64_t nonce, const struct link_peer *peer)
+static uint64_t challenge_token(struct link *link, const union address *address, uint64_t nonce,
+				const struct link_peer *peer)
 {
 	struct {
 		uint64_t nonce, epoch;
@@ -131,7 +131,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		frame_bytes = peer->link->dev->frame_bytes;
 	if (frame_bytes > limit)
 		frame_bytes = (uint32_t)limit;
-	if (frame_bytes < CAREFUL_FRAME_BYTES_MIN)
+	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
 		return -EPROTO;
 	peer->cookie_out = be64toh(ctrl->cookie);
 	peer->slot_out = be16toh(ctrl->slot);
@@ -161,7 +161,7 @@ static void end_epoch(struct link_peer *peer)
 	peer->refused_rounds = 0;
 	peer->refused = false;
 	peer->withholding = false;
-	link_stage_reset(peer);
+	link_ping_reset(peer);
 	/* Frames may come before the WELCOME that says how we may send: the credits that
 	 * they carry are for the nothing that we sent. */
 	window_tx_init(&peer->tx, 0);
@@ -339,8 +339,8 @@ static void bye(struct link_peer *peer)
 	link_close(peer, ECONNRESET);
 }
 
-static void refuse(struct link *link, const union careful_addr *to,
-		   const struct careful_ctrl *hello, enum careful_refusal why)
+static void refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		   enum careful_refusal why)
 {
 	struct careful_ctrl ctrl = {
 		.nonce = hello->nonce,
@@ -370,8 +370,7 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-static void on_hello(struct link *link, const union careful_addr *from,
-		     const struct careful_ctrl *hello)
+static void on_hello(struct link *link, const union address *from, const struct careful_ctrl *hello)
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	uint64_t nonce = be64toh(hello->nonce);
@@ -501,8 +500,7 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-static void dispatch(struct link *link, const union careful_addr *from,
-		     const struct careful_ctrl *ctrl)
+static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	bool meant = false;
@@ -549,7 +547,7 @@ static void dispatch(struct link *link, const union careful_addr *from,
 }
 
 /* Another version: say which one is spoken here; believe a REFUSE that does so. */
-static void other_version(struct link *link, const union careful_addr *from,
+static void other_version(struct link *link, const union address *from,
 			  const struct careful_ctrl *ctrl)
 {
 	struct link_peer *peer = link_peer_find(link, from);
@@ -561,7 +559,7 @@ static void other_version(struct link *link, const union careful_addr *from,
 		on_refuse(peer, ctrl);
 }
 
-static void on_control(struct link *link, const union careful_addr *from,
+static void on_control(struct link *link, const union address *from,
 		       const struct careful_ctrl *ctrl, size_t got)
 {
 	if (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
@@ -574,16 +572,15 @@ static void on_control(struct link *link, const union careful_addr *from,
 		dispatch(link, from, ctrl);
 }
 
-static void on_message(struct link *link, const union careful_addr *from,
-		       const union link_message *message, size_t got,
-		       const struct careful_arrival *arrival)
+static void on_message(struct link *link, const union address *from,
+		       const union link_message *message, size_t got, const struct arrival *arrival)
 {
 	bool meant;
 
-	if (message->hdr.type == CAREFUL_STAGE && got >= sizeof(message->hdr)) {
-		meant = link_on_stage(link, &message->hdr);
-	} else if (message->answer.type == CAREFUL_STAGE_ANSWER && got == sizeof(message->answer)) {
-		meant = link_on_stage_answer(link, from, &message->answer, arrival);
+	if (message->hdr.type == CAREFUL_PING && got >= sizeof(message->hdr)) {
+		meant = link_on_ping(link, &message->hdr);
+	} else if (message->answer.type == CAREFUL_PING_ANSWER && got == sizeof(message->answer)) {
+		meant = link_on_ping_answer(link, from, &message->answer, arrival);
 	} else {
 		on_control(link, from, &message->ctrl, got);
 		return;
@@ -593,8 +590,7 @@ static void on_message(struct link *link, const union careful_addr *from,
 }
 
 /* ICMP: nobody listens at an address. */
-static void on_refused(struct link *link, const union careful_addr *at,
-		       const union link_message *quoted)
+static void on_refused(struct link *link, const union address *at, const union link_message *quoted)
 {
 	struct link_peer *peer = link_peer_find(link, at);
 
@@ -606,12 +602,12 @@ static void on_refused(struct link *link, const union careful_addr *at,
  * cannot keep frames waiting. */
 void link_control(struct link *link)
 {
-	struct careful_device *dev = link->dev;
+	struct device *dev = link->dev;
 
 	for (int i = 0; i < CONTROL_BATCH; i++) {
 		union link_message message = { 0 };
-		struct careful_arrival arrival = { 0 };
-		union careful_addr from = { 0 };
+		struct arrival arrival = { 0 };
+		union address from = { 0 };
 		ssize_t got = dev->ops->ctrl_recv(dev, &from, &message, sizeof(message), &arrival);
 
 		if (got == -ECONNREFUSED) {
@@ -619,7 +615,7 @@ void link_control(struct link *link)
 			continue;
 		}
 		if (got == -EHOSTUNREACH) {
-			link_on_stage_icmp(link, &from, &message.hdr, &arrival);
+			link_on_ping_icmp(link, &from, &message.hdr, &arrival);
 			continue;
 		}
 		if (got < 0)
@@ -656,7 +652,7 @@ void link_drained(struct link *link)
 /* Called with each question that is repeated. */
 void link_unheard(struct link_peer *peer, uint64_t since_ns)
 {
-	const struct careful_device_ops *ops = peer->link->dev->ops;
+	const struct device_ops *ops = peer->link->dev->ops;
 	uint64_t now_ns = peer->link->now_ns;
 
 	if (since_ns < peer->distrusted_ns)

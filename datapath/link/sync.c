@@ -279,7 +279,7 @@ void link_tick(struct link *link)
 
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
-		link_stage_tick(peer);
+		link_ping_tick(peer);
 		if (peer->heard) {
 			peer->heard = false;
 			peer->blocked_ns = 0;

@@ -62,7 +62,7 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 		if (link->tx_free_count < segments + LINK_CHUNKS_FREE_MIN)
 			return false;
 	}
-	assert(segments <= CAREFUL_SEGMENTS_MAX);
+	assert(segments <= DEVICE_SEGMENTS_MAX);
 	frame->segments = (uint16_t)segments;
 	frame->body_total = body_bytes;
 	for (uint32_t i = 0; i < segments; i++) {
@@ -72,7 +72,7 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 			bytes = rest;
 		frame->desc[i].addr = link->tx_free[--link->tx_free_count];
 		frame->desc[i].bytes = bytes;
-		frame->desc[i].options = i + 1 < segments ? CAREFUL_DESC_MORE : 0;
+		frame->desc[i].options = i + 1 < segments ? DEVICE_DESC_MORE : 0;
 		rest -= bytes;
 	}
 	frame->umem = link->dev->umem;
@@ -123,7 +123,7 @@ uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t byt
 /* Copies into the body. */
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes)
 {
-	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	const uint8_t *from = data;
 	uint32_t n;
 
@@ -267,7 +267,7 @@ TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool a
 /* Moves what is queued to the wire. */
 void link_kick(struct link *link)
 {
-	struct careful_device *dev = link->dev;
+	struct device *dev = link->dev;
 	bool again = link->kick_again;
 	uint64_t began_ns;
 	int rc;

@@ -25,7 +25,7 @@ static struct message_in **slot_of(struct message_state *state, const struct lin
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
 {
 	struct message_in **at = slot_of(state, frame);
-	struct careful_device *dev = state->link->dev;
+	struct device *dev = state->link->dev;
 	struct plan_cursor plan;
 	struct message_in *in;
 
@@ -81,7 +81,7 @@ static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, ui
 	uint32_t have = frame->body_bytes;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; bytes && n < CAREFUL_SEGMENTS_MAX; i++) {
+	for (uint32_t i = 0; bytes && n < DEVICE_SEGMENTS_MAX; i++) {
 		uint32_t part;
 
 		if (i) {
@@ -104,7 +104,7 @@ static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, ui
 static void copy_from(struct link *link, const struct link_rxframe *frame, uint32_t at, void *to,
 		      uint32_t bytes)
 {
-	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	uint32_t n = body_iov(link, frame, at, bytes, iov);
 	uint8_t *p = to;
 
@@ -188,7 +188,7 @@ static void written(struct message_in *in, uint32_t flags)
 
 static void move_on(struct message_in *in);
 
-static void on_written(struct careful_io *io)
+static void on_written(struct storage_io *io)
 {
 	struct message_in *in =
 		(struct message_in *)((uint8_t *)io - offsetof(struct message_in, io));
@@ -199,7 +199,7 @@ static void on_written(struct careful_io *io)
 
 static void start_write(struct message_in *in)
 {
-	struct careful_storage *storage = in->state->storage;
+	struct storage *storage = in->state->storage;
 	uint32_t n = 0;
 	int rc;
 
@@ -207,7 +207,7 @@ static void start_write(struct message_in *in)
 	in->writing_parts = 0;
 	in->began_ns = trace_begin(CAREFUL_STAGE_STORE);
 	for (const struct message_part *part = in->parts; part; part = part->next) {
-		if (n + part->pieces > CAREFUL_IO_SEGMENTS)
+		if (n + part->pieces > STORAGE_IO_SEGMENTS)
 			break;
 		for (uint32_t i = 0; i < part->pieces; i++, n++) {
 			in->io.iov[n] = part->iov[i];
@@ -236,7 +236,7 @@ static bool write_due(const struct message_in *in)
 	const struct link_peer *peer = in->peer;
 
 	return in->parts && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
-			     in->pieces_count >= CAREFUL_IO_SEGMENTS ||
+			     in->pieces_count >= STORAGE_IO_SEGMENTS ||
 			     peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
 }
 
@@ -314,7 +314,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	uint8_t flags = frame->hdr.flags;
 	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
-	struct iovec iov[CAREFUL_SEGMENTS_MAX] = { 0 };
+	struct iovec iov[DEVICE_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
 
 	if (flags & CAREFUL_F_ABORT) {

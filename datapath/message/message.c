@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static size_t staged_bytes(const struct message_state *state)
+static size_t parked_bytes(const struct message_state *state)
 {
 	size_t bytes = sizeof(struct message_small) + state->link->dev->buffer_bytes;
 
@@ -59,25 +59,25 @@ static int init_outs(struct message_state *state, uint32_t n)
 	return 0;
 }
 
-int message_init(struct message_state *state, struct link *link, struct careful_storage *storage,
+int message_init(struct message_state *state, struct link *link, struct storage *storage,
 		 const struct message_limits *limits)
 {
 	size_t bytes;
 
 	*state = (struct message_state){ .link = link, .storage = storage };
-	bytes = staged_bytes(state);
+	bytes = parked_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
-	state->staged = calloc(limits->staged, bytes);
-	state->staged_free = calloc(limits->staged, sizeof(struct message_small *));
-	if (!state->peers || !state->staged || !state->staged_free || init_ins(state) ||
+	state->parked = calloc(limits->parked, bytes);
+	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));
+	if (!state->peers || !state->parked || !state->parked_free || init_ins(state) ||
 	    init_outs(state, limits->outs)) {
 		message_deinit(state);
 		return -ENOMEM;
 	}
-	state->staged_count = limits->staged;
-	for (uint32_t i = 0; i < limits->staged; i++)
-		state->staged_free[state->staged_free_count++] =
-			(struct message_small *)(state->staged + i * bytes);
+	state->parked_count = limits->parked;
+	for (uint32_t i = 0; i < limits->parked; i++)
+		state->parked_free[state->parked_free_count++] =
+			(struct message_small *)(state->parked + i * bytes);
 	return 0;
 }
 
@@ -94,7 +94,7 @@ void message_deinit(struct message_state *state)
 	free(state->outs);
 	free(state->outs_free);
 	free(state->peers);
-	free(state->staged);
-	free(state->staged_free);
+	free(state->parked);
+	free(state->parked_free);
 	*state = (struct message_state){ 0 };
 }

@@ -55,7 +55,7 @@ struct message_out {
 	uint32_t frame_first, frame_count;
 	uint64_t began_ns; /* of the hostTx that filled them; 0: not traced, or told of */
 	bool reading;
-	struct careful_io io;
+	struct storage_io io;
 };
 
 /* A received frame whose payload waits to be written. */
@@ -63,7 +63,7 @@ struct message_part {
 	struct message_part *next;
 	struct careful_kept *kept;
 	uint32_t pieces;
-	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	struct iovec iov[DEVICE_SEGMENTS_MAX];
 };
 
 /* A bulk message being received. */
@@ -92,12 +92,12 @@ struct message_in {
 	uint64_t waiting_bytes, written;
 	uint32_t writing_parts; /* of the first of them, io is reading */
 	uint64_t began_ns; /* of that, its store; 0: not traced */
-	struct careful_io io;
+	struct storage_io io;
 };
 
 struct message_state {
 	struct link *link;
-	struct careful_storage *storage;
+	struct storage *storage;
 	struct message_out *outs;
 	struct message_out **outs_free;
 	uint32_t outs_count, outs_free_count;
@@ -107,9 +107,9 @@ struct message_state {
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished;
 	struct message_part *parts, *parts_free; /* one for each receive buffer */
-	uint8_t *staged;
-	struct message_small **staged_free;
-	uint32_t staged_count, staged_free_count;
+	uint8_t *parked;
+	struct message_small **parked_free;
+	uint32_t parked_count, parked_free_count;
 	uint32_t reading; /* messages whose file is being read */
 	struct message_peer {
 		/* Small ones that wait. Answers do not wait behind questions. */
@@ -129,14 +129,14 @@ struct message_state {
  * How many messages may be on their way out, all peers together.
  *
  * @outs:    bulk messages being sent or waiting
- * @staged:  small messages that wait for credits
+ * @parked:  small messages that wait for credits
  */
 struct message_limits {
 	uint32_t outs;
-	uint32_t staged;
+	uint32_t parked;
 };
 
-int message_init(struct message_state *state, struct link *link, struct careful_storage *storage,
+int message_init(struct message_state *state, struct link *link, struct storage *storage,
 		 const struct message_limits *limits);
 void message_deinit(struct message_state *state);
 void message_forget(struct message_state *state, struct link_peer *peer);

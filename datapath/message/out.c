@@ -38,7 +38,7 @@ void message_out_put(struct message_state *state, struct message_out *out)
 void message_out_start(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];
-	struct careful_device *dev = state->link->dev;
+	struct device *dev = state->link->dev;
 
 	plan_take(dev->ops->tune(dev, out->peer->slot), out->bytes, &out->plan);
 	if (out->digest_wanted)
@@ -157,7 +157,7 @@ static void seal(struct message_out *out, uint32_t i)
 {
 	struct link_txframe *frame = &out->frames[i];
 	const struct link_send_args *args = &out->args[i];
-	struct iovec iov[CAREFUL_SEGMENTS_MAX];
+	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	uint32_t n;
 
 	if (!out->digest_wanted)
@@ -220,7 +220,7 @@ static void read_done(struct message_out *out)
 		seal(out, i);
 }
 
-static void on_read(struct careful_io *io)
+static void on_read(struct storage_io *io)
 {
 	struct message_out *out =
 		(struct message_out *)((uint8_t *)io - offsetof(struct message_out, io));
@@ -239,8 +239,7 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 
 	out->frame_first = out->frame_count = 0;
 	out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-	while (out->frame_count < MESSAGE_BATCH &&
-	       n + CAREFUL_SEGMENTS_MAX <= CAREFUL_IO_SEGMENTS &&
+	while (out->frame_count < MESSAGE_BATCH && n + DEVICE_SEGMENTS_MAX <= STORAGE_IO_SEGMENTS &&
 	       (out->built < out->bytes || !out->started) && build(state, out)) {
 		uint32_t i = out->frame_count - 1;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
- * staged in ordinary memory, so that a peer without credits holds no send buffer.
+ * parked in ordinary memory, so that a peer without credits holds no send buffer.
  */
 #include "message/message.h"
 
@@ -69,19 +69,19 @@ void message_got(struct message_state *state, struct link_peer *peer)
 /* A quarter of the room: more than has to be free before a question is served. */
 static uint32_t kept_for_answers(const struct message_state *state)
 {
-	return state->staged_count < 4 ? 1 : state->staged_count / 4;
+	return state->parked_count < 4 ? 1 : state->parked_count / 4;
 }
 
-static int stage(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
-		 const void *payload, uint32_t bytes)
+static int park(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
+		const void *payload, uint32_t bytes)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	struct message_queue *queue = is_question(am) ? &mp->questions : &mp->answers;
 	struct message_small *small;
 
-	if (state->staged_free_count <= (is_question(am) ? kept_for_answers(state) : 0))
+	if (state->parked_free_count <= (is_question(am) ? kept_for_answers(state) : 0))
 		return -EAGAIN;
-	small = state->staged_free[--state->staged_free_count];
+	small = state->parked_free[--state->parked_free_count];
 	small->next = NULL;
 	small->epoch = peer->epoch;
 	small->bytes = bytes;
@@ -106,7 +106,7 @@ static bool must_wait(const struct message_peer *mp, const struct link_peer *pee
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
-/* Sends, or stages; the payload is copied either way. -EAGAIN: nothing is free.
+/* Sends, or parks; the payload is copied either way. -EAGAIN: nothing is free.
  */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
@@ -120,7 +120,7 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 		return -EMSGSIZE;
 	if (must_wait(mp, peer, am) || !link_may_send(peer, body) ||
 	    !link_tx_get(peer, body, &frame))
-		return stage(state, peer, am, payload, bytes);
+		return park(state, peer, am, payload, bytes);
 	memcpy(frame.body, am, MESSAGE_AM_BYTES);
 	if (bytes)
 		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
@@ -158,12 +158,12 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		if (!queue->first)
 			queue->last = NULL;
 		mp->messages--;
-		state->staged_free[state->staged_free_count++] = small;
+		state->parked_free[state->parked_free_count++] = small;
 	}
 	return true;
 }
 
-/* Sends what was staged; false: some of it waits for credits or send buffers.
+/* Sends what was parked; false: some of it waits for credits or send buffers.
  */
 bool message_small_pump(struct message_state *state, struct link_peer *peer)
 {

@@ -107,7 +107,7 @@ static bool can_serve(const struct careful *c, const struct careful_am *am)
 
 	if (!am->token) /* nobody waits for an answer */
 		return true;
-	return m->staged_free_count > m->staged_count / 8 &&
+	return m->parked_free_count > m->parked_count / 8 &&
 	       (am->kind != CAREFUL_AM_GET || m->outs_free_count);
 }
 

@@ -35,7 +35,7 @@ static int payload_fits(const struct careful *c, const struct link_peer *peer, u
 {
 	uint32_t frame = c->dev->frame_bytes < c->dev->buffer_bytes ? c->dev->frame_bytes :
 								      c->dev->buffer_bytes;
-	uint32_t most = frame - CAREFUL_LLHDR_MAX - LINK_HDR_BYTES;
+	uint32_t most = frame - LLHDR_MAX - LINK_HDR_BYTES;
 
 	if (peer->frame_bytes && peer->llhdr.bytes)
 		most = link_body_single(peer);

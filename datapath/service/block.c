@@ -13,9 +13,9 @@
 
 #include "service/block_private.h"
 
-void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user)
 {
-	struct careful_block_server *server = user;
+	struct block_server *server = user;
 	struct block_peer *p = &server->peers[peer];
 	struct block_handle *next;
 
@@ -32,7 +32,7 @@ void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state
 	}
 }
 
-uint32_t careful_block_poll(struct careful_block_server *server)
+uint32_t block_poll(struct block_server *server)
 {
 	struct block_job *job, *unsent;
 	uint32_t n = 0;
@@ -54,19 +54,18 @@ uint32_t careful_block_poll(struct careful_block_server *server)
 	return n;
 }
 
-int careful_block_fd(struct careful_block_server *server)
+int block_fd(struct block_server *server)
 {
 	return server->work.event_fd;
 }
 
-int careful_block_timeout_ms(struct careful_block_server *server)
+int block_timeout_ms(struct block_server *server)
 {
 	return server->ending.head || server->unsent.head ? 1 : -1;
 }
 
-static int open_exports(struct careful_block_server *server,
-			const struct careful_block_export *exports, uint32_t n,
-			struct careful_error *error)
+static int open_exports(struct block_server *server, const struct block_export_options *exports,
+			uint32_t n, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct block_export *e = &server->exports[i];
@@ -100,7 +99,7 @@ static int open_exports(struct careful_block_server *server,
 	return 0;
 }
 
-static int allocate(struct careful_block_server *server)
+static int allocate(struct block_server *server)
 {
 	struct careful_info info;
 	int rc = careful_info(server->instance, &info);
@@ -129,7 +128,7 @@ static int allocate(struct careful_block_server *server)
 	return 0;
 }
 
-static void deallocate(struct careful_block_server *server)
+static void deallocate(struct block_server *server)
 {
 	for (uint32_t i = 0; i < server->exports_count; i++)
 		close(server->exports[i].fd);
@@ -139,16 +138,15 @@ static void deallocate(struct careful_block_server *server)
 	free(server);
 }
 
-int careful_block_serve(struct careful *instance, const struct careful_block_export *exports,
-			uint32_t n, struct careful_block_server **server,
-			struct careful_error *error)
+int block_serve(struct careful *instance, const struct block_export_options *exports, uint32_t n,
+		struct block_server **server, struct careful_error *error)
 {
-	struct careful_block_server *s;
+	struct block_server *s;
 	int rc;
 
-	if (n > CAREFUL_BLOCK_EXPORTS) {
+	if (n > BLOCK_EXPORTS) {
 		snprintf(error->text, sizeof(error->text), "%u exports: at most %u are possible", n,
-			 CAREFUL_BLOCK_EXPORTS);
+			 BLOCK_EXPORTS);
 		return -E2BIG;
 	}
 	s = calloc(1, sizeof(*s));
@@ -167,14 +165,14 @@ int careful_block_serve(struct careful *instance, const struct careful_block_exp
 		deallocate(s);
 		return rc;
 	}
-	for (uint16_t i = CAREFUL_BLOCK_OPEN; !rc && i <= CAREFUL_BLOCK_LAST; i++)
+	for (uint16_t i = CAREFUL_BLOCK_OPEN; !rc && i <= BLOCK_LAST; i++)
 		rc = careful_handle(instance, i, block_on_request, s);
 	assert(!rc);
 	*server = s;
 	return 0;
 }
 
-void careful_block_stop(struct careful_block_server *server)
+void block_stop(struct block_server *server)
 {
 	/* The workers finish what they have; then all is this thread's. */
 	block_work_deinit(server);

@@ -14,9 +14,9 @@
 #include <careful/wire.h>
 
 enum {
-	CAREFUL_BLOCK_EXPORTS = 64,
-	CAREFUL_BLOCK_HANDLES = 128, /* that a peer may have open at a time */
-	CAREFUL_BLOCK_LAST = CAREFUL_BLOCK_BATCH,
+	BLOCK_EXPORTS = 64,
+	BLOCK_HANDLES = 128, /* that a peer may have open at a time */
+	BLOCK_LAST = CAREFUL_BLOCK_BATCH,
 };
 
 /*
@@ -27,30 +27,29 @@ enum {
  * @name:      how it is called among several
  * @writable:  files may be created and replaced
  */
-struct careful_block_export {
+struct block_export_options {
 	const char *path;
 	const char *name;
 	bool writable;
 };
 
-struct careful_block_server;
+struct block_server;
 
 /* Serves the exports (none: every path is refused). *error gets a line where an
  * export cannot be opened. */
-int careful_block_serve(struct careful *instance, const struct careful_block_export *exports,
-			uint32_t n, struct careful_block_server **server,
-			struct careful_error *error);
+int block_serve(struct careful *instance, const struct block_export_options *exports, uint32_t n,
+		struct block_server **server, struct careful_error *error);
 /* Ends all handles and removes uncommitted temporary files, not partial ones. After careful_close():
  * no message uses the files any longer. Waits for work under way. */
-void careful_block_stop(struct careful_block_server *server);
+void block_stop(struct block_server *server);
 
 /* To be called each round; answers what the workers have done. Returns how many. */
-uint32_t careful_block_poll(struct careful_block_server *server);
+uint32_t block_poll(struct block_server *server);
 /* Readable when workers have done something. */
-int careful_block_fd(struct careful_block_server *server);
-/* After how many ms at most to call careful_block_poll() again; -1: when readable. */
-int careful_block_timeout_ms(struct careful_block_server *server);
+int block_fd(struct block_server *server);
+/* After how many ms at most to call block_poll() again; -1: when readable. */
+int block_timeout_ms(struct block_server *server);
 /* For careful_peer_watch(), with the server as user, or called by who watches. */
-void careful_block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
+void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
 #endif /* SERVICE_BLOCK_H */

@@ -14,7 +14,7 @@
 #include "service/block_private.h"
 
 /* OPEN with SCRATCH. */
-int block_open_scratch(struct careful_block_server *server, struct block_job *job)
+int block_open_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;

@@ -89,7 +89,7 @@ static int request_open(struct careful *instance, uint32_t peer, uint16_t handle
 }
 
 static int open_file(struct careful *instance, uint32_t peer, const char *path,
-		     struct careful_block_open *open, struct careful_file *file)
+		     struct careful_block_open *open, struct remote_file *file)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	struct outcome o;
@@ -99,7 +99,7 @@ static int open_file(struct careful *instance, uint32_t peer, const char *path,
 		rc = request_open(instance, peer, CAREFUL_BLOCK_OPEN, args, open, path, &o);
 	if (rc)
 		return rc;
-	*file = (struct careful_file){
+	*file = (struct remote_file){
 		.peer = peer,
 		.handle = o.args[0],
 		.bytes = be64toh(o.attr.bytes),
@@ -108,16 +108,16 @@ static int open_file(struct careful *instance, uint32_t peer, const char *path,
 	return 0;
 }
 
-int careful_file_open(struct careful *instance, uint32_t peer, const char *path,
-		      struct careful_file *file)
+int remote_file_open(struct careful *instance, uint32_t peer, const char *path,
+		     struct remote_file *file)
 {
 	struct careful_block_open open = { 0 };
 
 	return open_file(instance, peer, path, &open, file);
 }
 
-int careful_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
-			uint64_t bytes, struct careful_file *file)
+int remote_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+		       uint64_t bytes, struct remote_file *file)
 {
 	struct careful_block_open open = {
 		.flags = htobe32(flags | CAREFUL_BLOCK_CREATE),
@@ -127,8 +127,8 @@ int careful_file_create(struct careful *instance, uint32_t peer, const char *pat
 	return open_file(instance, peer, path, &open, file);
 }
 
-int careful_file_get(struct careful *instance, const struct careful_file *file, uint64_t offset,
-		     const struct careful_span *local, uint32_t bytes, uint32_t flags)
+int remote_file_get(struct careful *instance, const struct remote_file *file, uint64_t offset,
+		    const struct careful_span *local, uint32_t bytes, uint32_t flags)
 {
 	struct outcome o;
 	int rc, tries = 0;
@@ -141,8 +141,8 @@ int careful_file_get(struct careful *instance, const struct careful_file *file, 
 	return o.status || o.bytes == bytes ? o.status : -EIO;
 }
 
-int careful_file_put(struct careful *instance, const struct careful_file *file, uint64_t offset,
-		     const struct careful_span *local, uint32_t bytes, uint32_t flags)
+int remote_file_put(struct careful *instance, const struct remote_file *file, uint64_t offset,
+		    const struct careful_span *local, uint32_t bytes, uint32_t flags)
 {
 	struct outcome o;
 	int rc, tries = 0;
@@ -155,8 +155,8 @@ int careful_file_put(struct careful *instance, const struct careful_file *file, 
 	return o.status;
 }
 
-int careful_file_commit(struct careful *instance, struct careful_file *file, uint32_t flags,
-			uint32_t mode, uint64_t mtime_ns, struct careful_block_attr *attr)
+int remote_file_commit(struct careful *instance, struct remote_file *file, uint32_t flags,
+		       uint32_t mode, uint64_t mtime_ns, struct careful_block_attr *attr)
 {
 	struct careful_block_open open = {
 		.mode = htobe32(mode),
@@ -171,8 +171,8 @@ int careful_file_commit(struct careful *instance, struct careful_file *file, uin
 	return rc;
 }
 
-int careful_file_close(struct careful *instance, struct careful_file *file,
-		       struct careful_block_attr *attr)
+int remote_file_close(struct careful *instance, struct remote_file *file,
+		      struct careful_block_attr *attr)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { file->handle };
 	struct outcome o;
@@ -183,8 +183,8 @@ int careful_file_close(struct careful *instance, struct careful_file *file,
 	return rc;
 }
 
-int careful_file_list(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
-		      struct careful_file *listing)
+int remote_file_list(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+		     struct remote_file *listing)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { flags };
 	struct outcome o;
@@ -194,7 +194,7 @@ int careful_file_list(struct careful *instance, uint32_t peer, const char *path,
 		rc = request(instance, peer, CAREFUL_BLOCK_LIST, args, path, strlen(path), &o);
 	if (rc)
 		return rc;
-	*listing = (struct careful_file){
+	*listing = (struct remote_file){
 		.peer = peer,
 		.handle = o.args[0],
 		.bytes = (uint64_t)o.args[1] << 32 | o.args[2],
@@ -203,8 +203,8 @@ int careful_file_list(struct careful *instance, uint32_t peer, const char *path,
 	return 0;
 }
 
-int careful_file_stat(struct careful *instance, uint32_t peer, const char *path,
-		      struct careful_block_attr *attr)
+int remote_file_stat(struct careful *instance, uint32_t peer, const char *path,
+		     struct careful_block_attr *attr)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	struct outcome o;
@@ -215,7 +215,7 @@ int careful_file_stat(struct careful *instance, uint32_t peer, const char *path,
 	return rc;
 }
 
-int careful_file_mkdir(struct careful *instance, uint32_t peer, const char *path, uint32_t mode)
+int remote_file_mkdir(struct careful *instance, uint32_t peer, const char *path, uint32_t mode)
 {
 	struct careful_block_open open = { .mode = htobe32(mode) };
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };

@@ -19,7 +19,7 @@
  * @unreadable:  of a listing: entries that could not be read
  * @attr:        as opened; not of a listing
  */
-struct careful_file {
+struct remote_file {
 	uint32_t peer;
 	uint32_t handle;
 	uint32_t unreadable;
@@ -28,25 +28,25 @@ struct careful_file {
 };
 
 /* All return 0 or -errno, and call careful_wait() until the answer is there. */
-int careful_file_open(struct careful *instance, uint32_t peer, const char *path,
-		      struct careful_file *file);
-int careful_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
-			uint64_t bytes, struct careful_file *file);
+int remote_file_open(struct careful *instance, uint32_t peer, const char *path,
+		     struct remote_file *file);
+int remote_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+		       uint64_t bytes, struct remote_file *file);
 /* Reads `bytes` from offset into local; fewer only at the file's end: -EIO then. */
-int careful_file_get(struct careful *instance, const struct careful_file *file, uint64_t offset,
-		     const struct careful_span *local, uint32_t bytes, uint32_t flags);
-int careful_file_put(struct careful *instance, const struct careful_file *file, uint64_t offset,
-		     const struct careful_span *local, uint32_t bytes, uint32_t flags);
+int remote_file_get(struct careful *instance, const struct remote_file *file, uint64_t offset,
+		    const struct careful_span *local, uint32_t bytes, uint32_t flags);
+int remote_file_put(struct careful *instance, const struct remote_file *file, uint64_t offset,
+		    const struct careful_span *local, uint32_t bytes, uint32_t flags);
 /* Gives a created file its name; the handle ends, whatever is returned. attr may be NULL. */
-int careful_file_commit(struct careful *instance, struct careful_file *file, uint32_t flags,
-			uint32_t mode, uint64_t mtime_ns, struct careful_block_attr *attr);
+int remote_file_commit(struct careful *instance, struct remote_file *file, uint32_t flags,
+		       uint32_t mode, uint64_t mtime_ns, struct careful_block_attr *attr);
 /* Ends a handle; *attr (or NULL) is the file as it is now. */
-int careful_file_close(struct careful *instance, struct careful_file *file,
-		       struct careful_block_attr *attr);
-int careful_file_list(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
-		      struct careful_file *listing);
-int careful_file_stat(struct careful *instance, uint32_t peer, const char *path,
+int remote_file_close(struct careful *instance, struct remote_file *file,
 		      struct careful_block_attr *attr);
-int careful_file_mkdir(struct careful *instance, uint32_t peer, const char *path, uint32_t mode);
+int remote_file_list(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,
+		     struct remote_file *listing);
+int remote_file_stat(struct careful *instance, uint32_t peer, const char *path,
+		     struct careful_block_attr *attr);
+int remote_file_mkdir(struct careful *instance, uint32_t peer, const char *path, uint32_t mode);
 
 #endif /* SERVICE_BLOCK_CLIENT_H */

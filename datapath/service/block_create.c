@@ -164,7 +164,7 @@ static int furnish(struct block_handle *handle, const struct block_job *job)
 }
 
 /* What the name is to become, found and allowed. */
-static int prepare(struct careful_block_server *server, struct block_job *job)
+static int prepare(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;
@@ -185,7 +185,7 @@ static int prepare(struct careful_block_server *server, struct block_job *job)
 }
 
 /* OPEN with CREATE. */
-int block_create(struct careful_block_server *server, struct block_job *job)
+int block_create(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	struct stat st = { 0 };

@@ -45,7 +45,7 @@ int block_attr_of(int fd, struct block_job *job)
 /* Opens what has blocks. The type is known before the file is opened, and again after,
  * since another may stand there by then; O_NONBLOCK keeps that one from hanging us.
  * O_EXCL keeps off a block device that is mounted. */
-static int open_blocks(struct careful_block_server *server, struct block_job *job, bool write)
+static int open_blocks(struct block_server *server, struct block_job *job, bool write)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;
@@ -76,7 +76,7 @@ static int open_blocks(struct careful_block_server *server, struct block_job *jo
 }
 
 /* OPEN to read. */
-static int do_open(struct careful_block_server *server, struct block_job *job)
+static int do_open(struct block_server *server, struct block_job *job)
 {
 	int rc = open_blocks(server, job, false);
 
@@ -86,7 +86,7 @@ static int do_open(struct careful_block_server *server, struct block_job *job)
 }
 
 /* OPEN with INPLACE: a regular file may grow up to what the client says. */
-static int do_open_inplace(struct careful_block_server *server, struct block_job *job)
+static int do_open_inplace(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	int rc = open_blocks(server, job, true);
@@ -114,7 +114,7 @@ static int do_open_null(struct block_job *job)
 	return block_attr_of(handle->fd, job);
 }
 
-static int do_open_as(struct careful_block_server *server, struct block_job *job)
+static int do_open_as(struct block_server *server, struct block_job *job)
 {
 	if (job->flags & CAREFUL_BLOCK_NULL)
 		return do_open_null(job);
@@ -126,8 +126,7 @@ static int do_open_as(struct careful_block_server *server, struct block_job *job
 }
 
 /* The last of a handle: what it holds is given back, whatever came before. */
-static void close_handle(struct careful_block_server *server, struct block_handle *handle,
-			 bool discard)
+static void close_handle(struct block_server *server, struct block_handle *handle, bool discard)
 {
 	if (handle->temporary[0] && (discard || !handle->partial))
 		unlinkat(handle->dir_fd, handle->temporary, 0);
@@ -142,7 +141,7 @@ static void close_handle(struct careful_block_server *server, struct block_handl
 	handle->memory = 0;
 }
 
-static int do_stat(struct careful_block_server *server, struct block_job *job)
+static int do_stat(struct block_server *server, struct block_job *job)
 {
 	int fd, rc;
 
@@ -159,7 +158,7 @@ static int do_stat(struct careful_block_server *server, struct block_job *job)
 	return rc;
 }
 
-static int do_mkdir(struct careful_block_server *server, struct block_job *job)
+static int do_mkdir(struct block_server *server, struct block_job *job)
 {
 	const struct block_export *export = NULL;
 	const char *name;
@@ -208,7 +207,7 @@ static int as_of_a_file(int status)
 }
 
 /* Does a job, on a worker thread. */
-void block_run(struct careful_block_server *server, struct block_job *job)
+void block_run(struct block_server *server, struct block_job *job)
 {
 	bool null = job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_NULL);
 

@@ -11,14 +11,14 @@
 #include "service/block_private.h"
 
 /* A handle that a worker is about to fill for an OPEN or LIST. */
-int block_handle_create(struct careful_block_server *server, struct block_job *job,
+int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle)
 {
 	struct block_peer *peer = &server->peers[job->peer];
 	bool listing = job->op != CAREFUL_BLOCK_OPEN || job->flags & CAREFUL_BLOCK_SCRATCH;
 	struct block_handle *h;
 
-	if (peer->handles_count >= CAREFUL_BLOCK_HANDLES ||
+	if (peer->handles_count >= BLOCK_HANDLES ||
 	    (listing && peer->listings_count >= BLOCK_LISTINGS))
 		return -EMFILE;
 	h = calloc(1, sizeof(*h));
@@ -42,7 +42,7 @@ int block_handle_create(struct careful_block_server *server, struct block_job *j
 }
 
 /* What it held is given back already, by a worker. */
-void block_handle_destroy(struct careful_block_server *server, struct block_handle *handle)
+void block_handle_destroy(struct block_server *server, struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
 	struct block_handle **at = &peer->handles;
@@ -56,8 +56,7 @@ void block_handle_destroy(struct careful_block_server *server, struct block_hand
 	free(handle);
 }
 
-struct block_handle *block_handle_find(struct careful_block_server *server, uint32_t peer,
-				       uint32_t key)
+struct block_handle *block_handle_find(struct block_server *server, uint32_t peer, uint32_t key)
 {
 	struct block_handle *h = server->peers[peer].handles;
 
@@ -67,7 +66,7 @@ struct block_handle *block_handle_find(struct careful_block_server *server, uint
 }
 
 /* What an earlier OPEN or LIST of the same name is making or has made. */
-struct block_handle *block_handle_attempt(struct careful_block_server *server, uint32_t peer,
+struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt)
 {
 	struct block_handle *h = attempt ? server->peers[peer].handles : NULL;
@@ -78,7 +77,7 @@ struct block_handle *block_handle_attempt(struct careful_block_server *server, u
 }
 
 /* Lets the peer get from, or store to, what a worker opened. */
-int block_handle_publish(struct careful_block_server *server, struct block_handle *handle)
+int block_handle_publish(struct block_server *server, struct block_handle *handle)
 {
 	struct careful_region region = {
 		.span = { .fd = handle->fd },
@@ -99,7 +98,7 @@ int block_handle_publish(struct careful_block_server *server, struct block_handl
 }
 
 /* Gives the end to a worker if no message uses the file any longer. */
-static bool try_end(struct careful_block_server *server, struct block_handle *handle)
+static bool try_end(struct block_server *server, struct block_handle *handle)
 {
 	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
 		return false;
@@ -110,7 +109,7 @@ static bool try_end(struct careful_block_server *server, struct block_handle *ha
 
 /* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; what the request
  * says besides stands in handle->end. */
-void block_handle_end(struct careful_block_server *server, struct block_handle *handle, uint16_t op)
+void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
 {
 	assert(handle->state <= BLOCK_OPEN);
 	handle->end.op = op;
@@ -129,7 +128,7 @@ void block_handle_end(struct careful_block_server *server, struct block_handle *
 }
 
 /* Looks again at the ends that wait; returns how many go on. */
-uint32_t block_handle_retry(struct careful_block_server *server)
+uint32_t block_handle_retry(struct block_server *server)
 {
 	struct block_job *job = server->ending.head;
 	uint32_t n = 0;
@@ -148,7 +147,7 @@ uint32_t block_handle_retry(struct careful_block_server *server)
 }
 
 /* Keeps the answer to a COMMIT or CLOSE, should the client have to ask again. */
-void block_handle_remember(struct careful_block_server *server, const struct block_job *end)
+void block_handle_remember(struct block_server *server, const struct block_job *end)
 {
 	struct block_peer *peer = &server->peers[end->peer];
 	struct block_ended *ended = &peer->ended[peer->ended_next++ % BLOCK_ENDED];
@@ -160,7 +159,7 @@ void block_handle_remember(struct careful_block_server *server, const struct blo
 }
 
 /* The end of the latest handle of that key, if it ended by op. */
-const struct block_ended *block_handle_ended(struct careful_block_server *server, uint32_t peer,
+const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op)
 {
 	struct block_peer *p = &server->peers[peer];

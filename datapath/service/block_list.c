@@ -33,7 +33,7 @@ static const char spool_dir[] = "/var/tmp";
  * @spoiled:     why the records could not be kept: the listing's end, not a directory's
  */
 struct listing {
-	struct careful_block_server *server;
+	struct block_server *server;
 	int root;
 	int fd;
 	bool on_disk;
@@ -253,7 +253,7 @@ static int list_all(struct listing *l, const struct block_job *job)
 }
 
 /* LIST: the handle's file becomes the listing. */
-int block_list(struct careful_block_server *server, struct block_job *job)
+int block_list(struct block_server *server, struct block_job *job)
 {
 	struct listing *l;
 	int rc, root = -1;

@@ -11,14 +11,14 @@
 #include "storage/beneath.h"
 
 /* Whether path is the directory above several exports, which exists nowhere. */
-bool block_path_is_top(const struct careful_block_server *server, const char *path)
+bool block_path_is_top(const struct block_server *server, const char *path)
 {
 	return server->exports_count > 1 && (!*path || !strcmp(path, "."));
 }
 
 /* The export that path lies in; *rest is what remains, never empty. */
-static const struct block_export *find_export(const struct careful_block_server *server,
-					      const char *path, const char **rest)
+static const struct block_export *find_export(const struct block_server *server, const char *path,
+					      const char **rest)
 {
 	size_t n = strcspn(path, "/");
 
@@ -40,7 +40,7 @@ static const struct block_export *find_export(const struct careful_block_server 
 	return NULL;
 }
 
-int block_path_open(const struct careful_block_server *server, const char *path, int flags,
+int block_path_open(const struct block_server *server, const char *path, int flags,
 		    uint64_t resolve, const struct block_export **from)
 {
 	const struct block_export *export;
@@ -62,7 +62,7 @@ int block_path_open(const struct careful_block_server *server, const char *path,
  * Opens the directory that path's last component stands in, or is to; *name is that
  * component. Cuts path in two.
  */
-int block_path_parent(const struct careful_block_server *server, char *path, const char **name,
+int block_path_parent(const struct block_server *server, char *path, const char **name,
 		      const struct block_export **from)
 {
 	size_t n = strlen(path);

@@ -194,9 +194,9 @@ struct block_work {
 	int event_fd;
 };
 
-struct careful_block_server {
+struct block_server {
 	struct careful *instance;
-	struct block_export exports[CAREFUL_BLOCK_EXPORTS];
+	struct block_export exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	uint32_t peers_count;
 	uint32_t jobs_per_peer;
@@ -237,51 +237,49 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 }
 
 /* block_work.c: put, take: the engine's thread. */
-int block_work_init(struct careful_block_server *server);
-void block_work_deinit(struct careful_block_server *server);
-void block_work_put(struct careful_block_server *server, struct block_job *job);
-struct block_job *block_work_take(struct careful_block_server *server);
+int block_work_init(struct block_server *server);
+void block_work_deinit(struct block_server *server);
+void block_work_put(struct block_server *server, struct block_job *job);
+struct block_job *block_work_take(struct block_server *server);
 
 /* block_request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
-void block_answer(struct careful_block_server *server, struct block_job *job);
-void block_finish(struct careful_block_server *server, struct block_job *job);
-void block_unpark(struct careful_block_server *server, uint32_t index);
-void block_drop_parked(struct careful_block_server *server, struct block_peer *peer);
+void block_answer(struct block_server *server, struct block_job *job);
+void block_finish(struct block_server *server, struct block_job *job);
+void block_unpark(struct block_server *server, uint32_t index);
+void block_drop_parked(struct block_server *server, struct block_peer *peer);
 
 /* block_handle.c: the engine's thread. */
-int block_handle_create(struct careful_block_server *server, struct block_job *job,
+int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle);
-void block_handle_destroy(struct careful_block_server *server, struct block_handle *handle);
-struct block_handle *block_handle_find(struct careful_block_server *server, uint32_t peer,
-				       uint32_t key);
-struct block_handle *block_handle_attempt(struct careful_block_server *server, uint32_t peer,
+void block_handle_destroy(struct block_server *server, struct block_handle *handle);
+struct block_handle *block_handle_find(struct block_server *server, uint32_t peer, uint32_t key);
+struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt);
-int block_handle_publish(struct careful_block_server *server, struct block_handle *handle);
-void block_handle_end(struct careful_block_server *server, struct block_handle *handle,
-		      uint16_t op);
-uint32_t block_handle_retry(struct careful_block_server *server);
-void block_handle_remember(struct careful_block_server *server, const struct block_job *end);
-const struct block_ended *block_handle_ended(struct careful_block_server *server, uint32_t peer,
+int block_handle_publish(struct block_server *server, struct block_handle *handle);
+void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op);
+uint32_t block_handle_retry(struct block_server *server);
+void block_handle_remember(struct block_server *server, const struct block_job *end);
+const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op);
 
 /* block_path.c: worker threads. */
-int block_path_open(const struct careful_block_server *server, const char *path, int flags,
+int block_path_open(const struct block_server *server, const char *path, int flags,
 		    uint64_t resolve, const struct block_export **from);
-int block_path_parent(const struct careful_block_server *server, char *path, const char **name,
+int block_path_parent(const struct block_server *server, char *path, const char **name,
 		      const struct block_export **from);
-bool block_path_is_top(const struct careful_block_server *server, const char *path);
+bool block_path_is_top(const struct block_server *server, const char *path);
 void block_attr_top(struct careful_block_attr *attr);
 
 /* block_file.c, block_create.c, block_range.c, block_list.c, block_batch.c: worker threads. */
-void block_run(struct careful_block_server *server, struct block_job *job);
+void block_run(struct block_server *server, struct block_job *job);
 int block_attr_of(int fd, struct block_job *job);
-int block_create(struct careful_block_server *server, struct block_job *job);
+int block_create(struct block_server *server, struct block_job *job);
 int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);
-int block_list(struct careful_block_server *server, struct block_job *job);
-int block_open_scratch(struct careful_block_server *server, struct block_job *job);
+int block_list(struct block_server *server, struct block_job *job);
+int block_open_scratch(struct block_server *server, struct block_job *job);
 int block_batch(struct block_job *job);
 
 #endif /* SERVICE_BLOCK_PRIVATE_H */

@@ -104,7 +104,7 @@ static int parse(struct block_job *job, const uint32_t *args, const void *payloa
 }
 
 /* The end of a job whose answer is given. */
-static void release(struct careful_block_server *server, struct block_job *job)
+static void release(struct block_server *server, struct block_job *job)
 {
 	if (!job->path) { /* part of its handle */
 		block_handle_destroy(server, job->handle);
@@ -123,7 +123,7 @@ static void release(struct careful_block_server *server, struct block_job *job)
 }
 
 /* Answers; false if it has to be tried again. */
-static bool answer(struct careful_block_server *server, struct block_job *job)
+static bool answer(struct block_server *server, struct block_job *job)
 {
 	const void *payload = job->has_attr ? &job->attr : job->reply;
 	uint32_t bytes = job->has_attr ? sizeof(job->attr) : job->reply_bytes;
@@ -147,14 +147,14 @@ static bool answer(struct careful_block_server *server, struct block_job *job)
 	return true;
 }
 
-void block_answer(struct careful_block_server *server, struct block_job *job)
+void block_answer(struct block_server *server, struct block_job *job)
 {
 	if (!answer(server, job))
 		block_queue_put(&server->unsent, job);
 }
 
 /* What a worker has done becomes visible to the peer. */
-void block_finish(struct careful_block_server *server, struct block_job *job)
+void block_finish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	bool gone = job->life != server->peers[job->peer].life;
@@ -177,7 +177,7 @@ void block_finish(struct careful_block_server *server, struct block_job *job)
 }
 
 /* BATCH: its scratch may end meanwhile, so the job has descriptors of its own. */
-static int take_scratch(struct careful_block_server *server, struct block_job *job)
+static int take_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
 
@@ -192,7 +192,7 @@ static int take_scratch(struct careful_block_server *server, struct block_job *j
 }
 
 /* OPEN, LIST, BATCH: a new handle, unless the client asks for the second time. */
-static int start_open(struct careful_block_server *server, struct block_job *job)
+static int start_open(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
 	int rc = 0;
@@ -218,7 +218,7 @@ static int start_open(struct careful_block_server *server, struct block_job *job
 }
 
 /* COMMIT, CLOSE. */
-static int start_end(struct careful_block_server *server, struct block_job *job)
+static int start_end(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
 	const struct block_ended *ended;
@@ -250,7 +250,7 @@ static int start_end(struct careful_block_server *server, struct block_job *job)
 }
 
 /* DIGEST, EXTENTS: the handle may end meanwhile, so the job has a descriptor of its own. */
-static int start_range(struct careful_block_server *server, struct block_job *job)
+static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
 	int room = careful_payload_bytes(server->instance, job->peer);
@@ -267,7 +267,7 @@ static int start_range(struct careful_block_server *server, struct block_job *jo
 	return -EINPROGRESS;
 }
 
-static void start(struct careful_block_server *server, struct block_job *job, int status)
+static void start(struct block_server *server, struct block_job *job, int status)
 {
 	if (!status) {
 		switch (job->op) {
@@ -296,7 +296,7 @@ static void start(struct careful_block_server *server, struct block_job *job, in
 }
 
 /* A free job, or NULL if the peer has as many as it may. */
-static struct block_job *take_job(struct careful_block_server *server, uint32_t peer, uint16_t op,
+static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
 				  const struct careful_reply_to *to)
 {
 	struct block_job *job = server->jobs_free;
@@ -319,7 +319,7 @@ static struct block_job *take_job(struct careful_block_server *server, uint32_t 
 	return job;
 }
 
-static void park(struct careful_block_server *server, const struct careful_message *message)
+static void park(struct block_server *server, const struct careful_message *message)
 {
 	struct block_peer *peer = &server->peers[message->peer];
 	struct block_parked *parked = server->parked_free;
@@ -341,7 +341,7 @@ static void park(struct careful_block_server *server, const struct careful_messa
 	peer->parked_tail = &parked->next;
 }
 
-static void unpark_first(struct careful_block_server *server, struct block_peer *peer)
+static void unpark_first(struct block_server *server, struct block_peer *peer)
 {
 	struct block_parked *parked = peer->parked;
 
@@ -356,7 +356,7 @@ static void unpark_first(struct careful_block_server *server, struct block_peer 
 
 /* The peer is gone, and what waited was its own; or another process asks there already,
  * and asks again when it is told. */
-void block_drop_parked(struct careful_block_server *server, struct block_peer *peer)
+void block_drop_parked(struct block_server *server, struct block_peer *peer)
 {
 	while (peer->parked) {
 		careful_reply_late(server->instance, &peer->parked->to, -ECONNRESET, NULL, NULL, 0);
@@ -365,7 +365,7 @@ void block_drop_parked(struct careful_block_server *server, struct block_peer *p
 }
 
 /* Begins what waits, as far as the peer has jobs free. */
-void block_unpark(struct careful_block_server *server, uint32_t index)
+void block_unpark(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
 	struct block_parked *parked;
@@ -384,7 +384,7 @@ void block_unpark(struct careful_block_server *server, uint32_t index)
 
 void block_on_request(const struct careful_message *message, void *user)
 {
-	struct careful_block_server *server = user;
+	struct block_server *server = user;
 	struct careful_reply_to to;
 	struct block_job *job = NULL;
 

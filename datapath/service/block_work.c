@@ -47,7 +47,7 @@ static void job_done(struct block_work *work, struct block_job *job)
 
 static void *worker(void *arg)
 {
-	struct careful_block_server *server = arg;
+	struct block_server *server = arg;
 	struct block_work *work = &server->work;
 	struct block_job *job;
 	bool slow;
@@ -72,7 +72,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-void block_work_put(struct careful_block_server *server, struct block_job *job)
+void block_work_put(struct block_server *server, struct block_job *job)
 {
 	struct block_work *work = &server->work;
 
@@ -82,7 +82,7 @@ void block_work_put(struct careful_block_server *server, struct block_job *job)
 	pthread_cond_signal(&work->wake);
 }
 
-struct block_job *block_work_take(struct careful_block_server *server)
+struct block_job *block_work_take(struct block_server *server)
 {
 	struct block_work *work = &server->work;
 	struct block_job *job;
@@ -104,7 +104,7 @@ struct block_job *block_work_take(struct careful_block_server *server)
 }
 
 /* Signals are the main thread's business. */
-static int start_threads(struct careful_block_server *server)
+static int start_threads(struct block_server *server)
 {
 	struct block_work *work = &server->work;
 	pthread_attr_t attr;
@@ -125,7 +125,7 @@ static int start_threads(struct careful_block_server *server)
 	return -rc;
 }
 
-int block_work_init(struct careful_block_server *server)
+int block_work_init(struct block_server *server)
 {
 	struct block_work *work = &server->work;
 	int rc;
@@ -145,7 +145,7 @@ int block_work_init(struct careful_block_server *server)
 }
 
 /* Returns when the workers have done all that they were given. */
-void block_work_deinit(struct careful_block_server *server)
+void block_work_deinit(struct block_server *server)
 {
 	struct block_work *work = &server->work;
 

@@ -52,8 +52,8 @@ struct handler {
 };
 
 struct careful {
-	struct careful_device *dev;
-	struct careful_storage *storage;
+	struct device *dev;
+	struct storage *storage;
 	struct link link;
 	struct message_state messages;
 	struct careful_options options;
@@ -74,18 +74,18 @@ struct careful {
 		uint8_t state;
 	} * seen;
 
-	/* Of each peer: the stage probe that we sent to it, and the one of its own that is
-	 * being written (service/stage.c). */
-	struct stage_slot {
-		careful_stage_fn *done;
+	/* Of each peer: the ping that we sent to it, and the one of its own that is
+	 * being written (service/ping.c). */
+	struct ping_slot {
+		careful_ping_fn *done;
 		void *user;
 		struct careful *c;
 		struct careful_kept *kept; /* being written; NULL: none */
 		struct link_peer *peer;
 		uint64_t epoch, host_ns;
-		struct careful_stage_answer answer;
-		struct careful_io io;
-	} * stages;
+		struct careful_ping_answer answer;
+		struct storage_io io;
+	} * pings;
 	int scratch_fd; /* -1: none */
 	uint8_t scratch; /* enum careful_scratch */
 
@@ -113,8 +113,8 @@ struct careful {
  * simulation brings its own, with tables so small that they run out.
  */
 struct engine_base {
-	struct careful_device *dev;
-	struct careful_storage *storage;
+	struct device *dev;
+	struct storage *storage;
 	struct engine_limits limits;
 };
 
@@ -142,9 +142,9 @@ struct region *region_find(struct careful *c, uint32_t key);
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
 
-/* stage.c */
-void stage_receive(struct careful *c, struct link_rxframe *frame);
-void stage_finish(struct careful *c);
+/* ping.c */
+void ping_receive(struct careful *c, struct link_rxframe *frame);
+void ping_finish(struct careful *c);
 
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);

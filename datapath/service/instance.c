@@ -19,7 +19,7 @@ enum {
 static const struct engine_limits default_limits = {
 	.operations = 4096,
 	.regions = 4096,
-	.messages = { .outs = 256, .staged = 1024 },
+	.messages = { .outs = 256, .parked = 1024 },
 };
 
 static void set_defaults(struct careful *c, const struct careful_options *in)
@@ -73,10 +73,10 @@ static int allocate(struct careful *c)
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
-	c->stages = calloc(c->options.peers, sizeof(*c->stages));
+	c->pings = calloc(c->options.peers, sizeof(*c->pings));
 	c->scratch_fd = -1;
 	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred ||
-	    !c->stages)
+	    !c->pings)
 		return -ENOMEM;
 	for (uint32_t i = c->limits.operations; i-- > 0;)
 		c->operations_free[c->operations_free_count++] = i;
@@ -96,7 +96,7 @@ static void destroy(struct careful *c)
 	free(c->regions);
 	free(c->seen);
 	free(c->deferred);
-	free(c->stages);
+	free(c->pings);
 	free(c);
 }
 
@@ -131,15 +131,14 @@ static int set_up(struct careful *c, struct careful_error *error)
 
 static int open_base(struct careful *c, struct careful_error *error)
 {
-	int rc = careful_xsk_open(&c->options, &c->dev, error);
+	int rc = xsk_open(&c->options, &c->dev, error);
 	uint32_t depth;
 
 	if (rc)
 		return rc;
 	/* Each operation reads for a message that is sent, or holds a receive buffer. */
 	depth = c->limits.messages.outs + c->dev->rx_chunks;
-	rc = careful_uring_open(depth < CAREFUL_URING_DEPTH_MAX ? depth : CAREFUL_URING_DEPTH_MAX,
-				&c->storage);
+	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
 		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
 	return rc;
@@ -219,22 +218,22 @@ static void keep_time(struct careful *c)
 		return;
 	c->tick_ns = c->link.now_ns;
 	events = c->dev->ops->events(c->dev);
-	if (events & CAREFUL_DEVICE_GONE) {
+	if (events & DEVICE_GONE) {
 		c->gone = true;
 		for (uint32_t i = 0; i < c->link.peers_max; i++)
 			if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 				link_close(&c->link.peers[i], ENODEV);
 	}
-	if (events & CAREFUL_DEVICE_ROUTES)
+	if (events & DEVICE_ROUTES)
 		for (uint32_t i = 0; i < c->link.peers_max; i++) {
 			struct link_peer *peer = &c->link.peers[i];
-			struct careful_llhdr fresh;
+			struct llhdr fresh;
 
 			if (peer->phase == LINK_OPEN &&
 			    !c->dev->ops->resolve(c->dev, &peer->address, &fresh))
 				peer->llhdr = fresh;
 		}
-	if (events & CAREFUL_DEVICE_MTU)
+	if (events & DEVICE_MTU)
 		link_frames_changed(&c->link);
 	link_control(&c->link);
 	link_tick(&c->link);
@@ -245,7 +244,7 @@ static void finish_messages(struct careful *c)
 	struct message_in *in;
 
 	/* A store is answered: not while there is no place for the answer. */
-	while (c->messages.staged_free_count && (in = message_in_finished(&c->messages)))
+	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
 		am_finished(c, in);
 }
 
@@ -266,8 +265,8 @@ int careful_poll(struct careful *c)
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_peer *peer = frames[i].peer;
 
-		if (frames[i].hdr.type == CAREFUL_STAGE)
-			stage_receive(c, &frames[i]);
+		if (frames[i].hdr.type == CAREFUL_PING)
+			ping_receive(c, &frames[i]);
 		else
 			am_receive(c, &frames[i]);
 		if (peer->kept >= peer->rx.threshold || peer->withholding)
@@ -282,8 +281,8 @@ int careful_poll(struct careful *c)
 	if (c->link.draining)
 		link_drained(&c->link);
 	engine_changes(c);
-	if (c->link.stages_done)
-		stage_finish(c);
+	if (c->link.pings_done)
+		ping_finish(c);
 	send_all(c);
 	link_publish(&c->link);
 	return c->gone ? -ENODEV : (int)n;
@@ -304,11 +303,11 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 
 static int block(struct careful *c, int timeout_ms, int extra_fd)
 {
-	struct pollfd pfds[CAREFUL_WAIT_FDS_MAX + 2];
-	int fds[CAREFUL_WAIT_FDS_MAX + 1];
+	struct pollfd pfds[DEVICE_WAIT_FDS_MAX + 2];
+	int fds[DEVICE_WAIT_FDS_MAX + 1];
 	int most, count;
 
-	count = careful_wait_fds(c, fds, CAREFUL_WAIT_FDS_MAX + 1, &most);
+	count = careful_wait_fds(c, fds, DEVICE_WAIT_FDS_MAX + 1, &most);
 	for (int i = 0; i < count; i++)
 		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
 	if (extra_fd >= 0)

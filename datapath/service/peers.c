@@ -13,9 +13,9 @@ struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 }
 
 /* Whether frames could go there from our interface, as routes are now. */
-static bool reachable(struct careful *c, const union careful_addr *to)
+static bool reachable(struct careful *c, const union address *to)
 {
-	struct careful_llhdr unused;
+	struct llhdr unused;
 	int rc = c->dev->ops->resolve(c->dev, to, &unused);
 
 	return rc != -ENETUNREACH && rc != -EXDEV;
@@ -23,7 +23,7 @@ static bool reachable(struct careful *c, const union careful_addr *to)
 
 int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
 {
-	union careful_addr to = { 0 };
+	union address to = { 0 };
 	struct link_peer *peer;
 	uint16_t *port;
 

@@ -9,8 +9,7 @@
 #include <stddef.h>
 
 /* Whether the frame is the next of the train that is arriving; a first one begins it. */
-static bool train_add(struct careful_probe *probe, const struct careful_message *message,
-		      uint64_t now_ns)
+static bool train_add(struct probe *probe, const struct careful_message *message, uint64_t now_ns)
 {
 	uint32_t train = message->args[0], index = message->args[1];
 
@@ -28,7 +27,7 @@ static bool train_add(struct careful_probe *probe, const struct careful_message 
 
 static void on_probe(const struct careful_message *message, void *user)
 {
-	struct careful_probe *probe = user;
+	struct probe *probe = user;
 	uint64_t now_ns = probe->now_ns();
 	uint32_t args[CAREFUL_AM_ARGS] = { (uint32_t)(now_ns >> 32), (uint32_t)now_ns };
 	bool added;
@@ -45,7 +44,7 @@ static void on_probe(const struct careful_message *message, void *user)
 		      added ? probe->count * (uint32_t)sizeof(probe->stamps[0]) : 0);
 }
 
-int careful_probe_serve(struct careful *instance, struct careful_probe *probe)
+int probe_serve(struct careful *instance, struct probe *probe)
 {
 	return careful_handle(instance, CAREFUL_PROBE, on_probe, probe);
 }

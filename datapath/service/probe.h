@@ -13,7 +13,7 @@
  * @peer, @train, @count: the train that is arriving, and how many of its frames did
  * @stamps: when each of them did, as the answer says it
  */
-struct careful_probe {
+struct probe {
 	uint64_t (*now_ns)(void);
 	uint32_t peer;
 	uint32_t train; /* 0: none */
@@ -22,10 +22,10 @@ struct careful_probe {
 };
 
 /* Answers probes until careful_close(); @probe, all 0 but its clock, must last as long. */
-int careful_probe_serve(struct careful *instance, struct careful_probe *probe);
+int probe_serve(struct careful *instance, struct probe *probe);
 
-/* Where stage probes that go as far as the store are written (enum careful_scratch); fd
+/* Where pings that go as far as the store are written (enum careful_scratch); fd
  * must last as long as the instance. Without it they end at HOST_RX. */
-void careful_probe_scratch(struct careful *instance, int fd, uint8_t scratch);
+void probe_scratch(struct careful *instance, int fd, uint8_t scratch);
 
 #endif /* SERVICE_PROBE_H */

@@ -10,7 +10,7 @@
 
 static uint8_t scratch[SCRATCH_BYTES]; /* takes no memory until it is used */
 
-void *careful_scratch(void)
+void *scratch_memory(void)
 {
 	return scratch;
 }
@@ -22,7 +22,7 @@ static void on_scratch(const struct careful_message *message, void *user)
 	careful_reply(message, 0, args, NULL, 0);
 }
 
-int careful_scratch_serve(struct careful *instance)
+int scratch_serve(struct careful *instance)
 {
 	const struct careful_region region = {
 		.span = { .base = scratch, .fd = -1 },

@@ -8,8 +8,8 @@
 enum { SCRATCH_BYTES = 1 << 20 };
 
 /* Memory whose contents mean nothing, shared by all that measure. */
-void *careful_scratch(void);
+void *scratch_memory(void);
 /* Offers it to all peers until careful_close(). */
-int careful_scratch_serve(struct careful *instance);
+int scratch_serve(struct careful *instance);
 
 #endif /* SERVICE_SCRATCH_H */

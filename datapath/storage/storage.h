@@ -13,8 +13,8 @@
 #include <sys/uio.h>
 
 enum {
-	CAREFUL_IO_SEGMENTS = 64,
-	CAREFUL_URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
+	STORAGE_IO_SEGMENTS = 64,
+	URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
 };
 
 /*
@@ -23,36 +23,36 @@ enum {
  * @result:  bytes moved (fewer than asked only at a file's end), or -errno
  * @done:    called from storage's poll(), unless submit() said that it is done
  */
-struct careful_io {
+struct storage_io {
 	int fd;
 	bool write;
 	uint16_t iov_count;
 	uint64_t offset;
 	uint64_t bytes; /* sum of the segments */
 	int64_t result;
-	void (*done)(struct careful_io *io);
-	struct careful_io *next; /* storage's own */
-	struct iovec iov[CAREFUL_IO_SEGMENTS];
+	void (*done)(struct storage_io *io);
+	struct storage_io *next; /* storage's own */
+	struct iovec iov[STORAGE_IO_SEGMENTS];
 };
 
-struct careful_storage {
-	const struct careful_storage_ops *ops;
+struct storage {
+	const struct storage_ops *ops;
 };
 
-struct careful_storage_ops {
+struct storage_ops {
 	/* 1: done at once, result is set, done() is not called. 0: done() will be
 	 * called. -EAGAIN: too many under way. */
-	int (*submit)(struct careful_storage *storage, struct careful_io *io);
+	int (*submit)(struct storage *storage, struct storage_io *io);
 	/* Completes what is ready; returns how many. */
-	uint32_t (*poll)(struct careful_storage *storage);
+	uint32_t (*poll)(struct storage *storage);
 	/* Readable when poll() has something to do; -1: never. */
-	int (*wait_fd)(struct careful_storage *storage);
-	uint32_t (*pending)(struct careful_storage *storage);
-	void (*close)(struct careful_storage *storage);
+	int (*wait_fd)(struct storage *storage);
+	uint32_t (*pending)(struct storage *storage);
+	void (*close)(struct storage *storage);
 };
 
 /* io_uring, with `depth` operations under way at most. A cached read and a write
  * to memory-backed files finish within submit(). */
-int careful_uring_open(uint32_t depth, struct careful_storage **storage);
+int uring_open(uint32_t depth, struct storage **storage);
 
 #endif /* CAREFUL_STORAGE_H */

@@ -24,7 +24,7 @@ enum { HINTS = 256 };
  * @whole:    what that segment was before it was shortened to what is left of it
  */
 struct op {
-	struct careful_io *io;
+	struct storage_io *io;
 	struct op *next;
 	uint64_t moved;
 	uint32_t segment;
@@ -36,7 +36,7 @@ struct op {
  *         chooses what is tried first: numbers are used again for other files.
  */
 struct uring {
-	struct careful_storage storage;
+	struct storage storage;
 	struct io_uring ring;
 	struct op *free;
 	uint32_t depth;
@@ -46,7 +46,7 @@ struct uring {
 	struct op ops[];
 };
 
-static void op_begin(struct op *op, struct careful_io *io)
+static void op_begin(struct op *op, struct storage_io *io)
 {
 	op->io = io;
 	op->moved = 0;
@@ -57,7 +57,7 @@ static void op_begin(struct op *op, struct careful_io *io)
 /* Makes iov[segment] describe what is left of it after `bytes` more were moved. */
 static void op_advance(struct op *op, uint64_t bytes)
 {
-	struct careful_io *io = op->io;
+	struct storage_io *io = op->io;
 
 	assert(bytes <= io->bytes - op->moved);
 	op->moved += bytes;
@@ -100,7 +100,7 @@ static bool is_memory(int fd)
  */
 static int op_inline(struct op *op, int flags)
 {
-	struct careful_io *io = op->io;
+	struct storage_io *io = op->io;
 
 	while (op->moved < io->bytes) {
 		const struct iovec *iov = io->iov + op->segment;
@@ -151,7 +151,7 @@ static int op_try(struct uring *u, struct op *op)
 /* Queues what is left of op and hands it to the kernel. */
 static void op_queue(struct uring *u, struct op *op)
 {
-	struct careful_io *io = op->io;
+	struct storage_io *io = op->io;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 	unsigned int count = io->iov_count - op->segment;
 	int rc;
@@ -173,13 +173,13 @@ static void op_queue(struct uring *u, struct op *op)
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
-static int uring_submit(struct careful_storage *storage, struct careful_io *io)
+static int uring_submit(struct storage *storage, struct storage_io *io)
 {
 	struct uring *u = (struct uring *)storage;
 	struct op local, *op;
 	int rc;
 
-	assert(io->iov_count > 0 && io->iov_count <= CAREFUL_IO_SEGMENTS);
+	assert(io->iov_count > 0 && io->iov_count <= STORAGE_IO_SEGMENTS);
 	io->result = io->offset > INT64_MAX || io->bytes > INT64_MAX - io->offset ? -EINVAL : 0;
 	if (io->result || !io->bytes)
 		return 1;
@@ -202,7 +202,7 @@ static int uring_submit(struct careful_storage *storage, struct careful_io *io)
 
 static void op_done(struct uring *u, struct op *op, int64_t result)
 {
-	struct careful_io *io = op->io;
+	struct storage_io *io = op->io;
 
 	op_end(op, result);
 	op->next = u->free;
@@ -233,7 +233,7 @@ static bool op_completed(struct uring *u, struct op *op, int res)
 	return false;
 }
 
-static uint32_t uring_poll(struct careful_storage *storage)
+static uint32_t uring_poll(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;
 	struct io_uring_cqe *cqe;
@@ -256,12 +256,12 @@ static uint32_t uring_poll(struct careful_storage *storage)
 
 /* The ring's own descriptor: readable exactly while completions wait, so that there
  * is nothing to reset, as there would be with an eventfd. */
-static int uring_wait_fd(struct careful_storage *storage)
+static int uring_wait_fd(struct storage *storage)
 {
 	return ((struct uring *)storage)->ring.ring_fd;
 }
 
-static uint32_t uring_pending(struct careful_storage *storage)
+static uint32_t uring_pending(struct storage *storage)
 {
 	return ((struct uring *)storage)->pending;
 }
@@ -272,7 +272,7 @@ static uint32_t uring_pending(struct careful_storage *storage)
  * not called, the callers are being closed too. In a child of fork() they are the
  * parent's operations, and go on.
  */
-static void uring_close(struct careful_storage *storage)
+static void uring_close(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;
 	struct io_uring_sqe *sqe;
@@ -303,7 +303,7 @@ static void uring_close(struct careful_storage *storage)
 	free(u);
 }
 
-static const struct careful_storage_ops uring_ops = {
+static const struct storage_ops uring_ops = {
 	.submit = uring_submit,
 	.poll = uring_poll,
 	.wait_fd = uring_wait_fd,
@@ -311,12 +311,12 @@ static const struct careful_storage_ops uring_ops = {
 	.close = uring_close,
 };
 
-int careful_uring_open(uint32_t depth, struct careful_storage **storage)
+int uring_open(uint32_t depth, struct storage **storage)
 {
 	struct uring *u;
 	int rc;
 
-	if (depth == 0 || depth > CAREFUL_URING_DEPTH_MAX)
+	if (depth == 0 || depth > URING_DEPTH_MAX)
 		return -EINVAL;
 	u = calloc(1, sizeof(*u) + depth * sizeof(u->ops[0]));
 	if (!u)

@@ -117,7 +117,7 @@ static void read_counters(uint64_t *sums)
 
 static uint32_t action_of(uint32_t counter)
 {
-	if (counter <= CAREFUL_XDP_PASS_STAGE)
+	if (counter <= CAREFUL_XDP_PASS_PING)
 		return XDP_PASS;
 	return counter == CAREFUL_XDP_ADMITTED ? XDP_REDIRECT : XDP_DROP;
 }
@@ -363,7 +363,7 @@ static void test_header__each_reason(void)
 	CHECK_EQ(JUDGE(.version = 2), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.version = 255, .bad_check = true), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
-	for (uint32_t type = CAREFUL_STAGE + 1; type < CAREFUL_CTRL_BIT; type++)
+	for (uint32_t type = CAREFUL_PING + 1; type < CAREFUL_CTRL_BIT; type++)
 		CHECK_EQ(JUDGE(.type = (uint8_t)type), CAREFUL_XDP_DROP_TYPE);
 	CHECK_EQ(JUDGE(.node = PEERS), CAREFUL_XDP_DROP_NODE);
 	CHECK_EQ(JUDGE(.node = CAREFUL_PEERS_MAX), CAREFUL_XDP_DROP_NODE);
@@ -427,36 +427,36 @@ static void test_seq__window_and_wrap_around(void)
 }
 
 /* A NET_RX probe is stamped and passed; the session's sequence does not notice. */
-static void test_stage__net_rx_is_never_redirected(void)
+static void test_ping__net_rx_is_never_redirected(void)
 {
 	static struct frame frame;
 	struct careful_peer_entry entry;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = CAREFUL_LIMIT_NET_RX, .msg_id = 7,
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 7,
 		       .seq = 1, .frag_bytes = 1400),
-		 CAREFUL_XDP_PASS_STAGE);
+		 CAREFUL_XDP_PASS_PING);
 	entry = entry_of(FRAME_NODE);
 	CHECK_EQ(entry.seq_last, 0);
 	CHECK_EQ(entry.probe_last, 7);
 	CHECK(entry.probe_ns >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 	/* No answer to a replay, nor to what is older. */
 	for (uint32_t probe = 7; probe > 4; probe--) {
-		frame_build(&frame, &(struct shape){ .type = CAREFUL_STAGE,
-						     .stage_limit = CAREFUL_LIMIT_NET_RX,
+		frame_build(&frame, &(struct shape){ .type = CAREFUL_PING,
+						     .stage_limit = CAREFUL_STAGE_NET_RX,
 						     .msg_id = probe });
-		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_STAGE);
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
 		CHECK_EQ(entry_of(FRAME_NODE).probe_ns, entry.probe_ns);
 	}
 }
 
-static void test_stage__further_is_in_sequence(void)
+static void test_ping__further_is_in_sequence(void)
 {
 	static struct frame frame;
 
-	for (uint32_t limit = CAREFUL_LIMIT_HOST_RX; limit <= CAREFUL_LIMIT_STORE; limit++) {
-		struct shape shape = { .type = CAREFUL_STAGE,
+	for (uint32_t limit = CAREFUL_STAGE_HOST_RX; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_PING,
 				       .stage_limit = (uint8_t)limit,
 				       .msg_id = 1,
 				       .frag_bytes = 600 };
@@ -465,7 +465,7 @@ static void test_stage__further_is_in_sequence(void)
 		CHECK_EQ(entry_of(FRAME_NODE).seq_last, 1);
 		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
 		frame_build(&frame, &shape);
-		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_STAGE);
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
 		shape.msg_id = 2; /* as a probe it is new, as a frame it is not */
 		frame_build(&frame, &shape);
 		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_SEQ);
@@ -473,14 +473,15 @@ static void test_stage__further_is_in_sequence(void)
 	}
 }
 
-static void test_stage__a_stranger_gets_nothing(void)
+static void test_ping__a_stranger_gets_nothing(void)
 {
-	for (uint32_t limit = 0; limit <= CAREFUL_LIMIT_STORE; limit++) {
-		struct shape shape = { .type = CAREFUL_STAGE,
+	for (uint32_t limit = 0; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_PING,
 				       .stage_limit = (uint8_t)limit,
 				       .msg_id = 1,
 				       .frag_bytes = 9 };
-		uint32_t right = limit ? CAREFUL_XDP_DROP_COOKIE : CAREFUL_XDP_DROP_STAGE;
+		uint32_t right = limit < CAREFUL_STAGE_NET_RX ? CAREFUL_XDP_DROP_PING :
+								CAREFUL_XDP_DROP_COOKIE;
 
 		shape.cookie = frame_cookie ^ 1;
 		CHECK_EQ(judge(&shape), right);
@@ -488,11 +489,13 @@ static void test_stage__a_stranger_gets_nothing(void)
 		shape.bad_check = true;
 		CHECK_EQ(judge(&shape), CAREFUL_XDP_DROP_CHECK);
 	}
-	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = 4, .msg_id = 1),
-		 CAREFUL_XDP_DROP_STAGE);
-	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = 1, .node = PEERS, .msg_id = 1),
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGES, .msg_id = 1),
+		 CAREFUL_XDP_DROP_PING);
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .node = PEERS,
+		       .msg_id = 1),
 		 CAREFUL_XDP_DROP_NODE);
-	CHECK_EQ(JUDGE(.type = CAREFUL_STAGE, .stage_limit = 1, .msg_id = 1, .frag_bytes_delta = 1),
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 1,
+		       .frag_bytes_delta = 1),
 		 CAREFUL_XDP_DROP_SHORT);
 }
 
@@ -519,9 +522,9 @@ static void run_all(const char *name)
 	RUN(test_header__each_reason);
 	RUN(test_cookie__zero_opens_nothing);
 	RUN(test_seq__window_and_wrap_around);
-	RUN(test_stage__net_rx_is_never_redirected);
-	RUN(test_stage__further_is_in_sequence);
-	RUN(test_stage__a_stranger_gets_nothing);
+	RUN(test_ping__net_rx_is_never_redirected);
+	RUN(test_ping__further_is_in_sequence);
+	RUN(test_ping__a_stranger_gets_nothing);
 	RUN(test_redirect__no_socket);
 }
 

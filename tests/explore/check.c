@@ -6,7 +6,7 @@
 #include "steps.h"
 
 /* Marks a buffer as seen; it must be one of the node's, and not seen before. */
-static void see(struct world *world, const struct careful_device *dev, uint64_t addr, bool rx,
+static void see(struct world *world, const struct device *dev, uint64_t addr, bool rx,
 		uint64_t *seen)
 {
 	uint64_t chunk = addr / CHUNK_BYTES;
@@ -20,7 +20,7 @@ static void see(struct world *world, const struct careful_device *dev, uint64_t 
 
 static void check_rx_buffers(struct world *world, const struct node *node)
 {
-	const struct careful_device *dev = &node->dev;
+	const struct device *dev = &node->dev;
 	uint32_t arriving = 0;
 	uint64_t seen = 0;
 
@@ -42,7 +42,7 @@ static void check_rx_buffers(struct world *world, const struct node *node)
 
 static void check_tx_buffers(struct world *world, const struct node *node)
 {
-	const struct careful_device *dev = &node->dev;
+	const struct device *dev = &node->dev;
 	uint64_t seen = 0;
 
 	for (uint32_t i = 0; i < node->link.tx_free_count; i++)

@@ -60,8 +60,8 @@ uint32_t steps_list(const struct world *world, struct step *steps)
 static void send_outside(struct link_peer *peer)
 {
 	const struct link_send_args args = {
-		.type = CAREFUL_STAGE,
-		.stage_limit = CAREFUL_LIMIT_NET_RX,
+		.type = CAREFUL_PING,
+		.stage_limit = CAREFUL_STAGE_NET_RX,
 		.frag_bytes = 1,
 	};
 	struct link_txframe frame;
@@ -72,14 +72,14 @@ static void send_outside(struct link_peer *peer)
 	link_kick(peer->link);
 }
 
-/* Frames of cost 1 are stage probes: to the window they are data like other. */
+/* Frames of cost 1 are pings: to the window they are data like other. */
 static bool send_data(struct world *world, int node, int other, uint32_t cost)
 {
 	struct link_peer *peer = world_peer(world, node, other);
 	const uint32_t body = body_of(cost);
 	const struct link_send_args args = {
-		.type = cost == 1 ? CAREFUL_STAGE : CAREFUL_DATA,
-		.stage_limit = cost == 1 ? CAREFUL_LIMIT_HOST_RX : 0,
+		.type = cost == 1 ? CAREFUL_PING : CAREFUL_DATA,
+		.stage_limit = cost == 1 ? CAREFUL_STAGE_HOST_RX : 0,
 		.msg_bytes = body,
 		.frag_bytes = (uint16_t)body,
 	};

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct node *node_of(struct careful_device *dev)
+static struct node *node_of(struct device *dev)
 {
 	return (struct node *)dev;
 }
 
-static uint32_t dev_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 	uint32_t got = node->arrived_count;
@@ -25,7 +25,7 @@ static uint32_t dev_rx(struct careful_device *dev, struct careful_desc *descs, u
 	return got;
 }
 
-static void dev_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+static void dev_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 
@@ -50,7 +50,7 @@ static int destination(const struct node *node, const uint8_t *frame)
 
 /* A probe outside the session: it has no number and no credit, and goes no further. */
 static void take_outside(struct node *node, const struct careful_hdr *hdr,
-			 const struct careful_desc *descs, uint32_t n)
+			 const struct device_desc *descs, uint32_t n)
 {
 	if (hdr->seq || hdr->credits || be32toh(hdr->check) != careful_hdr_check(hdr))
 		violation(node->world, "a probe outside the session takes part in it");
@@ -59,7 +59,7 @@ static void take_outside(struct node *node, const struct careful_hdr *hdr,
 }
 
 /* Takes one frame: what the rule doesn't see must be right, the rest goes on the wire. */
-static void take_frame(struct node *node, const struct careful_desc *descs, uint32_t n)
+static void take_frame(struct node *node, const struct device_desc *descs, uint32_t n)
 {
 	struct world *world = node->world;
 	const uint8_t *frame = node->umem + descs[0].addr;
@@ -71,7 +71,7 @@ static void take_frame(struct node *node, const struct careful_desc *descs, uint
 	uint32_t bytes = 0;
 
 	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
-	if (hdr.type == CAREFUL_STAGE && hdr.stage_limit == CAREFUL_LIMIT_NET_RX) {
+	if (hdr.type == CAREFUL_PING && hdr.stage_limit == CAREFUL_STAGE_NET_RX) {
 		take_outside(node, &hdr, descs, n);
 		return;
 	}
@@ -95,13 +95,13 @@ static void take_frame(struct node *node, const struct careful_desc *descs, uint
 	wire->count++;
 }
 
-static uint32_t dev_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 	uint32_t from = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (descs[i].options & CAREFUL_DESC_MORE)
+		if (descs[i].options & DEVICE_DESC_MORE)
 			continue;
 		take_frame(node, descs + from, i + 1 - from);
 		from = i + 1;
@@ -109,13 +109,13 @@ static uint32_t dev_tx(struct careful_device *dev, const struct careful_desc *de
 	return n;
 }
 
-static int dev_kick(struct careful_device *dev)
+static int dev_kick(struct device *dev)
 {
 	(void)dev;
 	return 0;
 }
 
-static uint32_t dev_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t dev_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 	uint32_t got = node->sent_count < n ? node->sent_count : n;
@@ -125,15 +125,14 @@ static uint32_t dev_complete(struct careful_device *dev, uint64_t *addrs, uint32
 	return got;
 }
 
-static union careful_addr address_of(int node)
+static union address address_of(int node)
 {
-	return (union careful_addr){ .in = { .sin_family = AF_INET,
-					     .sin_port = htons(CAREFUL_PORT_DEFAULT),
-					     .sin_addr.s_addr =
-						     htonl(0x0a000001u + (unsigned)node) } };
+	return (union address){ .in = { .sin_family = AF_INET,
+					.sin_port = htons(CAREFUL_PORT_DEFAULT),
+					.sin_addr.s_addr = htonl(0x0a000001u + (unsigned)node) } };
 }
 
-static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
+static int dev_ctrl_send(struct device *dev, const union address *to, const void *buf,
 			 uint32_t bytes)
 {
 	struct node *node = node_of(dev);
@@ -147,31 +146,30 @@ static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *t
 	return 0;
 }
 
-static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes, struct careful_arrival *arrival)
+static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+			     struct arrival *arrival)
 {
 	struct node *node = node_of(dev);
 
 	if (!node->ctrl_count || bytes < sizeof(node->ctrl[0].ctrl))
 		return -EAGAIN;
-	*arrival = (struct careful_arrival){ .at_ns = node->world->now_ns };
+	*arrival = (struct arrival){ .at_ns = node->world->now_ns };
 	*from = node->ctrl[0].from;
 	memcpy(buf, &node->ctrl[0].ctrl, sizeof(node->ctrl[0].ctrl));
 	memmove(node->ctrl, node->ctrl + 1, --node->ctrl_count * sizeof(node->ctrl[0]));
 	return sizeof(node->ctrl[0].ctrl);
 }
 
-static void dev_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void dev_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	(void)window;
 	node_of(dev)->cookie[slot] = cookie;
 }
 
-static int dev_resolve(struct careful_device *dev, const union careful_addr *to,
-		       struct careful_llhdr *llhdr)
+static int dev_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
 {
 	(void)dev;
-	*llhdr = (struct careful_llhdr){ .bytes = LL_BYTES };
+	*llhdr = (struct llhdr){ .bytes = LL_BYTES };
 	llhdr->data[12] = 0x08; /* IPv4, UDP */
 	llhdr->data[14] = 0x45;
 	llhdr->data[23] = 17;
@@ -179,12 +177,12 @@ static int dev_resolve(struct careful_device *dev, const union careful_addr *to,
 	return 0;
 }
 
-static uint64_t dev_now(struct careful_device *dev)
+static uint64_t dev_now(struct device *dev)
 {
 	return node_of(dev)->world->now_ns;
 }
 
-static void dev_random(struct careful_device *dev, void *buf, uint32_t bytes)
+static void dev_random(struct device *dev, void *buf, uint32_t bytes)
 {
 	struct world *world = node_of(dev)->world;
 	uint8_t *p = buf;
@@ -195,7 +193,7 @@ static void dev_random(struct careful_device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static const struct careful_device_ops device_ops = {
+static const struct device_ops device_ops = {
 	.rx = dev_rx,
 	.fill = dev_fill,
 	.tx = dev_tx,
@@ -225,14 +223,14 @@ static void node_init(struct world *world, int index)
 
 	node->world = world;
 	node->index = (uint8_t)index;
-	node->dev = (struct careful_device){
+	node->dev = (struct device){
 		.ops = &device_ops,
 		.umem = node->umem,
 		.chunk_bytes = CHUNK_BYTES,
 		.rx_chunks = peers * setting->window,
 		.tx_chunks = setting->tx_chunks,
 		.buffer_bytes = BUFFER_BYTES,
-		.segments_max = CAREFUL_SEGMENTS_MAX,
+		.segments_max = DEVICE_SEGMENTS_MAX,
 		.frame_bytes = window_cost_max(setting->window) * BUFFER_BYTES,
 		.info.receive_buffers = peers * setting->window,
 	};
@@ -264,7 +262,7 @@ static void handshake(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
 		for (int j = 0; j < world->setting.nodes; j++) {
-			union careful_addr to = address_of(j);
+			union address to = address_of(j);
 			struct link_peer *peer;
 
 			if (!world_linked(world, i, j))
@@ -342,9 +340,9 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
 		.type = flight->update	  ? CAREFUL_UPDATE :
-			flight->cost == 1 ? CAREFUL_STAGE :
+			flight->cost == 1 ? CAREFUL_PING :
 					    CAREFUL_DATA,
-		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_LIMIT_HOST_RX : 0,
+		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_STAGE_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
 		.seq = htobe32(here->seq_in + 1),
@@ -376,10 +374,10 @@ uint32_t world_deliver(struct world *world, int from, int to)
 	for (uint32_t i = 0; i < flight.cost; i++) {
 		bool last = i + 1u == flight.cost;
 
-		node->arrived[i] = (struct careful_desc){
+		node->arrived[i] = (struct device_desc){
 			.addr = node->fill_ring[i],
 			.bytes = last && flight.update ? LL_BYTES + LINK_HDR_BYTES : BUFFER_BYTES,
-			.options = last ? 0 : CAREFUL_DESC_MORE,
+			.options = last ? 0 : DEVICE_DESC_MORE,
 		};
 	}
 	node->arrived_count = flight.cost;

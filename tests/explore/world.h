@@ -65,7 +65,7 @@ struct flight {
 };
 
 struct node {
-	struct careful_device dev; /* first: the device ops find the node by it */
+	struct device dev; /* first: the device ops find the node by it */
 	struct link link;
 	struct world *world;
 	uint8_t index;
@@ -77,11 +77,11 @@ struct node {
 	uint32_t fill_count;
 	uint64_t sent[TX_MAX]; /* send buffers whose frames have left */
 	uint32_t sent_count;
-	struct careful_desc arrived[WINDOW_MAX];
+	struct device_desc arrived[WINDOW_MAX];
 	uint32_t arrived_count;
 
 	struct {
-		union careful_addr from;
+		union address from;
 		struct careful_ctrl ctrl;
 	} ctrl[CTRL_MAX]; /* of the handshake, not read yet */
 	uint32_t ctrl_count;

@@ -6,18 +6,18 @@
 
 #include "node.h"
 
-static struct node *node_of(struct careful_device *dev)
+static struct node *node_of(struct device *dev)
 {
 	return (struct node *)dev;
 }
 
-static uint32_t dev_rx(struct careful_device *dev, struct careful_desc *descs, uint32_t n)
+static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 	uint32_t got = 0, whole = 0;
 
 	for (uint32_t i = 0; i < node->arrived_count && i < n; i++)
-		if (!(node->arrived[i].options & CAREFUL_DESC_MORE))
+		if (!(node->arrived[i].options & DEVICE_DESC_MORE))
 			whole = i + 1;
 	got = whole;
 	memcpy(descs, node->arrived, got * sizeof(*descs));
@@ -26,7 +26,7 @@ static uint32_t dev_rx(struct careful_device *dev, struct careful_desc *descs, u
 	return got;
 }
 
-static void dev_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t n)
+static void dev_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 
@@ -39,7 +39,7 @@ static void dev_fill(struct careful_device *dev, const uint64_t *addrs, uint32_t
 	}
 }
 
-static uint32_t dev_tx(struct careful_device *dev, const struct careful_desc *descs, uint32_t n)
+static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 
@@ -55,12 +55,12 @@ static uint32_t dev_tx(struct careful_device *dev, const struct careful_desc *de
 	return n;
 }
 
-static int dev_kick(struct careful_device *dev)
+static int dev_kick(struct device *dev)
 {
 	return node_of(dev)->busy ? -EAGAIN : 0;
 }
 
-static uint32_t dev_complete(struct careful_device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t dev_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 {
 	struct node *node = node_of(dev);
 	uint32_t got = node->left_count < n ? node->left_count : n;
@@ -72,29 +72,29 @@ static uint32_t dev_complete(struct careful_device *dev, uint64_t *addrs, uint32
 	return got;
 }
 
-union careful_addr node_host(uint32_t host)
+union address node_host(uint32_t host)
 {
 	if (host % NODE_HOSTS == 3) {
-		union careful_addr a = { .in6 = { .sin6_family = AF_INET6,
-						  .sin6_port = htons(CAREFUL_PORT_DEFAULT) } };
+		union address a = { .in6 = { .sin6_family = AF_INET6,
+					     .sin6_port = htons(CAREFUL_PORT_DEFAULT) } };
 
 		a.in6.sin6_addr.s6_addr[15] = 9;
 		return a;
 	}
-	return (union careful_addr){ .in = { .sin_family = AF_INET,
-					     .sin_port = htons(CAREFUL_PORT_DEFAULT),
-					     .sin_addr.s_addr =
-						     htonl(0x0a000001 + host % NODE_HOSTS) } };
+	return (union address){ .in = { .sin_family = AF_INET,
+					.sin_port = htons(CAREFUL_PORT_DEFAULT),
+					.sin_addr.s_addr =
+						htonl(0x0a000001 + host % NODE_HOSTS) } };
 }
 
-static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *to, const void *buf,
+static int dev_ctrl_send(struct device *dev, const union address *to, const void *buf,
 			 uint32_t bytes)
 {
 	struct node *node = node_of(dev);
 	struct careful_ctrl ctrl;
 
-	if (bytes == sizeof(struct careful_stage_answer)) {
-		MUST(((const struct careful_stage_answer *)buf)->type == CAREFUL_STAGE_ANSWER);
+	if (bytes == sizeof(struct careful_ping_answer)) {
+		MUST(((const struct careful_ping_answer *)buf)->type == CAREFUL_PING_ANSWER);
 		node->answers++;
 		return 0;
 	}
@@ -108,8 +108,8 @@ static int dev_ctrl_send(struct careful_device *dev, const union careful_addr *t
 	return node->busy ? -ENOBUFS : 0;
 }
 
-static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *from, void *buf,
-			     uint32_t bytes, struct careful_arrival *arrival)
+static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+			     struct arrival *arrival)
 {
 	struct node *node = node_of(dev);
 	uint32_t at = node->ctrl_first;
@@ -120,7 +120,7 @@ static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *fro
 	node->ctrl_count--;
 	*from = node->ctrl[at].from;
 	MUST(bytes >= sizeof(node->ctrl[at].data));
-	*arrival = (struct careful_arrival){ .at_ns = node->now_ns, .by = node_host(1) };
+	*arrival = (struct arrival){ .at_ns = node->now_ns, .by = node_host(1) };
 	if (node->ctrl[at].bytes > 0)
 		memcpy(buf, node->ctrl[at].data, (size_t)node->ctrl[at].bytes);
 	else if (node->ctrl[at].bytes == -EHOSTUNREACH)
@@ -130,7 +130,7 @@ static ssize_t dev_ctrl_recv(struct careful_device *dev, union careful_addr *fro
 	return node->ctrl[at].bytes;
 }
 
-static void dev_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void dev_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	(void)dev;
 	(void)cookie;
@@ -138,27 +138,26 @@ static void dev_admit(struct careful_device *dev, uint32_t slot, uint64_t cookie
 	MUST(slot < NODE_PEERS);
 }
 
-static struct careful_tune_entry *dev_tune(struct careful_device *dev, uint32_t slot)
+static struct careful_tune_entry *dev_tune(struct device *dev, uint32_t slot)
 {
 	MUST(slot <= CAREFUL_TUNE_DEFAULT);
 	return &node_of(dev)->tune[slot];
 }
 
-static int dev_resolve(struct careful_device *dev, const union careful_addr *to,
-		       struct careful_llhdr *llhdr)
+static int dev_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
 {
 	if (node_of(dev)->unresolved)
 		return -EAGAIN;
-	*llhdr = (struct careful_llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL };
+	*llhdr = (struct llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL };
 	return 0;
 }
 
-static uint64_t dev_now(struct careful_device *dev)
+static uint64_t dev_now(struct device *dev)
 {
 	return node_of(dev)->now_ns;
 }
 
-static void dev_random(struct careful_device *dev, void *buf, uint32_t bytes)
+static void dev_random(struct device *dev, void *buf, uint32_t bytes)
 {
 	struct node *node = node_of(dev);
 	uint8_t *p = buf;
@@ -169,7 +168,7 @@ static void dev_random(struct careful_device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static uint32_t dev_events(struct careful_device *dev)
+static uint32_t dev_events(struct device *dev)
 {
 	uint32_t events = node_of(dev)->events;
 
@@ -178,7 +177,7 @@ static uint32_t dev_events(struct careful_device *dev)
 }
 
 // NOLINTNEXTLINE(readability-non-const-parameter): as the ops say
-static uint32_t dev_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
+static uint32_t dev_wait_fds(struct device *dev, int *fds, uint32_t n)
 {
 	(void)dev;
 	(void)fds;
@@ -186,30 +185,30 @@ static uint32_t dev_wait_fds(struct careful_device *dev, int *fds, uint32_t n)
 	return 0;
 }
 
-static void dev_statistics(struct careful_device *dev, struct careful_device_statistics *out)
+static void dev_statistics(struct device *dev, struct careful_device_statistics *out)
 {
 	(void)dev;
 	*out = (struct careful_device_statistics){ 0 };
 }
 
-static void dev_stamps(struct careful_device *dev, bool on)
+static void dev_stamps(struct device *dev, bool on)
 {
 	(void)dev;
 	(void)on;
 }
 
-static void dev_probed(struct careful_device *dev, uint32_t slot, struct careful_probed *probed)
+static void dev_probed(struct device *dev, uint32_t slot, struct ping_seen *probed)
 {
 	MUST(slot < NODE_PEERS);
 	*probed = node_of(dev)->probed[slot];
 }
 
-static void dev_close(struct careful_device *dev)
+static void dev_close(struct device *dev)
 {
 	(void)dev; /* the node is node_close()'s */
 }
 
-static const struct careful_device_ops device_ops = {
+static const struct device_ops device_ops = {
 	.rx = dev_rx,
 	.fill = dev_fill,
 	.tx = dev_tx,
@@ -230,18 +229,18 @@ static const struct careful_device_ops device_ops = {
 	.close = dev_close,
 };
 
-static struct node *node_of_storage(struct careful_storage *storage)
+static struct node *node_of_storage(struct storage *storage)
 {
 	return (struct node *)((uint8_t *)storage - offsetof(struct node, storage));
 }
 
 /* Moves the bytes, all or some; what the mode says about errors comes first. */
-static void io_do(struct node *node, struct careful_io *io)
+static void io_do(struct node *node, struct storage_io *io)
 {
 	uint8_t mode = node->io_mode & 7;
 	uint64_t bytes = 0;
 
-	MUST(io->iov_count && io->iov_count <= CAREFUL_IO_SEGMENTS);
+	MUST(io->iov_count && io->iov_count <= STORAGE_IO_SEGMENTS);
 	for (uint32_t i = 0; i < io->iov_count; i++)
 		bytes += io->iov[i].iov_len;
 	MUST(bytes == io->bytes);
@@ -255,7 +254,7 @@ static void io_do(struct node *node, struct careful_io *io)
 		io->result--;
 }
 
-static int io_submit(struct careful_storage *storage, struct careful_io *io)
+static int io_submit(struct storage *storage, struct storage_io *io)
 {
 	struct node *node = node_of_storage(storage);
 
@@ -270,39 +269,39 @@ static int io_submit(struct careful_storage *storage, struct careful_io *io)
 }
 
 /* One that is under way ends, the oldest or the newest. */
-static uint32_t io_poll(struct careful_storage *storage)
+static uint32_t io_poll(struct storage *storage)
 {
 	struct node *node = node_of_storage(storage);
 	uint32_t at = node->io_mode & 2 ? node->ios_count - 1 : 0;
-	struct careful_io *io;
+	struct storage_io *io;
 
 	if (!node->ios_count || node->io_mode & 4)
 		return 0;
 	io = node->ios[at];
 	memmove(node->ios + at, node->ios + at + 1,
-		(--node->ios_count - at) * sizeof(struct careful_io *));
+		(--node->ios_count - at) * sizeof(struct storage_io *));
 	io_do(node, io);
 	io->done(io);
 	return 1;
 }
 
-static int io_wait_fd(struct careful_storage *storage)
+static int io_wait_fd(struct storage *storage)
 {
 	(void)storage;
 	return -1;
 }
 
-static uint32_t io_pending(struct careful_storage *storage)
+static uint32_t io_pending(struct storage *storage)
 {
 	return node_of_storage(storage)->ios_count;
 }
 
-static void io_close(struct careful_storage *storage)
+static void io_close(struct storage *storage)
 {
 	(void)storage;
 }
 
-static const struct careful_storage_ops storage_ops = {
+static const struct storage_ops storage_ops = {
 	.submit = io_submit,
 	.poll = io_poll,
 	.wait_fd = io_wait_fd,
@@ -313,14 +312,14 @@ static const struct careful_storage_ops storage_ops = {
 void node_device_init(struct node *node)
 {
 	node->storage.ops = &storage_ops;
-	node->dev = (struct careful_device){
+	node->dev = (struct device){
 		.ops = &device_ops,
 		.umem = calloc(NODE_RX + NODE_TX, NODE_CHUNK),
 		.chunk_bytes = NODE_CHUNK,
 		.rx_chunks = NODE_RX,
 		.tx_chunks = NODE_TX,
 		.buffer_bytes = NODE_BUFFER,
-		.segments_max = CAREFUL_SEGMENTS_MAX,
+		.segments_max = DEVICE_SEGMENTS_MAX,
 		.frame_bytes = NODE_FRAME,
 		.mtu = NODE_FRAME - 14,
 		.info.receive_buffers = NODE_RX,
@@ -348,10 +347,10 @@ void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes)
 		/* Not aligned, as on a NIC; what is left of the chunk is not the frame's. */
 		addr += 256 - 14;
 		memcpy(node->dev.umem + addr, frame, part);
-		node->arrived[node->arrived_count++] = (struct careful_desc){
+		node->arrived[node->arrived_count++] = (struct device_desc){
 			.addr = addr,
 			.bytes = part,
-			.options = i + 1 < need ? CAREFUL_DESC_MORE : 0,
+			.options = i + 1 < need ? DEVICE_DESC_MORE : 0,
 		};
 		frame += part;
 		bytes -= part;

@@ -193,7 +193,7 @@ static void ask(struct careful *c, struct input *in)
 }
 
 /* Whether the server has done all that it was asked. */
-static bool idle(const struct careful_block_server *server)
+static bool idle(const struct block_server *server)
 {
 	for (uint32_t i = 0; i < server->peers_count; i++) {
 		if (server->peers[i].jobs || server->peers[i].parked)
@@ -237,25 +237,24 @@ static void check_regions(const struct careful *c)
 	}
 }
 
-static void wait_for(struct careful *c, struct careful_block_server *server)
+static void wait_for(struct careful *c, struct block_server *server)
 {
 	for (int i = 0; !idle(server); i++) {
-		struct pollfd pfd = { .fd = careful_block_fd(server), .events = POLLIN };
-		int timeout = careful_block_timeout_ms(server);
+		struct pollfd pfd = { .fd = block_fd(server), .events = POLLIN };
+		int timeout = block_timeout_ms(server);
 
 		MUST(i < PATIENCE);
 		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
-		careful_block_poll(server);
+		block_poll(server);
 	}
 	check_answers(c);
 }
 
 /* A peer goes: nobody waits for what it asked. */
-static void peer_gone(struct careful *c, struct careful_block_server *server, uint32_t peer,
-		      uint32_t state)
+static void peer_gone(struct careful *c, struct block_server *server, uint32_t peer, uint32_t state)
 {
 	memset(unanswered, true, c->tokens);
-	careful_block_watch(c, peer, state, server);
+	block_watch(c, peer, state, server);
 }
 
 static void check_outside(void)
@@ -280,9 +279,9 @@ static int lowest_fd(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	struct careful_block_export exports[] = { { .name = "r" },
+	struct block_export_options exports[] = { { .name = "r" },
 						  { .name = "w", .writable = true } };
-	struct careful_block_server *server;
+	struct block_server *server;
 	struct careful_error error;
 	struct input in = { data, bytes };
 	static bool ready;
@@ -298,7 +297,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	c = fake_create();
 	exports[0].path = at("r");
 	exports[1].path = at("w");
-	MUST(careful_block_serve(c, exports, 2, &server, &error) == 0);
+	MUST(block_serve(c, exports, 2, &server, &error) == 0);
 	for (int i = 0; i < STEPS && in.bytes; i++) {
 		uint8_t what = take8(&in);
 
@@ -316,7 +315,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	wait_for(c, server);
 	MUST(!regions_left(c));
-	careful_block_stop(server);
+	block_stop(server);
 	MUST(!c->kept);
 	fake_destroy(c);
 	check_outside();

@@ -43,7 +43,7 @@ enum {
 	OPERATIONS = 512, /* of fake_careful.h */
 	TURN_MS = 1000, /* that one may last, without questions; */
 	QUESTION_MS = 3 * CAREFUL_BURST_MS, /* and for each more, at most */
-	OP_STAGE = 14, /* what an input calls questions that need more than chance */
+	OP_PING = 14, /* what an input calls questions that need more than chance */
 	OP_SIGNATURE = 15,
 };
 
@@ -112,9 +112,9 @@ static void read_answers(int fd)
 	}
 }
 
-static void ask_stage(struct input *in, struct careful_ipc *head)
+static void ask_ping(struct input *in, struct careful_ipc *head)
 {
-	head->op = CAREFUL_IPC_STAGE;
+	head->op = CAREFUL_IPC_PING;
 	head->args[0] = take8(in);
 	head->args[1] = take8(in);
 	head->args[2] = take16(in);
@@ -175,8 +175,8 @@ static void send_packet_of(struct input *in, int fd)
 	if (head.op == CAREFUL_IPC_CONNECT && !got) {
 		payload = (const uint8_t *)&to;
 		got = sizeof(to);
-	} else if (head.op == OP_STAGE) {
-		ask_stage(in, &head);
+	} else if (head.op == OP_PING) {
+		ask_ping(in, &head);
 	} else if (head.op == OP_SIGNATURE) {
 		ask_signature(in, &head, &signature);
 		payload = (const uint8_t *)&signature;
@@ -227,14 +227,14 @@ static void end_operation(struct fake_operation *op, uint8_t how)
 	ended.done(&result, ended.user);
 }
 
-static void end_stage(uint8_t how)
+static void end_ping(uint8_t how)
 {
-	const struct careful_stage_result result = { .status = -(int)(how >> 1), .stage = how & 3 };
-	careful_stage_fn *done = world.c->stage.done;
+	const struct careful_ping_result result = { .status = -(int)(how >> 1), .stage = how & 7 };
+	careful_ping_fn *done = world.c->ping.done;
 
-	world.c->stage.done = NULL;
+	world.c->ping.done = NULL;
 	if (done)
-		done(&result, world.c->stage.user);
+		done(&result, world.c->ping.user);
 }
 
 static void end_some(struct input *in)
@@ -247,7 +247,7 @@ static void end_some(struct input *in)
 			end_operation(&world.c->operations[i], how);
 			return;
 		}
-	end_stage(how);
+	end_ping(how);
 }
 
 static void change_peer(struct input *in)
@@ -345,7 +345,7 @@ static void tear_down(void)
 		for (uint32_t i = 0; i < OPERATIONS; i++)
 			if (world.c->operations[i].kind)
 				end_operation(&world.c->operations[i], 0);
-		end_stage(0);
+		end_ping(0);
 	}
 	MUST(!world.server->clients && !world.server->clients_count && !world.server->busy);
 	MUST(!world.server->connects);

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			break;
 		default:
 			if (what & 0x40)
-				node_stage(node, &in);
+				node_ping(node, &in);
 			else
 				node_device(node, &in);
 		}

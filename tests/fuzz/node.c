@@ -116,7 +116,7 @@ struct node *node_open(void)
 		/* So few that they run out. */
 		.limits = { .operations = 32,
 			    .regions = 8,
-			    .messages = { .outs = 8, .staged = 16 } },
+			    .messages = { .outs = 8, .parked = 16 } },
 	};
 	struct careful_error error;
 
@@ -130,7 +130,7 @@ struct node *node_open(void)
 	base.dev = &node->dev;
 	base.storage = &node->storage;
 	MUST(engine_open(&options, &base, &node->c, &error) == 0);
-	careful_probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
+	probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
 	for (uint16_t i = 0; i < 8; i++)
 		careful_handle(node->c, i, on_message, node);
 	add_regions(node);
@@ -160,7 +160,7 @@ void node_leave(struct node *node, uint32_t n)
 /* What the application and the controller may do. */
 void node_operation(struct node *node, struct input *in)
 {
-	const union careful_addr to = node_host(take8(in));
+	const union address to = node_host(take8(in));
 	uint8_t what = take8(in);
 	uint32_t peer = what >> 6 & 1;
 	uint32_t bytes = take16(in);
@@ -228,11 +228,11 @@ void node_device(struct node *node, struct input *in)
 		node->unresolved = what & 8;
 		break;
 	case 3:
-		node->events |= CAREFUL_DEVICE_ROUTES | CAREFUL_DEVICE_DOWN;
+		node->events |= DEVICE_ROUTES | DEVICE_DOWN;
 		break;
 	case 4: /* another MTU: smaller, or as it was */
 		node->dev.frame_bytes = what & 8 ? NODE_FRAME : 256 + what;
-		node->events |= CAREFUL_DEVICE_MTU;
+		node->events |= DEVICE_MTU;
 		break;
 	case 5:
 		slot = what & 8 ? CAREFUL_TUNE_DEFAULT : what >> 4 & 1;

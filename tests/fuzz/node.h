@@ -28,8 +28,8 @@ enum {
 };
 
 struct node {
-	struct careful_device dev; /* first: the device ops find the node by it */
-	struct careful_storage storage;
+	struct device dev; /* first: the device ops find the node by it */
+	struct storage storage;
 	struct careful *c;
 	uint64_t now_ns;
 	uint64_t random;
@@ -40,14 +40,14 @@ struct node {
 	uint64_t fill_ring[NODE_RX];
 	uint32_t fill_count;
 	bool in_ring[NODE_RX];
-	struct careful_desc arrived[NODE_RX];
+	struct device_desc arrived[NODE_RX];
 	uint32_t arrived_count;
 	uint64_t flying[NODE_TX]; /* send buffers with the device */
 	uint32_t flying_count, left_count; /* the first of them have left */
 	struct careful_tune_entry *tune;
 
 	struct {
-		union careful_addr from;
+		union address from;
 		uint8_t data[sizeof(struct careful_ctrl)];
 		int32_t bytes; /* or -errno */
 	} ctrl[NODE_CTRL];
@@ -56,7 +56,7 @@ struct node {
 	struct careful_ctrl last; /* the very last */
 	uint32_t said_to[8]; /* which host */
 
-	struct careful_io *ios[NODE_IOS];
+	struct storage_io *ios[NODE_IOS];
 	uint32_t ios_count;
 	uint8_t io_mode; /* what becomes of the next */
 	int fd; /* a file for regions and spans */
@@ -67,8 +67,8 @@ struct node {
 	uint32_t late_count;
 	uint32_t keys[NODE_REGIONS];
 	uint8_t *memory; /* NODE_BYTES, that gets write and stores read */
-	struct careful_probed probed[NODE_PEERS]; /* what XDP would have noted */
-	uint64_t answers; /* to stage probes */
+	struct ping_seen probed[NODE_PEERS]; /* what XDP would have noted */
+	uint64_t answers; /* to pings */
 	uint64_t begun, ended; /* operations */
 };
 
@@ -89,11 +89,11 @@ void node_leave(struct node *node, uint32_t n);
 void node_operation(struct node *node, struct input *in);
 void node_release(struct node *node, struct input *in);
 void node_device(struct node *node, struct input *in);
-void node_stage(struct node *node, struct input *in);
+void node_ping(struct node *node, struct input *in);
 
 /* device.c */
 void node_device_init(struct node *node);
 void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes);
-union careful_addr node_host(uint32_t host);
+union address node_host(uint32_t host);
 
 #endif /* FUZZ_NODE_H */

@@ -48,7 +48,7 @@ bool node_session(struct node *node, uint32_t host)
 		.bytes = htobe16(sizeof(hello)),
 		.nonce = htobe64(100 + host),
 	};
-	const union careful_addr address = node_host(host);
+	const union address address = node_host(host);
 	struct link_peer *peer;
 
 	describe(&hello, host);
@@ -65,7 +65,7 @@ bool node_session(struct node *node, uint32_t host)
 /* A control message that would be right, as far as the instance can be asked. */
 static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t type)
 {
-	const union careful_addr address = node_host(host);
+	const union address address = node_host(host);
 	const struct link_peer *peer = link_peer_find(&node->c->link, &address);
 	struct careful_ctrl ctrl = {
 		.version = CAREFUL_WIRE_VERSION,
@@ -215,7 +215,7 @@ static uint32_t write_ll(struct input *in, uint8_t what, uint8_t *p, uint32_t bo
 	uint32_t udp = 8 + LINK_HDR_BYTES + body;
 	uint32_t at = 14;
 
-	memset(p, 0, CAREFUL_LLHDR_MAX);
+	memset(p, 0, LLHDR_MAX);
 	if (what & 1) { /* a VLAN tag */
 		p[12] = 0x81;
 		at += 4;
@@ -285,7 +285,7 @@ void node_frame(struct node *node, struct input *in)
 	uint8_t what = take8(in), ll = take8(in);
 	uint32_t slot = what >> 7 & 1;
 	struct careful_hdr hdr = right_hdr(node, slot);
-	uint8_t frame[CAREFUL_LLHDR_MAX + 32 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
+	uint8_t frame[LLHDR_MAX + 32 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
 	uint32_t msg_id = take8(in), bytes = take16(in) % 900, at = 0, total;
 	uint32_t off = received(node, slot, msg_id);
 	uint32_t bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
@@ -331,15 +331,15 @@ void node_raw_frame(struct node *node, struct input *in)
 	node_arrive(node, p, bytes);
 }
 
-/* A stage probe of a peer: passed by XDP with its stamp, or in sequence. */
-static void stage_probe(struct node *node, struct input *in, uint8_t what, uint32_t slot)
+/* A ping of a peer: passed by XDP with its stamp, or in sequence. */
+static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
-	uint8_t frame[CAREFUL_LLHDR_MAX + LINK_HDR_BYTES + 256] = { 0 };
+	uint8_t frame[LLHDR_MAX + LINK_HDR_BYTES + 256] = { 0 };
 	struct careful_hdr hdr = right_hdr(node, slot);
 	uint32_t bytes = what & 0x10 ? 200 : 0, start;
 
-	hdr.type = CAREFUL_STAGE;
-	hdr.stage_limit = what & 3;
+	hdr.type = CAREFUL_PING;
+	hdr.stage_limit = what % 6;
 	hdr.msg_id = htobe32(node->probed[slot].probe + (what >> 3 & 1));
 	hdr.frag_bytes = htobe16((uint16_t)bytes);
 	hdr.payload_crc = htobe32(link_crc32c(frame, bytes));
@@ -357,22 +357,22 @@ static void stage_probe(struct node *node, struct input *in, uint8_t what, uint3
 	node_arrive(node, frame, start + (uint32_t)sizeof(hdr) + bytes);
 }
 
-/* What ends a stage probe of the instance: an answer, or ICMP. */
-static void stage_end(struct node *node, struct input *in, uint8_t what, uint32_t slot)
+/* What ends a ping of the instance: an answer, or ICMP. */
+static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
 	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
 	uint32_t host = ntohl(peer->address.in.sin_addr.s_addr) - 0x0a000001;
-	struct careful_stage_answer answer = {
+	struct careful_ping_answer answer = {
 		.version = CAREFUL_WIRE_VERSION,
-		.type = CAREFUL_STAGE_ANSWER,
+		.type = CAREFUL_PING_ANSWER,
 		.cookie = htobe64(peer->cookie_in),
-		.probe = htobe32(peer->stage.last),
-		.stage = what & 3,
+		.probe = htobe32(peer->ping.last),
+		.stage = what & 7,
 	};
 	struct careful_hdr quoted = {
-		.type = CAREFUL_STAGE,
-		.msg_id = htobe32(peer->stage.last),
+		.type = CAREFUL_PING,
+		.msg_id = htobe32(peer->ping.last),
 	};
 
 	if (what & 0x20)
@@ -392,20 +392,20 @@ static void stage_end(struct node *node, struct input *in, uint8_t what, uint32_
 		memset(node->ctrl[at].data, 0, sizeof(quoted));
 }
 
-static void on_stage(const struct careful_stage_result *result, void *user)
+static void on_ping(const struct careful_ping_result *result, void *user)
 {
 	struct node *node = user;
 
-	MUST(result->status <= 0 && result->stage <= CAREFUL_LIMIT_STORE);
+	MUST(result->status <= 0 && result->stage <= CAREFUL_STAGE_STORE);
 	node->ended++;
 }
 
-/* Stage probes, theirs and ours. The engine answers no more than came. */
-void node_stage(struct node *node, struct input *in)
+/* Pings, theirs and ours. The engine answers no more than came. */
+void node_ping(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in), more = take8(in);
-	struct careful_stage_ask ask = {
-		.stage = more & 3,
+	struct careful_ping_ask ask = {
+		.stage = more & 7,
 		.ttl = more >> 5,
 		.bytes = take16(in) % 1024,
 		.timeout_ms = more,
@@ -414,12 +414,12 @@ void node_stage(struct node *node, struct input *in)
 
 	switch (what >> 6) {
 	case 0:
-		stage_end(node, in, what, slot);
+		ping_end(node, in, what, slot);
 		break;
 	case 1:
-		node->begun += careful_stage(node->c, slot, &ask, on_stage, node) == 0;
+		node->begun += careful_ping(node->c, slot, &ask, on_ping, node) == 0;
 		break;
 	default:
-		stage_probe(node, in, what, slot);
+		ping(node, in, what, slot);
 	}
 }

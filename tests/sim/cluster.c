@@ -84,7 +84,7 @@ void cluster_start(struct node *node)
 	node->idle_polls = 0;
 	node->late_count = 0;
 	work_open(node);
-	stages_open(node);
+	pings_open(node);
 }
 
 static void count(struct node *node)
@@ -129,7 +129,7 @@ static void live_or_die(struct node *node)
 static void rewrite_tune(struct node *node)
 {
 	struct scenario *s = &node->cluster->scenario;
-	struct careful_device *dev = node->c->dev;
+	struct device *dev = node->c->dev;
 
 	for (uint32_t slot = 0; slot < s->options.peers; slot++) {
 		struct careful_tune_entry *entry = dev->ops->tune(dev, slot);
@@ -174,7 +174,7 @@ static void poll_node(struct node *node)
 	struct scenario *s = &cluster->scenario;
 	uint64_t now_ns = sim_now_ns(cluster->world);
 	struct sim_fault *fault;
-	uint64_t free_ns, due_ns, stage_ns;
+	uint64_t free_ns, due_ns, ping_ns;
 	int handled;
 
 	if (cluster_fault_on(cluster, FAULT_STALL, node->port, &fault)) {
@@ -196,8 +196,8 @@ static void poll_node(struct node *node)
 		node->c->polls = POLLS_PER_CLOCK - 1;
 	node->polled_ns = now_ns;
 	due_ns = work_run(node);
-	stage_ns = stages_run(node);
-	due_ns = stage_ns < due_ns ? stage_ns : due_ns;
+	ping_ns = pings_run(node);
+	due_ns = ping_ns < due_ns ? ping_ns : due_ns;
 	handled = careful_poll(node->c);
 	cluster->polls++;
 	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
@@ -269,7 +269,7 @@ static bool unsent(const struct cluster *cluster)
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
 		const struct careful *c = cluster->nodes[i].c;
 
-		if (c && c->messages.staged_free_count < c->messages.staged_count)
+		if (c && c->messages.parked_free_count < c->messages.parked_count)
 			return true;
 	}
 	return false;
@@ -317,7 +317,7 @@ static void begin(struct cluster *cluster)
 	cluster->steps = cluster->done_ns = cluster->polls = 0;
 	cluster->hit_ns = cluster->broken_ns = 0;
 	memset(cluster->counters, 0, sizeof(cluster->counters));
-	memset(cluster->stages, 0, sizeof(cluster->stages));
+	memset(cluster->pings, 0, sizeof(cluster->pings));
 	work_begin(cluster);
 	for (uint32_t i = 0; i < s->nodes; i++) {
 		struct node *node = &cluster->nodes[i];
@@ -325,7 +325,7 @@ static void begin(struct cluster *cluster)
 		node->cluster = cluster;
 		node->port = i;
 		node->life = node->tunes = node->probes = 0;
-		node->stage_ns = 0;
+		node->ping_ns = 0;
 		node->c = NULL;
 		cluster_start(node);
 	}

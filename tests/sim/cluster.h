@@ -102,16 +102,16 @@ struct node {
 	uint64_t asked_ns[NODES_MAX];
 	struct late late[LATE_MAX];
 	uint32_t late_count;
-	/* Stage probes: how many were sent, the one under way, when the next is due. */
+	/* Pings: how many were sent, the one under way, when the next is due. */
 	uint32_t probes, stage;
 	bool probing;
-	uint64_t stage_ns;
+	uint64_t ping_ns;
 };
 
 /*
  * What a seed, and what is left of it when a schedule is cut down, stands for.
  *
- * @stages:    stage probes go beside the work
+ * @pings:     pings go beside the work
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
  * @healed_ns: when the last fault is over
@@ -131,7 +131,7 @@ struct scenario {
 	struct op ops[OPS_MAX];
 	uint32_t ops_count;
 	uint32_t ops_left_out; /* a bit each */
-	bool stages;
+	bool pings;
 	bool excused, damage;
 	uint64_t healed_ns;
 };
@@ -156,7 +156,7 @@ struct cluster {
 	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
 	uint32_t epochs; /* likewise, that were opened */
 	uint64_t polls;
-	uint64_t stages[CAREFUL_LIMIT_STORE + 1]; /* probes answered, by where they ended */
+	uint64_t pings[CAREFUL_STAGE_STORE + 1]; /* probes answered, by where they ended */
 	bool trace; /* print what passes the network, */
 	bool digests; /* or make a number of it all */
 	uint64_t digest;
@@ -195,10 +195,10 @@ void work_close(struct node *node);
 /* Does what is due; when there is more to do. */
 uint64_t work_run(struct node *node);
 
-/* stages.c */
-void stages_open(struct node *node);
-/* Sends a stage probe if one is due; when the next is. */
-uint64_t stages_run(struct node *node);
+/* pings.c */
+void pings_open(struct node *node);
+/* Sends a ping if one is due; when the next is. */
+uint64_t pings_run(struct node *node);
 
 /* invariants.c */
 void check_node(struct node *node);

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
-static struct files *to_files(struct careful_storage *storage)
+static struct files *to_files(struct storage *storage)
 {
 	return (struct files *)storage; /* its first member */
 }
 
 /* Moves the bytes; reads end where the file does. */
-static void carry_out(struct files *files, struct careful_io *io)
+static void carry_out(struct files *files, struct storage_io *io)
 {
 	struct file *file = &files->file[io->fd];
 	uint64_t at = io->offset;
@@ -29,7 +29,7 @@ static void carry_out(struct files *files, struct careful_io *io)
 	}
 }
 
-static int files_submit(struct careful_storage *storage, struct careful_io *io)
+static int files_submit(struct storage *storage, struct storage_io *io)
 {
 	struct files *files = to_files(storage);
 	uint32_t at = (files->head + files->count) % FILES_DEPTH;
@@ -48,13 +48,13 @@ static int files_submit(struct careful_storage *storage, struct careful_io *io)
 	return 0;
 }
 
-static uint32_t files_poll(struct careful_storage *storage)
+static uint32_t files_poll(struct storage *storage)
 {
 	struct files *files = to_files(storage);
 	uint32_t done = 0;
 
 	while (files->count && files->due_ns[files->head] <= files->time_ns) {
-		struct careful_io *io = files->queue[files->head];
+		struct storage_io *io = files->queue[files->head];
 
 		files->head = (files->head + 1) % FILES_DEPTH;
 		files->count--;
@@ -66,23 +66,23 @@ static uint32_t files_poll(struct careful_storage *storage)
 	return done;
 }
 
-static int files_wait_fd(struct careful_storage *storage)
+static int files_wait_fd(struct storage *storage)
 {
 	(void)storage;
 	return -1;
 }
 
-static uint32_t files_pending(struct careful_storage *storage)
+static uint32_t files_pending(struct storage *storage)
 {
 	return to_files(storage)->count;
 }
 
-static void files_close(struct careful_storage *storage)
+static void files_close(struct storage *storage)
 {
 	to_files(storage)->count = 0;
 }
 
-static const struct careful_storage_ops files_ops = {
+static const struct storage_ops files_ops = {
 	.submit = files_submit,
 	.poll = files_poll,
 	.wait_fd = files_wait_fd,

@@ -16,12 +16,12 @@ enum { FILES_MAX = 128, FILES_DEPTH = 64 };
 /* @time_ns: what its owner keeps current. @delay_ns: of each operation, and 0 where it
  * ends within submit(). */
 struct files {
-	struct careful_storage storage;
+	struct storage storage;
 	struct file {
 		uint8_t *bytes;
 		uint32_t count;
 	} file[FILES_MAX];
-	struct careful_io *queue[FILES_DEPTH]; /* in the order in which they end */
+	struct storage_io *queue[FILES_DEPTH]; /* in the order in which they end */
 	uint64_t due_ns[FILES_DEPTH];
 	uint32_t head, count;
 	uint64_t time_ns;

@@ -65,7 +65,7 @@ static struct link_peer *other_end(struct node *node, const struct link_peer *pe
 {
 	struct sim_world *world = node->cluster->world;
 	uint32_t port = sim_port(world, &peer->address);
-	union careful_addr address;
+	union address address;
 
 	*other = &node->cluster->nodes[port % NODES_MAX];
 	if (peer->state == CAREFUL_PEER_NONE || port == SIM_ANY || !(*other)->c)
@@ -118,7 +118,7 @@ static void check_idle(struct node *node)
 	EXPECT(node, link->pool_free_count, link->pool_count);
 	EXPECT(node, c->messages.outs_free_count, c->messages.outs_count);
 	EXPECT(node, c->messages.ins_free_count, c->messages.ins_count);
-	EXPECT(node, c->messages.staged_free_count, c->messages.staged_count);
+	EXPECT(node, c->messages.parked_free_count, c->messages.parked_count);
 	EXPECT(node, c->operations_free_count, c->limits.operations);
 	EXPECT(node, c->deferred_count, 0);
 	for (uint32_t i = 0; i < c->limits.regions; i++)

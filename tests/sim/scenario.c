@@ -9,7 +9,7 @@ enum {
 	STREAM_SHAPE = 1,
 	STREAM_OPS,
 	STREAM_FAULTS,
-	STREAM_STAGES,
+	STREAM_PINGS,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -79,7 +79,7 @@ static void make_shape(struct scenario *s, struct dice *dice)
 	s->limits = (struct engine_limits){
 		.operations = 32,
 		.regions = 32,
-		.messages = { .outs = 1 + below(dice, 12), .staged = 4 * OPS_MAX },
+		.messages = { .outs = 1 + below(dice, 12), .parked = 4 * OPS_MAX },
 	};
 }
 
@@ -187,7 +187,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_shape(s, &dice);
 	make_world(s, &dice);
 	make_ops(s);
-	s->stages = !s->config.ipv6 && sim_hash(seed, STREAM_STAGES, 0) % 4 == 0;
+	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))
 		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);

@@ -38,7 +38,7 @@ static void test_ask__both_ends_more_than_either_can_answer(void)
 		scene->options.peers = 1;
 		scene->options.rx_buffers = scene->options.copyout_buffers = 4;
 		scene->limits.messages.outs = 2;
-		scene->limits.messages.staged = 4 + (uint32_t)seed % 8;
+		scene->limits.messages.parked = 4 + (uint32_t)seed % 8;
 		for (uint32_t i = 0; i < OPS_MAX; i++)
 			sim_op(i / 2 % OP_KINDS, i & 1, 3000, 0)->at_ns +=
 				sim_hash(seed, 1, i) % SIM_MS;
@@ -112,7 +112,7 @@ static void test_store__each_is_answered(void)
 		sim_scene(seed);
 		scene->options.peers = 1;
 		scene->options.rx_buffers = scene->options.copyout_buffers = 32;
-		scene->limits.messages.staged = 1;
+		scene->limits.messages.parked = 1;
 		for (uint32_t i = 0; i < OPS_MAX; i++)
 			sim_op(OP_STORE, i & 1, i & 1 ? 20000 % OP_BYTES_MAX : 10, 0);
 		EXPECT_WELL(sim_play_strictly());

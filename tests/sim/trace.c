@@ -46,7 +46,7 @@ static void print_pass(const struct cluster *cluster, uint32_t from, uint32_t to
 	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));
 	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
 	       hdr.type == CAREFUL_UPDATE ? "update" :
-	       hdr.type == CAREFUL_STAGE  ? "stage probe" :
+	       hdr.type == CAREFUL_PING	  ? "ping" :
 					    "data",
 	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
 	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));

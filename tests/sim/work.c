@@ -310,7 +310,7 @@ static int issue(struct node *node, struct op *op, uint32_t peer)
 static void start(struct node *node, struct op *op)
 {
 	struct cluster *cluster = node->cluster;
-	union careful_addr address;
+	union address address;
 	int rc, peer;
 
 	sim_address(cluster->world, op->to, &address);

@@ -26,12 +26,12 @@
 
 static char base[] = "/tmp/test_block.XXXXXX";
 static struct careful *c;
-static struct careful_block_server *server;
+static struct block_server *server;
 
 static inline void stop(void)
 {
 	assert(c->kept == 0);
-	careful_block_stop(server);
+	block_stop(server);
 	fake_destroy(c);
 }
 
@@ -39,11 +39,11 @@ static inline void stop(void)
 static inline struct fake_answer *answer(uint32_t token)
 {
 	for (int i = 0; i < 10000 && !c->answers[token]->given; i++) {
-		struct pollfd pfd = { .fd = careful_block_fd(server), .events = POLLIN };
-		int timeout = careful_block_timeout_ms(server);
+		struct pollfd pfd = { .fd = block_fd(server), .events = POLLIN };
+		int timeout = block_timeout_ms(server);
 
 		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
-		careful_block_poll(server);
+		block_poll(server);
 	}
 	assert(c->answers[token]->given);
 	return c->answers[token];

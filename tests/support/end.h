@@ -19,8 +19,8 @@ enum {
 };
 
 struct end {
-	struct careful_device *dev;
-	struct careful_llhdr llhdr;
+	struct device *dev;
+	struct llhdr llhdr;
 	int side;
 	uint32_t seq;
 	uint64_t *free; /* send chunks */
@@ -28,7 +28,7 @@ struct end {
 };
 
 /* Makes the end of a device that is open. */
-static inline void end_init(struct end *end, int side, struct careful_device *dev)
+static inline void end_init(struct end *end, int side, struct device *dev)
 {
 	*end = (struct end){ .dev = dev, .side = side };
 	end->free = calloc(dev->tx_chunks, sizeof(*end->free));
@@ -47,7 +47,7 @@ static inline void end_deinit(struct end *end)
 /* Headers of frames to the other side. */
 static inline void end_resolve(struct end *end, bool ipv6)
 {
-	union careful_addr to = { .in = { .sin_family = AF_INET } };
+	union address to = { .in = { .sin_family = AF_INET } };
 	int rc = -EAGAIN;
 
 	if (ipv6) {
@@ -92,7 +92,7 @@ static inline void end_headers(struct end *end, uint8_t *p, uint32_t body_bytes)
 }
 
 /* Writes one frame of frame_bytes into free chunks; returns its descriptors. */
-static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct careful_desc *descs)
+static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct device_desc *descs)
 {
 	uint32_t chunk = end->dev->chunk_bytes, rest = frame_bytes, n = 0;
 
@@ -100,10 +100,10 @@ static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct car
 		uint32_t part = rest < chunk ? rest : chunk;
 
 		rest -= part;
-		descs[n++] = (struct careful_desc){
+		descs[n++] = (struct device_desc){
 			.addr = end->free[--end->free_count],
 			.bytes = part,
-			.options = rest ? CAREFUL_DESC_MORE : 0,
+			.options = rest ? DEVICE_DESC_MORE : 0,
 		};
 	} while (rest);
 	end_headers(end, end->dev->umem + descs[0].addr, frame_bytes - end_prefix(end));
@@ -127,14 +127,14 @@ static inline void end_take_back(struct end *end)
 /* Takes what arrived and gives it back at once; returns the frames. */
 static inline uint32_t end_drain(struct end *end, uint64_t *bytes)
 {
-	struct careful_desc descs[END_BATCH];
+	struct device_desc descs[END_BATCH];
 	uint64_t addrs[END_BATCH];
 	uint32_t n = end->dev->ops->rx(end->dev, descs, END_BATCH), frames = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		addrs[i] = descs[i].addr;
 		*bytes += descs[i].bytes;
-		frames += !(descs[i].options & CAREFUL_DESC_MORE);
+		frames += !(descs[i].options & DEVICE_DESC_MORE);
 	}
 	if (n)
 		end->dev->ops->fill(end->dev, addrs, n);

@@ -215,17 +215,17 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
 	return fake_begin(instance, &op, payload);
 }
 
-int careful_stage(struct careful *instance, uint32_t peer, const struct careful_stage_ask *ask,
-		  careful_stage_fn *done, void *user)
+int careful_ping(struct careful *instance, uint32_t peer, const struct careful_ping_ask *ask,
+		 careful_ping_fn *done, void *user)
 {
 	if (instance->begin_errno)
 		return instance->begin_errno;
-	if (instance->stage.done)
+	if (instance->ping.done)
 		return -EAGAIN;
-	instance->stage.ask = *ask;
-	instance->stage.peer = peer;
-	instance->stage.done = done;
-	instance->stage.user = user;
+	instance->ping.ask = *ask;
+	instance->ping.peer = peer;
+	instance->ping.done = done;
+	instance->ping.user = user;
 	return 0;
 }
 

@@ -64,11 +64,11 @@ struct careful {
 	uint32_t polls;
 	int begin_errno; /* of the next operation */
 	struct {
-		struct careful_stage_ask ask;
+		struct careful_ping_ask ask;
 		uint32_t peer;
-		careful_stage_fn *done; /* NULL: none is under way */
+		careful_ping_fn *done; /* NULL: none is under way */
 		void *user;
-	} stage;
+	} ping;
 	bool answering; /* careful_poll() answers all that is under way ... */
 	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];

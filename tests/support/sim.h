@@ -41,7 +41,7 @@ static inline void sim_scene(uint64_t seed)
 	scene->limits = (struct engine_limits){
 		.operations = 32,
 		.regions = 32,
-		.messages = { .outs = OPS_MAX, .staged = 2 * OPS_MAX },
+		.messages = { .outs = OPS_MAX, .parked = 2 * OPS_MAX },
 	};
 	scene->config = (struct sim_config){
 		.seed = seed,

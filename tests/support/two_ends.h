@@ -27,7 +27,7 @@ static inline void open_side(int side)
 		.xdp_mode = setting->mode,
 	};
 	struct careful_error error = { "" };
-	struct careful_device *dev;
+	struct device *dev;
 	int rc;
 
 	snprintf(instance, sizeof(instance), "test-%d-%d", getpid(), side);

@@ -20,8 +20,8 @@ from careful.wire.layers import CarefulHdr
 to = ("10.77.0.2", 51966)
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(500):
-    for limit in range(5):
-        probe = CarefulHdr(type="stage", stage_limit=limit, src_node=number % 9,
+    for limit in range(6):
+        probe = CarefulHdr(type="ping", stage_limit=limit, src_node=number % 9,
                            cookie=1 + number, msg_id=1000 + number, seq=1 + number % 64)
         one.sendto(bytes(probe / bytes(100)), to)
     one.sendto(bytes([1, 3]) + os.urandom(100), to)
@@ -83,7 +83,7 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
     there = hosts[1]
     assert counted(there, "admitted") == found["stage_probes_count"]
     assert counted(there, "rx_frames") == found["stage_probes_count"]
-    assert counted(there, "pass_stage") > 3 * 12
+    assert counted(there, "pass_ping") > 3 * 12
     (peer,) = hosts[0].status()["peers"]
     (back,) = there.status()["peers"]
     assert peer["credits_free"] + back["buffers_owed"] == peer["credits_window"]
@@ -93,12 +93,12 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
 
 def test_stages__a_stranger_gets_no_answer_and_takes_no_buffer(hosts: list[Host]) -> None:
     there = hosts[1]
-    before = {name: counted(there, name) for name in ("admitted", "stages_answered", "pass_stage")}
+    before = {name: counted(there, name) for name in ("admitted", "pings_answered", "pass_ping")}
     said = hosts[0].lab.run("h1", "python", "-c", STRANGER).stdout
     assert said == "silent\n"
     assert {name: counted(there, name) for name in before} == before
     assert counted(there, "drop_cookie") > 0
-    assert counted(there, "drop_stage") > 0
+    assert counted(there, "drop_ping") > 0
 
 
 def test_stages__table(hosts: list[Host]) -> None:

@@ -37,12 +37,12 @@ static void open_end(const struct pair *pair, int side)
 		.tx_buffers = options.buffers,
 	};
 	struct careful_error error = { 0 };
-	struct careful_device *dev;
+	struct device *dev;
 	int rc;
 
 	snprintf(instance, sizeof(instance), "bare-%d-%d", getpid(), side);
 	pair_enter(pair, side);
-	rc = careful_xsk_open(&o, &dev, &error);
+	rc = xsk_open(&o, &dev, &error);
 	pair_leave(pair);
 	if (rc) {
 		fprintf(stderr, "bare: %s\n", error.text);
@@ -51,7 +51,7 @@ static void open_end(const struct pair *pair, int side)
 	end_init(&ends[side], side, dev);
 }
 
-static void send_frames(struct end *end, const struct careful_desc *descs, uint32_t n)
+static void send_frames(struct end *end, const struct device_desc *descs, uint32_t n)
 {
 	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
 	while (end->dev->ops->kick(end->dev) == -EAGAIN && !atomic_load(&stop))
@@ -69,7 +69,7 @@ static void pin(int side)
 
 static void *echo_server(void *arg)
 {
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = arg;
 	uint64_t bytes;
 
@@ -92,9 +92,9 @@ static int compare(const void *a, const void *b)
 
 static uint32_t echo_client(double *us, uint32_t most)
 {
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = &ends[0];
-	struct careful_device *dev = end->dev;
+	struct device *dev = end->dev;
 	uint64_t start = dev->ops->now_ns(dev), before, now, bytes = 0;
 	uint32_t count = 0;
 
@@ -140,9 +140,9 @@ static void *stream_receiver(void *arg)
 /* Sends for so long; returns the seconds until all of it was received. */
 static double stream_sender(unsigned int ms, uint64_t *sent)
 {
-	struct careful_desc descs[END_BATCH * CAREFUL_SEGMENTS_MAX];
+	struct device_desc descs[END_BATCH * DEVICE_SEGMENTS_MAX];
 	struct end *end = &ends[0];
-	struct careful_device *dev = end->dev;
+	struct device *dev = end->dev;
 	uint32_t chunks = (options.frame_bytes + dev->chunk_bytes - 1) / dev->chunk_bytes;
 	uint32_t cost = (options.frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
 	uint64_t window = dev->info.receive_buffers / cost;

@@ -20,7 +20,7 @@
 
 enum { BLOCK = 8192, CHUNK = 1 << 20, DEPTH = 8 };
 
-static int fetches(struct careful *c, const struct careful_file *file, uint32_t n, uint64_t *ns)
+static int fetches(struct careful *c, const struct remote_file *file, uint32_t n, uint64_t *ns)
 {
 	static uint8_t block[BLOCK];
 	struct careful_span span = { .base = block, .fd = -1 };
@@ -28,7 +28,7 @@ static int fetches(struct careful *c, const struct careful_file *file, uint32_t 
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t start = clock_ns();
-		int rc = careful_file_get(c, file, i % blocks * BLOCK, &span, BLOCK, 0);
+		int rc = remote_file_get(c, file, i % blocks * BLOCK, &span, BLOCK, 0);
 
 		if (rc)
 			return rc;
@@ -48,7 +48,7 @@ static void on_chunk(const struct careful_result *result, void *user)
 		failed = result->status;
 }
 
-static int whole(struct careful *c, const struct careful_file *file, int fd)
+static int whole(struct careful *c, const struct remote_file *file, int fd)
 {
 	for (uint64_t at = 0; (at < file->bytes || under_way) && !failed;) {
 		while (at < file->bytes && under_way < DEPTH) {
@@ -70,12 +70,12 @@ static int whole(struct careful *c, const struct careful_file *file, int fd)
 
 static int run(struct careful *c, int peer, char **argv, uint32_t n)
 {
-	struct careful_file file;
+	struct remote_file file;
 	uint64_t *ns = calloc(n, sizeof(*ns));
 	uint64_t start, spent;
 	int fd, rc;
 
-	rc = careful_file_open(c, (uint32_t)peer, argv[3], &file);
+	rc = remote_file_open(c, (uint32_t)peer, argv[3], &file);
 	if (rc)
 		return rc;
 	rc = fetches(c, &file, n, ns);
@@ -95,7 +95,7 @@ static int run(struct careful *c, int peer, char **argv, uint32_t n)
 		       (unsigned long long)file.bytes, (double)spent / 1e9,
 		       (double)file.bytes * 8 / (double)spent);
 	free(ns);
-	return rc ? rc : careful_file_close(c, &file, NULL);
+	return rc ? rc : remote_file_close(c, &file, NULL);
 }
 
 int main(int argc, char **argv)

@@ -164,7 +164,7 @@ def measure(
         rounds += 1
         for size in dice.sample(sizes, len(sizes)):
             try:
-                reply = ask(lib.CAREFUL_LIMIT_STORE, size, timeout_s)
+                reply = ask(lib.CAREFUL_STAGE_STORE, size, timeout_s)
             except CarefulError as error:
                 over = str(error)
                 break

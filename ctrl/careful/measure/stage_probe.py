@@ -1,4 +1,4 @@
-"""Stage probes by way of carefuld: frames that end at a hop, or at a stage inside the peer.
+"""Pings by way of carefuld: frames that end at a hop, or at a stage inside the peer.
 
 Owns the session with the other end for the time of a measurement. What the figures mean is
 pathchar.py's and inside.py's.
@@ -56,7 +56,7 @@ class StageReply:
 
 
 class StageSession(Session):
-    """Stage probes to one peer.
+    """Pings to one peer.
 
     Args:
         socket, instance, address, host, timeout_s: see Session.
@@ -64,7 +64,7 @@ class StageSession(Session):
             then it is a part of the way to a host that is the first hop.
 
     Raises:
-        CarefulError: careful is not up here or there, or its peer answers no stage probes.
+        CarefulError: careful is not up here or there, or its peer answers no pings.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class StageSession(Session):
     def _first(self) -> None:
         """No stage answers where the host is of an older careful."""
         for _ in range(3):
-            reply = self.ask(lib.CAREFUL_LIMIT_NET_RX, HEADERS_BYTES, 1.0)
+            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, HEADERS_BYTES, 1.0)
             if reply.status == 0:
                 return
-        text = "it answers no stage probes: its careful is older than this one"
+        text = "it answers no pings: its careful is older than this one"
         raise CarefulError(errno.ENOTSUP, text, self.host)
 
     def _largest(self) -> int:
@@ -97,7 +97,7 @@ class StageSession(Session):
         low, high = HEADERS_BYTES, 65535
         while low < high:
             middle = (low + high + 1) // 2
-            reply = self.ask(lib.CAREFUL_LIMIT_NET_RX, middle, 0.001, ttl=1)
+            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, middle, 0.001, ttl=1)
             if reply.status == -errno.EMSGSIZE:
                 high = middle - 1
             else:
@@ -112,7 +112,7 @@ class StageSession(Session):
         """
         answers: list[IpcAnswer] = []
         self._client.submit(
-            lib.CAREFUL_IPC_STAGE,
+            lib.CAREFUL_IPC_PING,
             answers.append,
             peer=self._peer,
             args=[stage, ttl, max(1, round(timeout_s * 1000)), 0],
@@ -128,7 +128,7 @@ class StageSession(Session):
                 raise CarefulError(errno.ETIMEDOUT, text, self.host)
             self._client.receive()
         (answer,) = answers
-        if len(answer.payload) != sizeof("careful_stage_result"):
+        if len(answer.payload) != sizeof("careful_ping_result"):
             if answer.status != -errno.EMSGSIZE:
                 self._check(answer.status)
             return StageReply(answer.status)
@@ -143,7 +143,7 @@ class StageSession(Session):
 
         Raises CarefulError where it cannot be sent.
         """
-        found = self.ask(lib.CAREFUL_LIMIT_NET_RX, size_bytes, timeout_s, ttl)
+        found = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
         if found.status == -errno.EMSGSIZE:
             return Reply(Answer.TOO_BIG, mtu_bytes=self.mtu_bytes)
         if found.status == -errno.ETIMEDOUT or (found.status == 0 and found.path_us <= 0):
@@ -171,7 +171,7 @@ class StageSession(Session):
 
 
 def _reply(status: int, payload: bytes) -> StageReply:
-    result: Any = ffi.new("struct careful_stage_result *")
+    result: Any = ffi.new("struct careful_ping_result *")
     ffi.memmove(result, payload, len(payload))
     known = bool(result.answer_bytes)
     raw = bytes(ffi.buffer(ffi.addressof(result, "by")))

@@ -1,6 +1,6 @@
 """A path from memory to file: its hops, and the stages inside the hosts where those answer.
 
-Owns the choice between plain UDP probes, which need no privilege, and stage probes by way of
+Owns the choice between plain UDP probes, which need no privilege, and pings by way of
 carefuld, which hops and hosts answer alike.
 """
 
@@ -37,7 +37,7 @@ def measure(
     if route is None:
         return pathchar.measure(address, options), None, ""
     if address.family != socket.AF_INET:
-        text = "stage probes go over IPv4 alone"
+        text = "pings go over IPv4 alone"
         if must:
             raise CarefulError(errno.EAFNOSUPPORT, text, route.host)
         return pathchar.measure(address, options), None, text

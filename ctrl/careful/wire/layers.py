@@ -50,7 +50,9 @@ CONTROL_TYPES = {
     for value, name in enum_names("careful_type", "CAREFUL_").items()
     if value & lib.CAREFUL_CTRL_BIT
 }
-STAGES = enum_names("careful_limit", "CAREFUL_LIMIT_")
+STAGES = {
+    value: name for value, name in enum_names("careful_stage", "CAREFUL_STAGE_").items() if value
+}
 SCRATCHES = enum_names("careful_scratch", "CAREFUL_SCRATCH_")
 AM_KINDS = enum_names("careful_am_kind", "CAREFUL_AM_")
 #: Bit -> name of each enum careful_block_flag.
@@ -117,7 +119,7 @@ def _with(struct: str, data: bytes, name: str, value: int) -> bytes:
 
 
 _HDR, _AM, _CTRL, _ANSWER = (
-    _abi.sizeof(f"careful_{name}") for name in ("hdr", "am", "ctrl", "stage_answer")
+    _abi.sizeof(f"careful_{name}") for name in ("hdr", "am", "ctrl", "ping_answer")
 )
 
 
@@ -136,8 +138,8 @@ class CarefulHdr(Packet):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """CarefulCtrl, or the answer to a stage probe, where the type says so."""
-        if _pkt is not None and len(_pkt) > 1 and _pkt[1] == lib.CAREFUL_STAGE_ANSWER:
+        """CarefulCtrl, or the answer to a ping, where the type says so."""
+        if _pkt is not None and len(_pkt) > 1 and _pkt[1] == lib.CAREFUL_PING_ANSWER:
             return CarefulStageAnswer
         if _pkt is not None and len(_pkt) > 1 and _pkt[1] & lib.CAREFUL_CTRL_BIT:
             return CarefulCtrl
@@ -284,11 +286,11 @@ class CarefulCtrl(_Control):
 
 
 class CarefulStageAnswer(_Control):
-    """The answer to a stage probe; check and bytes are computed when open."""
+    """The answer to a ping; check and bytes are computed when open."""
 
     name = "careful-stage-answer"
-    struct = "careful_stage_answer"
-    defaults = {"type": int(lib.CAREFUL_STAGE_ANSWER), "bytes": _ANSWER}  # noqa: RUF012
+    struct = "careful_ping_answer"
+    defaults = {"type": int(lib.CAREFUL_PING_ANSWER), "bytes": _ANSWER}  # noqa: RUF012
     fields_desc = fields_of(struct, {"type": CONTROL_TYPES, "stage": STAGES, "scratch": SCRATCHES})
 
 

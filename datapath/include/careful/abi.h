@@ -35,7 +35,7 @@ struct careful_xdp_config {
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
  * @window:    a sequence number above seq_last + window cannot be
- * @probe_ns:    when XDP saw the last stage probe (CLOCK_MONOTONIC),
+ * @probe_ns:    when XDP saw the last ping (CLOCK_MONOTONIC),
  * @probe_last:  its number; written after the other two, and only ever rises
  * @probe_cpu:   where XDP ran
  */
@@ -92,7 +92,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_PASS_OTHER = 0, /* not our port: to the kernel */
 	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
 	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
-	CAREFUL_XDP_PASS_STAGE, /* a NET_RX probe of a session, stamped: to the kernel's socket */
+	CAREFUL_XDP_PASS_PING, /* a NET_RX probe of a session, stamped: to the kernel's socket */
 	CAREFUL_XDP_ADMITTED, /* redirected to the socket */
 	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or less than frag_bytes */
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
@@ -102,7 +102,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
 	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
-	CAREFUL_XDP_DROP_STAGE, /* a stage probe of no stage, or seen before */
+	CAREFUL_XDP_DROP_PING, /* a ping of no stage, or seen before */
 	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */
 	CAREFUL_XDP_COUNTERS,
 };
@@ -118,8 +118,8 @@ static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
 	return seq - last <= window ? seq - last : 0;
 }
 
-/* Whether a stage probe's number is newer than the last one's; modulo 2^32. */
-static inline int careful_probe_new(__u32 probe, __u32 last)
+/* Whether a ping's number is newer than the last one's; modulo 2^32. */
+static inline int careful_ping_new(__u32 probe, __u32 last)
 {
 	return careful_seq_ahead(probe, last, 0x7fffffff) != 0;
 }

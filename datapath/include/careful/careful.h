@@ -154,8 +154,8 @@ enum careful_counter {
 	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered without keeping anything of them */
 	CAREFUL_C_DIGEST_BAD, /* bulk payload whose digest did not match */
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
-	CAREFUL_C_STAGES_ANSWERED, /* stage probes of peers */
-	CAREFUL_C_STAGES_LATE, /* of them, that another one overtook: nobody waits for it */
+	CAREFUL_C_PINGS_ANSWERED, /* pings of peers */
+	CAREFUL_C_PINGS_LATE, /* of them, that another one overtook: nobody waits for it */
 	CAREFUL_COUNTERS,
 };
 
@@ -324,15 +324,15 @@ void careful_reply_name(const struct careful_message *message, struct careful_re
 int careful_payload_bytes(struct careful *instance, uint32_t peer);
 
 /*
- * A question to the stages of the path to a peer (wire.h: enum careful_limit).
+ * A question to the stages of the path to a peer (wire.h: enum careful_stage).
  *
  * @stage:       where the probe ends
- * @ttl:         IP's, with CAREFUL_LIMIT_NET_RX alone: where it expires a router answers;
+ * @ttl:         IP's, with CAREFUL_STAGE_NET_RX alone: where it expires a router answers;
  *               0: the usual one
  * @bytes:       of the IP packet, in one buffer
  * @timeout_ms:  how long to wait for the answer
  */
-struct careful_stage_ask {
+struct careful_ping_ask {
 	uint32_t stage;
 	uint32_t ttl;
 	uint32_t bytes;
@@ -358,7 +358,7 @@ struct careful_stage_ask {
  * @store_inline:   1: written within the engine's thread
  * @tx_cpu, @net_cpu, @host_cpu: where our engine, its XDP and its engine ran
  */
-struct careful_stage_result {
+struct careful_ping_result {
 	int status;
 	uint32_t stage;
 	struct sockaddr_storage by;
@@ -373,15 +373,15 @@ struct careful_stage_result {
 	uint32_t pad;
 };
 
-typedef void careful_stage_fn(const struct careful_stage_result *result, void *user);
+typedef void careful_ping_fn(const struct careful_ping_result *result, void *user);
 
-/* Sends a stage probe, at once; done runs once. Over IPv4.
+/* Sends a ping, at once; done runs once. Over IPv4.
  * -EAGAIN: one is under way to this peer, data waits for credits (which goes before what
  * goes past NET_RX), or no credit or send buffer is free; -EMSGSIZE;
  * -EINVAL; -ENOTCONN; -ENOTSUP: a stage beyond NET_RX before one of NET_RX was answered in
  * this session: an older peer would take it for a lost frame; -EAFNOSUPPORT. */
-int careful_stage(struct careful *instance, uint32_t peer, const struct careful_stage_ask *ask,
-		  careful_stage_fn *done, void *user);
+int careful_ping(struct careful *instance, uint32_t peer, const struct careful_ping_ask *ask,
+		 careful_ping_fn *done, void *user);
 
 /* Registers a region; *key names it to peers. */
 int careful_region_add(struct careful *instance, const struct careful_region *region,

@@ -39,8 +39,8 @@ enum careful_ipc_op {
 	 * careful_ipc_probe for each, when the last answer is here. One at a time: others wait. */
 	CAREFUL_IPC_MEASURE = 9,
 	/* peer; args: stage, ttl, time limit in ms; bytes: of the IP packet. One at a time to a
-	 * peer. Answer's payload, whatever its status: struct careful_stage_result. */
-	CAREFUL_IPC_STAGE = 10,
+	 * peer. Answer's payload, whatever its status: struct careful_ping_result. */
+	CAREFUL_IPC_PING = 10,
 	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
 	 * careful_burst and its marks. carefuld does nothing else meanwhile but move frames. */
 	CAREFUL_IPC_SIGNATURE = 16,

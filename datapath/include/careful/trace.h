@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the probes at the datapath's stages carry (P1 section 5.3.1): one span, by
- * pointer, as their only argument. USDT provider `careful`, one probe a stage:
+ * pointer, as their only argument. USDT provider `careful`, one probe for each enum
+ * careful_stage but netRx, which is the kernel's (XDP redirect): tracepoints tell of it.
  *
  *     bpftrace --include careful/trace.h -p PID -e 'usdt:*:careful:netTx
  *         { $s = (struct careful_trace *)arg0; @[$s->bytes] = hist($s->end_ns - $s->begin_ns); }'
@@ -10,18 +11,8 @@
 #define CAREFUL_TRACE_H
 
 #ifndef CAREFUL_CDEF
-#include <linux/types.h>
+#include <careful/wire.h>
 #endif
-
-/* Stages inside a host. netRx is the kernel's (XDP redirect): tracepoints tell of it. */
-enum careful_stage {
-	CAREFUL_STAGE_HOST_TX = 0, /* application memory or file to UMEM, header included */
-	CAREFUL_STAGE_NET_TX = 1, /* UMEM to wire: the kick */
-	CAREFUL_STAGE_NET_RX = 2, /* wire to UMEM */
-	CAREFUL_STAGE_HOST_RX = 3, /* RX ring to application memory, or to where store takes it */
-	CAREFUL_STAGE_STORE = 4, /* UMEM to file */
-	CAREFUL_STAGES = 5,
-};
 
 enum {
 	CAREFUL_TRACE_AGAIN = 1, /* netTx: frames stayed in the TX ring, or were there before */

@@ -29,7 +29,7 @@ enum {
 enum careful_type {
 	CAREFUL_DATA = 1, /* one fragment of a message */
 	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
-	CAREFUL_STAGE = 3, /* a stage probe: the stage that stage_limit names answers */
+	CAREFUL_PING = 3, /* the stage that stage_limit names answers */
 
 	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
@@ -39,20 +39,24 @@ enum careful_type {
 	CAREFUL_SYNC_ACK = 0x85, /* the answer */
 	CAREFUL_GONE = 0x86, /* the answer where that session does not exist */
 	CAREFUL_BYE = 0x87, /* the sender closes the session */
-	CAREFUL_STAGE_ANSWER = 0x88, /* to a stage probe: struct careful_stage_answer */
+	CAREFUL_PING_ANSWER = 0x88, /* to a ping: struct careful_ping_answer */
 };
 
 /*
- * Stages inside a host that a stage probe can end at (P1 section 6), in its header's
- * stage_limit. A probe of NET_RX stands outside the session: no sequence number, no credit;
- * XDP stamps and passes it, or drops it, and never redirects it. What goes further is in
- * sequence and costs credits as data does. One probe at a time from each end of a session;
- * msg_id numbers them from 1 in each epoch, so that none is answered twice.
+ * Stages of a host (P1 section 2), in the order of the way. The one numbering: of the pings'
+ * stage limit, and of the probes in trace.h. A ping can end at NET_RX and behind it (P1
+ * section 6): a ping of NET_RX stands outside the session: no sequence number, no credit; XDP
+ * stamps and passes it, or drops it, and never redirects it. What goes further is in sequence
+ * and costs credits as data does. One ping at a time from each end of a session; msg_id
+ * numbers them from 1 in each epoch, so that none is answered twice.
  */
-enum careful_limit {
-	CAREFUL_LIMIT_NET_RX = 1, /* XDP, on arrival */
-	CAREFUL_LIMIT_HOST_RX = 2, /* the engine, on receipt, the payload's CRC checked */
-	CAREFUL_LIMIT_STORE = 3, /* the payload is written to a scratch file */
+enum careful_stage {
+	CAREFUL_STAGE_HOST_TX = 0, /* application memory or file to UMEM, header included */
+	CAREFUL_STAGE_NET_TX = 1, /* UMEM to wire: the kick */
+	CAREFUL_STAGE_NET_RX = 2, /* wire to UMEM; of a ping: XDP, on arrival */
+	CAREFUL_STAGE_HOST_RX = 3, /* RX ring to where it goes next; the engine, CRC checked */
+	CAREFUL_STAGE_STORE = 4, /* UMEM to file; of a ping: to a scratch file */
+	CAREFUL_STAGES = 5,
 };
 
 /* Flags of a frame. */
@@ -72,7 +76,7 @@ enum {
  * @version:      CAREFUL_WIRE_VERSION
  * @type:         enum careful_type, without CAREFUL_CTRL_BIT
  * @flags:        CAREFUL_F_*
- * @stage_limit:  STAGE: the stage at which it ends, enum careful_limit; else 0: no limit
+ * @stage_limit:  PING: the stage at which it ends, enum careful_stage; else 0: no limit
  * @src_node:     the slot that the receiver granted to the sender at the handshake
  * @queue:        the receiver's queue, as announced at the handshake
  * @cookie:       the session's epoch, chosen by the receiver
@@ -214,7 +218,7 @@ enum careful_scratch {
 };
 
 /*
- * The answer to a stage probe: a control message, so that it takes no receive buffer. It
+ * The answer to a ping: a control message, so that it takes no receive buffer. It
  * goes to the session's peer, wherever the probe came from, and is never larger than the
  * probe. Times of the answering host, ns.
  *
@@ -230,7 +234,7 @@ enum careful_scratch {
  * @net_cpu, @host_cpu: where XDP and the engine ran
  * @store_inline: 1: the write ended within the engine's thread
  */
-struct careful_stage_answer {
+struct careful_ping_answer {
 	__u8 version;
 	__u8 type;
 	__be16 bytes;
@@ -489,7 +493,7 @@ _Static_assert(sizeof(struct careful_block_entry) == 72, "careful_block_entry is
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
-_Static_assert(sizeof(struct careful_stage_answer) <= sizeof(struct careful_hdr),
+_Static_assert(sizeof(struct careful_ping_answer) <= sizeof(struct careful_hdr),
 	       "an answer is never larger than its probe");
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -153,7 +153,7 @@ def test_stages__stop_when_they_are_known() -> None:
     quiet, noisy = FakeHosts(jitter_us=0.01), FakeHosts(jitter_us=50.0)
     assert quiet.measure(seconds=1000).rounds_count == inside.ROUNDS_MIN
     assert noisy.measure(seconds=1000).rounds_count > inside.ROUNDS_MIN
-    assert set(quiet.asked) == {lib.CAREFUL_LIMIT_STORE}
+    assert set(quiet.asked) == {lib.CAREFUL_STAGE_STORE}
 
 
 def test_stages__of_one_thread_or_cpu_are_one_resource() -> None:

@@ -97,7 +97,7 @@ def test_frame__round_trip(values: dict[str, Any], payload: bytes) -> None:
 @given(values=values_of("careful_ctrl"))
 def test_control__round_trip(values: dict[str, Any]) -> None:
     values["type"] |= lib.CAREFUL_CTRL_BIT
-    assume(values["type"] != lib.CAREFUL_STAGE_ANSWER)  # of another format
+    assume(values["type"] != lib.CAREFUL_PING_ANSWER)  # of another format
     values = here("careful_ctrl", values)
     packet = IP() / UDP(dport=lib.CAREFUL_PORT_DEFAULT) / CarefulCtrl(**values)
     again = IP(bytes(packet))
@@ -195,8 +195,8 @@ def test_control__check_is_computed() -> None:
 
 
 def test_stage__probe_and_its_answer() -> None:
-    probe = bytes(CarefulHdr(type="stage", stage_limit="store", msg_id=3) / bytes(100))
-    assert CarefulHdr(probe).stage_limit == lib.CAREFUL_LIMIT_STORE
+    probe = bytes(CarefulHdr(type="ping", stage_limit="store", msg_id=3) / bytes(100))
+    assert CarefulHdr(probe).stage_limit == lib.CAREFUL_STAGE_STORE
     raw = bytes(layers.CarefulStageAnswer(probe=3, stage="store", scratch="memory", turn_ns=5))
     assert len(raw) == 48  # never larger than a probe
     found = CarefulHdr(raw)
@@ -238,7 +238,7 @@ def test_block_batch__and_its_items() -> None:
 
 def test_names__come_from_the_header() -> None:
     assert layers.CONTROL_TYPES[lib.CAREFUL_SYNC] == "sync"
-    assert layers.FRAME_TYPES == {1: "data", 2: "update", 3: "stage"}
-    assert layers.STAGES == {1: "net_rx", 2: "host_rx", 3: "store"}
+    assert layers.FRAME_TYPES == {1: "data", 2: "update", 3: "ping"}
+    assert layers.STAGES == {1: "net_tx", 2: "net_rx", 3: "host_rx", 4: "store"}
     assert layers.AM_KINDS[lib.CAREFUL_AM_GET_DATA] == "get_data"
     assert str(CarefulHdr(flags=lib.CAREFUL_F_FIRST).flags) == "first"

@@ -373,16 +373,16 @@ static void test_request__and_bulk(void)
 }
 
 /* One probe at a time: the second waits for the first, and each has its own result. */
-static void test_stage__results(void)
+static void test_ping__results(void)
 {
 	int fd = client();
-	struct careful_ipc head = { .op = CAREFUL_IPC_STAGE,
+	struct careful_ipc head = { .op = CAREFUL_IPC_PING,
 				    .id = 20,
 				    .peer = connect_peer(fd, 0x0a000001),
 				    .bytes = 1400,
-				    .args = { CAREFUL_LIMIT_STORE, 0, 500 } };
-	struct careful_stage_result result = { .status = -ETIMEDOUT, .net_tx_ns = 7 };
-	careful_stage_fn *done;
+				    .args = { CAREFUL_STAGE_STORE, 0, 500 } };
+	struct careful_ping_result result = { .status = -ETIMEDOUT, .net_tx_ns = 7 };
+	careful_ping_fn *done;
 	struct answer *a;
 
 	for (uint32_t i = 0; i < 2; i++) {
@@ -392,11 +392,11 @@ static void test_stage__results(void)
 	}
 	for (uint32_t i = 0; i < 2; i++) {
 		turn();
-		done = c->stage.done;
-		assert(done && c->stage.ask.stage == CAREFUL_LIMIT_STORE);
-		assert(c->stage.ask.bytes == 1400 + i && c->stage.ask.timeout_ms == 500);
-		c->stage.done = NULL;
-		done(&result, c->stage.user);
+		done = c->ping.done;
+		assert(done && c->ping.ask.stage == CAREFUL_STAGE_STORE);
+		assert(c->ping.ask.bytes == 1400 + i && c->ping.ask.timeout_ms == 500);
+		c->ping.done = NULL;
+		done(&result, c->ping.user);
 		a = answered(fd, 20 + i);
 		assert(a->head.status == -ETIMEDOUT);
 		assert(a->head.payload_bytes == sizeof(result));
@@ -948,7 +948,7 @@ int main(void)
 	test_connect__time_limit_and_errors();
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
-	test_stage__results();
+	test_ping__results();
 	test_file__kinds();
 	test_packet__malformed();
 	test_packet__random();

@@ -12,7 +12,7 @@ static uint8_t pattern(uint32_t seq, uint32_t at)
 }
 
 /* Writes bytes [at, at + n) of the body. */
-static void write_body(struct end *end, const struct careful_desc *descs, uint32_t n)
+static void write_body(struct end *end, const struct device_desc *descs, uint32_t n)
 {
 	uint32_t at = 0, from = end_prefix(end);
 
@@ -25,7 +25,7 @@ static void write_body(struct end *end, const struct careful_desc *descs, uint32
 
 static void send_frame(struct end *end, uint32_t frame_bytes)
 {
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	uint32_t n = end_put(end, frame_bytes, descs);
 
 	write_body(end, descs, n);
@@ -35,19 +35,19 @@ static void send_frame(struct end *end, uint32_t frame_bytes)
 /* Waits for one frame and compares it; gives its buffers back. */
 static void expect_frame(struct end *end, uint32_t seq, uint32_t frame_bytes)
 {
-	struct careful_device *dev = end->dev;
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
-	uint64_t addrs[CAREFUL_SEGMENTS_MAX];
+	struct device *dev = end->dev;
+	struct device_desc descs[DEVICE_SEGMENTS_MAX];
+	uint64_t addrs[DEVICE_SEGMENTS_MAX];
 	uint32_t n = 0, at = 0, got = 0, skip_bytes = end_prefix(end);
 
 	for (int i = 0; i < 2000 && !n; i++) {
-		n = dev->ops->rx(dev, descs, CAREFUL_SEGMENTS_MAX);
+		n = dev->ops->rx(dev, descs, DEVICE_SEGMENTS_MAX);
 		if (!n)
 			usleep(1000);
 	}
 	CHECK_EQ(n, (frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes);
 	for (uint32_t i = 0; i < n; i++) {
-		CHECK_EQ(descs[i].options, i + 1 < n ? CAREFUL_DESC_MORE : 0);
+		CHECK_EQ(descs[i].options, i + 1 < n ? DEVICE_DESC_MORE : 0);
 		CHECK_EQ(descs[i].bytes, i + 1 < n ? dev->buffer_bytes : frame_bytes - got);
 		CHECK(descs[i].addr < (uint64_t)dev->rx_chunks * dev->chunk_bytes);
 		for (uint32_t k = skip_bytes; k < descs[i].bytes; k++)
@@ -106,8 +106,8 @@ static void test_frames__ipv6_mtu_9000(void)
 /* rx() cuts no frame unless its room is smaller than the frame. */
 static void test_rx__whole_frames(void)
 {
-	struct careful_desc descs[8];
-	struct careful_device *dev;
+	struct device_desc descs[8];
+	struct device *dev;
 
 	open_both(9000, false);
 	dev = ends[1].dev;
@@ -119,7 +119,7 @@ static void test_rx__whole_frames(void)
 		CHECK_EQ(dev->ops->rx(dev, descs, 5), 3);
 		CHECK_EQ(descs[2].options, 0);
 		CHECK_EQ(dev->ops->rx(dev, descs, 2), 2);
-		CHECK_EQ(descs[1].options, CAREFUL_DESC_MORE);
+		CHECK_EQ(descs[1].options, DEVICE_DESC_MORE);
 		CHECK_EQ(dev->ops->rx(dev, descs, 8), 1);
 		CHECK_EQ(dev->ops->rx(dev, descs, 8), 0);
 	}
@@ -129,10 +129,10 @@ static void test_rx__whole_frames(void)
 /* tx() takes no half frames, and says how much it took. */
 static void test_tx__whole_frames(void)
 {
-	struct careful_desc descs[3] = { { .bytes = 4096, .options = CAREFUL_DESC_MORE },
-					 { .bytes = 4096, .options = CAREFUL_DESC_MORE },
-					 { .bytes = 100 } };
-	struct careful_device *dev;
+	struct device_desc descs[3] = { { .bytes = 4096, .options = DEVICE_DESC_MORE },
+					{ .bytes = 4096, .options = DEVICE_DESC_MORE },
+					{ .bytes = 100 } };
+	struct device *dev;
 
 	open_both(1500, false);
 	dev = ends[0].dev;
@@ -146,7 +146,7 @@ static void test_tx__whole_frames(void)
 /* A closed slot admits nothing, and a new epoch starts from 1. */
 static void test_admit__closes_and_opens(void)
 {
-	struct careful_device *dev;
+	struct device *dev;
 	uint64_t bytes = 0;
 
 	open_both(1500, false);

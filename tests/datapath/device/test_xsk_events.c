@@ -10,7 +10,7 @@
 #include "end.h"
 
 static struct pair pair;
-static struct careful_device *devs[2];
+static struct device *devs[2];
 
 static void open_sides(int sides)
 {
@@ -24,7 +24,7 @@ static void open_sides(int sides)
 
 		snprintf(instance, sizeof(instance), "test-events-%d-%d", getpid(), side);
 		pair_enter(&pair, side);
-		rc = careful_xsk_open(&options, &devs[side], &error);
+		rc = xsk_open(&options, &devs[side], &error);
 		pair_leave(&pair);
 		if (rc == -EPERM)
 			skip(error.text);
@@ -41,9 +41,9 @@ static void close_sides(int sides)
 	pair_close(&pair);
 }
 
-static union careful_addr address(const char *text)
+static union address address(const char *text)
 {
-	union careful_addr a = { .in = { .sin_family = AF_INET } };
+	union address a = { .in = { .sin_family = AF_INET } };
 
 	if (inet_pton(AF_INET, text, &a.in.sin_addr) == 1)
 		return a;
@@ -52,14 +52,14 @@ static union careful_addr address(const char *text)
 	return a;
 }
 
-static int resolve(const char *to, struct careful_llhdr *llhdr)
+static int resolve(const char *to, struct llhdr *llhdr)
 {
-	union careful_addr a = address(to);
+	union address a = address(to);
 
 	return devs[0]->ops->resolve(devs[0], &a, llhdr);
 }
 
-static int resolve_patiently(const char *to, struct careful_llhdr *llhdr)
+static int resolve_patiently(const char *to, struct llhdr *llhdr)
 {
 	int rc = -EAGAIN;
 
@@ -77,9 +77,9 @@ static uint32_t wait_event(uint32_t want)
 	uint32_t events = 0;
 
 	for (int i = 0; i < 300 && !(events & want); i++) {
-		struct pollfd fds[CAREFUL_WAIT_FDS_MAX];
-		int raw[CAREFUL_WAIT_FDS_MAX];
-		uint32_t n = devs[0]->ops->wait_fds(devs[0], raw, CAREFUL_WAIT_FDS_MAX);
+		struct pollfd fds[DEVICE_WAIT_FDS_MAX];
+		int raw[DEVICE_WAIT_FDS_MAX];
+		uint32_t n = devs[0]->ops->wait_fds(devs[0], raw, DEVICE_WAIT_FDS_MAX);
 
 		for (uint32_t k = 0; k < n; k++)
 			fds[k] = (struct pollfd){ .fd = raw[k], .events = POLLIN };
@@ -96,14 +96,14 @@ static void settle(void)
 	devs[0]->ops->events(devs[0]);
 }
 
-static uint16_t be16_at(const struct careful_llhdr *llhdr, uint32_t at)
+static uint16_t be16_at(const struct llhdr *llhdr, uint32_t at)
 {
 	return (uint16_t)(llhdr->data[at] << 8 | llhdr->data[at + 1]);
 }
 
 static void test_resolve__ipv4_headers(void)
 {
-	struct careful_llhdr h = { .bytes = 0 };
+	struct llhdr h = { .bytes = 0 };
 	uint32_t sum = 0;
 
 	open_sides(1);
@@ -128,7 +128,7 @@ static void test_resolve__ipv4_headers(void)
 
 static void test_resolve__ipv6_headers(void)
 {
-	struct careful_llhdr h = { .bytes = 0 };
+	struct llhdr h = { .bytes = 0 };
 
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("fd77::2", &h), 0);
@@ -146,7 +146,7 @@ static void test_resolve__ipv6_headers(void)
 
 static void test_resolve__ipv6_link_local(void)
 {
-	struct careful_llhdr h = { .bytes = 0 };
+	struct llhdr h = { .bytes = 0 };
 
 	open_sides(1);
 	CHECK(!pair_run(&pair, 0, "ip addr add fe80::77:1/64 dev eth1 nodad"));
@@ -160,8 +160,8 @@ static void test_resolve__ipv6_link_local(void)
 
 static void test_resolve__port_of_the_address(void)
 {
-	union careful_addr to = address("10.77.0.2");
-	struct careful_llhdr h;
+	union address to = address("10.77.0.2");
+	struct llhdr h;
 
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
@@ -173,7 +173,7 @@ static void test_resolve__port_of_the_address(void)
 
 static void test_resolve__where_no_frame_goes(void)
 {
-	struct careful_llhdr h;
+	struct llhdr h;
 
 	open_sides(1);
 	CHECK_EQ(resolve("192.0.2.1", &h), -ENETUNREACH);
@@ -198,7 +198,7 @@ static void test_resolve__where_no_frame_goes(void)
 /* The best route is another interface's; ours has one, too. */
 static void test_resolve__by_our_interface(void)
 {
-	struct careful_llhdr h;
+	struct llhdr h;
 
 	open_sides(1);
 	CHECK(!pair_run(&pair, 0,
@@ -215,7 +215,7 @@ static void test_resolve__by_our_interface(void)
 
 static void test_resolve__through_a_gateway(void)
 {
-	struct careful_llhdr direct, h;
+	struct llhdr direct, h;
 
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &direct), 0);
@@ -233,21 +233,21 @@ static void test_resolve__through_a_gateway(void)
 static void test_events__neighbour_moves(void)
 {
 	static const uint8_t moved[6] = { 2, 0, 0, 0, 0xca, 0xfe };
-	struct careful_llhdr before, after;
+	struct llhdr before, after;
 
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &before), 0);
 	settle();
 	CHECK_EQ(devs[0]->ops->events(devs[0]), 0);
 	CHECK(!pair_run(&pair, 0, "ip neigh replace 10.77.0.2 lladdr 02:00:00:00:ca:fe dev eth1"));
-	CHECK_EQ(wait_event(CAREFUL_DEVICE_ROUTES), CAREFUL_DEVICE_ROUTES);
+	CHECK_EQ(wait_event(DEVICE_ROUTES), DEVICE_ROUTES);
 	CHECK_EQ(resolve("10.77.0.2", &after), 0);
 	CHECK(memcmp(before.data, moved, 6));
 	CHECK(!memcmp(after.data, moved, 6));
 	CHECK(!memcmp(before.data + 6, after.data + 6, 36));
 	/* And back, by asking again, when it is forgotten. */
 	CHECK(!pair_run(&pair, 0, "ip neigh del 10.77.0.2 dev eth1"));
-	wait_event(CAREFUL_DEVICE_ROUTES);
+	wait_event(DEVICE_ROUTES);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &after), 0);
 	CHECK(!memcmp(after.data, before.data, 6));
 	close_sides(1);
@@ -256,11 +256,11 @@ static void test_events__neighbour_moves(void)
 static void test_distrust__a_neighbour_is_looked_for_anew(void)
 {
 	static const char *const addresses[] = { "10.77.0.2", "fd77::2" };
-	struct careful_llhdr right, h;
+	struct llhdr right, h;
 
 	open_sides(1);
 	for (int i = 0; i < 2; i++) {
-		union careful_addr to = address(addresses[i]);
+		union address to = address(addresses[i]);
 
 		CHECK_EQ(resolve_patiently(addresses[i], &right), 0);
 		for (int by_hand = 0; by_hand < 2; by_hand++) {
@@ -280,53 +280,53 @@ static void test_distrust__a_neighbour_is_looked_for_anew(void)
 
 static void test_events__own_address_and_route(void)
 {
-	struct careful_llhdr h;
+	struct llhdr h;
 
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
 	settle();
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 address 02:00:00:00:00:77"));
-	wait_event(CAREFUL_DEVICE_ROUTES);
+	wait_event(DEVICE_ROUTES);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
 	CHECK(!memcmp(h.data + 6, "\x02\x00\x00\x00\x00\x77", 6));
 	settle();
 	CHECK(!pair_run(&pair, 0, "ip route add 192.0.2.0/24 via 10.77.0.2"));
-	wait_event(CAREFUL_DEVICE_ROUTES);
+	wait_event(DEVICE_ROUTES);
 	close_sides(1);
 }
 
 static void test_events__link_and_mtu(void)
 {
-	const struct careful_desc desc = { .bytes = 100 };
+	const struct device_desc desc = { .bytes = 100 };
 	struct careful_device_statistics s;
 
 	open_sides(1);
 	settle();
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 down")); /* the carrier goes */
-	wait_event(CAREFUL_DEVICE_DOWN);
+	wait_event(DEVICE_DOWN);
 	/* What is queued now waits, instead of being dropped. */
 	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
 	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
 	devs[0]->ops->statistics(devs[0], &s);
 	CHECK_EQ(s.kicks, 0);
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 up"));
-	wait_event(CAREFUL_DEVICE_UP);
+	wait_event(DEVICE_UP);
 	CHECK_EQ(devs[0]->ops->kick(devs[0]), 0);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
-	wait_event(CAREFUL_DEVICE_DOWN);
+	wait_event(DEVICE_DOWN);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 up"));
 	/* The kick saw it first; the engine hears of it all the same. */
 	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
 	for (int i = 0; i < 2000 && devs[0]->ops->kick(devs[0]); i++)
 		usleep(1000);
-	wait_event(CAREFUL_DEVICE_UP);
+	wait_event(DEVICE_UP);
 	settle();
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 mtu 1400"));
-	wait_event(CAREFUL_DEVICE_MTU);
+	wait_event(DEVICE_MTU);
 	CHECK_EQ(devs[0]->mtu, 1400); /* frames follow it down */
 	CHECK_EQ(devs[0]->frame_bytes, 1414);
 	CHECK(!pair_run(&pair, 0, "ip link del eth1"));
-	CHECK(wait_event(CAREFUL_DEVICE_GONE) & CAREFUL_DEVICE_DOWN);
+	CHECK(wait_event(DEVICE_GONE) & DEVICE_DOWN);
 	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
 	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
 	close_sides(1);
@@ -341,18 +341,18 @@ static void test_events__overflow_looks_again(void)
 			"for i in $(seq 3000); do echo route add 192.0.2.1 dev eth1;"
 			" echo route del 192.0.2.1 dev eth1; done | ip -batch - &&"
 			" ip link set eth1 mtu 1300"));
-	wait_event(CAREFUL_DEVICE_MTU);
+	wait_event(DEVICE_MTU);
 	close_sides(1);
 }
 
-static ssize_t ctrl_recv(int side, union careful_addr *from, void *buf, uint32_t bytes)
+static ssize_t ctrl_recv(int side, union address *from, void *buf, uint32_t bytes)
 {
-	struct careful_arrival arrival;
+	struct arrival arrival;
 
 	return devs[side]->ops->ctrl_recv(devs[side], from, buf, bytes, &arrival);
 }
 
-static ssize_t ctrl_wait(int side, union careful_addr *from, void *buf, uint32_t bytes)
+static ssize_t ctrl_wait(int side, union address *from, void *buf, uint32_t bytes)
 {
 	ssize_t got = -EAGAIN;
 
@@ -366,7 +366,7 @@ static ssize_t ctrl_wait(int side, union careful_addr *from, void *buf, uint32_t
 
 static void check_ctrl(const char *to_text, const char *from_text)
 {
-	union careful_addr to = address(to_text), from, want = address(from_text);
+	union address to = address(to_text), from, want = address(from_text);
 	const struct careful_ctrl ctrl = { .version = 9, .type = CAREFUL_SYNC };
 	struct careful_ctrl got;
 
@@ -394,7 +394,7 @@ static void test_ctrl__both_families(void)
 static void check_refused(const char *to_text)
 {
 	const struct careful_ctrl ctrl = { .version = 1, .type = CAREFUL_SYNC, .nonce = 7 };
-	union careful_addr to = address(to_text), from;
+	union address to = address(to_text), from;
 	struct careful_ctrl got = { 0 };
 
 	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT);

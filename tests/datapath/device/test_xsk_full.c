@@ -12,7 +12,7 @@
 
 static void queue_frame(struct end *end, uint32_t frame_bytes)
 {
-	struct careful_desc descs[CAREFUL_SEGMENTS_MAX];
+	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	uint32_t n = end_put(end, frame_bytes, descs);
 
 	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
@@ -73,9 +73,9 @@ static void *flood_receiver(void *arg)
 /* Keeps a window of R full until so many have left; the receiver is on another thread. */
 static void flood(uint32_t total)
 {
-	struct careful_device *dev = ends[0].dev;
+	struct device *dev = ends[0].dev;
 	uint64_t start = dev->ops->now_ns(dev);
-	struct careful_desc desc;
+	struct device_desc desc;
 	uint32_t sent = 0;
 
 	while (sent < total) {
@@ -223,7 +223,7 @@ static void send_and_drain(uint32_t frames)
 static uint32_t take_all(struct end *end, uint64_t *addr)
 {
 	static uint8_t seen[4096];
-	struct careful_desc desc;
+	struct device_desc desc;
 	uint32_t got = 0;
 
 	memset(seen, 0, sizeof(seen));
@@ -240,8 +240,8 @@ static uint32_t take_all(struct end *end, uint64_t *addr)
 static void test_fill__bounds_what_arrives(void)
 {
 	struct careful_device_statistics s;
-	struct careful_device *dev;
-	struct careful_desc desc;
+	struct device *dev;
+	struct device_desc desc;
 	uint64_t addr = 0;
 
 	open_both(1500, false);

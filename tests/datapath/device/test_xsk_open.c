@@ -27,20 +27,20 @@ static struct careful_options defaults(void)
 	return (struct careful_options){ .ifname = "eth1", .instance = instance };
 }
 
-static int try_open(const struct careful_options *options, struct careful_device **dev)
+static int try_open(const struct careful_options *options, struct device **dev)
 {
 	int rc;
 
 	error.text[0] = '\0';
 	pair_enter(&pair, 0);
-	rc = careful_xsk_open(options, dev, &error);
+	rc = xsk_open(options, dev, &error);
 	pair_leave(&pair);
 	return rc;
 }
 
-static struct careful_device *open_good(const struct careful_options *options)
+static struct device *open_good(const struct careful_options *options)
 {
-	struct careful_device *dev = NULL;
+	struct device *dev = NULL;
 	int rc = try_open(options, &dev);
 
 	if (rc)
@@ -52,7 +52,7 @@ static struct careful_device *open_good(const struct careful_options *options)
 /* Refused with this errno, in one line that holds these words. */
 static void refused(const struct careful_options *options, int want, const char *words)
 {
-	struct careful_device *dev = NULL;
+	struct device *dev = NULL;
 	int rc = try_open(options, &dev);
 
 	if (rc != want || !strstr(error.text, words))
@@ -98,7 +98,7 @@ static void expect_nothing_left(void)
 static void test_open__what_is_in_effect(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev = open_good(&options);
+	struct device *dev = open_good(&options);
 	const struct careful_device_info *info = &dev->info;
 
 	CHECK(!strcmp(info->ifname, "eth1"));
@@ -127,7 +127,7 @@ static void test_open__what_is_in_effect(void)
 static void test_open__generic_is_bounded_by_the_backlog(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev;
+	struct device *dev;
 
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
 	options.rx_buffers = 4096;
@@ -246,12 +246,12 @@ static void test_open__not_root(void)
 	pid_t child = fork();
 
 	if (!child) {
-		struct careful_device *dev;
+		struct device *dev;
 
 		pair_enter(&pair, 0);
 		if (setgid(65534) || setuid(65534))
 			_exit(2);
-		_exit(careful_xsk_open(&options, &dev, &error) == -EPERM &&
+		_exit(xsk_open(&options, &dev, &error) == -EPERM &&
 				      strstr(error.text, "run as root") ?
 			      0 :
 			      1);
@@ -263,7 +263,7 @@ static void test_open__not_root(void)
 static void test_open__instance_in_use(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev = open_good(&options);
+	struct device *dev = open_good(&options);
 	char words[64];
 
 	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
@@ -285,7 +285,7 @@ static void test_open__instance_in_use(void)
 static void test_open__leaves_a_qdisc_alone(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev;
+	struct device *dev;
 
 	CHECK(!pair_run(&pair, 0, "tc qdisc add dev eth1 root handle 77: pfifo limit 99"));
 	dev = open_good(&options);
@@ -306,11 +306,11 @@ static pid_t start_owner(void)
 	CHECK(!pipe(ready));
 	child = fork();
 	if (!child) {
-		struct careful_device *dev;
+		struct device *dev;
 		ssize_t written;
 
 		pair_enter(&pair, 0);
-		if (careful_xsk_open(&options, &dev, &error))
+		if (xsk_open(&options, &dev, &error))
 			_exit(1);
 		written = write(ready[1], "", 1);
 		(void)written;
@@ -326,7 +326,7 @@ static pid_t start_owner(void)
 static void test_killed_owner__leaves_no_program(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev;
+	struct device *dev;
 	pid_t child = start_owner();
 	int status;
 
@@ -360,7 +360,7 @@ static void test_open__again_and_again(void)
 
 	close(first);
 	for (int i = 0; i < 20; i++) {
-		struct careful_device *dev = open_good(&options);
+		struct device *dev = open_good(&options);
 
 		dev->ops->close(dev);
 	}
@@ -374,7 +374,7 @@ static void test_open__again_and_again(void)
 static void test_pins__are_the_maps_in_use(void)
 {
 	struct careful_options options = defaults();
-	struct careful_device *dev = open_good(&options);
+	struct device *dev = open_good(&options);
 	const uint32_t key = 3, last = CAREFUL_TUNE_DEFAULT;
 	static struct careful_tune_entry entry;
 	struct careful_peer_entry peer;

@@ -14,14 +14,14 @@ enum {
 };
 
 static struct slow {
-	struct careful_storage base;
-	struct careful_storage *real;
-	struct careful_io *first, **last;
+	struct storage base;
+	struct storage *real;
+	struct storage_io *first, **last;
 	uint32_t pending;
 	bool open;
 } slow;
 
-static int slow_submit(struct careful_storage *storage, struct careful_io *io)
+static int slow_submit(struct storage *storage, struct storage_io *io)
 {
 	(void)storage;
 	io->next = NULL;
@@ -31,13 +31,13 @@ static int slow_submit(struct careful_storage *storage, struct careful_io *io)
 	return 0;
 }
 
-static uint32_t slow_poll(struct careful_storage *storage)
+static uint32_t slow_poll(struct storage *storage)
 {
 	uint32_t n = 0;
 
 	(void)storage;
 	while (slow.open && slow.first) {
-		struct careful_io *io = slow.first;
+		struct storage_io *io = slow.first;
 
 		slow.first = io->next;
 		if (!slow.first)
@@ -50,7 +50,7 @@ static uint32_t slow_poll(struct careful_storage *storage)
 	return n;
 }
 
-static uint32_t slow_pending(struct careful_storage *storage)
+static uint32_t slow_pending(struct storage *storage)
 {
 	(void)storage;
 	return slow.pending;
@@ -58,7 +58,7 @@ static uint32_t slow_pending(struct careful_storage *storage)
 
 static void slow_down(struct careful *c)
 {
-	static const struct careful_storage_ops ops = {
+	static const struct storage_ops ops = {
 		.submit = slow_submit,
 		.poll = slow_poll,
 		.pending = slow_pending,
@@ -131,7 +131,7 @@ static void test_abort__waits_for_a_send_buffer(void)
 		.peer = CAREFUL_ANY_PEER,
 	};
 	struct outcome outcome = { 0 };
-	struct careful_io *io;
+	struct storage_io *io;
 	struct ends ends;
 	struct link *link;
 	uint32_t key, n;

@@ -11,7 +11,7 @@
 
 static void poll_server(void)
 {
-	careful_block_poll(server);
+	block_poll(server);
 	usleep(1000);
 }
 
@@ -127,16 +127,15 @@ static void make_tree(void)
 
 static void start(const char *first, bool first_rw, const char *second, bool second_rw)
 {
-	struct careful_block_export exports[2] = {
+	struct block_export_options exports[2] = {
 		{ first ? strdup(at(first)) : NULL, "one", first_rw },
 		{ second ? strdup(at(second)) : NULL, "two", second_rw }
 	};
 	struct careful_error error;
 
 	c = fake_create();
-	assert(careful_block_serve(c, exports, (uint32_t) !!first + !!second, &server, &error) ==
-	       0);
-	careful_peer_watch(c, careful_block_watch, server);
+	assert(block_serve(c, exports, (uint32_t) !!first + !!second, &server, &error) == 0);
+	careful_peer_watch(c, block_watch, server);
 	free((void *)exports[0].path);
 	free((void *)exports[1].path);
 }
@@ -267,10 +266,10 @@ static void test_handle__belongs_to_its_peer(void)
 
 static void test_handle__bounded(void)
 {
-	uint32_t keys[CAREFUL_BLOCK_HANDLES];
+	uint32_t keys[BLOCK_HANDLES];
 	struct fake_answer *a;
 
-	for (int i = 0; i < CAREFUL_BLOCK_HANDLES; i++) {
+	for (int i = 0; i < BLOCK_HANDLES; i++) {
 		a = open_path("a", 0, 0);
 		assert(a->status == 0);
 		keys[i] = a->args[0];
@@ -279,7 +278,7 @@ static void test_handle__bounded(void)
 	/* Another peer is not concerned. */
 	a = answer(send_open(1, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, 0));
 	assert(a->status == 0 && close_key(1, a->args[0])->status == 0);
-	for (int i = 0; i < CAREFUL_BLOCK_HANDLES; i++)
+	for (int i = 0; i < BLOCK_HANDLES; i++)
 		assert(close_key(0, keys[i])->status == 0);
 	a = open_path("a", 0, 0);
 	assert(a->status == 0 && close_key(0, a->args[0])->status == 0);
@@ -294,7 +293,7 @@ static void test_handle__busy_region(void)
 	c->busy = 3;
 	token = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0);
 	/* Asked again meanwhile (the answer was lost): one answer, to who asked last. */
-	assert(careful_block_timeout_ms(server) == 1);
+	assert(block_timeout_ms(server) == 1);
 	uint32_t again = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0);
 
 	assert(be64toh(attr(answer(again))->bytes) == 5);
@@ -358,7 +357,7 @@ static void test_peer__gone(void)
 	for (int i = 0; i < 100; i++)
 		send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10, 0);
 	c->busy = 2;
-	careful_block_watch(c, 0, CAREFUL_PEER_FAILED, server);
+	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
 	/* What was under way is finished, then discarded. */
 	for (int i = 0; i < 300; i++)
 		poll_server();
@@ -368,7 +367,7 @@ static void test_peer__gone(void)
 	assert(close_key(1, other)->status == 0);
 	/* A new session in the same slot starts from nothing. */
 	a = open_path("sub/new", CAREFUL_BLOCK_CREATE, 10);
-	careful_block_watch(c, 0, CAREFUL_PEER_RENEWING, server);
+	block_watch(c, 0, CAREFUL_PEER_RENEWING, server);
 	assert(a->status == 0 && fake_region(c, a->args[0]));
 	assert(close_key(0, a->args[0])->status == 0 && entries_of("rw/sub") == 3);
 }
@@ -382,7 +381,7 @@ static void test_peer__asks_before_it_is_told_of(void)
 	for (int i = 0; i < 1000; i++)
 		tokens[i] = send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10,
 				      (uint64_t)i + 1);
-	careful_block_watch(c, 0, CAREFUL_PEER_FAILED, server);
+	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
 	for (int i = 0; i < 1000; i++) {
 		int status = answer(tokens[i])->status;
 
@@ -416,7 +415,7 @@ static void test_request__more_than_jobs(void)
 	/* A peer that goes while its requests wait leaves none behind. */
 	for (int i = 0; i < 1000; i++)
 		fake_request(c, 2, CAREFUL_BLOCK_STAT, (uint32_t[4]){ 0 }, "a", 1);
-	careful_block_watch(c, 2, CAREFUL_PEER_NONE, server);
+	block_watch(c, 2, CAREFUL_PEER_NONE, server);
 	assert(c->kept == 0);
 }
 
@@ -798,18 +797,17 @@ static void test_exports__several(void)
 
 static void test_serve__exports(void)
 {
-	struct careful_block_export exports[2] = { { "/nonexistent", "a", false } };
+	struct block_export_options exports[2] = { { "/nonexistent", "a", false } };
 	struct careful_error error = { "" };
-	struct careful_block_server *s;
+	struct block_server *s;
 
 	c = fake_create();
-	assert(careful_block_serve(c, exports, 1, &s, &error) == -ENOENT);
+	assert(block_serve(c, exports, 1, &s, &error) == -ENOENT);
 	assert(strstr(error.text, "/nonexistent"));
 	exports[0].path = exports[1].path = base;
 	exports[1].name = "a";
-	assert(careful_block_serve(c, exports, 2, &s, &error) == -EEXIST &&
-	       strstr(error.text, "\"a\""));
-	assert(careful_block_serve(c, exports, 65, &s, &error) == -E2BIG);
+	assert(block_serve(c, exports, 2, &s, &error) == -EEXIST && strstr(error.text, "\"a\""));
+	assert(block_serve(c, exports, 65, &s, &error) == -E2BIG);
 	fake_destroy(c);
 }
 

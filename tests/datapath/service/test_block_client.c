@@ -19,7 +19,7 @@
 
 static char base[] = "/tmp/test_block_client.XXXXXX";
 static struct careful *c;
-static struct careful_block_server *server;
+static struct block_server *server;
 static unsigned int lose; /* answers still to be lost */
 
 static void end(struct fake_operation *op, int status, const uint32_t *args, const void *payload,
@@ -47,7 +47,7 @@ static void run_request(struct fake_operation *op)
 
 	/* The answer may come after the client has asked again. */
 	while (!a->given && !lose)
-		careful_block_poll(server);
+		block_poll(server);
 	end(op, a->status, a->args, a->payload, a->bytes);
 }
 
@@ -70,7 +70,7 @@ int careful_wait(struct careful *instance, int timeout_ms, int extra_fd)
 {
 	(void)timeout_ms;
 	(void)extra_fd;
-	careful_block_poll(server);
+	block_poll(server);
 	for (int i = 0; i < 512; i++) {
 		struct fake_operation *op = &instance->operations[i];
 
@@ -109,50 +109,50 @@ static void put_and_get(unsigned int losses)
 	char data[] = "what crosses the link", back[64] = "";
 	struct careful_span from = { .base = data }, to = { .base = back };
 	struct careful_block_attr attr;
-	struct careful_file file;
+	struct remote_file file;
 
 	lose = losses;
-	assert(careful_file_create(c, 0, "f", 0, sizeof(data), &file) == 0);
+	assert(remote_file_create(c, 0, "f", 0, sizeof(data), &file) == 0);
 	assert(file.bytes == sizeof(data) && handles() == 1);
 	lose = losses;
-	assert(careful_file_put(c, &file, 0, &from, sizeof(data), 0) == 0);
+	assert(remote_file_put(c, &file, 0, &from, sizeof(data), 0) == 0);
 	lose = losses;
-	assert(careful_file_commit(c, &file, 0, 0640, 1234567890, &attr) == 0);
+	assert(remote_file_commit(c, &file, 0, 0640, 1234567890, &attr) == 0);
 	assert(be64toh(attr.mtime_ns) == 1234567890 && entries() == 1 && handles() == 0);
 
 	lose = losses;
-	assert(careful_file_open(c, 0, "f", &file) == 0 && handles() == 1);
+	assert(remote_file_open(c, 0, "f", &file) == 0 && handles() == 1);
 	lose = losses;
-	assert(careful_file_get(c, &file, 0, &to, sizeof(data), 0) == 0 && !strcmp(data, back));
+	assert(remote_file_get(c, &file, 0, &to, sizeof(data), 0) == 0 && !strcmp(data, back));
 	lose = losses;
-	assert(careful_file_close(c, &file, &attr) == 0 && be64toh(attr.bytes) == sizeof(data));
+	assert(remote_file_close(c, &file, &attr) == 0 && be64toh(attr.bytes) == sizeof(data));
 	assert(handles() == 0);
 
 	lose = losses;
-	assert(careful_file_mkdir(c, 0, "d", 0755) == 0);
+	assert(remote_file_mkdir(c, 0, "d", 0755) == 0);
 	lose = losses;
-	assert(careful_file_list(c, 0, "", CAREFUL_BLOCK_RECURSIVE, &file) == 0 && handles() == 1);
+	assert(remote_file_list(c, 0, "", CAREFUL_BLOCK_RECURSIVE, &file) == 0 && handles() == 1);
 	assert(file.bytes == 2 * 80 && file.unreadable == 0);
-	assert(careful_file_close(c, &file, NULL) == 0 && handles() == 0);
+	assert(remote_file_close(c, &file, NULL) == 0 && handles() == 0);
 	lose = losses;
-	assert(careful_file_stat(c, 0, "d", &attr) == 0 && S_ISDIR(be32toh(attr.mode)));
+	assert(remote_file_stat(c, 0, "d", &attr) == 0 && S_ISDIR(be32toh(attr.mode)));
 	lose = losses;
-	assert(careful_file_create(c, 0, "f", 0, 1, &file) == -EEXIST);
-	assert(careful_file_open(c, 0, "none", &file) == -ENOENT);
+	assert(remote_file_create(c, 0, "f", 0, 1, &file) == -EEXIST);
+	assert(remote_file_open(c, 0, "none", &file) == -ENOENT);
 }
 
 static void start(void)
 {
-	struct careful_block_export export = { base, NULL, true };
+	struct block_export_options export = { base, NULL, true };
 	struct careful_error error;
 
 	c = fake_create();
-	assert(careful_block_serve(c, &export, 1, &server, &error) == 0);
+	assert(block_serve(c, &export, 1, &server, &error) == 0);
 }
 
 static void stop(void)
 {
-	careful_block_stop(server);
+	block_stop(server);
 	fake_destroy(c);
 }
 
@@ -173,11 +173,11 @@ int main(void)
 	lose = 1000000;
 	struct careful_block_attr attr;
 
-	assert(careful_file_stat(c, 0, "", &attr) == -ECONNRESET);
+	assert(remote_file_stat(c, 0, "", &attr) == -ECONNRESET);
 	lose = 0;
 	/* So does what cannot begin at all. */
 	c->begin_errno = -ENOTCONN;
-	assert(careful_file_stat(c, 0, "", &attr) == -ENOTCONN);
+	assert(remote_file_stat(c, 0, "", &attr) == -ENOTCONN);
 	stop();
 	assert(rmdir(base) == 0);
 	printf("test_block_client: ok\n");

@@ -12,12 +12,12 @@
 /* Begins to serve base. */
 static void serve(bool writable)
 {
-	struct careful_block_export export = { base, "one", writable };
+	struct block_export_options export = { base, "one", writable };
 	struct careful_error error;
 
 	c = fake_create();
-	assert(careful_block_serve(c, &export, 1, &server, &error) == 0);
-	careful_peer_watch(c, careful_block_watch, server);
+	assert(block_serve(c, &export, 1, &server, &error) == 0);
+	careful_peer_watch(c, block_watch, server);
 }
 
 static struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t arg1, const void *payload,
@@ -150,7 +150,7 @@ static void test_partial__peer_gone(void)
 	struct fake_answer *a = open_partial("new", 0, 5);
 
 	assert(pwrite(fd_of(a->args[0]), "1", 1, 0) == 1);
-	careful_block_watch(c, 0, CAREFUL_PEER_FAILED, server);
+	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
 	for (int i = 0; i < 1000 && (a = open_partial("new", 0, 5))->status == -EBUSY; i++)
 		usleep(1000);
 	assert(a->status == 0 && a->args[1] == 1);

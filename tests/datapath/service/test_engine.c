@@ -258,7 +258,7 @@ static void test_tune__live_and_never_stuck(void)
 
 		for (int side = 0; side < 2; side++)
 			for (uint32_t slot = 0; slot < 8; slot++) {
-				struct careful_device *dev = ends.c[side]->dev;
+				struct device *dev = ends.c[side]->dev;
 				struct careful_tune_entry *entry = dev->ops->tune(dev, slot);
 
 				plan_default(entry, sizes[i]);
@@ -434,7 +434,7 @@ static void test_get__answered_twice(void)
 	ends_close(&ends);
 }
 
-static void ignore_io(struct careful_io *io)
+static void ignore_io(struct storage_io *io)
 {
 	(void)io;
 }
@@ -442,17 +442,17 @@ static void ignore_io(struct careful_io *io)
 /* As many writes under way as can be, to a file on disk: one for each receive buffer. */
 static void test_storage__an_operation_for_each_buffer(void)
 {
-	static struct careful_io io[512];
+	static struct storage_io io[512];
 	char name[] = "./storage-XXXXXX";
 	int fd = mkstemp(name);
-	struct careful_storage *storage;
+	struct storage *storage;
 	struct ends ends;
 
 	CHECK(fd >= 0 && !unlink(name));
 	ends_open(&ends, 1500);
 	storage = ends.c[0]->storage;
 	for (uint32_t i = 0; i < 512; i++) {
-		io[i] = (struct careful_io){
+		io[i] = (struct storage_io){
 			.fd = fd,
 			.write = true,
 			.iov_count = 1,

@@ -93,7 +93,7 @@ static void test_slot__the_next_host_is_announced(void)
  * one's window counts on. */
 static void test_slot__the_next_host_waits_for_the_ring(void)
 {
-	union careful_addr other = { .in = { .sin_family = AF_INET } };
+	union address other = { .in = { .sin_family = AF_INET } };
 	struct outcome outcome = { 0 };
 	struct link_peer *peer;
 	struct ends ends;
@@ -198,7 +198,7 @@ static void test_session__frames_too_small_for_a_new_epoch(void)
 	ends_open(&ends, 1500);
 	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
-	ends.c[0]->dev->frame_bytes = CAREFUL_FRAME_BYTES_MIN - 1;
+	ends.c[0]->dev->frame_bytes = DEVICE_FRAME_BYTES_MIN - 1;
 	link_frames_changed(&ends.c[0]->link);
 	poll_until(&ends, 1, 0, CAREFUL_PEER_FAILED);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
@@ -323,16 +323,16 @@ static void open_replaced(struct ends *ends)
 }
 
 static struct {
-	struct careful_device_ops ops;
-	const struct careful_device_ops *real;
+	struct device_ops ops;
+	const struct device_ops *real;
 	struct careful *other;
 	struct outcome outcome;
 	bool in_time;
 } race;
 
 /* Who sends a WELCOME is not scheduled again before the other has sent a request. */
-static int ctrl_send_and_pause(struct careful_device *dev, const union careful_addr *to,
-			       const void *buf, uint32_t bytes)
+static int ctrl_send_and_pause(struct device *dev, const union address *to, const void *buf,
+			       uint32_t bytes)
 {
 	int rc = race.real->ctrl_send(dev, to, buf, bytes);
 	struct pollfd ring = { .events = POLLIN };

@@ -14,7 +14,7 @@ static uint64_t ticking(void)
 	return 0x100000002ULL + 1000 * stamps++;
 }
 
-static struct careful_probe probe = { .now_ns = ticking };
+static struct probe probe = { .now_ns = ticking };
 
 static uint64_t stamp_of(const struct outcome *outcome)
 {
@@ -28,7 +28,7 @@ static void test_probe__any_payload_is_answered_empty_with_the_clock(void)
 
 	ends_open(&ends, 3826);
 	stamps = 0;
-	CHECK_EQ(careful_probe_serve(ends.c[1], &probe), 0);
+	CHECK_EQ(probe_serve(ends.c[1], &probe), 0);
 	for (uint32_t i = 0; i < 3; i++) {
 		struct outcome outcome = { 0 };
 
@@ -68,7 +68,7 @@ static void test_probe__a_train_has_one_answer(void)
 	memset(&outcome, 0, sizeof(outcome));
 	ends_open(&ends, 3826);
 	stamps = 0;
-	careful_probe_serve(ends.c[1], &probe);
+	probe_serve(ends.c[1], &probe);
 	send_train(&ends, 7, 0, 16, &outcome);
 	await(&ends, &outcome);
 	CHECK_EQ(outcome.result.status, 0);
@@ -90,7 +90,7 @@ static void test_probe__a_train_that_is_not_whole(void)
 	struct ends ends;
 
 	ends_open(&ends, 3826);
-	careful_probe_serve(ends.c[1], &probe);
+	probe_serve(ends.c[1], &probe);
 	/* Another began before it was over; it was too long; a frame of it is missing. */
 	for (uint32_t i = 0; i < 3; i++) {
 		memset(&outcome, 0, sizeof(outcome));
@@ -99,9 +99,9 @@ static void test_probe__a_train_that_is_not_whole(void)
 			send_train(&ends, 2, 0, 2, NULL);
 			send_train(&ends, 1, 4, 5, &outcome);
 		} else if (i == 1) {
-			probe = (struct careful_probe){ .now_ns = ticking,
-							.train = 3,
-							.count = CAREFUL_PROBE_FRAMES };
+			probe = (struct probe){ .now_ns = ticking,
+						.train = 3,
+						.count = CAREFUL_PROBE_FRAMES };
 			send_train(&ends, 3, CAREFUL_PROBE_FRAMES, CAREFUL_PROBE_FRAMES + 1,
 				   &outcome);
 		} else {

@@ -21,12 +21,12 @@
 
 enum { DEPTH = 8, BYTES = 1 << 20 };
 
-static struct careful_storage *storage;
+static struct storage *storage;
 static char dir[] = "/var/tmp/test_storage.XXXXXX";
 static unsigned char data[BYTES], back[BYTES];
 static unsigned int completed;
 
-static void done(struct careful_io *io)
+static void done(struct storage_io *io)
 {
 	(void)io;
 	completed++;
@@ -45,7 +45,7 @@ static int file_in(const char *where, const char *name)
 }
 
 /* `segments` pieces of one buffer, all of the same size. */
-static void fill_io(struct careful_io *io, int fd, bool write, uint64_t offset, void *buf,
+static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, void *buf,
 		    uint64_t bytes, unsigned int segments)
 {
 	memset(io, 0, sizeof(*io));
@@ -64,7 +64,7 @@ static void fill_io(struct careful_io *io, int fd, bool write, uint64_t offset, 
 }
 
 /* Until `io` has a result, sleeping on wait_fd as the engine does. */
-static int64_t finish(struct careful_io *io, unsigned int before)
+static int64_t finish(struct storage_io *io, unsigned int before)
 {
 	while (completed == before) {
 		struct pollfd pfd = { .fd = storage->ops->wait_fd(storage), .events = POLLIN };
@@ -78,7 +78,7 @@ static int64_t finish(struct careful_io *io, unsigned int before)
 static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t bytes,
 		   unsigned int segments, bool *inline_done)
 {
-	struct careful_io io, was;
+	struct storage_io io, was;
 	unsigned int before = completed;
 	int rc;
 
@@ -113,7 +113,7 @@ static void test_disk__cached_read_ends_in_submit(void)
 	int fd = file_in(dir, "cached");
 	bool at_once;
 
-	assert(run(fd, true, 0, data, BYTES, CAREFUL_IO_SEGMENTS, NULL) == BYTES);
+	assert(run(fd, true, 0, data, BYTES, STORAGE_IO_SEGMENTS, NULL) == BYTES);
 	memset(back, 0, sizeof(back));
 	assert(run(fd, false, 0, back, BYTES, 64, &at_once) == BYTES && at_once);
 	assert(memcmp(data, back, BYTES) == 0);
@@ -218,7 +218,7 @@ static void test_error__sealed(void)
 static void test_many__under_way(void)
 {
 	int fd = file_in(dir, "many");
-	static struct careful_io io[2 * DEPTH];
+	static struct storage_io io[2 * DEPTH];
 	unsigned int before = completed, accepted = 0, again = 0;
 
 	assert(ftruncate(fd, BYTES) == 0);
@@ -247,12 +247,12 @@ static void test_many__under_way(void)
 
 static void test_close__with_writes_under_way(void)
 {
-	static struct careful_io io[DEPTH];
-	struct careful_storage *other;
+	static struct storage_io io[DEPTH];
+	struct storage *other;
 	int fd = file_in(dir, "close");
 	unsigned int before = completed;
 
-	assert(careful_uring_open(DEPTH, &other) == 0);
+	assert(uring_open(DEPTH, &other) == 0);
 	for (int i = 0; i < DEPTH; i++) {
 		fill_io(&io[i], fd, true, (uint64_t)i * BYTES, data, BYTES, 64);
 		assert(other->ops->submit(other, &io[i]) == 0);
@@ -264,10 +264,10 @@ static void test_close__with_writes_under_way(void)
 
 static void test_open__depth(void)
 {
-	struct careful_storage *other;
+	struct storage *other;
 
-	assert(careful_uring_open(0, &other) == -EINVAL);
-	assert(careful_uring_open(1 << 20, &other) == -EINVAL);
+	assert(uring_open(0, &other) == -EINVAL);
+	assert(uring_open(1 << 20, &other) == -EINVAL);
 }
 
 /* Both a memory-backed file system and a real one, each of a few hundred KiB. */
@@ -298,7 +298,7 @@ int main(void)
 	assert(mkdtemp(dir));
 	for (int i = 0; i < BYTES; i++)
 		data[i] = (unsigned char)((unsigned int)i * 2654435761U >> 24);
-	int rc = careful_uring_open(DEPTH, &storage);
+	int rc = uring_open(DEPTH, &storage);
 
 	if (rc == -ENOSYS || rc == -EPERM) {
 		printf("skipped: no io_uring here (%s)\n", strerror(-rc));

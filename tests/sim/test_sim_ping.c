@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Stage probes beside other work, in virtual time: after every round credits are conserved. */
+/* Pings beside other work, in virtual time: after every round credits are conserved. */
 #include "sim.h"
 
 static void begin(uint64_t seed)
 {
 	sim_scene(seed);
-	scene->stages = true;
+	scene->pings = true;
 	for (uint32_t i = 0; i < 12; i++)
 		sim_op(i % OP_KINDS, i & 1, 1 + 700 * i, 2.0 * i);
 }
 
 static void expect_all_stages(void)
 {
-	for (uint32_t stage = CAREFUL_LIMIT_NET_RX; stage <= CAREFUL_LIMIT_STORE; stage++)
-		CHECK(cluster->stages[stage] >= 3);
+	for (uint32_t stage = CAREFUL_STAGE_NET_RX; stage <= CAREFUL_STAGE_STORE; stage++)
+		CHECK(cluster->pings[stage] >= 3);
 }
 
-static void test_sim_stage__beside_work(void)
+static void test_sim_ping__beside_work(void)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		begin(seed);
@@ -28,7 +28,7 @@ static void test_sim_stage__beside_work(void)
 
 /* A probe outside the session that never arrives, or arrives late, twice or damaged, costs
  * it nothing. */
-static void test_sim_stage__mishaps_outside_the_session(void)
+static void test_sim_ping__mishaps_outside_the_session(void)
 {
 	static const uint32_t kinds[] = { SIM_LOSS, SIM_DUPLICATE, SIM_REORDER, SIM_CORRUPT,
 					  SIM_TRUNCATE };
@@ -38,7 +38,7 @@ static void test_sim_stage__mishaps_outside_the_session(void)
 		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 			struct sim_fault *fault = sim_fault(kinds[i], SIM_ANY, SIM_ANY, 0, 12);
 
-			fault->what = SIM_STAGES;
+			fault->what = SIM_PINGS;
 			fault->one_in = 4;
 			fault->amount = 300000;
 		}
@@ -47,7 +47,7 @@ static void test_sim_stage__mishaps_outside_the_session(void)
 	}
 }
 
-static void test_sim_stage__replays_and_copies_are_not_answered(void)
+static void test_sim_ping__replays_and_copies_are_not_answered(void)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		begin(seed);
@@ -59,23 +59,23 @@ static void test_sim_stage__replays_and_copies_are_not_answered(void)
 }
 
 /* Whatever is lost, the work ends, and so do the probes. */
-static void test_sim_stage__losses(void)
+static void test_sim_ping__losses(void)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		begin(seed);
 		sim_fault(SIM_LOSS, 0, 1, 0, 20)->one_in = 20;
 		EXPECT_WELL(sim_play());
-		CHECK(cluster->stages[CAREFUL_LIMIT_NET_RX]);
+		CHECK(cluster->pings[CAREFUL_STAGE_NET_RX]);
 	}
 }
 
 int main(void)
 {
 	sim_init();
-	RUN(test_sim_stage__beside_work);
-	RUN(test_sim_stage__mishaps_outside_the_session);
-	RUN(test_sim_stage__replays_and_copies_are_not_answered);
-	RUN(test_sim_stage__losses);
+	RUN(test_sim_ping__beside_work);
+	RUN(test_sim_ping__mishaps_outside_the_session);
+	RUN(test_sim_ping__replays_and_copies_are_not_answered);
+	RUN(test_sim_ping__losses);
 	cluster_destroy(cluster);
 	return 0;
 }

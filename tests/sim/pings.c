@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Stage probes beside the nodes' work, where the scenario has them: now to this peer, now to
+ * Pings beside the nodes' work, where the scenario has them: now to this peer, now to
  * that, each stage in turn. What they must not do, the invariants find.
  */
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include "service/probe.h"
 
 enum {
+	STAGES = CAREFUL_STAGE_STORE - CAREFUL_STAGE_NET_RX + 1, /* where a ping can end */
 	PERIOD_NS = 300 * 1000,
 	LIMIT_MS = 10, /* shorter than the quiet at a run's end */
 	SCRATCH_FD = FILES_MAX - 1,
@@ -24,7 +25,7 @@ static bool excused(const struct node *node, int status)
 	return status == -ETIMEDOUT || (status == -ECONNRESET && node->cluster->scenario.excused);
 }
 
-static void on_stage(const struct careful_stage_result *r, void *user)
+static void on_ping(const struct careful_ping_result *r, void *user)
 {
 	struct node *node = user;
 	struct sim_world *world = node->cluster->world;
@@ -32,63 +33,63 @@ static void on_stage(const struct careful_stage_result *r, void *user)
 	node->probing = false;
 	if (r->status) {
 		if (!excused(node, r->status))
-			sim_fail(world, "node %u: a stage probe ends with %s", node->port,
+			sim_fail(world, "node %u: a ping ends with %s", node->port,
 				 strerrorname_np(-r->status));
 		return;
 	}
-	node->cluster->stages[r->stage]++;
+	node->cluster->pings[r->stage]++;
 	if (r->stage != node->stage ||
-	    (r->stage == CAREFUL_LIMIT_NET_RX && (r->host_rx_ns || r->store_ns)))
+	    (r->stage == CAREFUL_STAGE_NET_RX && (r->host_rx_ns || r->store_ns)))
 		sim_fail(world, "node %u: a probe of stage %u is answered by %u", node->port,
 			 node->stage, r->stage);
 }
 
 static void probe(struct node *node, uint32_t peer)
 {
-	uint32_t stage = 1 + node->probes % CAREFUL_LIMIT_STORE;
-	const struct careful_stage_ask ask = {
+	uint32_t stage = CAREFUL_STAGE_NET_RX + node->probes % STAGES;
+	const struct careful_ping_ask ask = {
 		.stage = stage,
 		.bytes = IP_BYTES + 1 + node->probes * 37 % 300,
 		.timeout_ms = LIMIT_MS,
 	};
-	int rc = careful_stage(node->c, peer, &ask, on_stage, node);
+	int rc = careful_ping(node->c, peer, &ask, on_ping, node);
 
 	if (rc == -ENOTSUP) { /* in a new epoch the first stage comes first */
-		node->probes += CAREFUL_LIMIT_STORE - node->probes % CAREFUL_LIMIT_STORE;
+		node->probes += STAGES - node->probes % STAGES;
 	} else if (!rc) {
 		node->probes++;
 		node->stage = stage;
 		node->probing = true;
 	} else if (rc != -EAGAIN && rc != -ENOTCONN && rc != -EMSGSIZE) {
-		sim_fail(node->cluster->world, "node %u: no stage probe: %s", node->port,
+		sim_fail(node->cluster->world, "node %u: no ping: %s", node->port,
 			 strerrorname_np(-rc));
 	}
 }
 
-uint64_t stages_run(struct node *node)
+uint64_t pings_run(struct node *node)
 {
 	const struct scenario *s = &node->cluster->scenario;
 	uint64_t now_ns = sim_now_ns(node->cluster->world);
 	struct careful_peer_info info;
 	uint32_t peer;
 
-	if (!s->stages || node->cluster->ops_done == s->ops_count)
+	if (!s->pings || node->cluster->ops_done == s->ops_count)
 		return UINT64_MAX;
-	if (node->stage_ns > now_ns)
-		return node->stage_ns;
-	node->stage_ns = now_ns + PERIOD_NS;
-	peer = node->probes / CAREFUL_LIMIT_STORE % s->options.peers;
+	if (node->ping_ns > now_ns)
+		return node->ping_ns;
+	node->ping_ns = now_ns + PERIOD_NS;
+	peer = node->probes / CAREFUL_STAGE_STORE % s->options.peers;
 	if (!node->probing && !careful_peer_info(node->c, peer, &info) &&
 	    info.state == CAREFUL_PEER_UP)
 		probe(node, peer);
 	else if (!node->probing)
-		node->probes += CAREFUL_LIMIT_STORE; /* another peer's turn */
-	return node->stage_ns;
+		node->probes += CAREFUL_STAGE_STORE; /* another peer's turn */
+	return node->ping_ns;
 }
 
-void stages_open(struct node *node)
+void pings_open(struct node *node)
 {
 	node->probing = false;
 	files_set(&node->files, SCRATCH_FD, scratch, sizeof(scratch));
-	careful_probe_scratch(node->c, SCRATCH_FD, CAREFUL_SCRATCH_MEMORY);
+	probe_scratch(node->c, SCRATCH_FD, CAREFUL_SCRATCH_MEMORY);
 }

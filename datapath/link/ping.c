@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Stage probes (P1 section 6): frames that end where their stage limit says, and the answers
+ * Pings (P1 section 6): frames that end where their stage limit says, and the answers
  * to them. What ends at XDP is answered here; what the engine and the store do with the rest
  * is service's business. An answer is a control message: it takes no receive buffer, and goes
  * to the session's peer whoever sent the probe, so that a stranger gets nothing by one.
@@ -37,20 +37,20 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes)
 }
 
 /* Whether the probe can be sent at all: 0, the body's bytes, or -errno. */
-static int check(const struct link_peer *peer, const struct careful_stage_ask *ask)
+static int check(const struct link_peer *peer, const struct careful_ping_ask *ask)
 {
-	bool outside = ask->stage == CAREFUL_LIMIT_NET_RX;
+	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
 
-	if (!ask->stage || ask->stage > CAREFUL_LIMIT_STORE || ask->ttl > 255 ||
-	    (ask->ttl && !outside))
+	if (ask->stage < CAREFUL_STAGE_NET_RX || ask->stage > CAREFUL_STAGE_STORE ||
+	    ask->ttl > 255 || (ask->ttl && !outside))
 		return -EINVAL;
 	if (peer->address.sa.sa_family != AF_INET)
 		return -EAFNOSUPPORT;
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return -ENOTCONN;
-	if (peer->stage.asked || peer->stage.done)
+	if (peer->ping.asked || peer->ping.done)
 		return -EAGAIN;
-	if (!outside && !peer->stage.known)
+	if (!outside && !peer->ping.known)
 		return -ENOTSUP;
 	return body_bytes(peer, ask->bytes);
 }
@@ -77,16 +77,16 @@ void link_stamps_tick(struct link *link)
 	link->dev->ops->stamps(link->dev, false);
 }
 
-/* Sends a probe and times that; its end is in peer->stage. -errno as careful_stage(). */
-int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask)
+/* Sends a probe and times that; its end is in peer->ping. -errno as careful_ping(). */
+int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 {
-	struct link_stage *stage = &peer->stage;
+	struct link_ping *ping = &peer->ping;
 	struct link *link = peer->link;
-	bool outside = ask->stage == CAREFUL_LIMIT_NET_RX;
+	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
 	uint64_t begun_ns, built_ns;
 	struct link_txframe frame;
-	struct link_send_args args = { .type = CAREFUL_STAGE };
-	struct careful_probed here;
+	struct link_send_args args = { .type = CAREFUL_PING };
+	struct ping_seen here;
 	int body = check(peer, ask);
 
 	if (body < 0)
@@ -99,7 +99,7 @@ int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask)
 		return -EAGAIN;
 	link_tx_write(&frame, 0, payload, (uint32_t)body);
 	args.stage_limit = (uint8_t)ask->stage;
-	args.msg_id = ++stage->last;
+	args.msg_id = ++ping->last;
 	args.frag_bytes = (uint16_t)body;
 	args.crc_bytes = (uint32_t)body;
 	if (outside)
@@ -110,9 +110,9 @@ int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask)
 	link_kick(link);
 	link->now_ns = now_ns(link);
 	link->dev->ops->probed(link->dev, peer->slot, &here);
-	stage->asked = (uint8_t)ask->stage;
-	stage->until_ns = link->now_ns + ask->timeout_ms * 1000000ULL;
-	stage->result = (struct careful_stage_result){
+	ping->asked = (uint8_t)ask->stage;
+	ping->until_ns = link->now_ns + ask->timeout_ms * 1000000ULL;
+	ping->result = (struct careful_ping_result){
 		.host_tx_ns = built_ns - begun_ns,
 		.net_tx_ns = link->kick_again ? 0 : link->now_ns - built_ns,
 		.sent_ns = built_ns,
@@ -123,102 +123,101 @@ int link_stage_ask(struct link_peer *peer, const struct careful_stage_ask *ask)
 
 static void end(struct link_peer *peer, int status)
 {
-	peer->stage.result.status = status;
-	peer->stage.asked = 0;
-	peer->stage.done = true;
-	peer->link->stages_done = true;
+	peer->ping.result.status = status;
+	peer->ping.asked = 0;
+	peer->ping.done = true;
+	peer->link->pings_done = true;
 }
 
-void link_stage_tick(struct link_peer *peer)
+void link_ping_tick(struct link_peer *peer)
 {
-	if (peer->stage.asked && peer->link->now_ns >= peer->stage.until_ns)
+	if (peer->ping.asked && peer->link->now_ns >= peer->ping.until_ns)
 		end(peer, -ETIMEDOUT);
 }
 
 /* The epoch is over, and with it the numbers of its probes. */
-void link_stage_reset(struct link_peer *peer)
+void link_ping_reset(struct link_peer *peer)
 {
-	if (peer->stage.asked)
+	if (peer->ping.asked)
 		end(peer, -ECONNRESET);
-	peer->stage.last = peer->stage.answered = 0;
-	peer->stage.known = false;
+	peer->ping.last = peer->ping.answered = 0;
+	peer->ping.known = false;
 }
 
 /* Answers a probe of the peer, whose last stage ended at end_ns. */
-void link_stage_answer(struct link_peer *peer, struct careful_stage_answer *answer, uint64_t end_ns,
-		       uint64_t at_ns)
+void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
+		      uint64_t at_ns)
 {
-	struct careful_device *dev = peer->link->dev;
+	struct device *dev = peer->link->dev;
 	uint64_t turn_ns = at_ns - end_ns;
 
 	answer->version = CAREFUL_WIRE_VERSION;
-	answer->type = CAREFUL_STAGE_ANSWER;
+	answer->type = CAREFUL_PING_ANSWER;
 	answer->bytes = htobe16(sizeof(*answer));
 	answer->cookie = htobe64(peer->cookie_out);
 	answer->turn_ns = htobe32(turn_ns < UINT32_MAX ? (uint32_t)turn_ns : UINT32_MAX);
 	answer->check = 0;
 	answer->check = htobe32(careful_message_check(answer, sizeof(*answer)));
-	link_count(peer->link, CAREFUL_C_STAGES_ANSWERED);
+	link_count(peer->link, CAREFUL_C_PINGS_ANSWERED);
 	dev->ops->ctrl_send(dev, &peer->address, answer, sizeof(*answer));
 }
 
 /* A probe that XDP stamped and passed; as link_on_sync() and its like. */
-bool link_on_stage(struct link *link, const struct careful_hdr *hdr)
+bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 {
 	struct link_peer *peer = link_peer_of(link, hdr);
 	uint32_t probe = be32toh(hdr->msg_id);
-	struct careful_probed probed;
-	struct careful_stage_answer answer = {
-		.stage = CAREFUL_LIMIT_NET_RX,
+	struct ping_seen probed;
+	struct careful_ping_answer answer = {
+		.stage = CAREFUL_STAGE_NET_RX,
 		.probe = hdr->msg_id,
 	};
 
 	if (hdr->version != CAREFUL_WIRE_VERSION || be32toh(hdr->check) != careful_hdr_check(hdr) ||
-	    hdr->stage_limit != CAREFUL_LIMIT_NET_RX || !peer || peer->phase != LINK_OPEN)
+	    hdr->stage_limit != CAREFUL_STAGE_NET_RX || !peer || peer->phase != LINK_OPEN)
 		return false;
 	link->dev->ops->probed(link->dev, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
-	if (!careful_probe_new(probe, peer->stage.answered))
+	if (!careful_ping_new(probe, peer->ping.answered))
 		return false;
 	if (probed.probe != probe) {
-		link_count(link, CAREFUL_C_STAGES_LATE);
+		link_count(link, CAREFUL_C_PINGS_LATE);
 		return true;
 	}
-	peer->stage.answered = probe;
+	peer->ping.answered = probe;
 	answer.arrived_ns = htobe64(probed.at_ns);
 	answer.net_cpu = htobe16((uint16_t)probed.net_cpu);
 	answer.host_cpu = htobe16((uint16_t)probed.cpu);
-	link_stage_answer(peer, &answer, probed.at_ns, now_ns(link));
+	link_ping_answer(peer, &answer, probed.at_ns, now_ns(link));
 	return true;
 }
 
-static bool ended_rightly(const struct link_peer *peer, const struct careful_stage_answer *answer)
+static bool ended_rightly(const struct link_peer *peer, const struct careful_ping_answer *answer)
 {
-	if (peer->stage.asked == CAREFUL_LIMIT_STORE)
-		return answer->stage == CAREFUL_LIMIT_STORE ||
-		       answer->stage == CAREFUL_LIMIT_HOST_RX;
-	return answer->stage == peer->stage.asked;
+	if (peer->ping.asked == CAREFUL_STAGE_STORE)
+		return answer->stage == CAREFUL_STAGE_STORE ||
+		       answer->stage == CAREFUL_STAGE_HOST_RX;
+	return answer->stage == peer->ping.asked;
 }
 
-static void arrived(struct careful_stage_result *result, const struct careful_arrival *arrival)
+static void arrived(struct careful_ping_result *result, const struct arrival *arrival)
 {
 	result->round_trip_ns = arrival->at_ns - result->sent_ns;
 	result->answer_bytes = arrival->ip_bytes;
 }
 
-bool link_on_stage_answer(struct link *link, const union careful_addr *from,
-			  const struct careful_stage_answer *answer,
-			  const struct careful_arrival *arrival)
+bool link_on_ping_answer(struct link *link, const union address *from,
+			 const struct careful_ping_answer *answer, const struct arrival *arrival)
 {
 	struct link_peer *peer = link_peer_find(link, from);
-	struct careful_stage_result *result;
+	struct careful_ping_result *result;
 
 	if (answer->version != CAREFUL_WIRE_VERSION ||
 	    be32toh(answer->check) != careful_message_check(answer, sizeof(*answer)) || !peer ||
-	    !peer->cookie_in || be64toh(answer->cookie) != peer->cookie_in || !peer->stage.asked ||
-	    be32toh(answer->probe) != peer->stage.last || !ended_rightly(peer, answer))
+	    !peer->cookie_in || be64toh(answer->cookie) != peer->cookie_in || !peer->ping.asked ||
+	    be32toh(answer->probe) != peer->ping.last || !ended_rightly(peer, answer))
 		return false;
-	result = &peer->stage.result;
+	result = &peer->ping.result;
 	memcpy(&result->by, from, sizeof(*from));
 	result->stage = answer->stage;
 	result->arrived_ns = be64toh(answer->arrived_ns);
@@ -230,25 +229,25 @@ bool link_on_stage_answer(struct link *link, const union careful_addr *from,
 	result->net_cpu = be16toh(answer->net_cpu);
 	result->host_cpu = be16toh(answer->host_cpu);
 	arrived(result, arrival);
-	peer->stage.known = true;
+	peer->ping.known = true;
 	end(peer, 0);
 	return true;
 }
 
 /* A router, or the host's kernel, says that a probe towards `to` ended there. Routers may
  * quote as little as our ports: then it is about the one that is under way. */
-void link_on_stage_icmp(struct link *link, const union careful_addr *to,
-			const struct careful_hdr *quoted, const struct careful_arrival *arrival)
+void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
+		       const struct arrival *arrival)
 {
 	struct link_peer *peer = link_peer_find(link, to);
-	struct careful_stage_result *result;
+	struct careful_ping_result *result;
 
-	if (!peer || peer->stage.asked != CAREFUL_LIMIT_NET_RX)
+	if (!peer || peer->ping.asked != CAREFUL_STAGE_NET_RX)
 		return;
 	if (quoted->type &&
-	    (quoted->type != CAREFUL_STAGE || be32toh(quoted->msg_id) != peer->stage.last))
+	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->ping.last))
 		return;
-	result = &peer->stage.result;
+	result = &peer->ping.result;
 	memcpy(&result->by, &arrival->by, sizeof(arrival->by));
 	result->icmp_type = arrival->icmp_type;
 	result->icmp_code = arrival->icmp_code;

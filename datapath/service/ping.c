@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Stage probes (P1 section 6) past XDP: the engine on receipt, the store after writing. The
+ * Pings (P1 section 6) past XDP: the engine on receipt, the store after writing. The
  * place for a write and for the answer is each peer's own, there before the probe is sent.
- * Also careful_stage(), which asks.
+ * Also careful_ping(), which asks.
  */
 #include <endian.h>
 #include <errno.h>
@@ -11,14 +11,14 @@
 #include "service/engine.h"
 #include "service/probe.h"
 
-void careful_probe_scratch(struct careful *c, int fd, uint8_t scratch)
+void probe_scratch(struct careful *c, int fd, uint8_t scratch)
 {
 	c->scratch_fd = fd;
 	c->scratch = scratch;
 }
 
-int careful_stage(struct careful *c, uint32_t index, const struct careful_stage_ask *ask,
-		  careful_stage_fn *done, void *user)
+int careful_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *ask,
+		 careful_ping_fn *done, void *user)
 {
 	struct link_peer *peer = engine_peer(c, index);
 	int rc;
@@ -27,36 +27,36 @@ int careful_stage(struct careful *c, uint32_t index, const struct careful_stage_
 		return -ENOENT;
 	/* Data goes first: with credits for small frames alone, probes of that size would
 	 * take them all before a large frame that waits ever had enough. */
-	if (c->stages[index].done ||
-	    (ask->stage != CAREFUL_LIMIT_NET_RX && c->messages.peers[index].messages))
+	if (c->pings[index].done ||
+	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
-	rc = link_stage_ask(peer, ask);
+	rc = link_ping_ask(peer, ask);
 	if (rc)
 		return rc;
-	c->stages[index].done = done;
-	c->stages[index].user = user;
+	c->pings[index].done = done;
+	c->pings[index].user = user;
 	return 0;
 }
 
 /* Tells of the probes that ended; of those, too, whose peer's slot is another's by now. */
-void stage_finish(struct careful *c)
+void ping_finish(struct careful *c)
 {
-	c->link.stages_done = false;
+	c->link.pings_done = false;
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
-		struct link_stage *stage = &c->link.peers[i].stage;
-		struct careful_stage_result result = { .status = -ECONNRESET };
-		careful_stage_fn *done = c->stages[i].done;
+		struct link_ping *ping = &c->link.peers[i].ping;
+		struct careful_ping_result result = { .status = -ECONNRESET };
+		careful_ping_fn *done = c->pings[i].done;
 
-		if (stage->asked)
+		if (ping->asked)
 			continue;
-		if (stage->done)
-			result = stage->result;
-		stage->done = false;
-		c->stages[i].done = NULL;
+		if (ping->done)
+			result = ping->result;
+		ping->done = false;
+		c->pings[i].done = NULL;
 		if (!done)
 			continue;
 		c->told++;
-		done(&result, c->stages[i].user);
+		done(&result, c->pings[i].user);
 	}
 }
 
@@ -70,30 +70,30 @@ static uint64_t now_ns(const struct careful *c)
 	return c->dev->ops->now_ns(c->dev);
 }
 
-static void written(struct stage_slot *slot, bool at_once)
+static void written(struct ping_slot *slot, bool at_once)
 {
 	struct careful *c = slot->c;
 	uint64_t end_ns = now_ns(c), from_ns = slot->host_ns;
 
 	if (slot->io.result == (int64_t)slot->io.bytes) {
-		slot->answer.stage = CAREFUL_LIMIT_STORE;
+		slot->answer.stage = CAREFUL_STAGE_STORE;
 		slot->answer.store_ns = ns32(end_ns - slot->host_ns);
 		slot->answer.store_inline = at_once;
 		from_ns = end_ns;
 	}
 	if (slot->epoch == slot->peer->epoch)
-		link_stage_answer(slot->peer, &slot->answer, from_ns, now_ns(c));
+		link_ping_answer(slot->peer, &slot->answer, from_ns, now_ns(c));
 	link_let_go(&c->link, slot->kept);
 	slot->kept = NULL;
 }
 
-static void on_written(struct careful_io *io)
+static void on_written(struct storage_io *io)
 {
-	written((struct stage_slot *)((uint8_t *)io - offsetof(struct stage_slot, io)), false);
+	written((struct ping_slot *)((uint8_t *)io - offsetof(struct ping_slot, io)), false);
 }
 
 /* Writes what the probe carries; then it is answered and its buffer goes back. */
-static void store(struct careful *c, struct stage_slot *slot, struct link_rxframe *frame)
+static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
 {
 	int rc;
 
@@ -101,7 +101,7 @@ static void store(struct careful *c, struct stage_slot *slot, struct link_rxfram
 	slot->peer = frame->peer;
 	slot->epoch = frame->epoch;
 	slot->kept = link_hold(&c->link, frame, false);
-	slot->io = (struct careful_io){
+	slot->io = (struct storage_io){
 		.fd = c->scratch_fd,
 		.write = true,
 		.iov_count = 1,
@@ -125,11 +125,11 @@ static bool whole(const struct link_rxframe *frame)
 }
 
 /* A probe that has come as far as the engine. */
-void stage_receive(struct careful *c, struct link_rxframe *frame)
+void ping_receive(struct careful *c, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
-	struct stage_slot *slot = &c->stages[peer->slot];
-	struct careful_probed probed;
+	struct ping_slot *slot = &c->pings[peer->slot];
+	struct ping_seen probed;
 	uint64_t host_ns;
 
 	if (link_stale(frame)) {
@@ -148,13 +148,13 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 	/* The peer sends one at a time: one that another overtook, or that comes while the
 	 * last is being written, has nobody who waits for its answer. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
-		link_count(&c->link, CAREFUL_C_STAGES_LATE);
+		link_count(&c->link, CAREFUL_C_PINGS_LATE);
 		link_release(&c->link, frame);
 		return;
 	}
 	slot->host_ns = host_ns;
-	slot->answer = (struct careful_stage_answer){
-		.stage = CAREFUL_LIMIT_HOST_RX,
+	slot->answer = (struct careful_ping_answer){
+		.stage = CAREFUL_STAGE_HOST_RX,
 		.probe = frame->hdr.msg_id,
 		.arrived_ns = htobe64(probed.at_ns),
 		.host_rx_ns = ns32(host_ns - probed.at_ns),
@@ -162,11 +162,11 @@ void stage_receive(struct careful *c, struct link_rxframe *frame)
 		.net_cpu = htobe16((uint16_t)probed.net_cpu),
 		.host_cpu = htobe16((uint16_t)probed.cpu),
 	};
-	if (frame->hdr.stage_limit == CAREFUL_LIMIT_STORE && c->scratch_fd >= 0 &&
+	if (frame->hdr.stage_limit == CAREFUL_STAGE_STORE && c->scratch_fd >= 0 &&
 	    frame->body_bytes) {
 		store(c, slot, frame);
 		return;
 	}
-	link_stage_answer(peer, &slot->answer, host_ns, now_ns(c));
+	link_ping_answer(peer, &slot->answer, host_ns, now_ns(c));
 	link_release(&c->link, frame);
 }

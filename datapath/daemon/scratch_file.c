@@ -3,7 +3,7 @@
  * In an export, because that is where what is put here would be written; without a name,
  * so that nobody sees it and nothing is left of it.
  */
-#include "daemon/stage_file.h"
+#include "daemon/scratch_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include <careful/wire.h>
 
-int stage_file_open(const struct careful_block_export *exports, uint32_t n, uint8_t *scratch)
+int scratch_file_open(const struct block_export_options *exports, uint32_t n, uint8_t *scratch)
 {
 	int fd;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Stage probes between two instances: every stage answers, sessions and credits do not
+ * Pings between two instances: every stage answers, sessions and credits do not
  * notice, and nobody else gets an answer.
  */
 #include <sys/mman.h>
@@ -12,10 +12,10 @@
 
 struct told {
 	int done;
-	struct careful_stage_result result;
+	struct careful_ping_result result;
 };
 
-static void on_stage(const struct careful_stage_result *result, void *user)
+static void on_ping(const struct careful_ping_result *result, void *user)
 {
 	struct told *told = user;
 
@@ -25,22 +25,20 @@ static void on_stage(const struct careful_stage_result *result, void *user)
 
 static int ask(struct ends *ends, uint32_t stage, uint32_t bytes, struct told *told)
 {
-	const struct careful_stage_ask ask = { .stage = stage,
-					       .bytes = bytes,
-					       .timeout_ms = 10000 };
+	const struct careful_ping_ask ask = { .stage = stage, .bytes = bytes, .timeout_ms = 10000 };
 
 	*told = (struct told){ 0 };
-	return careful_stage(ends->c[0], (uint32_t)ends->peer, &ask, on_stage, told);
+	return careful_ping(ends->c[0], (uint32_t)ends->peer, &ask, on_ping, told);
 }
 
-static void await_stage(struct ends *ends, struct told *told)
+static void await_ping(struct ends *ends, struct told *told)
 {
 	for (int i = 0; i < PATIENCE && !told->done; i++)
 		poll_both(ends);
 	CHECK_EQ(told->done, 1);
 }
 
-static struct careful_stage_result probe(struct ends *ends, uint32_t stage, uint32_t bytes)
+static struct careful_ping_result probe(struct ends *ends, uint32_t stage, uint32_t bytes)
 {
 	struct told told;
 	int rc = -EAGAIN;
@@ -52,7 +50,7 @@ static struct careful_stage_result probe(struct ends *ends, uint32_t stage, uint
 			poll_both(ends);
 	}
 	CHECK_EQ(rc, 0);
-	await_stage(ends, &told);
+	await_ping(ends, &told);
 	return told.result;
 }
 
@@ -84,32 +82,32 @@ static struct link_peer *far(struct ends *ends)
 	return &ends->c[1]->link.peers[near(ends)->slot_out];
 }
 
-static void test_stage__each_answers(void)
+static void test_ping__each_answers(void)
 {
 	int fd = memfd_create("scratch", MFD_CLOEXEC);
-	struct careful_stage_result r;
+	struct careful_ping_result r;
 	struct ends ends;
 
 	open_up(&ends);
-	for (uint32_t stage = CAREFUL_LIMIT_NET_RX; stage <= CAREFUL_LIMIT_HOST_RX; stage++) {
+	for (uint32_t stage = CAREFUL_STAGE_NET_RX; stage <= CAREFUL_STAGE_HOST_RX; stage++) {
 		r = probe(&ends, stage, 600);
 		CHECK_EQ(r.status, 0);
 		CHECK_EQ(r.stage, stage);
-		CHECK_EQ(r.answer_bytes, 20 + 8 + sizeof(struct careful_stage_answer));
+		CHECK_EQ(r.answer_bytes, 20 + 8 + sizeof(struct careful_ping_answer));
 		CHECK(r.host_tx_ns && r.turn_ns);
 		/* One clock here, and what comes later is later. */
 		CHECK(r.arrived_ns > r.sent_ns);
 		CHECK(r.round_trip_ns > r.turn_ns + (r.arrived_ns - r.sent_ns) + r.host_rx_ns);
-		CHECK_EQ(r.host_rx_ns > 0, stage == CAREFUL_LIMIT_HOST_RX);
+		CHECK_EQ(r.host_rx_ns > 0, stage == CAREFUL_STAGE_HOST_RX);
 		CHECK_EQ(r.store_ns, 0);
 	}
-	r = probe(&ends, CAREFUL_LIMIT_STORE, 600);
-	CHECK_EQ(r.stage, CAREFUL_LIMIT_HOST_RX); /* there is nowhere to write */
+	r = probe(&ends, CAREFUL_STAGE_STORE, 600);
+	CHECK_EQ(r.stage, CAREFUL_STAGE_HOST_RX); /* there is nowhere to write */
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_NONE);
-	careful_probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
-	r = probe(&ends, CAREFUL_LIMIT_STORE, 3826);
+	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
+	r = probe(&ends, CAREFUL_STAGE_STORE, 3826);
 	CHECK_EQ(r.status, 0);
-	CHECK_EQ(r.stage, CAREFUL_LIMIT_STORE);
+	CHECK_EQ(r.stage, CAREFUL_STAGE_STORE);
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_MEMORY);
 	CHECK(r.host_rx_ns && r.store_ns);
 	CHECK_EQ(lseek(fd, 0, SEEK_END), 3826 - 28 - LINK_HDR_BYTES);
@@ -118,22 +116,22 @@ static void test_stage__each_answers(void)
 }
 
 /* NET_RX stands outside the session; the others cost credits, which come back. */
-static void test_stage__credits_are_conserved(void)
+static void test_ping__credits_are_conserved(void)
 {
 	int fd = memfd_create("scratch", MFD_CLOEXEC);
 	struct ends ends;
 	uint32_t window;
 
 	open_up(&ends);
-	careful_probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
+	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
 	window = near(&ends)->tx.size;
 	for (uint32_t i = 0; i < 20; i++)
-		CHECK_EQ(probe(&ends, CAREFUL_LIMIT_NET_RX, 80 + 150 * i).status, 0);
+		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 80 + 150 * i).status, 0);
 	CHECK_EQ(near(&ends)->tx.sent, 0);
 	CHECK_EQ(near(&ends)->seq_out, 0);
 	/* More than a window: without updates it would end. */
 	for (uint32_t i = 0; i < 3 * window; i++) {
-		uint32_t stage = CAREFUL_LIMIT_HOST_RX + i % 2;
+		uint32_t stage = CAREFUL_STAGE_HOST_RX + i % 2;
 
 		CHECK_EQ(probe(&ends, stage, 600).stage, stage);
 		CHECK_EQ(near(&ends)->tx.sent, i + 1);
@@ -151,45 +149,45 @@ static void test_stage__credits_are_conserved(void)
 	close(fd);
 }
 
-static void test_stage__what_is_refused(void)
+static void test_ping__what_is_refused(void)
 {
-	const struct careful_stage_ask bad[] = {
+	const struct careful_ping_ask bad[] = {
 		{ .stage = 0, .bytes = 600 },
-		{ .stage = CAREFUL_LIMIT_STORE + 1, .bytes = 600 },
-		{ .stage = CAREFUL_LIMIT_HOST_RX, .ttl = 1, .bytes = 600 },
-		{ .stage = CAREFUL_LIMIT_NET_RX, .ttl = 256, .bytes = 600 },
-		{ .stage = CAREFUL_LIMIT_NET_RX, .bytes = 75 },
+		{ .stage = CAREFUL_STAGE_STORE + 1, .bytes = 600 },
+		{ .stage = CAREFUL_STAGE_HOST_RX, .ttl = 1, .bytes = 600 },
+		{ .stage = CAREFUL_STAGE_NET_RX, .ttl = 256, .bytes = 600 },
+		{ .stage = CAREFUL_STAGE_NET_RX, .bytes = 75 },
 	};
 	struct told told, second;
 	struct ends ends;
 
 	open_up(&ends);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		CHECK_EQ(careful_stage(ends.c[0], (uint32_t)ends.peer, &bad[i], on_stage, &told),
+		CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &bad[i], on_ping, &told),
 			 -EINVAL);
-	CHECK_EQ(careful_stage(ends.c[0], 7, &bad[0], on_stage, &told), -ENOENT);
-	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 3827, &told), -EMSGSIZE);
+	CHECK_EQ(careful_ping(ends.c[0], 7, &bad[0], on_ping, &told), -ENOENT);
+	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 3827, &told), -EMSGSIZE);
 	/* An older peer would take it for a lost frame. */
-	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_HOST_RX, 600, &told), -ENOTSUP);
-	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 76, &told), 0);
-	CHECK_EQ(ask(&ends, CAREFUL_LIMIT_NET_RX, 76, &second), -EAGAIN);
-	await_stage(&ends, &told);
+	CHECK_EQ(ask(&ends, CAREFUL_STAGE_HOST_RX, 600, &told), -ENOTSUP);
+	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &told), 0);
+	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &second), -EAGAIN);
+	await_ping(&ends, &told);
 	CHECK_EQ(told.result.status, 0);
-	CHECK_EQ(probe(&ends, CAREFUL_LIMIT_HOST_RX, 76).status, 0);
+	CHECK_EQ(probe(&ends, CAREFUL_STAGE_HOST_RX, 76).status, 0);
 	ends_close(&ends);
 }
 
 /* No answer: in time, and once; likewise where the session ends meanwhile. */
-static void test_stage__ends_without_an_answer(void)
+static void test_ping__ends_without_an_answer(void)
 {
-	struct careful_stage_ask ask = { .stage = CAREFUL_LIMIT_NET_RX,
-					 .bytes = 600,
-					 .timeout_ms = 20 };
+	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
+					.bytes = 600,
+					.timeout_ms = 20 };
 	struct told told = { 0 };
 	struct ends ends;
 
 	open_up(&ends);
-	CHECK_EQ(careful_stage(ends.c[0], (uint32_t)ends.peer, &ask, on_stage, &told), 0);
+	CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &ask, on_ping, &told), 0);
 	for (int i = 0; i < PATIENCE && !told.done; i++)
 		careful_poll(ends.c[0]); /* the other end stands still */
 	CHECK_EQ(told.done, 1);
@@ -199,9 +197,9 @@ static void test_stage__ends_without_an_answer(void)
 	CHECK_EQ(told.done, 1);
 	told = (struct told){ 0 };
 	ask.timeout_ms = 10000;
-	CHECK_EQ(careful_stage(ends.c[0], (uint32_t)ends.peer, &ask, on_stage, &told), 0);
+	CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &ask, on_ping, &told), 0);
 	CHECK_EQ(careful_peer_close(ends.c[0], (uint32_t)ends.peer), 0);
-	await_stage(&ends, &told);
+	await_ping(&ends, &told);
 	CHECK_EQ(told.result.status, -ECONNRESET);
 	ends_close(&ends);
 }
@@ -220,7 +218,7 @@ static void say(int fd, const struct sockaddr_in *to, uint64_t cookie, uint16_t 
 {
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
-		.type = CAREFUL_STAGE,
+		.type = CAREFUL_PING,
 		.stage_limit = limit,
 		.src_node = htobe16(slot),
 		.cookie = htobe64(cookie),
@@ -233,7 +231,7 @@ static void say(int fd, const struct sockaddr_in *to, uint64_t cookie, uint16_t 
 		 sizeof(hdr));
 }
 
-static void test_stage__strangers_get_nothing(void)
+static void test_ping__strangers_get_nothing(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(CAREFUL_PORT_DEFAULT) };
 	uint64_t cookie, unknown;
@@ -249,7 +247,7 @@ static void test_stage__strangers_get_nothing(void)
 	pair_leave(&ends.pair);
 	CHECK(fd >= 0);
 	for (uint32_t i = 0; i < 3; i++)
-		CHECK_EQ(probe(&ends, CAREFUL_LIMIT_NET_RX, 600).status, 0);
+		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 600).status, 0);
 	peer = far(&ends);
 	cookie = peer->cookie_in;
 	for (uint32_t i = 0; i < 300; i++) {
@@ -260,13 +258,13 @@ static void test_stage__strangers_get_nothing(void)
 	}
 	CHECK_EQ(recv(fd, &byte, 1, 0), -1);
 	CHECK_EQ(peer->rx.received, 0);
-	CHECK_EQ(peer->stage.answered, 3);
+	CHECK_EQ(peer->ping.answered, 3);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
-	CHECK_EQ(counter(ends.c[1], CAREFUL_C_STAGES_ANSWERED), 3);
+	CHECK_EQ(counter(ends.c[1], CAREFUL_C_PINGS_ANSWERED), 3);
 	/* Who even knows the cookie makes the peer, not itself, an answer's receiver. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
-	say(fd, &to, cookie, peer->slot, CAREFUL_LIMIT_NET_RX, 1000, 0);
+	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
 	for (int i = 0; i < PATIENCE && counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN) == unknown; i++)
 		poll_both(&ends);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), unknown + 1);
@@ -276,9 +274,9 @@ static void test_stage__strangers_get_nothing(void)
 	ends_close(&ends);
 }
 
-static void test_stage__over_ipv4_alone(void)
+static void test_ping__over_ipv4_alone(void)
 {
-	const struct careful_stage_ask ask = { .stage = CAREFUL_LIMIT_NET_RX, .bytes = 600 };
+	const struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX, .bytes = 600 };
 	struct sockaddr_in6 to = { .sin6_family = AF_INET6 };
 	struct told told;
 	struct ends ends;
@@ -288,18 +286,17 @@ static void test_stage__over_ipv4_alone(void)
 	ends.peer = careful_peer(ends.c[0], (struct sockaddr *)&to, sizeof(to));
 	CHECK(ends.peer >= 0);
 	await_up(&ends);
-	CHECK_EQ(careful_stage(ends.c[0], (uint32_t)ends.peer, &ask, on_stage, &told),
-		 -EAFNOSUPPORT);
+	CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &ask, on_ping, &told), -EAFNOSUPPORT);
 	ends_close(&ends);
 }
 
 int main(void)
 {
-	RUN(test_stage__each_answers);
-	RUN(test_stage__credits_are_conserved);
-	RUN(test_stage__what_is_refused);
-	RUN(test_stage__ends_without_an_answer);
-	RUN(test_stage__strangers_get_nothing);
-	RUN(test_stage__over_ipv4_alone);
+	RUN(test_ping__each_answers);
+	RUN(test_ping__credits_are_conserved);
+	RUN(test_ping__what_is_refused);
+	RUN(test_ping__ends_without_an_answer);
+	RUN(test_ping__strangers_get_nothing);
+	RUN(test_ping__over_ipv4_alone);
 	return 0;
 }
