@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from careful.address import resolve
-from careful.transfer.session import Route
+from careful.daemon.route import Route
 from fake_daemon import FakeDaemon
 
 

@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from careful.transfer.partial import is_partial
+from careful.transfer.file.journal import is_partial
 from compare import describe
 from hosts import Host, alive, finish, make_file, wait_for
 from lab import Lab

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from careful._abi import lib, unpack
-from careful.transfer import partial
+from careful.transfer.file import journal
 from hosts import MIB, PINS, Host, Hosts, alive, finish, make_file, moving, wait_for
 from lab import Lab
 
@@ -427,7 +427,7 @@ def test_command__killed_in_the_middle(shared_pair: tuple[Host, Host], how: sign
     assert not (a.own / f"big-{how.name}").exists()
     if how != signal.SIGKILL:
         left = [p.name for p in a.own.iterdir() if how.name in p.name]
-        assert all(partial.NAME.match(name) for name in left), left
+        assert all(journal.NAME.match(name) for name in left), left
     wait_for(lambda: a.status()["peers"][0]["operations"] <= before, "end of its operations")
     a.ctl("get", "h2:big", a.own / f"again-{how.name}")
     assert (a.own / f"again-{how.name}").stat().st_size == 192 * MIB

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from careful.transfer import partial
+from careful.transfer.file import journal
 from hosts import MIB, Host, alive, finish, make_file, wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
@@ -39,18 +39,18 @@ class Pair:
 
     def partials(self) -> list[Path]:
         """What an interrupted transfer left."""
-        return [one for one in self.target.parent.iterdir() if partial.NAME.match(one.name)]
+        return [one for one in self.target.parent.iterdir() if journal.NAME.match(one.name)]
 
     def blocks_in_place(self) -> int:
         """How many blocks the partial file's journal names."""
         for one in self.partials():
             fd = os.open(one, os.O_RDONLY)
             try:
-                journal = partial.read_journal(fd)
+                found = journal.read_journal(fd)
             finally:
                 os.close(fd)
-            if journal is not None:
-                return len(journal.in_place)
+            if found is not None:
+                return len(found.in_place)
         return 0
 
     def begin(self) -> subprocess.Popen[str]:

@@ -13,10 +13,10 @@ import click
 from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS
 from careful.control import config
-from careful.transfer.filters import Filters, check_pattern
 from careful.transfer.options import Options
-from careful.transfer.pace import RateLimit
-from careful.transfer.special import Span
+from careful.transfer.protocol.pace import RateLimit
+from careful.transfer.stream.ends import Span
+from careful.transfer.tree.filters import Filters, check_pattern
 
 _PATTERNS = "careful.patterns"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from careful.control import instances, status
 from careful.control.config import Config
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.session import Route
 
 
 def find(

@@ -13,8 +13,8 @@ from careful._abi import enum_names, ffi, lib
 from careful.address import Address
 from careful.control.config import Config
 from careful.control.instances import Instance
+from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning
-from careful.transfer.ipc import Client
 
 #: What an amount of receive buffers is bounded by, in words.
 BOUNDS = {

@@ -16,9 +16,9 @@ from careful._abi import ffi
 from careful.address import Address
 from careful.control import instances
 from careful.control.tracer import Target
+from careful.daemon.client import Client
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.ipc import Client
-from careful.transfer.session import Route
 
 
 def _target(name: str, pid: int) -> Target:

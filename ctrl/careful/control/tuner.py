@@ -15,8 +15,8 @@ from careful.address import Address
 from careful.control import instances, maps, status, tune
 from careful.control.config import Config
 from careful.control.instances import Instance
+from careful.daemon.client import Client
 from careful.errors import CarefulError
-from careful.transfer.ipc import Client
 
 DEFAULT_SLOT = int(lib.CAREFUL_TUNE_DEFAULT)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from careful._abi import ffi, lib
 from careful.address import Address
+from careful.daemon.client import Answer, Client
 from careful.errors import CarefulError
 from careful.measure.oneway import Trip
 from careful.measure.session import Session
 from careful.measure.trains import train_gap_us
-from careful.transfer.ipc import Answer, Client
 
 #: How long to wait for an answer, beyond some times what messages took that were answered.
 SILENT_S = 5.0

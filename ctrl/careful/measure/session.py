@@ -10,9 +10,9 @@ from typing import Self
 
 from careful._abi import lib
 from careful.address import Address
+from careful.daemon.client import Client
 from careful.errors import CarefulError
 from careful.measure.gone import explained
-from careful.transfer.ipc import Client
 
 
 class Session:

@@ -15,11 +15,11 @@ import numpy as np
 
 from careful._abi import ffi, lib, sizeof
 from careful.address import Address
+from careful.daemon.client import Client
 from careful.errors import CarefulError
 from careful.measure.exchange import peer_info
 from careful.measure.gone import explained
 from careful.measure.logp import Bursts
-from careful.transfer.ipc import Client
 
 #: How `kind` is called: a small request, or a bulk transfer.
 KINDS = {

@@ -15,10 +15,10 @@ from typing import Any
 
 from careful._abi import ffi, lib, sizeof
 from careful.address import Address
+from careful.daemon.client import Answer as IpcAnswer
 from careful.errors import CarefulError
 from careful.measure.probe import Answer, Reply
 from careful.measure.session import Session
-from careful.transfer.ipc import Answer as IpcAnswer
 
 _TIME_EXCEEDED, _UNREACHABLE, _FRAGMENTATION_NEEDED = 11, 3, 4
 #: How much longer than for the probe itself to wait for carefuld, seconds.

@@ -11,11 +11,11 @@ import math
 import socket
 
 from careful.address import Address
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure import inside, pathchar
 from careful.measure.path import Path
 from careful.measure.stage_probe import StageSession
-from careful.transfer.session import Route
 
 
 def measure(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from careful.control.doctor import Finding
     from careful.control.tune import Plan, Tune
     from careful.control.tuner import Row
-    from careful.transfer.block import Attr, Entry
     from careful.transfer.options import FileResult
+    from careful.transfer.protocol.block import Attr, Entry
     from careful.transfer.report import Report
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from careful._abi import lib
-from careful.transfer.filters import Filters
-from careful.transfer.pace import RateLimit
+from careful.transfer.protocol.pace import RateLimit
+from careful.transfer.tree.filters import Filters
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError, from_os, meaning
-from careful.transfer import batch
-from careful.transfer.batch import Item, RemoteTree
-from careful.transfer.block import BlockClient, Entry
-from careful.transfer.local import shown
-from careful.transfer.marks import Mark, read_mark, read_remote_mark
-from careful.transfer.partial import FOOTER_BYTES, Journal, is_partial, read_journal
+from careful.transfer.file.journal import FOOTER_BYTES, Journal, is_partial, read_journal
+from careful.transfer.file.local import shown
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import Item, RemoteTree
+from careful.transfer.protocol.block import BlockClient, Entry
+from careful.transfer.tree.marks import Mark, read_mark, read_remote_mark
 
 #: All others are why something could not be done.
 _STATES = {"resumable", "leftover", "in use", "removed"}

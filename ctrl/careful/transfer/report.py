@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from careful.transfer.losses import Lost
 from careful.transfer.options import FileResult
+from careful.transfer.protocol.losses import Lost
 
 
 class Moved(Protocol):

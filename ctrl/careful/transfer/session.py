@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from careful.address import Address
+from careful.daemon.client import AsyncClient, Client
+from careful.daemon.route import Route
 from careful.errors import Ended
-from careful.transfer import trees
-from careful.transfer.block import BlockClient, Entry, relative
-from careful.transfer.files import Options, Progress
-from careful.transfer.ipc import AsyncClient, Client
-from careful.transfer.special import Span, is_special, transfer
+from careful.transfer import move
+from careful.transfer.file.copy import Options, Progress
+from careful.transfer.protocol.block import BlockClient, Entry, relative
+from careful.transfer.stream.ends import Span, is_special, transfer
 
 if TYPE_CHECKING:
     from careful.transfer.partials import Found
@@ -27,25 +25,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 WHOLE = Span()
-
-
-@dataclass(frozen=True)
-class Route:
-    """How to reach a peer's tree.
-
-    Attributes:
-        socket: of our own carefuld.
-        instance: what errors call it.
-        address: of the peer.
-        host: what errors call the peer.
-        timeout_s: for the handshake, seconds.
-    """
-
-    socket: Path
-    instance: str
-    address: Address
-    host: str
-    timeout_s: float = 5.0
 
 
 async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, Any, _T]]) -> _T:
@@ -82,8 +61,8 @@ def get(
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> trees.Report:
-    """Fetch files and trees from a peer; see trees.get(), and special.transfer()."""
+) -> move.Report:
+    """Fetch files and trees from a peer; see move.get(), and ends.transfer()."""
     return _move(route, True, sources, target, recursive, options, progress, span)
 
 
@@ -95,8 +74,8 @@ def put(
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> trees.Report:
-    """Send files and trees to a peer; see trees.put(), and special.transfer()."""
+) -> move.Report:
+    """Send files and trees to a peer; see move.put(), and ends.transfer()."""
     return _move(route, False, sources, target, recursive, options, progress, span)
 
 
@@ -109,14 +88,14 @@ def _move(
     options: Options,
     progress: Progress,
     span: Span,
-) -> trees.Report:
-    async def work(remote: BlockClient) -> trees.Report:
+) -> move.Report:
+    async def work(remote: BlockClient) -> move.Report:
         losses = await remote.watch(options.fail_on_loss, progress.retried)
         if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
             report = await transfer(remote, fetch, sources[0], target, span, options, progress)
         else:
-            move = trees.get if fetch else trees.put
-            report = await move(remote, sources, target, recursive, options, progress)
+            way = move.get if fetch else move.put
+            report = await way(remote, sources, target, recursive, options, progress)
         report.lost, report.batch_retries = await losses.so_far(), remote.retries
         return report
 

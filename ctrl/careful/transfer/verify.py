@@ -9,15 +9,15 @@ import time
 from dataclasses import dataclass, field
 
 from careful.errors import CarefulError, meaning
-from careful.transfer.batch import LocalTree, RemoteTree
-from careful.transfer.block import BlockClient, Entry, ancestors
-from careful.transfer.compare import is_same
-from careful.transfer.digests import equal_small
-from careful.transfer.local import shown
-from careful.transfer.mover import all_of
-from careful.transfer.partial import is_partial
-from careful.transfer.scan import scan_local, scan_remote
-from careful.transfer.sink import kind_of
+from careful.transfer.file.blocks import all_of
+from careful.transfer.file.compare import is_same
+from careful.transfer.file.journal import is_partial
+from careful.transfer.file.local import shown
+from careful.transfer.protocol.batch import LocalTree, RemoteTree
+from careful.transfer.protocol.block import BlockClient, Entry, ancestors
+from careful.transfer.tree.digests import equal_small
+from careful.transfer.tree.outcome import kind_of
+from careful.transfer.tree.scan import scan_local, scan_remote
 
 #: Files compared at a time.
 _WIDTH = 8

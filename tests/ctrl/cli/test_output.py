@@ -26,7 +26,7 @@ from careful.report.tables import table
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
 from careful.transfer.report import Report
-from careful.transfer.sink import Sink
+from careful.transfer.tree.outcome import Sink
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
 NAME = "new\nline \x1b[31m \udcff"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from careful._abi import ffi, lib
 from careful.address import Address, resolve
+from careful.daemon.client import Answer as IpcAnswer
 from careful.errors import CarefulError
 from careful.measure import exchange, gone, session, stage_probe
 from careful.measure.probe import Answer, Reply
 from careful.measure.signature import Session as Signatures
-from careful.transfer.ipc import Answer as IpcAnswer
 
 PEER = resolve("10.0.3.1")
 OWN = "carefuld of eth1"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from careful._abi import lib
 from careful.address import resolve
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure import inside, whole
 from careful.measure.path import Path
@@ -20,7 +21,6 @@ from careful.measure.probe import Answer, Reply
 from careful.measure.stage_probe import StageReply
 from careful.report import measuring_plots
 from careful.report.inside import resources, stages_figures, stages_table
-from careful.transfer.session import Route
 
 
 class FakeHosts:

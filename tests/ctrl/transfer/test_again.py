@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import marks, partial, session, tree
-from careful.transfer.batch import Item, RemoteTree
-from careful.transfer.marks import LocalMark, RemoteMark
+from careful.transfer import session
+from careful.transfer.file import journal
+from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
-from careful.transfer.partial import is_partial
 from careful.transfer.partials import find_local
-from careful.transfer.session import Route
+from careful.transfer.protocol.batch import Item, RemoteTree
+from careful.transfer.tree import copy, marks
+from careful.transfer.tree.marks import LocalMark, RemoteMark
 from compare import assert_equal
 from fake_daemon import MOVES, FakeDaemon
 
@@ -304,7 +306,7 @@ def test_again__synced_before_the_mark_goes(ends: Ends, monkeypatch: pytest.Monk
 
     options = replace(PLAIN, fsync="end")
     with monkeypatch.context() as patch:
-        patch.setattr(tree, "sync_file_system", dying)
+        patch.setattr(copy, "sync_file_system", dying)
         with pytest.raises(CarefulError, match="goes on"):
             ends.run(options)
     assert len(ends.partials()) == 1
@@ -456,7 +458,7 @@ def test_again__in_the_last_moment(ends: Ends, monkeypatch: pytest.MonkeyPatch) 
 def test_again__another_has_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the same command at a time: the second one says so."""
     monkeypatch.setattr(marks, "LOCK_S", 0.1)
-    monkeypatch.setattr(partial, "LOCK_S", 0.1)
+    monkeypatch.setattr(journal, "LOCK_S", 0.1)
     told: list[Any] = []
     begun = LocalMark.begin if ends.way == "get" else RemoteMark.begin
 

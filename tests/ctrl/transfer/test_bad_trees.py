@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import Route
 from compare import assert_equal
 from fake_daemon import FakeDaemon
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError, from_os
-from careful.transfer import batch, session
-from careful.transfer.batch import LocalTree, RemoteTree
-from careful.transfer.digests import equal_small
+from careful.transfer import session
 from careful.transfer.options import Options, Silent
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.report import Report
-from careful.transfer.scan import scan_local
-from careful.transfer.session import Route
-from careful.transfer.sink import Sink
+from careful.transfer.tree.digests import equal_small
+from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.scan import scan_local
 from compare import assert_equal
 from fake_daemon import FakeDaemon
 

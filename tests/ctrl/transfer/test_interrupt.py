@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.daemon.route import Route
 from careful.errors import Ended
-from careful.transfer import compare, mover, session
-from careful.transfer.local import digest_of_range
+from careful.transfer import session
+from careful.transfer.file import blocks, compare
+from careful.transfer.file.local import digest_of_range
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import Route
 
 BLOCK = 4096
 DATA = os.urandom(40 * BLOCK)
@@ -36,7 +37,7 @@ def test_verify__interrupted(
             os.kill(os.getpid(), signal.SIGINT)
         return digest_of_range(*given)
 
-    monkeypatch.setattr(mover, "SLICE_BYTES", 4 * BLOCK)
+    monkeypatch.setattr(blocks, "SLICE_BYTES", 4 * BLOCK)
     monkeypatch.setattr(compare, "digest_of_range", digest)
     with pytest.raises(KeyboardInterrupt):
         session.verify(route, "f", str(tmp_path / "f"), False, BLOCK)
@@ -54,7 +55,7 @@ def test_in_thread__cancelled_again(tmp_path: Path) -> None:
         end.wait(10)
 
     async def run() -> bool:
-        task = asyncio.create_task(mover.in_thread(work))
+        task = asyncio.create_task(blocks.in_thread(work))
         await asyncio.to_thread(begin.wait)
         for _ in range(3):
             task.cancel()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import Route
-from careful.transfer.special import Span
+from careful.transfer.stream.ends import Span
 from fake_daemon import FakeDaemon
 
 NBYTES = 100_000

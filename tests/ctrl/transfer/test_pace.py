@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.transfer import pace, session
+from careful.daemon.route import Route
+from careful.transfer import session
+from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
-from careful.transfer.partial import is_partial
-from careful.transfer.session import Route
+from careful.transfer.protocol import pace
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import partial, session
-from careful.transfer.files import Options, Silent
-from careful.transfer.partial import Identity, Journal, read_journal
-from careful.transfer.session import Route
+from careful.transfer import session
+from careful.transfer.file import journal
+from careful.transfer.file.copy import Options, Silent
+from careful.transfer.file.journal import Identity, Journal, read_journal
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096
@@ -68,7 +69,7 @@ class Ends:
         return lambda: moved
 
     def partials(self) -> list[Path]:
-        return [one for one in self.target.parent.iterdir() if partial.NAME.match(one.name)]
+        return [one for one in self.target.parent.iterdir() if journal.NAME.match(one.name)]
 
     def break_off(self, blocks: int = 4) -> None:
         """A transfer that ends when so many blocks are in place."""
@@ -197,9 +198,9 @@ def test_resume__target_appeared(ends: Ends) -> None:
 
 
 def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    import careful.transfer.resume as resume
+    import careful.transfer.file.resume as resume
 
-    monkeypatch.setattr(partial, "LOCK_S", 0.2)
+    monkeypatch.setattr(journal, "LOCK_S", 0.2)
     monkeypatch.setattr(resume, "LOCK_S", 0.2)
     other: list[Any] = []
 
@@ -208,7 +209,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
             with pytest.raises(CarefulError, match="another transfer of it is under way"):
-                partial.lock(fd, "b")
+                journal.lock(fd, "b")
             os.close(fd)
         return 0
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer import session
-from careful.transfer.marks import LocalMark, RemoteMark
+from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
-from careful.transfer.partial import is_partial
 from careful.transfer.partials import find_local
-from careful.transfer.session import Route
+from careful.transfer.tree.marks import LocalMark, RemoteMark
 from compare import assert_equal
 from fake_daemon import FakeDaemon
 
@@ -168,18 +168,18 @@ def test_several__of_one_name(ends: Ends) -> None:
 
 def test_several__came_meanwhile(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file gets its name when we have looked already: it is not refused if it is equal."""
-    from careful.transfer import trees
+    from careful.transfer import move
 
     ends.break_off()
     module = f"{ends.way}_file"
-    move = getattr(trees, module)
+    begun = getattr(move, module)
 
     async def late(remote: Any, source: str, *given: Any, **more: Any) -> Any:
         if source.endswith("three"):
             (ends.target / "three").write_bytes((ends.source / "three").read_bytes())
-        return await move(remote, source, *given, **more)
+        return await begun(remote, source, *given, **more)
 
-    monkeypatch.setattr(trees, module, late)
+    monkeypatch.setattr(move, module, late)
     report = ends.run()
     assert report.failures == []
     assert "three" in {Path(name).name for name, _ in report.brought}

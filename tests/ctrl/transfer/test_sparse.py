@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import local, resume, session
+from careful.transfer import session
+from careful.transfer.file import local, resume
+from careful.transfer.file.holes import is_hole, local_extents, merged, ranges_of
 from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.report import Report
-from careful.transfer.session import Route
-from careful.transfer.sparse import is_hole, local_extents, merged, ranges_of
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20

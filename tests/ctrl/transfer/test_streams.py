@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import xxhash
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session, special
+from careful.transfer import session
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import Route
-from careful.transfer.special import Span
+from careful.transfer.stream import ends
+from careful.transfer.stream.ends import Span
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -342,7 +343,7 @@ def test_put__looks_whether_standard_input_has_ended() -> None:
     timer.start()
 
     async def run() -> bool:
-        check = special._check_all_fitted(read, 10, 10, Span(), "device")
+        check = ends._check_all_fitted(read, 10, 10, Span(), "device")
         task = asyncio.create_task(check)
         await asyncio.sleep(0)
         await asyncio.sleep(0)

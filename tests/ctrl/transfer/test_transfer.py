@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import xxhash
 from careful._abi import lib
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer import session
-from careful.transfer.files import Options, Silent
-from careful.transfer.local import digest_of_blocks
-from careful.transfer.session import Route
+from careful.transfer.file.copy import Options, Silent
+from careful.transfer.file.local import digest_of_blocks
 from fake_daemon import DiedError, FakeDaemon
 
 

@@ -18,13 +18,14 @@ import pytest
 from any_tree import TREES, build
 from careful._abi import lib
 from careful.address import resolve
-from careful.transfer import batch, session
-from careful.transfer.batch import LocalTree, RemoteTree
-from careful.transfer.block import BlockClient
-from careful.transfer.filters import Filters, check_pattern
+from careful.daemon.route import Route
+from careful.transfer import session
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import Route
-from careful.transfer.tree import TreeTransfer
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import LocalTree, RemoteTree
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.tree.copy import TreeTransfer
+from careful.transfer.tree.filters import Filters, check_pattern
 from compare import assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from careful._abi import lib
 from careful.cli.files import partials
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer import session
 from careful.transfer import verify as verifying
-from careful.transfer.block import Entry
+from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
-from careful.transfer.partial import is_partial
 from careful.transfer.partials import Found, find_local
-from careful.transfer.session import Route
+from careful.transfer.protocol.block import Entry
 from click.testing import CliRunner
 from fake_daemon import DiedError, FakeDaemon
 

@@ -8,8 +8,8 @@ import pytest
 import xxhash
 from careful import _abi
 from careful._abi import ffi, lib
-from careful.transfer.batch import Item
-from careful.transfer.block import parse_listing
+from careful.transfer.protocol.batch import Item
+from careful.transfer.protocol.block import parse_listing
 from careful.wire import layers
 from careful.wire.layers import (
     CarefulAbort,

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefu
 
 from careful._abi import lib, pack, sizeof, unpack  # noqa: E402
 from careful.address import resolve  # noqa: E402
-from careful.transfer.block import parse_listing  # noqa: E402
-from careful.transfer.ipc import Answer, Client  # noqa: E402
+from careful.daemon.client import Answer, Client  # noqa: E402
+from careful.transfer.protocol.block import parse_listing  # noqa: E402
 
 MIB = 1 << 20
 

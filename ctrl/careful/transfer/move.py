@@ -1,6 +1,6 @@
 """What `get` and `put` are asked for: several sources, files and trees.
 
-Owns names: where a source goes. How a tree gets there is tree.py's; without
+Owns names: where a source goes. How a tree gets there is tree/copy.py's; without
 options.links symlinks are skipped by name (rsync's habit without -l), special files always.
 """
 
@@ -15,20 +15,23 @@ from contextlib import suppress
 from functools import partial
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.again import again
-from careful.transfer.attributes import sync_file_system
-from careful.transfer.batch import LocalTree, RemoteTree
-from careful.transfer.block import Attr, BlockClient, Entry, relative
-from careful.transfer.compare import common_bytes
-from careful.transfer.files import get_file, put_file
-from careful.transfer.local import current_umask, shown, sync_directory
-from careful.transfer.marks import LocalMark, Mark, RemoteMark, mark_of
-from careful.transfer.mover import in_thread
+from careful.transfer.file.blocks import in_thread
+from careful.transfer.file.compare import common_bytes
+from careful.transfer.file.copy import get_file, put_file
+from careful.transfer.file.journal import tag_of
+from careful.transfer.file.local import current_umask, shown, sync_directory
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.partial import tag_of
 from careful.transfer.partials import clear_local, clear_remote
+from careful.transfer.protocol.batch import LocalTree, RemoteTree
+from careful.transfer.protocol.block import Attr, BlockClient, Entry, relative
 from careful.transfer.report import Report
-from careful.transfer.scan import (
+from careful.transfer.tree.attributes import sync_file_system
+from careful.transfer.tree.copy import TreeTransfer, Ways
+from careful.transfer.tree.interrupted import again
+from careful.transfer.tree.marks import LocalMark, Mark, RemoteMark, mark_of
+from careful.transfer.tree.named import Singles, make_link
+from careful.transfer.tree.outcome import Sink, kind_of
+from careful.transfer.tree.scan import (
     carried,
     list_local,
     local_attr,
@@ -37,10 +40,7 @@ from careful.transfer.scan import (
     scan_remote,
     taken_apart,
 )
-from careful.transfer.several import Several, several_here, several_there, tell_continued
-from careful.transfer.singles import Singles, make_link
-from careful.transfer.sink import Sink, kind_of
-from careful.transfer.tree import TreeTransfer, Ways
+from careful.transfer.tree.sources import Several, several_here, several_there, tell_continued
 
 __all__ = ["Report", "get", "put"]
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
-from careful.transfer.block import Attr, BlockClient, Entry, Listing
-from careful.transfer.bulk import Part, sift
-from careful.transfer.entries import NOTHING
-from careful.transfer.filters import Filters
-from careful.transfer.local import shown
+from careful.transfer.file.local import shown
 from careful.transfer.options import Options
+from careful.transfer.protocol.block import Attr, BlockClient, Entry, Listing
+from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.tree.filters import Filters
+from careful.transfer.tree.lanes import Part, sift
 
 #: What times are below, ns before or since 1970.
 _TIME_LIMIT = 1 << 63

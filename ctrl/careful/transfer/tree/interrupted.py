@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from careful.errors import CarefulError
-from careful.transfer.block import Attr, Entry
-from careful.transfer.digests import Compare
-from careful.transfer.marks import Mark
-from careful.transfer.mover import all_of
-from careful.transfer.sink import TEXTS, Sink
+from careful.transfer.file.blocks import all_of
+from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.tree.digests import Compare
+from careful.transfer.tree.marks import Mark
+from careful.transfer.tree.outcome import TEXTS, Sink
 
 #: Whether files have the same contents at both ends; those that it cannot tell are missing.
 EqualSmall = Callable[[Sequence[Entry]], Awaitable[dict[str, bool]]]

@@ -1,7 +1,7 @@
 """The small files of a tree, many in a message and several messages under way.
 
 Owns what becomes of each file of a batch. Batches that go as expected are not looked at file
-by file (bulk.py); of others, each file's fate is its own.
+by file (lanes.py); of others, each file's fate is its own.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from typing import Any
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import batch
-from careful.transfer.attributes import parts
-from careful.transfer.batch import Item, LocalTree, RemoteTree, Tree
-from careful.transfer.block import Attr, Entry
-from careful.transfer.bulk import ITEMS_BYTES, Lane, Moved, Part, matched, part_bytes, small_bytes
-from careful.transfer.local import digest_of
-from careful.transfer.mover import all_of, in_thread
+from careful.transfer.file.blocks import all_of, in_thread
+from careful.transfer.file.local import digest_of
 from careful.transfer.options import FileResult
-from careful.transfer.sink import Sink
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree
+from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.tree.attributes import parts
+from careful.transfer.tree.lanes import (
+    ITEMS_BYTES,
+    Lane,
+    Moved,
+    Part,
+    matched,
+    part_bytes,
+    small_bytes,
+)
+from careful.transfer.tree.outcome import Sink
 
 #: Batches under way at a time: one is read, one crosses, one is written.
 _BATCHES = 3

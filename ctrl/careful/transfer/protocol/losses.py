@@ -1,7 +1,7 @@
 """What the network lost between this host and a peer, as both ends counted it.
 
 Owns the figures of a transfer's summary, and --on-loss fail. That what was lost is
-asked for again is mover.py's, how much at a time pace.py's.
+asked for again is file/blocks.py's, how much at a time pace.py's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import errno
 from typing import Any, NamedTuple
 
 from careful._abi import lib
+from careful.daemon.client import AsyncClient, peers_of
 from careful.errors import LossError
-from careful.transfer.ipc import AsyncClient, peers_of
 
 #: Before the payload of a frame: Ethernet, IPv6, UDP, our headers; and a digest behind it.
 _HEADERS_BYTES = 14 + 40 + 8 + 48 + 48 + 8

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from careful._abi import lib
-from careful.transfer import batch
-from careful.transfer.batch import Item, Tree
-from careful.transfer.block import Attr
-from careful.transfer.sink import Sink
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import Item, Tree
+from careful.transfer.protocol.block import Attr
+from careful.transfer.tree.outcome import Sink
 
 _T = TypeVar("_T")
 

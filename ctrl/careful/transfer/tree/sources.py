@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from careful.errors import CarefulError
-from careful.transfer.block import BlockClient, Entry
-from careful.transfer.files import GOES_ON
-from careful.transfer.local import shown
-from careful.transfer.marks import LocalMark, Mark, MarkFile, RemoteMark, kept_name
-from careful.transfer.mover import in_thread
+from careful.transfer.file.blocks import in_thread
+from careful.transfer.file.copy import GOES_ON
+from careful.transfer.file.journal import tag_of
+from careful.transfer.file.local import shown
 from careful.transfer.options import Progress
-from careful.transfer.partial import tag_of
-from careful.transfer.scan import scan_local, scan_remote
-from careful.transfer.sink import Sink
+from careful.transfer.protocol.block import BlockClient, Entry
+from careful.transfer.tree.marks import LocalMark, Mark, MarkFile, RemoteMark, kept_name
+from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.scan import scan_local, scan_remote
 
 #: As a mark's names have the directory itself.
 _TOP = "./"

@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.block import BlockClient, Created
-from careful.transfer.local import digest_of_range, shown
-from careful.transfer.mover import in_slices, quietly
-from careful.transfer.options import Options
-from careful.transfer.partial import (
+from careful.transfer.file.blocks import in_slices, quietly
+from careful.transfer.file.holes import is_hole
+from careful.transfer.file.journal import (
     FOOTER_BYTES,
     LOCK_S,
     Identity,
@@ -28,7 +26,9 @@ from careful.transfer.partial import (
     check_source,
     tag_of,
 )
-from careful.transfer.sparse import is_hole
+from careful.transfer.file.local import digest_of_range, shown
+from careful.transfer.options import Options
+from careful.transfer.protocol.block import BlockClient, Created
 
 #: How long the handle of a session that is over may keep its file: the peer's stall
 #: (`up --stall`, 30 s) and a little, seconds.

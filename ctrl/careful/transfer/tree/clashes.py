@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from careful._abi import lib
-from careful.transfer import batch
-from careful.transfer.attributes import parts
-from careful.transfer.batch import Item, Tree
-from careful.transfer.block import Attr, Entry
 from careful.transfer.options import Options
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import Item, Tree
+from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.tree.attributes import parts
 
 
 def in_the_way(

@@ -22,11 +22,11 @@ from typing import Protocol
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.batch import ATTEMPTS, Item, RemoteTree, wait_s
-from careful.transfer.block import Attr, BlockClient, Created, Entry
-from careful.transfer.local import shown, sync_directory
-from careful.transfer.mover import in_thread, quietly
-from careful.transfer.partial import LOCK_S, busy, lock
+from careful.transfer.file.blocks import in_thread, quietly
+from careful.transfer.file.journal import LOCK_S, busy, lock
+from careful.transfer.file.local import shown, sync_directory
+from careful.transfer.protocol.batch import ATTEMPTS, Item, RemoteTree, wait_s
+from careful.transfer.protocol.block import Attr, BlockClient, Created, Entry
 
 _MAGIC = b"careful-tree2\n"
 #: A larger one is none, bytes.

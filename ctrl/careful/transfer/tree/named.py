@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.again import CHANGED, again
-from careful.transfer.attributes import apply_attributes
-from careful.transfer.batch import Item, Tree, parse
-from careful.transfer.block import Entry
-from careful.transfer.marks import Mark
-from careful.transfer.mover import all_of
+from careful.transfer.file.blocks import all_of
 from careful.transfer.options import FileResult, Options
-from careful.transfer.sink import TEXTS, Sink
-from careful.transfer.tree import is_equal
+from careful.transfer.protocol.batch import Item, Tree, parse
+from careful.transfer.protocol.block import Entry
+from careful.transfer.tree.attributes import apply_attributes
+from careful.transfer.tree.copy import is_equal
+from careful.transfer.tree.interrupted import CHANGED, again
+from careful.transfer.tree.marks import Mark
+from careful.transfer.tree.outcome import TEXTS, Sink
 
 #: Moves a file's contents; None: it was equal.
 Move = Callable[[Options], Awaitable[FileResult | None]]

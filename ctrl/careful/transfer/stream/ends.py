@@ -17,14 +17,14 @@ from functools import partial
 from typing import TextIO
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.block import Attr, BlockClient, relative
-from careful.transfer.files import check_same, version
-from careful.transfer.inplace import Side, bytes_from, move_differing
-from careful.transfer.local import Partial, shown, sync_directory
-from careful.transfer.mover import quietly
+from careful.transfer.file.blocks import quietly
+from careful.transfer.file.copy import check_same, version
+from careful.transfer.file.local import Partial, shown, sync_directory
 from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.report import Report
-from careful.transfer.streams import ENDLESS, Held, apart, need_length, receive, send
+from careful.transfer.stream.inplace import Side, bytes_from, move_differing
+from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 
 STDIO = "-"
 NULL = "null:"

@@ -12,8 +12,8 @@ from itertools import chain
 
 from careful._abi import lib, pack
 from careful.errors import CarefulError, from_os
-from careful.transfer.block import Attr, BlockClient
-from careful.transfer.local import shown
+from careful.transfer.file.local import shown
+from careful.transfer.protocol.block import Attr, BlockClient
 
 #: How much zeros are looked for at a time, bytes.
 GRAIN = 32 << 10

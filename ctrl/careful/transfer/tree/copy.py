@@ -1,6 +1,6 @@
 """One tree from one end to the other, whichever way.
 
-Owns the order: directories before what is in them, small files in batches (small.py) beside
+Owns the order: directories before what is in them, small files in batches (batches.py) beside
 large ones, then links, then what is to go, and attributes last, children before their
 directories. One item's failure does not end the others.
 """
@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer import batch
-from careful.transfer.again import Continuation
-from careful.transfer.attributes import apply_attributes, parts, sync_file_system
-from careful.transfer.batch import Item, Tree
-from careful.transfer.block import Attr, Entry, ancestors, parent
-from careful.transfer.bulk import Part
-from careful.transfer.clash import in_the_way, is_another, look_alike, taken_for_one
-from careful.transfer.digests import Compare, equal_small
-from careful.transfer.local import current_umask
-from careful.transfer.marks import Mark
-from careful.transfer.mover import all_of
+from careful.transfer.file.blocks import all_of
+from careful.transfer.file.holes import GRAIN, has_holes
+from careful.transfer.file.journal import is_partial
+from careful.transfer.file.local import current_umask
 from careful.transfer.options import FileResult
-from careful.transfer.partial import is_partial
-from careful.transfer.sink import Sink
-from careful.transfer.small import SmallFiles
-from careful.transfer.sparse import GRAIN, has_holes
+from careful.transfer.protocol import batch
+from careful.transfer.protocol.batch import Item, Tree
+from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
+from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system
+from careful.transfer.tree.batches import SmallFiles
+from careful.transfer.tree.clashes import in_the_way, is_another, look_alike, taken_for_one
+from careful.transfer.tree.digests import Compare, equal_small
+from careful.transfer.tree.interrupted import Continuation
+from careful.transfer.tree.lanes import Part
+from careful.transfer.tree.marks import Mark
+from careful.transfer.tree.outcome import Sink
 
 
 class Ways(NamedTuple):

@@ -2,7 +2,7 @@
 
 Owns what the two ends are, when a partial file is continued, kept or thrown away,
 and that a source which changed meanwhile is an error. Trees and the command's
-arguments are trees.py's.
+arguments are move.py's.
 """
 
 from __future__ import annotations
@@ -16,16 +16,10 @@ from itertools import chain
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
-from careful.transfer.blake3 import agreed
-from careful.transfer.block import Attr, BlockClient
-from careful.transfer.compare import block_sizes, copy_into, equal_blocks, open_old
-from careful.transfer.local import Partial, shown
-from careful.transfer.mover import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
-from careful.transfer.options import FileResult, Options, Progress, Silent
-from careful.transfer.partial import Identity, Journal, KeptPartial, tag_of
-from careful.transfer.resume import RemotePartial, take_digests, verify_local, verify_source
-from careful.transfer.scan import local_attr
-from careful.transfer.sparse import (
+from careful.transfer.file.blake3 import agreed
+from careful.transfer.file.blocks import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
+from careful.transfer.file.compare import block_sizes, copy_into, equal_blocks, open_old
+from careful.transfer.file.holes import (
     has_holes,
     local_extents,
     merged,
@@ -33,6 +27,12 @@ from careful.transfer.sparse import (
     remote_extents,
     without_zeros,
 )
+from careful.transfer.file.journal import Identity, Journal, KeptPartial, tag_of
+from careful.transfer.file.local import Partial, shown
+from careful.transfer.file.resume import RemotePartial, take_digests, verify_local, verify_source
+from careful.transfer.options import FileResult, Options, Progress, Silent
+from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.tree.scan import local_attr
 
 __all__ = [
     "FileResult",

@@ -1,7 +1,7 @@
 """Client of the block service (wire.h): a peer's exported tree.
 
 Owns the requests, their payloads and the listing's format. It moves one byte
-range at a time; which ranges, and where to, is files.py's.
+range at a time; which ranges, and where to, is file/copy.py's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 from careful._abi import lib, pack, unpack
 from careful.address import Address
+from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError
-from careful.transfer.entries import (
+from careful.transfer.protocol.entries import (
     Attr,
     Entry,
     Listing,
@@ -27,9 +28,8 @@ from careful.transfer.entries import (
     parse_listing,
     relative,
 )
-from careful.transfer.ipc import Answer, AsyncClient
-from careful.transfer.losses import Losses
-from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
+from careful.transfer.protocol.losses import Losses
+from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
 
 __all__ = [
     "Attr",

@@ -7,9 +7,9 @@ import stat
 
 from careful._abi import lib
 from careful.errors import check, from_os
-from careful.transfer.block import BlockClient
-from careful.transfer.local import digest_of_range, shown
-from careful.transfer.mover import SLICE_BYTES, in_slices, quietly
+from careful.transfer.file.blocks import SLICE_BYTES, in_slices, quietly
+from careful.transfer.file.local import digest_of_range, shown
+from careful.transfer.protocol.block import BlockClient
 
 
 def block_sizes(nbytes: int, block_bytes: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The blocks of one file across, several of them in flight.
 
 Owns which byte ranges move, and what becomes of one that was lost or damaged. What
-the two ends are is files.py's.
+the two ends are is copy.py's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from careful._abi import lib
+from careful.daemon.client import Answer
 from careful.errors import CarefulError
-from careful.transfer.block import BlockClient
-from careful.transfer.ipc import Answer
-from careful.transfer.local import digest_of_blocks, digest_of_range
+from careful.transfer.file.holes import Ranges, punch_zeros
+from careful.transfer.file.local import digest_of_blocks, digest_of_range
 from careful.transfer.options import Options, Progress
-from careful.transfer.pace import Pace
-from careful.transfer.sparse import Ranges, punch_zeros
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.pace import Pace
 
 #: What a lost or a damaged block is answered with: it is asked for again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)

@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.local import Partial, allocate, digest_of, shown, temporary_name
+from careful.transfer.file.local import Partial, allocate, digest_of, shown, temporary_name
 
 #: Names of partial and temporary files, of ours and of a peer.
 NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part\Z", re.DOTALL)

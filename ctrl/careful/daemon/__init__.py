@@ -1,0 +1,1 @@
+"""The running carefuld: its socket, and the way to a peer by it."""

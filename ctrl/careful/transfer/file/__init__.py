@@ -1,0 +1,1 @@
+"""One file from one end to the other."""

@@ -1,0 +1,1 @@
+"""Bytes in order: standard input and output, devices, ranges, null:."""

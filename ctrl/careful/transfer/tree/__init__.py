@@ -1,0 +1,1 @@
+"""Trees from one end to the other."""

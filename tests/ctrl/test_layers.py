@@ -1,0 +1,43 @@
+"""Which package may import which: daemon is the ground that the others stand on."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import careful
+import pytest
+
+ROOT = Path(careful.__file__).parent
+#: Package -> packages of this project that it must not import.
+FORBIDDEN = {
+    "daemon": {"cli", "control", "files", "measure", "model", "node", "report", "transfer"},
+    "control": {"cli", "measure", "transfer"},
+    "measure": {"cli", "transfer"},
+    "transfer": {"cli", "control", "measure", "report"},
+}
+
+
+def imported(source: Path) -> set[str]:
+    """The packages of this project that a module imports, at its top or in a function."""
+    found = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{one.name}" for one in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("careful.")}
+    return found
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_package__imports_nothing_above_it(package: str) -> None:
+    sources = sorted((ROOT / package).rglob("*.py"))
+    assert sources
+    wrong = {
+        str(one.relative_to(ROOT)): above
+        for one in sources
+        if (above := imported(one) & FORBIDDEN[package])
+    }
+    assert not wrong
