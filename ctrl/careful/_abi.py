@@ -91,7 +91,7 @@ def flag_names(prefix: str) -> dict[int, str]:
 
 @cache
 def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
-    """Format of a struct of wire.h, in which every integer is big-endian."""
+    """Format of a struct of wire.h or block.h, in which every integer is big-endian."""
     text, at = ">", 0
     for field in layout(name):
         assert field.offset == at, f"struct {name} has a hole before {field.name}"
@@ -105,7 +105,7 @@ def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
 
 
 def pack(name: str, /, **values: Any) -> bytes:
-    """The bytes of a struct of wire.h; a field that is not named is 0.
+    """The bytes of a struct of wire.h or block.h; a field that is not named is 0.
 
     Raises:
         TypeError: no such field.
@@ -127,7 +127,7 @@ def pack(name: str, /, **values: Any) -> bytes:
 
 
 def unpack(name: str, data: bytes | memoryview, offset: int = 0) -> dict[str, Any]:
-    """Field -> value of a struct of wire.h at `offset` of data; arrays are tuples.
+    """Field -> value of a struct of wire.h or block.h at `offset` of data; arrays are tuples.
 
     Raises:
         struct.error: data ends before the struct does.

@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <careful/block.h>
 #include <careful/wire.h>
 
 #include "daemon/ipc_private.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The server of the block service that wire.h declares: directories whose files
+ * The server of the block service (careful/block.h): directories whose files
  * peers may open, list, create and replace. Built on careful.h alone. The engine's
  * thread never waits: system calls that may block run on a few worker threads.
  */
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
-#include <careful/wire.h>
+#include <careful/block.h>
 
 enum {
 	BLOCK_EXPORTS = 64,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <careful/wire.h>
+
 #include "service/block_client.h"
 
 /* Epochs that may break under one call before it gives up; each was a loss. */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
-#include <careful/wire.h>
+#include <careful/block.h>
 
 /*
  * A file, a file being made, or a listing at a peer.

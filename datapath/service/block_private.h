@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include <careful/block.h>
 #include <careful/careful.h>
 #include <careful/wire.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Owner, mode and time of files, between wire.h's form and the file system's.
+ * Owner, mode and time of files, between block.h's form and the file system's.
  */
 #ifndef STORAGE_ATTR_H
 #define STORAGE_ATTR_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include <careful/wire.h>
+#include <careful/block.h>
 
 void attr_set(struct careful_block_attr *attr, const struct stat *st);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Directories as careful_block_entry records (wire.h), one directory at a time. Where the
+ * Directories as careful_block_entry records (block.h), one directory at a time. Where the
  * records go, and in which order directories are read, is the caller's.
  */
 #ifndef STORAGE_ENTRY_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <careful/wire.h>
+#include <careful/block.h>
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 

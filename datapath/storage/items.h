@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Batches (careful_block_item records, wire.h): what the files of items*.c share. All
+ * Batches (careful_block_item records, block.h): what the files of items*.c share. All
  * names lie beneath one directory; an item's failure is its own.
  */
 #ifndef STORAGE_ITEMS_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include <careful/files.h>
-#include <careful/wire.h>
+#include <careful/block.h>
 
 enum {
 	ITEMS_PENDING = 512, /* files that wait for one sync together */

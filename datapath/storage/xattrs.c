@@ -11,7 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <careful/wire.h>
+#include <careful/block.h>
 
 #include "storage/xattrs.h"
 

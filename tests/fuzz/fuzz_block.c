@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <careful/block.h>
 #include <careful/wire.h>
 
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */

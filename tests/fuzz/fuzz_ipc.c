@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <careful/block.h>
 #include <careful/ipc.h>
 #include <careful/wire.h>
 

@@ -1,6 +1,6 @@
 """A stand-in for carefuld and a peer: ipc.h's socket over a directory of this machine.
 
-Implements the block service as wire.h describes it, single-threaded, with faults
+Implements the block service as block.h describes it, single-threaded, with faults
 that a test can ask for. It is a second reading of the headers: where it and
 carefuld differ, one of them is wrong.
 """

@@ -1,4 +1,4 @@
-"""Scapy layers of wire.h: names, offsets and sizes are the C compiler's, through cffi.
+"""Scapy layers of wire.h and block.h: names, offsets and sizes are the C compiler's, through cffi.
 
 Owns what a struct's declaration does not say: which layer follows which, and which
 fields are computed when they are left open. The only place that imports scapy; call
@@ -96,7 +96,7 @@ def fields_of(
     enums: dict[str, dict[int, str]] | None = None,
     flags: dict[int, str] | None = None,
 ) -> list[Any]:
-    """Scapy fields of a struct of wire.h, in order.
+    """Scapy fields of a struct of wire.h or block.h, in order.
 
     Args:
         struct: its name, without "struct".

@@ -9,7 +9,7 @@
 
 #ifndef CAREFUL_CDEF
 #include <careful/careful.h>
-#include <careful/wire.h>
+#include <careful/block.h>
 #ifdef __cplusplus
 extern "C" {
 #endif

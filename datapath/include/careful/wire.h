@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The wire format, whole: the frame header, the active-message header that
- * opens a message, the control messages and the block service's payloads.
- * The only declaration of each; C and eBPF include it, the cffi binding and
- * the scapy layer are generated from it.
+ * opens a message, and the control messages. The only declaration of each: C and
+ * eBPF include it, the cffi binding and the scapy layer are generated from it.
+ * What the block service puts into messages is block.h's.
  *
  * Naturally aligned, big-endian, padded by name, never packed: cffi must be
  * able to parse it (it sees the file preprocessed with CAREFUL_CDEF).
@@ -254,213 +254,6 @@ struct careful_ping_answer {
 };
 
 /*
- * The block service: requests to these handlers. Handles are region keys: blocks
- * move with GET and STORE. Paths are relative to the export, without NUL.
- *
- * OPEN    payload careful_block_open, path. Reply: args[0] handle, payload
- *         careful_block_attr. With CREATE the handle is a temporary file beside
- *         path, of `bytes` bytes, that COMMIT gives its name. With a tag it is a
- *         partial file: its name follows from the tag, it stays when the handle
- *         ends without COMMIT, and one that is there already is continued (args[1]
- *         1; its size, if another than `bytes` and `tail_bytes`, is left as it is).
- *         -EBUSY: another handle has it.
- * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its
- *         path unused): cuts to size, syncs, sets mode and time, renames. The
- *         handle ends. Reply: payload careful_block_attr.
- * CLOSE   args[0] handle, args[1] CAREFUL_BLOCK_*: ends it (and removes an
- *         uncommitted temporary file; a partial one with DISCARD alone).
- *         Reply: payload careful_block_attr of the file as it is now.
- * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] handle of the
- *         listing, args[1] and args[2] its bytes (high, low), args[3] entries that
- *         could not be read; careful_block_entry records, each padded to 8 bytes.
- * STAT    args[0] CAREFUL_BLOCK_*; payload path. Reply: payload careful_block_attr.
- * MKDIR   payload careful_block_open, path. Reply: status. An existing directory
- *         is no error.
- * DIGEST  args[0] handle; payload careful_block_range. Reply: args[0] n, payload the
- *         digests of the first n blocks of the range; n may be fewer than asked for.
- * EXTENTS args[0] handle; payload careful_block_range. Reply: args[0] n, payload n
- *         careful_block_extent: where the range holds data, in order; args[1] and
- *         args[2] where the answer ends (high, low), which is the range's end if all
- *         of it fitted.
- * BATCH   args[0] handle of an OPEN with SCRATCH, args[1] CAREFUL_BATCH_*, payload
- *         careful_block_batch: runs the careful_block_item records that were stored
- *         there, one after the other; names are relative to what was opened. Reply:
- *         args[0] handle of the answer, which has as many records in the same order,
- *         args[1] and args[2] its bytes (high, low), args[3] items that failed.
- *
- * Asking again after ECONNRESET does no harm: args[2] and args[3] of OPEN, LIST and BATCH name
- * the attempt (random; 0: no name), the same name is answered with the same handle; a
- * COMMIT or CLOSE that did end its handle is answered as it was then.
- */
-enum careful_block_handler {
-	CAREFUL_BLOCK_OPEN = 128,
-	CAREFUL_BLOCK_COMMIT = 129,
-	CAREFUL_BLOCK_CLOSE = 130,
-	CAREFUL_BLOCK_LIST = 131,
-	CAREFUL_BLOCK_STAT = 132,
-	CAREFUL_BLOCK_MKDIR = 133,
-	CAREFUL_BLOCK_DIGEST = 134,
-	CAREFUL_BLOCK_EXTENTS = 135,
-	CAREFUL_BLOCK_BATCH = 136,
-};
-
-enum careful_block_flag {
-	CAREFUL_BLOCK_CREATE = 0x01, /* OPEN: to write a new file */
-	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
-	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
-	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
-	CAREFUL_BLOCK_SPARSE = 0x10, /* OPEN with CREATE: no room is taken in advance */
-	CAREFUL_BLOCK_SEED = 0x20, /* OPEN with CREATE: begin with what path holds now */
-	/* OPEN with CREATE: how long the file gets is said by COMMIT's `bytes`. */
-	CAREFUL_BLOCK_STREAM = 0x40,
-	/* OPEN: write into the file or block device itself; COMMIT syncs it. */
-	CAREFUL_BLOCK_INPLACE = 0x80,
-	/* OPEN: no file; `bytes` zeros to get, and room for what is not kept. */
-	CAREFUL_BLOCK_NULL = 0x100,
-	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: the partial file goes */
-	/* OPEN: path is a directory; `bytes` of memory, for the items of a BATCH there. */
-	CAREFUL_BLOCK_SCRATCH = 0x400,
-};
-
-/*
- * @flags:       CAREFUL_BLOCK_*
- * @mode:        permission bits of a new file or directory
- * @bytes:       OPEN with CREATE: size of the file; COMMIT: the same, for STREAM
- * @mtime_ns:    COMMIT: modification time, ns since 1970; 0: leave it
- * @tag:         OPEN with CREATE: names the partial file; 0: a temporary one
- * @tail_bytes:  OPEN with CREATE and tag: room behind the file, for the client's notes;
- *               COMMIT cuts it off
- * @path_bytes:  of the path that follows
- */
-struct careful_block_open {
-	__be32 flags;
-	__be32 mode;
-	__be64 bytes;
-	__be64 mtime_ns;
-	__be64 tag;
-	__be32 tail_bytes;
-	__be32 path_bytes;
-};
-
-/* What stat says of a file; mode with its type bits.
- * @allocated: bytes that it takes up where it lies */
-struct careful_block_attr {
-	__be32 mode;
-	__be32 nlink;
-	__be32 uid;
-	__be32 gid;
-	__be64 bytes;
-	__be64 mtime_ns;
-	__be64 ctime_ns;
-	__be64 inode;
-	__be64 device;
-	__be64 allocated;
-};
-
-enum careful_block_algorithm {
-	CAREFUL_BLOCK_XXH3 = 1, /* 8 bytes, big-endian */
-	/* 32 bytes: the chaining value of the range as a subtree of its file. Block sizes
-	 * are powers of two from 1024 and ranges begin at multiples of them. */
-	CAREFUL_BLOCK_BLAKE3 = 2,
-	CAREFUL_BLOCK_BLAKE3_ROOT = 3, /* 32 bytes: of the range as a file of its own */
-};
-
-/* DIGEST: one digest for each block_bytes of the range (the last may be shorter). */
-struct careful_block_range {
-	__be64 offset;
-	__be64 bytes;
-	__be32 block_bytes;
-	__be32 algorithm;
-};
-
-struct careful_block_extent {
-	__be64 offset;
-	__be64 bytes;
-};
-
-enum careful_block_item_op {
-	/* Answered with the item that makes the same elsewhere: FILE, with the contents, where
-	 * attr.bytes is not 0 and the file is not too large, DIRECTORY, SYMLINK, or META. */
-	CAREFUL_ITEM_READ = 1,
-	CAREFUL_ITEM_FILE = 2, /* a regular file with these contents */
-	/* A directory is there; of one that was the answer says META. */
-	CAREFUL_ITEM_DIRECTORY = 3,
-	CAREFUL_ITEM_SYMLINK = 4, /* text: its target */
-	CAREFUL_ITEM_LINK = 5, /* another name of the file `text` */
-	CAREFUL_ITEM_META = 6, /* attributes of what is there */
-	/* A file, a link or an empty directory; none is no error. EBUSY: a partial file that
-	 * a transfer has. */
-	CAREFUL_ITEM_REMOVE = 7,
-	CAREFUL_ITEM_SYNC = 8, /* the file system that name's directory lies in */
-	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: it is too
-	 * large; ENOTSUP: it is no regular file. */
-	CAREFUL_ITEM_DIGEST = 9,
-};
-
-/* Of a BATCH: what of attr is set, and how. */
-enum careful_batch_flag {
-	CAREFUL_BATCH_MODE = 0x01, /* all of it; else permissions of what is new */
-	CAREFUL_BATCH_OWNER = 0x02, /* as far as the receiver may */
-	CAREFUL_BATCH_TIME = 0x04,
-	CAREFUL_BATCH_XATTRS = 0x08, /* READ: answered with them */
-	CAREFUL_BATCH_REPLACE = 0x10, /* an existing file may be replaced */
-	CAREFUL_BATCH_SYNC = 0x20, /* files are synced before they get their names */
-	CAREFUL_BATCH_NODIGEST = 0x40,
-};
-
-/*
- * @bytes:           of the items in the handle's memory
- * @file_bytes_max:  READ: of a file whose contents are sent
- * @umask:           taken from new modes where CAREFUL_BATCH_MODE is not set
- */
-struct careful_block_batch {
-	__be64 bytes;
-	__be32 file_bytes_max;
-	__be32 umask;
-};
-
-/*
- * One item of a batch; name, text, extended attributes and data follow, then 0s to 8
- * bytes. In an answer, what was given is left out, but the name of READ and DIGEST.
- *
- * @attr:          what is to be set; in READ's and DIGEST's answer, what was found
- * @op:            enum careful_block_item_op
- * @status:        answer: 0 or a positive errno; an item that has one is not done
- * @xattrs_bytes:  careful_block_xattr records, without padding
- * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST; DIGEST's answer: in any
- *                 case, of what was not sent
- */
-struct careful_block_item {
-	struct careful_block_attr attr;
-	__be16 op;
-	__be16 pad;
-	__be32 status;
-	__be32 name_bytes;
-	__be32 text_bytes;
-	__be32 xattrs_bytes;
-	__be32 pad2;
-	__be64 data_bytes;
-	__be64 digest;
-};
-
-/* An extended attribute; its name and value follow. */
-struct careful_block_xattr {
-	__be32 name_bytes;
-	__be32 value_bytes;
-};
-
-/* One record of a listing; the name, relative to the listed path, follows (name_bytes
- * of it, no NUL), for a symlink then its target (target_bytes), then 0s to 8 bytes.
- * @error: a positive errno where the entry could not be read; then attr is 0, unless it is
- * a directory or a symlink whose contents alone could not be read. */
-struct careful_block_entry {
-	struct careful_block_attr attr;
-	__be16 name_bytes;
-	__be16 target_bytes;
-	__be32 error;
-};
-
-/*
  * The probe service (P1 section 5.3.2): a request to this handler, of any payload, is
  * answered at once and without payload. Reply: args[0] and args[1], high and low, are
  * the answering host's monotonic clock when its handler ran, ns.
@@ -486,10 +279,6 @@ enum careful_scratch_handler {
 
 #ifndef CAREFUL_CDEF
 
-_Static_assert(sizeof(struct careful_block_open) == 40, "careful_block_open is 40 bytes");
-_Static_assert(sizeof(struct careful_block_attr) == 64, "careful_block_attr is 64 bytes");
-_Static_assert(sizeof(struct careful_block_item) == 104, "careful_block_item is 104 bytes");
-_Static_assert(sizeof(struct careful_block_entry) == 72, "careful_block_entry is 72 bytes");
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");

@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <careful/block.h>
 #include <careful/ipc.h>
 #include <careful/wire.h>
 

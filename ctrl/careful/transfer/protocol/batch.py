@@ -1,4 +1,4 @@
-"""Batches of items (wire.h): many small files, or what stands beside contents, at once.
+"""Batches of items (block.h): many small files, or what stands beside contents, at once.
 
 Owns the records and where a batch is run: in a directory of this machine, or in one
 of a peer's. Both do the same with the same records: what READ of one end is answered

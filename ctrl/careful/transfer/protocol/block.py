@@ -1,4 +1,4 @@
-"""Client of the block service (wire.h): a peer's exported tree.
+"""Client of the block service (block.h): a peer's exported tree.
 
 Owns the requests, their payloads and the listing's format. It moves one byte
 range at a time; which ranges, and where to, is file/copy.py's.
@@ -164,7 +164,7 @@ class BlockClient:
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
-        """A request to the service; sent again after a reset, which wire.h says does no harm."""
+        """A request to the service; sent again after a reset, which block.h says does no harm."""
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
             words[2:4] = struct.unpack("=II", os.urandom(8))

@@ -1,4 +1,4 @@
-"""What a peer says of its files (wire.h): attributes, entries of a listing, paths."""
+"""What a peer says of its files (block.h): attributes, entries of a listing, paths."""
 
 from __future__ import annotations
 
