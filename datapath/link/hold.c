@@ -95,13 +95,14 @@ static void copy_out(struct link *link, struct careful_kept *kept)
 }
 
 /* Frees buffers of a peer whose handlers keep many of them. */
-void link_copy_out(struct link *link, struct link_peer *peer)
+void link_copy_out(struct link_peer *peer)
 {
+	struct link *link = peer->link;
 	struct careful_kept *kept = link->kept_list.next;
 	struct careful_kept *next;
 	bool withholding = false;
 
-	for (; kept != &link->kept_list && peer->kept >= peer->rx.threshold; kept = next) {
+	for (; kept != &link->kept_list && link_holds_many(peer); kept = next) {
 		next = kept->next;
 		if (kept->peer != peer || kept->epoch != peer->epoch)
 			continue;

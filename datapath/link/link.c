@@ -216,6 +216,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		.address = *address,
 		.dirty = best->dirty,
 		.kept_old = best->kept_old,
+		.built = best->built,
 		.operations = best->operations,
 	};
 	best->heard_ns = link->now_ns;
@@ -230,6 +231,65 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->state = state;
 	peer->since_ns = peer->link->now_ns;
 	peer->link->changed = true;
+}
+
+/* Where the kernel would send frames by now. */
+void link_routes_changed(struct link *link)
+{
+	struct device *dev = link->dev;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		struct llhdr fresh;
+
+		if (peer->phase == LINK_OPEN && !dev->ops->resolve(dev, &peer->address, &fresh))
+			peer->llhdr = fresh;
+	}
+}
+
+/* What is known here of all peers together. */
+void link_info(struct link *link, struct careful_info *info)
+{
+	info->peers_max = link->peers_max;
+	info->window = link->window;
+	info->update_threshold = window_threshold(link->window);
+	info->copyout_buffers = link->pool_count;
+	info->copyout_used = link->pool_count - link->pool_free_count;
+	link_complete(link);
+	memcpy(info->counters, link->counters, sizeof(info->counters));
+}
+
+/* All of *info but what waits above: messages. */
+void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info)
+{
+	*info = (struct careful_peer_info){
+		.state = peer->state,
+		.last_errno = (uint32_t)peer->last_errno,
+		.slot = peer->slot,
+		.credits_free = window_tx_free(&peer->tx),
+		.credits_window = peer->tx.size,
+		.frame_bytes = peer->frame_bytes,
+		.buffers_owed = window_rx_owed(&peer->rx),
+		.buffers_kept = peer->kept,
+		.operations = peer->operations,
+		.epochs = peer->epochs,
+		.withholding = peer->withholding,
+		.tx_frames = peer->tx_frames,
+		.tx_bytes = peer->tx_bytes,
+		.rx_frames = peer->rx_frames,
+		.rx_bytes = peer->rx_bytes,
+		.lost_frames = peer->lost_frames,
+		.lost_there = peer->lost_there,
+	};
+	memcpy(&info->address, &peer->address, sizeof(peer->address));
+	memcpy(info->name, peer->name, sizeof(info->name));
+}
+
+void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where)
+{
+	*where = (struct careful_peer_whereabouts){ .incarnation = peer->incarnation };
+	if (peer->llhdr.bytes >= sizeof(where->mac)) /* Ethernet's begins with it */
+		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
 }
 
 /* The device's frames have another size: where it is smaller, a new epoch agrees on it. */

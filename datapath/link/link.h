@@ -63,8 +63,14 @@ union link_message {
 	struct careful_ping_answer answer;
 };
 
-/* A frame being built in send buffers. The header's place is kept free. */
+/*
+ * A frame being built in send buffers. The header's place is kept free.
+ *
+ * @built: what peer->built counts for it
+ */
 struct link_txframe {
+	struct link_peer *peer;
+	uint32_t built;
 	struct careful_hdr *hdr;
 	uint8_t *umem;
 	uint8_t *body; /* first segment's part of what follows the header */
@@ -129,6 +135,7 @@ struct link_question {
  * @freeing:    buffers whose addresses wait in the fill batch; returned when published
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
+ * @built:      buffers that frames will fill which link_tx_build() began, not sent yet
  */
 struct link_peer {
 	struct link *link;
@@ -148,6 +155,7 @@ struct link_peer {
 	uint32_t freeing;
 	uint32_t kept;
 	uint32_t kept_old;
+	uint32_t built;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */
 	bool dirty; /* in link->dirty: something was freed for it */
@@ -265,6 +273,10 @@ struct link_peer *link_peer_find(struct link *link, const union address *address
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 void link_state(struct link_peer *peer, uint8_t state);
 void link_frames_changed(struct link *link);
+void link_routes_changed(struct link *link);
+void link_info(struct link *link, struct careful_info *info);
+void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info);
+void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where);
 
 /* rx.c: frames in */
 uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more);
@@ -286,25 +298,56 @@ static inline void link_placed(struct link_rxframe *frame)
 /* hold.c: frames that stay */
 struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
 void link_let_go(struct link *link, struct careful_kept *kept);
-void link_copy_out(struct link *link, struct link_peer *peer);
+void link_copy_out(struct link_peer *peer);
+
+/* Whether so many of the peer's buffers are held that it may soon have no credit. */
+static inline bool link_holds_many(const struct link_peer *peer)
+{
+	return peer->kept >= peer->rx.threshold;
+}
+
+/* After something of the peer's was held. */
+static inline void link_relieve(struct link_peer *peer)
+{
+	if (link_holds_many(peer) || peer->withholding)
+		link_copy_out(peer);
+}
 
 /* tx.c: frames out */
 bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
-void link_tx_put(struct link *link, struct link_txframe *frame);
+bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
+void link_tx_put(struct link_txframe *frame);
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes);
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
 		     struct iovec *iov);
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
-void link_send(struct link_peer *peer, struct link_txframe *frame,
-	       const struct link_send_args *args);
-void link_send_outside(struct link_peer *peer, struct link_txframe *frame,
-		       const struct link_send_args *args, uint8_t ttl);
+void link_send(struct link_txframe *frame, const struct link_send_args *args);
+void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
 void link_updates(struct link *link);
 void link_kick(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes);
 uint32_t link_body_max(const struct link_peer *peer);
 uint32_t link_body_single(const struct link_peer *peer);
+uint32_t link_body_here(const struct link_peer *peer);
+
+/* Whether it is known what a frame towards the peer can hold. */
+static inline bool link_knows(const struct link_peer *peer)
+{
+	return peer->frame_bytes && peer->llhdr.bytes;
+}
+
+/* Frames of ours that the peer has room for, beside those that it has handled. */
+static inline uint32_t link_room(const struct link_peer *peer)
+{
+	return peer->tx.size;
+}
+
+/* Number of the last frame sent in this epoch; for traces. */
+static inline uint32_t link_seq_last(const struct link_peer *peer)
+{
+	return peer->seq_out;
+}
 
 /* session.c: handshake and epochs */
 void link_connect(struct link_peer *peer);

@@ -103,9 +103,9 @@ int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 	args.frag_bytes = (uint16_t)body;
 	args.crc_bytes = (uint32_t)body;
 	if (outside)
-		link_send_outside(peer, &frame, &args, (uint8_t)ask->ttl);
+		link_send_outside(&frame, &args, (uint8_t)ask->ttl);
 	else
-		link_send(peer, &frame, &args);
+		link_send(&frame, &args);
 	built_ns = now_ns(link);
 	link_kick(link);
 	link->now_ns = now_ns(link);

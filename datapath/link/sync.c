@@ -253,9 +253,11 @@ static void sync_tick(struct link_peer *peer)
 	link_sync(peer);
 }
 
-/* For how long nothing here needs the clock, at most most_ms. */
+/* For how long nothing here needs the clock or a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
+	if (link->kick_again || link->draining)
+		return 1;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		const struct link_peer *peer = &link->peers[i];
 		uint32_t ms = most_ms;

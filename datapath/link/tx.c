@@ -41,6 +41,17 @@ uint32_t link_body_single(const struct link_peer *peer)
 	return body < chunk ? body : chunk;
 }
 
+/* The same as far as it is known before there is a session: our side alone. */
+uint32_t link_body_here(const struct link_peer *peer)
+{
+	const struct device *dev = peer->link->dev;
+	uint32_t frame = dev->frame_bytes < dev->buffer_bytes ? dev->frame_bytes :
+								dev->buffer_bytes;
+
+	return frame - LLHDR_MAX - LINK_HDR_BYTES;
+}
+
+/* Whether a frame with this body may leave now, before those that are being built. */
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
@@ -63,6 +74,8 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 			return false;
 	}
 	assert(segments <= DEVICE_SEGMENTS_MAX);
+	frame->peer = peer;
+	frame->built = 0;
 	frame->segments = (uint16_t)segments;
 	frame->body_total = body_bytes;
 	for (uint32_t i = 0; i < segments; i++) {
@@ -84,14 +97,40 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 	return true;
 }
 
-/* Gives back the buffers of a frame that is not sent after all. */
-void link_tx_put(struct link *link, struct link_txframe *frame)
+/* The same for a frame that is filled before it is sent: with room at the peer beside all
+ * others of this kind, so that none waits in its send buffers for a silent peer. */
+bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
 {
+	uint32_t cost;
+
+	if (!link_may_send(peer, body_bytes))
+		return false;
+	cost = link_cost(peer, body_bytes);
+	if (window_tx_free(&peer->tx) <= peer->built + cost ||
+	    !link_tx_get(peer, body_bytes, frame))
+		return false;
+	frame->built = cost;
+	peer->built += cost;
+	return true;
+}
+
+/* It is sent, or will not be. */
+static void unbuild(struct link_txframe *frame)
+{
+	frame->peer->built -= frame->built;
+	frame->built = 0;
+}
+
+/* Gives back the buffers of a frame that is not sent after all. */
+void link_tx_put(struct link_txframe *frame)
+{
+	struct link *link = frame->peer->link;
 	uint64_t mask = ~(uint64_t)(link->dev->chunk_bytes - 1);
 
 	for (uint32_t i = 0; i < frame->segments; i++)
 		link->tx_free[link->tx_free_count++] = frame->desc[i].addr & mask;
 	frame->segments = 0;
+	unbuild(frame);
 }
 
 /* The pieces of memory where bytes [at, at + bytes) of the body lie. */
@@ -178,9 +217,10 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 	link->tx_pulse_frames++;
 }
 
-static void write_hdr(const struct link_peer *peer, struct link_txframe *frame,
-		      const struct link_send_args *args, uint32_t seq, uint32_t credits)
+static void write_hdr(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq,
+		      uint32_t credits)
 {
+	const struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
 
 	*hdr = (struct careful_hdr){
@@ -205,15 +245,16 @@ static void write_hdr(const struct link_peer *peer, struct link_txframe *frame,
 }
 
 /* Completes the header and queues the frame; link_kick() moves it. */
-void link_send(struct link_peer *peer, struct link_txframe *frame,
-	       const struct link_send_args *args)
+void link_send(struct link_txframe *frame, const struct link_send_args *args)
 {
+	struct link_peer *peer = frame->peer;
 	struct link *link = peer->link;
 	uint32_t cost = link_cost(peer, frame->body_total);
 
 	assert(window_tx_free(&peer->tx) >= cost);
+	unbuild(frame);
 	window_tx_send(&peer->tx, cost);
-	write_hdr(peer, frame, args, ++peer->seq_out, window_rx_announce(&peer->rx));
+	write_hdr(frame, args, ++peer->seq_out, window_rx_announce(&peer->rx));
 	queue_frame(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
@@ -239,11 +280,12 @@ static void write_ttl(uint8_t *ip, uint8_t ttl)
 
 /* The same outside the session, over IPv4: no sequence number, no credit, and where it
  * does not arrive nothing is lost. ttl 0: the usual one. */
-void link_send_outside(struct link_peer *peer, struct link_txframe *frame,
-		       const struct link_send_args *args, uint8_t ttl)
+void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl)
 {
+	struct link_peer *peer = frame->peer;
+
 	assert(peer->address.sa.sa_family == AF_INET);
-	write_hdr(peer, frame, args, 0, 0);
+	write_hdr(frame, args, 0, 0);
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
 	queue_frame(peer->link, frame);
@@ -311,7 +353,7 @@ static bool send_update(struct link_peer *peer)
 {
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
 	struct link *link = peer->link;
-	struct link_txframe frame = { .segments = 1 };
+	struct link_txframe frame = { .peer = peer, .segments = 1 };
 
 	if (!link->tx_free_count)
 		link_complete(link);
@@ -322,7 +364,7 @@ static bool send_update(struct link_peer *peer)
 	frame.hdr = (struct careful_hdr *)(frame.body - LINK_HDR_BYTES);
 	frame.desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
 	frame.desc[0].bytes = prefix_bytes(peer);
-	link_send(peer, &frame, &args);
+	link_send(&frame, &args);
 	link_count(link, CAREFUL_C_TX_UPDATES);
 	return true;
 }

@@ -236,8 +236,8 @@ static bool write_due(const struct message_in *in)
 	const struct link_peer *peer = in->peer;
 
 	return in->parts && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
-			     in->pieces_count >= STORAGE_IO_SEGMENTS ||
-			     peer->kept >= peer->rx.threshold || in->epoch != peer->epoch);
+			     in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(peer) ||
+			     in->epoch != peer->epoch);
 }
 
 /* The store stage: write what is due; after the last of it the message is finished. */

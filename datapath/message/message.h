@@ -51,7 +51,6 @@ struct message_out {
 	/* Frames that are filled, or being filled by io. */
 	struct link_txframe frames[MESSAGE_BATCH];
 	struct link_send_args args[MESSAGE_BATCH];
-	uint32_t costs[MESSAGE_BATCH];
 	uint32_t frame_first, frame_count;
 	uint64_t began_ns; /* of the hostTx that filled them; 0: not traced, or told of */
 	bool reading;
@@ -121,7 +120,6 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages;
-		uint32_t built_cost; /* credits for the frames that are built and not sent */
 	} * peers;
 };
 

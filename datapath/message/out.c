@@ -77,29 +77,6 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 	return bytes < rest ? bytes : rest;
 }
 
-/* Whether one more frame may be built: with credits for each that is, so that none waits
- * in its send buffers for those of a silent peer. */
-static bool may_build(const struct message_state *state, const struct link_peer *peer,
-		      uint32_t body_bytes)
-{
-	const struct message_peer *mp = &state->peers[peer->slot];
-
-	return link_may_send(peer, body_bytes) &&
-	       window_tx_free(&peer->tx) > mp->built_cost + link_cost(peer, body_bytes);
-}
-
-/* Frame i of the message is built; the other: it is sent, or will not be. */
-static void count_built(struct message_state *state, struct message_out *out, uint32_t i)
-{
-	out->costs[i] = link_cost(out->peer, out->frames[i].body_total);
-	state->peers[out->peer->slot].built_cost += out->costs[i];
-}
-
-static void uncount_built(struct message_state *state, const struct message_out *out, uint32_t i)
-{
-	state->peers[out->peer->slot].built_cost -= out->costs[i];
-}
-
 /* Takes send buffers for one more fragment and lays out everything but its payload. */
 static bool build(struct message_state *state, struct message_out *out)
 {
@@ -122,11 +99,10 @@ static bool build(struct message_state *state, struct message_out *out)
 		if (out->digest_wanted)
 			body += CAREFUL_DIGEST_BYTES;
 	}
-	if (!may_build(state, out->peer, body) || !link_tx_get(out->peer, body, frame)) {
+	if (!link_tx_build(out->peer, body, frame)) {
 		out->plan = before;
 		return false;
 	}
-	count_built(state, out, i);
 	if (flags & CAREFUL_F_FIRST)
 		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
 	out->args[i] = (struct link_send_args){
@@ -185,7 +161,7 @@ TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
 		.bytes = out->built - from,
 		.frames = out->frame_first + out->frame_count,
 		.peer = out->peer->slot,
-		.seq = out->frame_count ? 0 : out->peer->seq_out,
+		.seq = out->frame_count ? 0 : link_seq_last(out->peer),
 		.msg_id = out->id,
 		.frag_off = from,
 	});
@@ -272,23 +248,21 @@ static bool read_batch(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-static void drop_frames(struct message_state *state, struct message_out *out)
+static void drop_frames(struct message_out *out)
 {
-	for (uint32_t i = 0; i < out->frame_count; i++) {
-		uncount_built(state, out, out->frame_first + i);
-		link_tx_put(state->link, &out->frames[out->frame_first + i]);
-	}
+	for (uint32_t i = 0; i < out->frame_count; i++)
+		link_tx_put(&out->frames[out->frame_first + i]);
 	out->frame_count = 0;
 }
 
 /* The frames that were built are not sent: the message stands where they began. */
-static void unbuild(struct message_state *state, struct message_out *out)
+static void unbuild(struct message_out *out)
 {
 	if (!out->frame_count)
 		return;
 	out->built = out->args[out->frame_first].frag_off;
 	out->started = !(out->args[out->frame_first].flags & CAREFUL_F_FIRST);
-	drop_frames(state, out);
+	drop_frames(out);
 }
 
 /* Tells the receiver that no more comes, and why. */
@@ -315,7 +289,7 @@ static bool send_abort(struct message_out *out)
 	if (!out->started)
 		link_tx_write(&frame, 0, &out->am, MESSAGE_AM_BYTES);
 	link_tx_write(&frame, args.crc_bytes, &error, 4);
-	link_send(out->peer, &frame, &args);
+	link_send(&frame, &args);
 	return true;
 }
 
@@ -331,8 +305,7 @@ static void send_ready(struct message_state *state, struct message_out *out)
 			filled(out, 0);
 			return;
 		}
-		uncount_built(state, out, i);
-		link_send(out->peer, &out->frames[i], &out->args[i]);
+		link_send(&out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
 		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
@@ -350,7 +323,7 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 {
 	while (!out->reading) {
 		if (out->error) {
-			unbuild(state, out);
+			unbuild(out);
 			return send_abort(out);
 		}
 		send_ready(state, out);
@@ -397,7 +370,7 @@ void message_pump(struct message_state *state, struct link_peer *peer,
 		if (stale) {
 			over = !out->reading;
 			if (over)
-				drop_frames(state, out);
+				drop_frames(out);
 		} else if ((more || out->started) && take_slot(mp, out)) {
 			over = advance(state, out, more);
 		}

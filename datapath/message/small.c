@@ -17,7 +17,7 @@ TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint
 		.bytes = bytes,
 		.frames = 1,
 		.peer = peer->slot,
-		.seq = peer->seq_out,
+		.seq = link_seq_last(peer),
 	});
 }
 
@@ -25,14 +25,13 @@ TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint
 static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes,
 		       uint64_t began_ns)
 {
-	link_send(peer, frame,
-		  &(struct link_send_args){
-			  .type = CAREFUL_DATA,
-			  .flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
-			  .msg_bytes = bytes,
-			  .frag_bytes = (uint16_t)bytes,
-			  .crc_bytes = MESSAGE_AM_BYTES + bytes,
-		  });
+	link_send(frame, &(struct link_send_args){
+				 .type = CAREFUL_DATA,
+				 .flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+				 .msg_bytes = bytes,
+				 .frag_bytes = (uint16_t)bytes,
+				 .crc_bytes = MESSAGE_AM_BYTES + bytes,
+			 });
 	if (began_ns)
 		traced(peer, bytes, began_ns);
 }
@@ -50,7 +49,7 @@ static bool is_question(const struct careful_am *am)
 static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
 		    const struct careful_am *am)
 {
-	return am->kind != CAREFUL_AM_GET || mp->gets < peer->tx.size;
+	return am->kind != CAREFUL_AM_GET || mp->gets < link_room(peer);
 }
 
 static void count_get(struct message_peer *mp, const struct careful_am *am)

@@ -26,19 +26,15 @@ int careful_payload_bytes(struct careful *c, uint32_t index)
 
 	if (!peer)
 		return -ENOENT;
-	if (!peer->frame_bytes || !peer->llhdr.bytes)
+	if (!link_knows(peer))
 		return -EAGAIN;
 	return (int)(link_body_single(peer) - MESSAGE_AM_BYTES);
 }
 
-static int payload_fits(const struct careful *c, const struct link_peer *peer, uint32_t bytes)
+static int payload_fits(const struct link_peer *peer, uint32_t bytes)
 {
-	uint32_t frame = c->dev->frame_bytes < c->dev->buffer_bytes ? c->dev->frame_bytes :
-								      c->dev->buffer_bytes;
-	uint32_t most = frame - LLHDR_MAX - LINK_HDR_BYTES;
+	uint32_t most = link_knows(peer) ? link_body_single(peer) : link_body_here(peer);
 
-	if (peer->frame_bytes && peer->llhdr.bytes)
-		most = link_body_single(peer);
 	return bytes <= most - MESSAGE_AM_BYTES ? 0 : -EMSGSIZE;
 }
 
@@ -66,7 +62,7 @@ int careful_request(struct careful *c, uint32_t index, uint16_t handler, const u
 
 	if (rc || !peer)
 		return rc;
-	rc = payload_fits(c, peer, bytes);
+	rc = payload_fits(peer, bytes);
 	if (rc)
 		return rc;
 	if (done) {
@@ -107,7 +103,7 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 		return 0;
 	if (!peer || peer->epoch != to->epoch)
 		return -ECONNRESET;
-	int rc = payload_fits(c, peer, bytes);
+	int rc = payload_fits(peer, bytes);
 
 	if (rc)
 		return rc;

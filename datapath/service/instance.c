@@ -225,14 +225,7 @@ static void keep_time(struct careful *c)
 				link_close(&c->link.peers[i], ENODEV);
 	}
 	if (events & DEVICE_ROUTES)
-		for (uint32_t i = 0; i < c->link.peers_max; i++) {
-			struct link_peer *peer = &c->link.peers[i];
-			struct llhdr fresh;
-
-			if (peer->phase == LINK_OPEN &&
-			    !c->dev->ops->resolve(c->dev, &peer->address, &fresh))
-				peer->llhdr = fresh;
-		}
+		link_routes_changed(&c->link);
 	if (events & DEVICE_MTU)
 		link_frames_changed(&c->link);
 	link_control(&c->link);
@@ -269,8 +262,7 @@ int careful_poll(struct careful *c)
 			ping_receive(c, &frames[i]);
 		else
 			am_receive(c, &frames[i]);
-		if (peer->kept >= peer->rx.threshold || peer->withholding)
-			link_copy_out(&c->link, peer);
+		link_relieve(peer);
 	}
 	if (c->storage->ops->pending(c->storage))
 		c->storage->ops->poll(c->storage);
@@ -295,9 +287,7 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 
 	if (fd >= 0 && count < n)
 		fds[count++] = fd;
-	*timeout_ms = c->link.kick_again || c->link.draining ?
-			      1 :
-			      (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	*timeout_ms = (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
 	return (int)count;
 }
 
@@ -376,19 +366,13 @@ int careful_info(struct careful *c, struct careful_info *info)
 {
 	*info = (struct careful_info){
 		.device = c->dev->info,
-		.peers_max = c->link.peers_max,
-		.window = c->link.window,
-		.update_threshold = window_threshold(c->link.window),
 		.rx_buffers = c->options.rx_buffers,
 		.tx_buffers = c->options.tx_buffers,
-		.copyout_buffers = c->link.pool_count,
-		.copyout_used = c->link.pool_count - c->link.pool_free_count,
 		.wait_mode = c->options.wait_mode,
 		.spin_us = c->options.spin_us,
 		.port = c->options.port,
 	};
-	link_complete(&c->link);
-	memcpy(info->counters, c->link.counters, sizeof(info->counters));
+	link_info(&c->link, info);
 	c->dev->ops->statistics(c->dev, &info->statistics);
 	return 0;
 }

@@ -76,28 +76,8 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 
 	if (!peer)
 		return -ENOENT;
-	*info = (struct careful_peer_info){
-		.state = peer->state,
-		.last_errno = (uint32_t)peer->last_errno,
-		.slot = peer->slot,
-		.credits_free = window_tx_free(&peer->tx),
-		.credits_window = peer->tx.size,
-		.frame_bytes = peer->frame_bytes,
-		.buffers_owed = window_rx_owed(&peer->rx),
-		.buffers_kept = peer->kept,
-		.messages_out = c->messages.peers[index].messages,
-		.operations = peer->operations,
-		.epochs = peer->epochs,
-		.withholding = peer->withholding,
-		.tx_frames = peer->tx_frames,
-		.tx_bytes = peer->tx_bytes,
-		.rx_frames = peer->rx_frames,
-		.rx_bytes = peer->rx_bytes,
-		.lost_frames = peer->lost_frames,
-		.lost_there = peer->lost_there,
-	};
-	memcpy(&info->address, &peer->address, sizeof(peer->address));
-	memcpy(info->name, peer->name, sizeof(info->name));
+	link_peer_info(peer, info);
+	info->messages_out = c->messages.peers[index].messages;
 	return 0;
 }
 
@@ -108,9 +88,7 @@ int careful_peer_whereabouts(struct careful *c, uint32_t index,
 
 	if (!peer)
 		return -ENOENT;
-	*where = (struct careful_peer_whereabouts){ .incarnation = peer->incarnation };
-	if (peer->llhdr.bytes >= sizeof(where->mac)) /* Ethernet's begins with it */
-		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
+	link_peer_whereabouts(peer, where);
 	return 0;
 }
 

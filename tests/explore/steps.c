@@ -68,7 +68,7 @@ static void send_outside(struct link_peer *peer)
 
 	if (!link_tx_get(peer, 1, &frame))
 		return;
-	link_send_outside(peer, &frame, &args, 1);
+	link_send_outside(&frame, &args, 1);
 	link_kick(peer->link);
 }
 
@@ -92,7 +92,7 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 		return false;
 	if (link_cost(peer, body) != cost)
 		violation(world, "a frame does not cost what it fills");
-	link_send(peer, &frame, &args);
+	link_send(&frame, &args);
 	link_kick(peer->link);
 	return true;
 }
@@ -105,7 +105,7 @@ static bool copy_out_due(const struct link_peer *peer)
 /* The bytes of a kept frame stay what they were, wherever they are now. */
 static void copy_out(struct world *world, struct node *node, struct link_peer *peer)
 {
-	link_copy_out(&node->link, peer);
+	link_copy_out(peer);
 	for (uint32_t i = 0; i < node->kept_count; i++) {
 		const struct careful_kept *kept = node->kept[i];
 

@@ -319,7 +319,7 @@ void world_init(struct world *world, const struct setting *setting)
 			exit(1);
 		}
 		world->segments_of[cost] = (uint8_t)frame.segments;
-		link_tx_put(&world->node[0].link, &frame);
+		link_tx_put(&frame);
 	}
 }
 

@@ -27,26 +27,33 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
-/* Send buffers that hold frames of bulk messages that are not sent yet. */
-static uint32_t filled(const struct message_state *state)
+/* Send buffers that hold frames of bulk messages that are not sent yet; *built: what they
+ * will fill at the peer of this slot. */
+static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_t *built)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < state->link->peers_max; i++)
-		for (struct message_out *out = state->peers[i].out_first; out; out = out->next)
-			for (uint32_t k = 0; k < out->frame_count; k++)
-				n += out->frames[out->frame_first + k].segments;
+	*built = 0;
+	for (struct message_out *out = state->peers[slot].out_first; out; out = out->next)
+		for (uint32_t k = 0; k < out->frame_count; k++) {
+			n += out->frames[out->frame_first + k].segments;
+			*built += out->frames[out->frame_first + k].built;
+		}
 	return n;
 }
 
 static void check_buffers(struct node *node)
 {
 	struct link *link = &node->c->link;
-	uint32_t rx_engine, tx_engine;
+	uint32_t rx_engine, tx_engine, built, n = 0;
 
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		n += filled(&node->c->messages, i, &built);
+		EXPECT(node, link->peers[i].built, built);
+	}
 	sim_buffers(node->c->dev, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
-	EXPECT(node, tx_engine, link->tx_free_count + link->tx_queued + filled(&node->c->messages));
+	EXPECT(node, tx_engine, link->tx_free_count + link->tx_queued + n);
 }
 
 static void check_windows(struct node *node, const struct link_peer *peer)
@@ -123,8 +130,10 @@ static void check_idle(struct node *node)
 	EXPECT(node, c->deferred_count, 0);
 	for (uint32_t i = 0; i < c->limits.regions; i++)
 		EXPECT(node, c->regions[i].uses, 0);
-	for (uint32_t i = 0; i < link->peers_max; i++)
+	for (uint32_t i = 0; i < link->peers_max; i++) {
 		EXPECT(node, link->peers[i].operations, 0);
+		EXPECT(node, link->peers[i].built, 0);
+	}
 }
 
 /* Without loss nothing may be counted as lost, and no session begins anew. */

@@ -383,7 +383,7 @@ static void send_data(struct careful *c, uint32_t token, uint32_t id, uint32_t m
 	CHECK(link_tx_get(peer, (uint32_t)sizeof(am) + bytes, &frame));
 	link_tx_write(&frame, 0, &am, sizeof(am));
 	link_tx_write(&frame, sizeof(am), source, bytes);
-	link_send(peer, &frame, &args);
+	link_send(&frame, &args);
 	link_kick(&c->link);
 }
 
