@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
+import transfers
 from any_tree import TREES, build
 from careful.address import resolve
-from careful.transfer import session
+from careful.daemon.route import Route
 from careful.transfer.options import Options, Silent
 from compare import assert_equal
 from hosts import RUN, Host
@@ -44,18 +45,18 @@ def test_archive__any_tree_there_and_back(
 ) -> None:
     a, b = shared_pair
     socket = RUN / a.lab.instance(a.name) / "sock"
-    route = session.Route(socket, "h1", resolve(a.lab.address("h2")), "h2")
+    route = Route(socket, "h1", resolve(a.lab.address("h2")), "h2")
     with tempfile.TemporaryDirectory(dir=b.export) as folder:
         source, here = Path(folder) / "tree", a.own / Path(folder).name
         source.mkdir()
         build(source, tree, [])
         there = Path(folder).name
-        got = session.get(route, [f"{there}/tree"], str(here), True, ARCHIVE, Silent())
+        got = transfers.get(route, [f"{there}/tree"], str(here), True, ARCHIVE, Silent())
         assert got.failures == []
         assert_equal(source, here)
-        sent = session.put(route, [str(here)], f"{there}/back", True, ARCHIVE, Silent())
+        sent = transfers.put(route, [str(here)], f"{there}/back", True, ARCHIVE, Silent())
         assert sent.failures == []
         assert_equal(source, Path(folder) / "back")
-        found = session.verify(route, f"{there}/back", str(here), True, 4096)
+        found = transfers.verify(route, f"{there}/back", str(here), True, 4096)
         assert found.differences == []
         shutil.rmtree(here)

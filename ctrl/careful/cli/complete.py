@@ -13,12 +13,13 @@ _TIMEOUT_S = 1.5
 
 def _names(host: str, path: str) -> list[str]:
     """The paths that begin with `path`; directories with a slash."""
+    from careful.cli.running import run
     from careful.control import config, remote
     from careful.transfer import session
 
     folder, slash, _ = path.rpartition("/")
     route, _ = remote.find(host, None, config.load(None), _TIMEOUT_S)
-    found = session.listing(route, folder, recursive=False)
+    found = run(route, lambda remote: session.listing(remote, folder, recursive=False))
     names = (entry.name + ("/" if entry.attr.is_dir else "") for entry in found)
     return sorted(name for name in (folder + slash + one for one in names) if name.startswith(path))
 

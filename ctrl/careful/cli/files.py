@@ -10,6 +10,7 @@ from careful.address import is_remote, split_remote
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
 from careful.cli.params import BYTES
+from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
 from careful.report import files as report
@@ -49,7 +50,7 @@ def verify(
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
     host, path = split_remote(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
-    found = session.verify(route, path, target, recursive, block_bytes)
+    found = run(route, lambda peer: session.verify(peer, path, target, recursive, block_bytes))
     inputs = {"source": source, "target": target, "block_bytes": block_bytes}
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(as_json, "verify", inputs, figures, report.verified(found))
@@ -78,7 +79,7 @@ def partials(
     if is_remote(where):
         host, path = split_remote(where)
         route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
-        found = session.partials(route, path, clean)
+        found = run(route, lambda peer: session.partials(peer, path, clean))
         figures = effect.as_dict()
     else:
         found = find_local(where, clean)

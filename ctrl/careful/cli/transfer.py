@@ -10,7 +10,7 @@ import click
 from careful.address import is_remote, split_remote
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
-from careful.cli.no_tls import asyncio  # noqa: F401 (before what imports asyncio by itself)
+from careful.cli.running import run
 from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
 from careful.control import config, remote
 from careful.report import live
@@ -84,7 +84,10 @@ def get(
     route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
     paths = [path for _, path in parts]
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
-        report = session.get(route, paths, target, recursive, options, progress, span)
+        report = run(
+            route,
+            lambda peer: session.get(peer, paths, target, recursive, options, progress, span),
+        )
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
@@ -121,7 +124,10 @@ def put(
     options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(host, instance, settings, timeout_s)
     with watch(not quiet and not as_json, verbose, progress_fd) as progress:
-        report = session.put(route, list(sources), path, recursive, options, progress, span)
+        report = run(
+            route,
+            lambda peer: session.put(peer, sources, path, recursive, options, progress, span),
+        )
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
@@ -144,7 +150,7 @@ def ls(
     host, path = split_remote(target)
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
-    entries = session.listing(route, path, recursive)
+    entries = run(route, lambda peer: session.listing(peer, path, recursive))
     inputs = {"target": target, "recursive": recursive, "instance": instance}
     figures = {**effect.as_dict(), "entries": [live.entry(one) for one in entries]}
     show(as_json, "ls", inputs, figures, live.listing(entries, long))

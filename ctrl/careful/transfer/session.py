@@ -1,86 +1,73 @@
-"""From a call to an event loop and back: the entry points of this package.
+"""What a program asks of a peer's files, inside an event loop of its own.
 
-Owns the connection to carefuld, the loop, and that SIGINT and SIGTERM end a
-transfer cleanly.
+Owns the connection to carefuld and what is counted of a transfer as a whole. Signals, threads
+and output are the caller's; it calls move, stream and verify.
 """
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from careful.daemon.client import AsyncClient, Client
 from careful.daemon.route import Route
-from careful.errors import Ended
 from careful.transfer import move
-from careful.transfer.file.copy import Options, Progress
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
+from careful.transfer.report import Report
 from careful.transfer.stream.ends import Span, is_special, transfer
 
 if TYPE_CHECKING:
     from careful.transfer.partials import Found
     from careful.transfer.verify import Verified
 
-_T = TypeVar("_T")
 WHOLE = Span()
 
 
-async def _guarded(route: Route, work: Callable[[BlockClient], Coroutine[Any, Any, _T]]) -> _T:
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
-    received: list[int] = []
+@asynccontextmanager
+async def connected(route: Route) -> AsyncIterator[BlockClient]:
+    """A session with a peer, for as long as it is needed.
 
-    def end(number: int) -> None:
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            loop.add_signal_handler(number, end, number)
+    Raises:
+        CarefulError: careful is not up here, or the peer cannot be reached.
+    """
     with Client(route.socket, f"carefuld of {route.instance}") as client:
         ipc = AsyncClient(client)
         try:
-            remote = await BlockClient.connect(ipc, route.address, route.host, route.timeout_s)
-            return await work(remote)
-        except asyncio.CancelledError:
-            if received:
-                raise Ended(received[0]) from None
-            raise
+            yield await BlockClient.connect(ipc, route.address, route.host, route.timeout_s)
         finally:
             ipc.close()
 
 
-def get(
-    route: Route,
-    sources: list[str],
+async def get(
+    remote: BlockClient,
+    sources: Sequence[str],
     target: str,
     recursive: bool,
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> move.Report:
+) -> Report:
     """Fetch files and trees from a peer; see move.get(), and ends.transfer()."""
-    return _move(route, True, sources, target, recursive, options, progress, span)
+    return await _move(remote, True, list(sources), target, recursive, options, progress, span)
 
 
-def put(
-    route: Route,
-    sources: list[str],
+async def put(
+    remote: BlockClient,
+    sources: Sequence[str],
     target: str,
     recursive: bool,
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> move.Report:
+) -> Report:
     """Send files and trees to a peer; see move.put(), and ends.transfer()."""
-    return _move(route, False, sources, target, recursive, options, progress, span)
+    return await _move(remote, False, list(sources), target, recursive, options, progress, span)
 
 
-def _move(
-    route: Route,
+async def _move(
+    remote: BlockClient,
     fetch: bool,
     sources: list[str],
     target: str,
@@ -88,50 +75,40 @@ def _move(
     options: Options,
     progress: Progress,
     span: Span,
-) -> move.Report:
-    async def work(remote: BlockClient) -> move.Report:
-        losses = await remote.watch(options.fail_on_loss, progress.retried)
-        if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
-            report = await transfer(remote, fetch, sources[0], target, span, options, progress)
-        else:
-            way = move.get if fetch else move.put
-            report = await way(remote, sources, target, recursive, options, progress)
-        report.lost, report.batch_retries = await losses.so_far(), remote.retries
-        return report
-
-    return asyncio.run(_guarded(route, work))
+) -> Report:
+    losses = await remote.watch(options.fail_on_loss, progress.retried)
+    if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
+        report = await transfer(remote, fetch, sources[0], target, span, options, progress)
+    else:
+        way = move.get if fetch else move.put
+        report = await way(remote, sources, target, recursive, options, progress)
+    report.lost, report.batch_retries = await losses.so_far(), remote.retries
+    return report
 
 
-def listing(route: Route, path: str, recursive: bool) -> list[Entry]:
+async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
     """The entries of a directory of the peer's, or the one that a file is.
 
     Raises:
-        CarefulError: the peer cannot be reached, or there is no such path.
+        CarefulError: there is no such path.
     """
-
-    async def work(remote: BlockClient) -> list[Entry]:
-        attr = await remote.stat(relative(path))
-        if attr.is_dir:
-            return await remote.listing(relative(path), recursive)
-        return [Entry(relative(path), attr, "", 0)]
-
-    return asyncio.run(_guarded(route, work))
+    attr = await remote.stat(relative(path))
+    if attr.is_dir:
+        return await remote.listing(relative(path), recursive)
+    return [Entry(relative(path), attr, "", 0)]
 
 
-def verify(route: Route, path: str, target: str, recursive: bool, block_bytes: int) -> Verified:
+async def verify(
+    remote: BlockClient, path: str, target: str, recursive: bool, block_bytes: int
+) -> Verified:
     """Compare a peer's file or tree with one of this machine; see verify.verify()."""
     from careful.transfer import verify as comparing
 
-    return asyncio.run(
-        _guarded(
-            route,
-            lambda remote: comparing.verify(remote, relative(path), target, recursive, block_bytes),
-        )
-    )
+    return await comparing.verify(remote, relative(path), target, recursive, block_bytes)
 
 
-def partials(route: Route, path: str, clean: bool) -> list[Found]:
+async def partials(remote: BlockClient, path: str, clean: bool) -> list[Found]:
     """Partial files below a directory of a peer's; see partials.find_remote()."""
     from careful.transfer.partials import find_remote
 
-    return asyncio.run(_guarded(route, lambda remote: find_remote(remote, relative(path), clean)))
+    return await find_remote(remote, relative(path), clean)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.cli import transfer
 from careful.cli.common import show
 from careful.cli.main import run
 from careful.control import remote
@@ -171,13 +173,14 @@ def test_get__quiet_and_verbose(
     report.deleted.append("old")
     report.links = 1
 
-    def get(*given: Any) -> Report:
+    async def get(*given: Any) -> Report:
         given[5].finished("h2:a")
         given[5].note("h2:b: no")
         return report
 
     monkeypatch.setattr(remote, "find", lambda *_: (None, Effect()))
     monkeypatch.setattr(session, "get", get)
+    monkeypatch.setattr(transfer, "run", lambda _, work: asyncio.run(work(None)))
     assert run(["get", *words, "h2:a", "h2:b", "."]) == 3
     said = capsys.readouterr()
     assert out in said.out

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.file import journal
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
@@ -63,9 +63,9 @@ class Ends:
 
         if self.way == "get":
             target = str(self.target) if into is None else str(self.target.parent / into)
-            return session.get(self.route, ["tree"], target, True, options, Watch())
+            return transfers.get(self.route, ["tree"], target, True, options, Watch())
         target = self.target.name if into is None else into
-        return session.put(self.route, [str(self.source)], target, True, options, Watch())
+        return transfers.put(self.route, [str(self.source)], target, True, options, Watch())
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
         """How often blocks have moved from now on; the peer dies at one of these."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from compare import assert_equal
 from fake_daemon import FakeDaemon
@@ -34,9 +34,9 @@ class Ends:
     def run(self, options: Options = ARCHIVE, what: str = "tree") -> Any:
         if self.way == "get":
             here = str(self.target.parent)
-            return session.get(self.route, [what], here, True, options, Silent())
+            return transfers.get(self.route, [what], here, True, options, Silent())
         path = str(self.source.parent / what)
-        return session.put(self.route, [path], "", True, options, Silent())
+        return transfers.put(self.route, [path], "", True, options, Silent())
 
 
 @pytest.fixture(params=["get", "put"])
@@ -73,7 +73,7 @@ def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     """What has no path is named as far as it goes; all the rest is there."""
     (tmp_path / "tree").mkdir()
     os.close(deep(tmp_path / "tree", 30))
-    report = session.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
+    report = transfers.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
     assert report.failures
     assert all(os.strerror(errno.ENAMETOOLONG) in text for _, text in report.failures)
     at, count = daemon.root / "tree", 0
@@ -92,7 +92,7 @@ def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     (tmp_path / "to/tree/kept").write_bytes(b"x")
     daemon.unlisted = 2
     options = replace(ARCHIVE, delete=True, replace=True)
-    report = session.get(route, ["tree"], str(tmp_path / "to"), True, options, Silent())
+    report = transfers.get(route, ["tree"], str(tmp_path / "to"), True, options, Silent())
     assert len(report.failures) == 1
     assert "2 with paths that are too long" in report.failures[0][0]
     assert sorted(path.name for path in (tmp_path / "to/tree").iterdir()) == ["f", "kept"]

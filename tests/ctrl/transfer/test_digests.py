@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError, from_os
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
@@ -55,8 +55,8 @@ class Ends:
     def run(self, options: Options) -> Any:
         if self.way == "get":
             here = str(self.target.parent)
-            return session.get(self.route, ["tree"], here, True, options, Silent())
-        return session.put(self.route, [str(self.source)], "", True, options, Silent())
+            return transfers.get(self.route, ["tree"], here, True, options, Silent())
+        return transfers.put(self.route, [str(self.source)], "", True, options, Silent())
 
 
 @pytest.fixture(params=["get", "put"])

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful.daemon.route import Route
 from careful.errors import Ended
-from careful.transfer import session
 from careful.transfer.file import blocks, compare
 from careful.transfer.file.local import digest_of_range
 from careful.transfer.options import Options, Silent
@@ -40,9 +40,9 @@ def test_verify__interrupted(
     monkeypatch.setattr(blocks, "SLICE_BYTES", 4 * BLOCK)
     monkeypatch.setattr(compare, "digest_of_range", digest)
     with pytest.raises(KeyboardInterrupt):
-        session.verify(route, "f", str(tmp_path / "f"), False, BLOCK)
+        transfers.verify(route, "f", str(tmp_path / "f"), False, BLOCK)
     assert 2 <= count <= 8
-    assert session.verify(route, "f", str(tmp_path / "f"), False, BLOCK).differences == []
+    assert transfers.verify(route, "f", str(tmp_path / "f"), False, BLOCK).differences == []
     assert count >= 42
 
 
@@ -96,7 +96,7 @@ def test_get__a_signal_that_our_parent_ignores(
             os.kill(os.getpid(), number)
 
     def get() -> None:
-        session.get(route, ["f"], str(tmp_path / "f"), False, Options(block_bytes=BLOCK), Watch())
+        transfers.get(route, ["f"], str(tmp_path / "f"), False, Options(block_bytes=BLOCK), Watch())
 
     (export / "f").write_bytes(DATA)
     before = signal.signal(number, signal.SIG_DFL)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.stream.ends import Span
 from fake_daemon import FakeDaemon
@@ -55,12 +55,12 @@ def lose_at(daemon: FakeDaemon, handler: int) -> None:
 
 def get(route: Route, target: Path, **more: Any) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return session.get(route, ["a"], str(target), False, options, Silent())
+    return transfers.get(route, ["a"], str(target), False, options, Silent())
 
 
 def put(route: Route, source: Path, **more: Any) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return session.put(route, [str(source)], "a", False, options, Silent())
+    return transfers.put(route, [str(source)], "a", False, options, Silent())
 
 
 def failure(report: Any) -> str:
@@ -116,11 +116,11 @@ def test_list__handle_lost(route: Route, daemon: FakeDaemon, export: Path) -> No
     """A listing is made anew; not for ever."""
     (export / "a").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_GET, 2)
-    assert [one.name for one in session.listing(route, "", False)] == ["a"]
-    assert [one.name for one in session.listing(route, "", False)] == ["a"]
+    assert [one.name for one in transfers.listing(route, "", False)] == ["a"]
+    assert [one.name for one in transfers.listing(route, "", False)] == ["a"]
     lose(daemon, lib.CAREFUL_IPC_GET, 1)
     with pytest.raises(CarefulError) as caught:
-        session.listing(route, "", False)
+        transfers.listing(route, "", False)
     assert caught.value.errno == errno.ENOENT
     assert not daemon.handles
 
@@ -160,7 +160,8 @@ def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path:
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     options = Options(block_bytes=4096, replace=True)
-    report = session.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=4096))
+    files = [str(tmp_path / "b")]
+    report = transfers.put(route, files, "a", False, options, Silent(), Span(at=4096))
     assert (export / "a").read_bytes() == bytes(4096) + DATA
     assert report.files[0].retries >= 2
     assert not daemon.handles
@@ -175,7 +176,7 @@ def test_put__in_place_and_replaced(
     lose(daemon, lib.CAREFUL_IPC_STORE, 9, lambda: (export / "c").replace(export / "a"))
     options = Options(block_bytes=4096, replace=True)
     with pytest.raises(CarefulError, match="changed while"):
-        session.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=0))
+        transfers.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=0))
     assert (export / "a").read_bytes() == b"another"
 
 
@@ -188,7 +189,7 @@ def test_get__onto_a_file_in_its_place(
     lose(daemon, lib.CAREFUL_IPC_GET, 9)
     options = Options(block_bytes=4096, replace=True)
     span = Span(nbytes=NBYTES, at=0)
-    session.get(route, [source], str(tmp_path / "b"), False, options, Silent(), span)
+    transfers.get(route, [source], str(tmp_path / "b"), False, options, Silent(), span)
     expected = DATA if source == "a" else bytes(NBYTES)
     assert (tmp_path / "b").read_bytes()[:NBYTES] == expected
     assert not daemon.handles
@@ -203,7 +204,7 @@ def test_put__stream(
     with (tmp_path / "b").open("rb") as source:
         monkeypatch.setattr("sys.stdin", source)
         with pytest.raises(CarefulError, match="send it again"):
-            session.put(route, ["-"], "a", False, Options(block_bytes=4096), Silent())
+            transfers.put(route, ["-"], "a", False, Options(block_bytes=4096), Silent())
     assert not (export / "a").exists()
 
 

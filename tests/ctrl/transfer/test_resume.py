@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.file import journal
 from careful.transfer.file.copy import Options, Silent
 from careful.transfer.file.journal import Identity, Journal, read_journal
@@ -48,8 +48,8 @@ class Ends:
         options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1} | more))
         if self.way == "get":
             target = str(self.target)
-            return session.get(self.route, ["a"], target, False, options, Watch())
-        return session.put(self.route, [str(self.source)], "a", False, options, Watch())
+            return transfers.get(self.route, ["a"], target, False, options, Watch())
+        return transfers.put(self.route, [str(self.source)], "a", False, options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
         """carefuld ends when so many blocks have moved; returns what counts all moves of blocks."""
@@ -182,7 +182,7 @@ def test_resume__another_target_is_another_transfer(ends: Ends) -> None:
         assert ends.run().resumed_bytes == 0
         assert ends.target.read_bytes() == DATA
     else:
-        report = session.put(
+        report = transfers.put(
             ends.route, [str(ends.source)], "c", False, Options(block_bytes=BLOCK), Silent()
         )
         assert report.resumed_bytes == 0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
 from careful.transfer.partials import find_local
@@ -45,9 +45,9 @@ class Ends:
     def run(self, options: Options = ARCHIVE, names: list[str] = NAMES) -> Any:
         if self.way == "get":
             sources = [f"from/{name}" for name in names]
-            return session.get(self.route, sources, str(self.target), True, options, Silent())
+            return transfers.get(self.route, sources, str(self.target), True, options, Silent())
         sources = [str(self.source / name) for name in names]
-        return session.put(self.route, sources, "to", True, options, Silent())
+        return transfers.put(self.route, sources, "to", True, options, Silent())
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
         """How often blocks have moved from now on; the peer dies at one of these."""

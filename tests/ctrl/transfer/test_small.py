@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
-from careful.transfer import session
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
@@ -58,8 +58,8 @@ class Ends:
     def run(self, options: Options = PLAIN) -> Any:
         if self.way == "get":
             target = str(self.target.parent)
-            return session.get(self.route, ["tree"], target, True, options, self.watch)
-        return session.put(self.route, [str(self.source)], "", True, options, self.watch)
+            return transfers.get(self.route, ["tree"], target, True, options, self.watch)
+        return transfers.put(self.route, [str(self.source)], "", True, options, self.watch)
 
 
 @pytest.fixture(params=["get", "put"])
@@ -171,7 +171,7 @@ def test_get__names_that_were_not_asked_for(
     monkeypatch.setattr(FakeDaemon, "_batch", renaming)
     here = tmp_path / "here"
     here.mkdir()
-    report = session.get(route, ["tree"], str(here), True, PLAIN, Silent())
+    report = transfers.get(route, ["tree"], str(here), True, PLAIN, Silent())
     assert [text for _, text in report.failures if "bad answer" in text]
     made = [path for path in here.rglob("*") if not is_partial(path.name)]
     assert made == [here / "tree"]

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.file import local, resume
 from careful.transfer.file.holes import is_hole, local_extents, merged, ranges_of
 from careful.transfer.options import Options, Progress, Silent
@@ -34,8 +34,8 @@ class Ends:
 
     def once(self, options: Options, watch: Progress = SILENT) -> Report:
         if self.way == "get":
-            return session.get(self.route, ["f"], str(self.target), False, options, watch)
-        return session.put(self.route, [str(self.source)], "", False, options, watch)
+            return transfers.get(self.route, ["f"], str(self.target), False, options, watch)
+        return transfers.put(self.route, [str(self.source)], "", False, options, watch)
 
     def run(self, options: Options) -> None:
         assert self.once(options).failures == []

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 import xxhash
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.stream import ends
 from careful.transfer.stream.ends import Span
@@ -29,11 +29,11 @@ FORCE = Options(block_bytes=BLOCK, blocks_in_flight=4, replace=True)
 
 
 def get(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
-    return session.get(route, [source], target, False, options, Silent(), Span(**span))
+    return transfers.get(route, [source], target, False, options, Silent(), Span(**span))
 
 
 def put(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
-    return session.put(route, [source], target, False, options, Silent(), Span(**span))
+    return transfers.put(route, [source], target, False, options, Silent(), Span(**span))
 
 
 def test_get__to_standard_output(
@@ -44,7 +44,7 @@ def test_get__to_standard_output(
         monkeypatch.setattr("sys.stdout", out)
         report = get(route, "f", "-")
     assert capfdbinary.readouterr().out == DATA
-    whole = session.get(route, ["f"], str(export.parent / "g"), False, OPTIONS, Silent())
+    whole = transfers.get(route, ["f"], str(export.parent / "g"), False, OPTIONS, Silent())
     assert report.files[0].digest == whole.files[0].digest
     assert not daemon.handles
 
@@ -252,9 +252,9 @@ def test_blake3__of_both_ends(
         options = Options(block_bytes=block, blake3=True, replace=True)
         target = str(tmp_path / "g")
         if way == "get":
-            done = session.get(route, ["f"], target, False, options, Silent())
+            done = transfers.get(route, ["f"], target, False, options, Silent())
         else:
-            done = session.put(route, [str(tmp_path / "f")], "g", False, options, Silent())
+            done = transfers.put(route, [str(tmp_path / "f")], "g", False, options, Silent())
         assert done.files[0].is_blake3
         found.add(done.files[0].digest)
     assert len(found) == 1
@@ -264,7 +264,7 @@ def test_blake3__of_both_ends(
 def test_blake3__known_value(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "f").write_bytes(b"abc")
     options = Options(blake3=True)
-    done = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
     known = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"
     assert f"{done.files[0].digest:064x}" == known
 
@@ -288,7 +288,7 @@ def test_blake3__a_block_that_differs_is_moved_again(
 
     daemon.fault = fault
     options = Options(block_bytes=BLOCK, blake3=True)
-    done = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
     assert damaged
     assert (tmp_path / "g").read_bytes() == DATA
     assert done.retries == 1
@@ -308,7 +308,7 @@ def test_blake3__of_a_stream(
     """As of a file, whoever knows the length beforehand; a block that differs moves again."""
     (export / "f").write_bytes(DATA[:size])
     options = replace(OPTIONS, blake3=True)
-    whole = session.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
+    whole = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
     wrong = 1
 
     def fault(question: Any) -> int:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 import xxhash
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer.file.copy import Options, Silent
 from careful.transfer.file.local import digest_of_blocks
 from fake_daemon import DiedError, FakeDaemon
@@ -24,14 +24,14 @@ def get(
     route: Route, sources: list[str], target: Path, recursive: bool = False, **more: Any
 ) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return session.get(route, sources, str(target), recursive, options, Silent())
+    return transfers.get(route, sources, str(target), recursive, options, Silent())
 
 
 def put(
     route: Route, sources: list[Path], target: str, recursive: bool = False, **more: Any
 ) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return session.put(route, [str(s) for s in sources], target, recursive, options, Silent())
+    return transfers.put(route, [str(s) for s in sources], target, recursive, options, Silent())
 
 
 def content(nbytes: int, seed: int = 1) -> bytes:

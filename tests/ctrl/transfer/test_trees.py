@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from any_tree import TREES, build
 from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
@@ -58,8 +58,8 @@ class Ends:
     def run(self, options: Options = ARCHIVE) -> Any:
         if self.way == "get":
             target = str(self.target.parent)
-            return session.get(self.route, ["tree"], target, True, options, self.watch)
-        return session.put(self.route, [str(self.source)], "", True, options, self.watch)
+            return transfers.get(self.route, ["tree"], target, True, options, self.watch)
+        return transfers.put(self.route, [str(self.source)], "", True, options, self.watch)
 
     def write(self, name: str, data: bytes = b"x", mtime: int = 1_000_000_007) -> Path:
         path = self.source / name
@@ -77,7 +77,7 @@ def test_put__a_time_that_64_bits_do_not_hold(route: Route, tmp_path: Path) -> N
     if source.stat().st_mtime != far.timestamp():
         pytest.skip("the file system has no such times")
     watch, there = Notes(), tmp_path / "export/file"
-    report = session.put(route, [str(source)], "", False, ARCHIVE, watch)
+    report = transfers.put(route, [str(source)], "", False, ARCHIVE, watch)
     assert report.failures == []
     assert [f"{source}: its time is not between" in one for one in watch.notes] == [True]
     assert datetime.fromtimestamp(there.stat().st_mtime, UTC).year == 2262
@@ -387,7 +387,7 @@ def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path)
     (tmp_path / "t").mkdir()
     (tmp_path / "t/f").write_bytes(b"x")
     (daemon.root / "t").mkdir()
-    report = session.put(route, [str(tmp_path / "t")], "t", True, Options(), Silent())
+    report = transfers.put(route, [str(tmp_path / "t")], "t", True, Options(), Silent())
     assert [name for name, _ in report.failures] == [str(tmp_path / "t")]
     assert os.strerror(errno.EROFS) not in report.failures[0][1]  # ours says more
 
@@ -497,9 +497,9 @@ def test_rehearsal__compares_one_file(ends: Ends, equal: bool) -> None:
     other.write_bytes((b"x" if equal else b"y") * 4096)
     options = replace(ARCHIVE, checksum=True, replace=True, dry_run=True)
     if ends.way == "get":
-        report = session.get(ends.route, ["tree/f"], str(other), False, options, Silent())
+        report = transfers.get(ends.route, ["tree/f"], str(other), False, options, Silent())
     else:
-        report = session.put(ends.route, [str(ends.source / "f")], "f", False, options, Silent())
+        report = transfers.put(ends.route, [str(ends.source / "f")], "f", False, options, Silent())
     assert (len(report.equal), len(report.files)) == (equal, not equal)
 
 
@@ -516,9 +516,9 @@ def test_get__rehearsal_of_all_exports(
 
     monkeypatch.setattr(BlockClient, "stat", stat)
     options = replace(ARCHIVE, dry_run=True)
-    session.get(route, [""], str(tmp_path / "new"), True, options, Silent())
+    transfers.get(route, [""], str(tmp_path / "new"), True, options, Silent())
     assert not (tmp_path / "new").exists()
-    session.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
+    transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
     assert (tmp_path / "new/one").is_dir()
 
 

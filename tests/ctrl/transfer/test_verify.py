@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transfers
 from careful._abi import lib
 from careful.cli.files import partials
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import session
 from careful.transfer import verify as verifying
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
@@ -28,7 +28,7 @@ BLOCK = 4096
 
 
 def verify(route: Route, target: Path, recursive: bool = True) -> dict[str, str]:
-    return dict(session.verify(route, "t", str(target), recursive, BLOCK).differences)
+    return dict(transfers.verify(route, "t", str(target), recursive, BLOCK).differences)
 
 
 def test_verify__equal_and_each_difference(
@@ -75,7 +75,7 @@ def test_verify__equal_and_each_difference(
 def test_verify__a_directory_by_mistake(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "d").mkdir()
     with pytest.raises(CarefulError, match="h2:d: is a directory; -r compares it"):
-        session.verify(route, "d", str(tmp_path), False, BLOCK)
+        transfers.verify(route, "d", str(tmp_path), False, BLOCK)
 
 
 def test_verify__one_file(route: Route, export: Path, tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def broken_off(
 
     def move() -> None:
         if way == "get":
-            session.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+            transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
         else:
-            session.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+            transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
 
     with pytest.raises(CarefulError):
         move()
@@ -160,9 +160,9 @@ def test_blake3__other_blocks_begin_again(
     broken_off(route, daemon, way, tmp_path, 3 * BLOCK)
     options = Options(block_bytes=BLOCK, blake3=True)
     if way == "get":
-        report = session.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+        report = transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
     else:
-        report = session.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+        report = transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
     assert (report.failures, report.resumed_bytes) == ([], 0)
     target = daemon.root / "d/f" if way == "put" else tmp_path / "f"
     source = tmp_path / "f" if way == "put" else daemon.root / "f"
@@ -219,8 +219,8 @@ def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -
     assert [one.state for one in find_local(str(tmp_path / "t"), clean=False)] == ["leftover"] * 4
     find_local(str(tmp_path / "t"), clean=True)
     assert [path.name for path in (tmp_path / "t").iterdir()] == [names[0] + "x"]
-    assert [one.state for one in session.partials(route, "t", clean=False)] == ["leftover"] * 4
-    session.partials(route, "t", clean=True)
+    assert [one.state for one in transfers.partials(route, "t", clean=False)] == ["leftover"] * 4
+    transfers.partials(route, "t", clean=True)
     assert [path.name for path in (export / "t").iterdir()] == [names[0] + "x"]
 
 
@@ -242,10 +242,10 @@ def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     (daemon.root / "d").mkdir()
     broken_off(route, daemon, "put", tmp_path)
-    found: list[Found] = session.partials(route, "", clean=False)
+    found: list[Found] = transfers.partials(route, "", clean=False)
     assert [(one.state, one.bytes) for one in found] == [("resumable", 10 * BLOCK)]
     assert found[0].name.startswith("h2:d/.careful-")
-    assert [one.state for one in session.partials(route, "d", clean=True)] == ["removed"]
+    assert [one.state for one in transfers.partials(route, "d", clean=True)] == ["removed"]
     assert list((daemon.root / "d").iterdir()) == []
     assert not daemon.handles
 
