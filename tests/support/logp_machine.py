@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-from careful.measure.logp import Bursts
+from careful.measure.estimators.logp import Bursts
 
 
 class Machine:

@@ -12,13 +12,14 @@ import click
 from careful.cli.common import measured, show
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
-from careful.measure import bulk as transfers
-from careful.measure import contention, tcp
-from careful.measure.logp import Layer, LogP, Options, Result
-from careful.measure.signature import Session, Target
-from careful.report import bulk as bulk_report
-from careful.report import figure, logp_plots, measuring
+from careful.measure.estimators import bulk as transfers
+from careful.measure.estimators import contention
+from careful.measure.estimators.logp import Layer, LogP, Options, Result
+from careful.measure.probes import tcp
+from careful.measure.probes.bursts import Session, Target
+from careful.report import figure, logp_bulk, logp_plots
 from careful.report import logp as report
+from careful.report.measure import environment
 
 
 @click.command()
@@ -100,7 +101,7 @@ def logp(
         "bulk_sizes_bytes": sizes_bytes,
         "tcp_port": tcp_port,
         "gap_for_s": gap_s,
-        **measuring.environment(),
+        **environment(),
     }
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(Session(route.socket, route.instance, targets))
@@ -108,8 +109,8 @@ def logp(
         if gap_s is not None:
             layer = session.layer()
             flood = contention.flood(layer, gap_s)
-            figures = bulk_report.flood_figures(flood, layer.name, layer.capacity)
-            text = bulk_report.flood_text(flood, layer.name, name)
+            figures = logp_bulk.flood_figures(flood, layer.name, layer.capacity)
+            text = logp_bulk.flood_text(flood, layer.name, name)
             show(
                 as_json,
                 "measure logp",
@@ -132,7 +133,7 @@ def logp(
     if plot:
         logp_plots.draw(results, bulks, name, plot)
     figures = {**effect.as_dict(), **report.figures(results[0])}
-    figures["bulk"] = [bulk_report.bulk_figures(one) for one in bulks]
+    figures["bulk"] = [logp_bulk.bulk_figures(one) for one in bulks]
     figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
     show(as_json, "measure logp", inputs, figures, _text(results, bulks, name), output=output)
 
@@ -146,7 +147,7 @@ def _refuse_with_gap(others: dict[str, Any]) -> None:
 
 def _text(results: list[Result], bulks: list[Any], host: str) -> str:
     texts = [report.text(one, host) for one in results]
-    return "\n\n".join(texts + [bulk_report.bulk_text(one) for one in bulks])
+    return "\n\n".join(texts + [logp_bulk.bulk_text(one) for one in bulks])
 
 
 @click.command()

@@ -13,13 +13,15 @@ from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
-from careful.measure import blackbox as two_regressions
-from careful.measure import clearbox as inside
-from careful.measure import pathchar as plan
-from careful.measure import whole
-from careful.measure.exchange import ProbeSession
-from careful.report import measuring, measuring_plots, trace_plots, tracing
-from careful.report.inside import stages_figures, stages_table
+from careful.measure.estimators import blackbox as two_regressions
+from careful.measure.estimators import clearbox as inside
+from careful.measure.estimators import path_to_file
+from careful.measure.estimators import pathchar as plan
+from careful.measure.probes.exchange import ProbeSession
+from careful.report import measure as report
+from careful.report import measure_plots, trace_plots
+from careful.report.pathchar_stages import stages_figures, stages_table
+from careful.report.trace import clearbox_figures, clearbox_table
 
 Command = Callable[..., Any]
 
@@ -145,7 +147,7 @@ def pathchar(
     address = settings.resolve(host)
     way, why_not = remote.find_if(host, instance, settings, stages)
     route, effect = way or (None, None)
-    found, ends, silent = whole.measure(
+    found, ends, silent = path_to_file.measure(
         address,
         route,
         effect.driver if effect else "",
@@ -154,18 +156,18 @@ def pathchar(
         one_clock=one_clock,
     )
     why_not = why_not or silent
-    inputs = measuring.inputs(host, address, options)
+    inputs = report.inputs(host, address, options)
     inputs |= {"stages": stages, "one_clock": one_clock}
-    figures = {**measuring.pathchar_figures(found), "stages_reason": why_not}
+    figures = {**report.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}
-        text = stages_table(ends, host) + measuring.pathchar_summary(found)
+        text = stages_table(ends, host) + report.pathchar_summary(found)
     else:
-        text = measuring.pathchar_table(found, host)
+        text = report.pathchar_table(found, host)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     if plot_path:
-        measuring_plots.pathchar(found, host, plot_path, ends)
+        measure_plots.pathchar(found, host, plot_path, ends)
     show(as_json, "measure pathchar", inputs, figures, text, output=output)
 
 
@@ -215,11 +217,11 @@ def blackbox(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
-    inputs = measuring.inputs(host, route.address, options)
+    inputs = report.inputs(host, route.address, options)
     if plot_path:
-        measuring_plots.blackbox(found, host, plot_path)
-    figures = {**effect.as_dict(), **measuring.blackbox_figures(found)}
-    text = measuring.blackbox_table(found, host)
+        measure_plots.blackbox(found, host, plot_path)
+    figures = {**effect.as_dict(), **report.blackbox_figures(found)}
+    text = report.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
 
 
@@ -270,9 +272,9 @@ def clearbox(
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
     if plot_path:
         trace_plots.stages(found.stages, plot_path)
-    inputs = measuring.inputs(host, route.address, options)
-    figures = {**effect.as_dict(), **tracing.clearbox_figures(found)}
-    text = tracing.clearbox_table(found, host)
+    inputs = report.inputs(host, route.address, options)
+    figures = {**effect.as_dict(), **clearbox_figures(found)}
+    text = clearbox_table(found, host)
     show(as_json, "measure clearbox", inputs, figures, text, output=output)
 
 

@@ -7,7 +7,7 @@ import click
 from careful.cli.sizes import BYTES, read_pipeline, read_source
 from careful.model.planner import STRATEGIES
 from careful.model.tunemap import FRAME_LIMITS
-from careful.report import planning
+from careful.report import plan as report
 from careful.report.figure import check_path
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
@@ -102,12 +102,12 @@ def plan(
         pipeline = read_pipeline(pipeline_name)
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
-        click.echo(planning.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
+        click.echo(report.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
         return
     if message_bytes is None:
         raise click.UsageError("--bytes is needed, or --classes")
     top, _, inner = levels.partition(",")
-    request = planning.Request(
+    request = report.Request(
         origin=pipeline_name,
         source=read_source(pipeline_name),
         message_bytes=message_bytes,
@@ -118,6 +118,6 @@ def plan(
         header_bytes=header_bytes,
         levels=(top, inner or "fixed"),
     )
-    click.echo(planning.one(request, as_json))
+    click.echo(report.one(request, as_json))
     if plot_path:
-        planning.draw(request, plot_path, figure, varied, old, new)
+        report.draw(request, plot_path, figure, varied, old, new)

@@ -6,7 +6,7 @@ import click
 
 from careful.cli.params import Duration
 from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
-from careful.report import simulating
+from careful.report import simulate as report
 from careful.report.figure import check_path
 
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
@@ -96,7 +96,7 @@ def simulate(
     """Simulate one message or several."""
     if plot_path:
         check_path(plot_path)
-    request = simulating.Request(
+    request = report.Request(
         origin=pipeline_name,
         pipeline=read_pipeline(pipeline_name),
         message_bytes=message_bytes,
@@ -111,6 +111,6 @@ def simulate(
         else progressive,
     )
     outcome = request.run()
-    click.echo(simulating.text(request, outcome, as_json))
+    click.echo(report.text(request, outcome, as_json))
     if plot_path:
-        simulating.draw(request, outcome, plot_path, figure)
+        report.draw(request, outcome, plot_path, figure)

@@ -11,9 +11,10 @@ from careful.cli.common import instance_option, json_option, show
 from careful.cli.params import SECONDS, Duration
 from careful.control import traced
 from careful.control.tracer import Target, Tracer
-from careful.measure import frames as flow
-from careful.measure import listening
-from careful.report import figure, measuring, trace_plots, tracing
+from careful.measure.estimators import listening
+from careful.measure.estimators import packet_flow as flow
+from careful.report import figure, measure, trace_plots
+from careful.report import trace as report
 
 _seconds = click.option(
     "--time",
@@ -72,9 +73,9 @@ def trace_stages(
     if plot and found:
         trace_plots.stages(found, plot)
     inputs = {"instances": [one.name for one in targets], "seconds": seconds}
-    figures = tracing.stages_figures(heard, found)
-    text = tracing.heard_table(heard, found)
-    show(as_json, "trace stages", inputs | measuring.environment(), figures, text)
+    figures = report.stages_figures(heard, found)
+    text = report.heard_table(heard, found)
+    show(as_json, "trace stages", inputs | measure.environment(), figures, text)
 
 
 @trace.command("frames")
@@ -125,6 +126,6 @@ def trace_frames(
     if plot:
         trace_plots.frames(burst, plot)
     inputs = {"instances": owners, "seconds": seconds, "gap_us": gap_us, "most": most}
-    figures = tracing.frames_figures(burst, heard)
-    text = tracing.frames_table(burst, heard)
-    show(as_json, "trace frames", inputs | measuring.environment(), figures, text)
+    figures = report.frames_figures(burst, heard)
+    text = report.frames_table(burst, heard)
+    show(as_json, "trace frames", inputs | measure.environment(), figures, text)

@@ -1,7 +1,7 @@
 """Records of the datapath's stages, live: probes of carefuld, tracepoints of the kernel.
 
 Owns what is attached while it listens, which ends with it or with our process, however that
-ends: the kernel counts listeners. What records mean is measure/stages.py's.
+ends: the kernel counts listeners. What records mean is measure/estimators/stages.py's.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 
 from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
+from careful.model.rounding import equal_sizes
 from careful.model.stages import (
     COST_US_MAX,
     KIB,
@@ -22,7 +23,6 @@ from careful.model.stages import (
     is_cost,
     shortened,
 )
-from careful.model.whole import equal_sizes
 
 #: Half of an interval over the figure above which a plan says what the figure does to it.
 WIDE = 0.5

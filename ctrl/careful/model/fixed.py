@@ -1,7 +1,7 @@
 """Fragments of equal size: theorem 1 and the generalised bottleneck (P1 section 3).
 
 The theory (real k) and the search for the best whole number of fragments. Whole bytes
-are `whole.py`'s, which this module calls last.
+are `rounding.py`'s, which this module calls last.
 """
 
 from __future__ import annotations

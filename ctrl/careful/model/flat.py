@@ -22,8 +22,8 @@ from careful.model.ramp import (
     ramps,
     ramps_up_and_down,
 )
+from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.stages import Array, Limits, Pipeline
-from careful.model.whole import equal_sizes, whole_sizes
 
 #: Longest ramp that is searched, fragments; longer ones are as good as fixed sizes.
 RAMP_COUNT_MAX = 512

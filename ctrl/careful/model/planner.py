@@ -16,9 +16,9 @@ from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
 from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_us
 from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
+from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
-from careful.model.whole import equal_sizes, whole_sizes
 
 #: Most fragments that a search by simulation tries.
 SIMULATED_COUNT_MAX = 512

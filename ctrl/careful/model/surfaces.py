@@ -13,8 +13,8 @@ import numpy as np
 from careful.model.hierarchy import hierarchical
 from careful.model.latency import fixed_latency_us, latency_us
 from careful.model.planner import plan
+from careful.model.rounding import static_sizes
 from careful.model.stages import KIB, Array, Pipeline
-from careful.model.whole import static_sizes
 
 #: Axes of P1 Figures 10 to 13.
 OVERHEADS_US = (500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from careful.measure.estimate import t_quantile
-from careful.measure.line import RELATIVE_MAX
-from careful.measure.logp import Curve, Result
-from careful.measure.predict import Trial
-from careful.measure.sample import Figure
+from careful.measure.estimators.logp import Curve, Result
+from careful.measure.estimators.logp_predict import Trial
+from careful.measure.statistics.estimate import t_quantile
+from careful.measure.statistics.line import RELATIVE_MAX
+from careful.measure.statistics.sample import Figure
 from careful.report.tables import table
 
 #: What each figure is, in the order of the table.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from careful.measure.bulk import Bulk
-from careful.measure.line import Line
-from careful.measure.logp import Result
+from careful.measure.estimators.bulk import Bulk
+from careful.measure.estimators.logp import Result
+from careful.measure.statistics.line import Line
 from careful.report import figure
 
 

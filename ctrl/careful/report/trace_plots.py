@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from careful.measure.frames import Burst, Transfer
-from careful.measure.stages import Fit
+from careful.measure.estimators.packet_flow import Burst, Transfer
+from careful.measure.estimators.stages import Fit
 from careful.report import figure as draw
 
 #: Points of a stage that are drawn at most: SVG keeps each.

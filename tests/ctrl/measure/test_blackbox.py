@@ -7,12 +7,12 @@ import random
 
 import pytest
 from careful.errors import CarefulError
-from careful.measure.blackbox import BlackBox, Options, Result
-from careful.measure.oneway import Trip, without_drift
-from careful.measure.oneway import drift as drift_of
-from careful.measure.rounds import Round, telling
-from careful.measure.trains import bisected, bottlenecks, train_gap_us
-from careful.report import measuring
+from careful.measure.estimators.blackbox import BlackBox, Options, Result
+from careful.measure.estimators.blackbox_rounds import Round, telling
+from careful.measure.estimators.trains import bisected, bottlenecks, train_gap_us
+from careful.measure.statistics.oneway import Trip, without_drift
+from careful.measure.statistics.oneway import drift as drift_of
+from careful.report import measure as report
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -176,7 +176,7 @@ def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) ->
 def test_blackbox__json_says_what_each_figure_rests_on() -> None:
     """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
     found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
-    shown = measuring.blackbox_figures(found)
+    shown = report.blackbox_figures(found)
     trains = [one["gaps_us"] for one in shown["train_gaps"]]
     assert len(trains) == 24
     assert sum(map(len, trains)) == len(found.gaps[0])
@@ -193,14 +193,14 @@ def test_blackbox__json_says_what_each_figure_rests_on() -> None:
 
 def test_blackbox__table_has_digits_of_small_figures() -> None:
     fake = FakeExchange(((1.5, 0.37), (0.5, 0.2)), delay_us=0, jitter_us=0.001, own_us=0.5)
-    table = measuring.blackbox_table(fake.measure(seconds=0.1), "h2")
+    table = report.blackbox_table(fake.measure(seconds=0.1), "h2")
     assert " 0.570 ±0.0" in table
 
 
 def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
     """Small frames meet a bottleneck that takes as long for each: it has no slope."""
     found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)
-    low, high = measuring.blackbox_figures(found)["regimes"]
+    low, high = report.blackbox_figures(found)["regimes"]
     assert found.sum_G_others_us_per_KiB is None
     assert found.reason == low["reason"] != ""
     assert found.sum_G_us_per_KiB is not None
@@ -259,7 +259,7 @@ def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: b
     assert (found.regime.G_b_us_per_KiB is not None) == known
     assert (found.sum_G_others_us_per_KiB is not None) == known
     assert ("trains arrived in a bunch" in found.reason) == (not known)
-    shown = measuring.blackbox_figures(found)
+    shown = report.blackbox_figures(found)
     assert (shown["regimes"][0]["g_b_us"] is not None) == known
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from careful.measure import bulk
-from careful.measure.bulk import half_power, sizes_to
-from careful.measure.contention import Slice, flood, gap_of
-from careful.measure.line import fit_line
-from careful.measure.logp import Bursts, Options
+from careful.measure.estimators import bulk
+from careful.measure.estimators.bulk import half_power, sizes_to
+from careful.measure.estimators.contention import Slice, flood, gap_of
+from careful.measure.estimators.logp import Bursts, Options
+from careful.measure.statistics.line import fit_line
 from logp_machine import Machine
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from careful.measure.estimate import Estimate
-from careful.measure.line import fit_line, fit_minima, minima, widened
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import fit_line, fit_minima, minima, widened
 from hypothesis import given
 from hypothesis import strategies as st
 

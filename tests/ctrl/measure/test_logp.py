@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from careful.measure.estimate import Estimate
-from careful.measure.logp import Bursts, Curve, LogP, Options, Result, marks_to, read
-from careful.measure.overheads import told
-from careful.measure.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
-from careful.measure.regimes import find_regimes
-from careful.measure.sample import Figure, figure, locations, undisturbed
+from careful.measure.estimators.logp import Bursts, Curve, LogP, Options, Result, marks_to, read
+from careful.measure.estimators.logp_overheads import told
+from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
+from careful.measure.estimators.logp_regimes import find_regimes
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.sample import Figure, figure, locations, undisturbed
 from careful.report import logp as report
 from logp_machine import Machine
 

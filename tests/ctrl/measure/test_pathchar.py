@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 from careful.errors import CarefulError
-from careful.measure.path import Path
-from careful.measure.pathchar import Options, Pathchar
-from careful.measure.probe import Answer, Reply
-from careful.report import measuring
+from careful.measure.estimators.hops import Path
+from careful.measure.estimators.pathchar import Options, Pathchar
+from careful.measure.probes.udp import Answer, Reply
+from careful.report import measure as report
 
 REPLY_BYTES = 576
 #: 10, 5, 2 and 8 Mbit/s.
@@ -160,12 +160,12 @@ def test_pathchar__a_saving_is_of_what_settled() -> None:
     rounds = path.rounds_count * len(path.sizes_bytes) * 4
     assert path.probes_count == path.discovery_count + rounds
     assert path.saving_share == 1 - rounds / path.fixed_plan_count
-    assert "saved" in measuring.pathchar_summary(path)
+    assert "saved" in report.pathchar_summary(path)
     short = FakePath(jitter_us=800).measure(seconds=0.5)
     assert not short.settled
     assert short.saving_share is None
-    assert measuring.pathchar_figures(short)["saving_share"] is None
-    assert "saved" not in measuring.pathchar_summary(short)
+    assert report.pathchar_figures(short)["saving_share"] is None
+    assert "saved" not in report.pathchar_summary(short)
 
 
 def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:
@@ -305,9 +305,9 @@ def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
     assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
     assert said.startswith("hops 3, 4: nobody answers any longer since 2.") is not says_so
     assert not any("limited" in note or "several" in note for note in path.notes)
-    table = measuring.pathchar_table(path, "h2")
+    table = report.pathchar_table(path, "h2")
     assert "until 2." in table
-    figures = measuring.pathchar_figures(path)
+    figures = report.pathchar_figures(path)
     assert [hop["lost_since_s"] is None for hop in figures["hops"]] == [True, True, False, False]
     assert fake.now_s < 30 + 5
 

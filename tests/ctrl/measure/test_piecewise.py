@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from careful.measure.piecewise import fit_piecewise
+from careful.measure.statistics.piecewise import fit_piecewise
 from hypothesis import given
 from hypothesis import strategies as st
 

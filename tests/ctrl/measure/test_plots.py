@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from careful.report import measuring_plots
+from careful.report import measure_plots
 
 from .test_blackbox import CROSSING, FakeExchange
-from .test_inside import FakeHosts
+from .test_host_stages import FakeHosts
 
 
 def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
     file = tmp_path / "box.svg"
     found = FakeExchange(CROSSING).measure(sizes_count=24)
-    measuring_plots.blackbox(found, "h2", file)
+    measure_plots.blackbox(found, "h2", file)
     text = file.read_text()
     assert text.count("gap in a train") == 2
     assert re.search(r"round trips, least of each size: 1[56]\d\d ±", text)
@@ -24,7 +24,7 @@ def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
 def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
     file = tmp_path / "box.svg"
     flat = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
-    measuring_plots.blackbox(flat, "h2", file)
+    measure_plots.blackbox(flat, "h2", file)
     assert "gap in a train: no slope" in file.read_text()
 
 
@@ -32,7 +32,7 @@ def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
     file = tmp_path / "path.svg"
     hosts = FakeHosts()
     ends = hosts.measure()
-    measuring_plots.pathchar(hosts.path(), "h2", file, ends)
+    measure_plots.pathchar(hosts.path(), "h2", file, ends)
     text = file.read_text()
     for name in ("hostTx", "netTx", "hop 1", "netRx", "hostRx", "store"):
         assert name in text
@@ -41,5 +41,5 @@ def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
         store = ends.stages[-1].at(size)
         assert store is not None
         assert f"> {store.value:.4g} ±{store.half:.2g}<" in text
-    measuring_plots.pathchar(hosts.path(), "h2", file)
+    measure_plots.pathchar(hosts.path(), "h2", file)
     assert "hostTx" not in file.read_text()

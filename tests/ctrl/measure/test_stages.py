@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from careful._abi import lib
 from careful.control.tracer import RECORD
-from careful.measure import clearbox, frames, listening, stages
-from careful.measure.estimate import Estimate
-from careful.measure.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
+from careful.measure.estimators import clearbox, listening, packet_flow, stages
+from careful.measure.estimators.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
+from careful.measure.statistics.estimate import Estimate
 from careful.model import Pipeline
 from careful.model.files import parse_source
-from careful.report import jsonout, trace_plots, tracing
+from careful.report import jsonout, trace_plots
+from careful.report import trace as report
 
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1
@@ -127,7 +128,7 @@ def test_shared__a_difference_that_data_do_not_support_is_no_figure(
     assert f"netTx, netRx, a: {both.g_us.value:.2f} µs + {shown}" in (  # type: ignore[union-attr]
         tmp_path / "stages.svg"
     ).read_text(encoding="utf-8")
-    assert f"{both.G_us_per_KiB.value:.3f} ±" in tracing.stages_table("", list(found.values()))
+    assert f"{both.G_us_per_KiB.value:.3f} ±" in report.stages_table("", list(found.values()))
 
 
 def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
@@ -146,8 +147,8 @@ def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
 def test_shared__a_figure_below_0_by_chance_has_no_interval_below_0() -> None:
     low = Estimate(-0.02, slack=0.1)
     one = replace(fitted(traffic(SIZES))["hostTx"], g_us=low)
-    assert "0 to 0.080" in tracing.stages_table("", [one])
-    shown = tracing.stages_figures(listening.Heard({}), [one])["stages"][0]
+    assert "0 to 0.080" in report.stages_table("", [one])
+    shown = report.stages_figures(listening.Heard({}), [one])["stages"][0]
     assert (shown["g_us"], shown["g_low_us"], shown["g_high_us"]) == (0.0, 0.0, 0.08)
 
 
@@ -279,7 +280,7 @@ def test_clearbox__measures_until_it_is_enough() -> None:
     assert [one.name for one in found.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
     assert found.bottleneck is not None
     assert found.bottleneck.g_b_us.value == pytest.approx(3.2, rel=0.02)
-    shown = tracing.clearbox_figures(found)
+    shown = report.clearbox_figures(found)
     fitted_counts = [one["fitted_count"] for one in shown["stages"]]
     assert shown["bottleneck_samples_count"] == sum(fitted_counts[:3])
     assert shown["others_samples_count"] == fitted_counts[3]
@@ -312,10 +313,10 @@ def test_clearbox__what_lies_between_stages_is_the_threads() -> None:
     assert found.bottleneck.resource == "a's thread"
     assert found.bottleneck.g_b_us.value == pytest.approx(3.4, rel=1e-6)
     assert found.bottleneck.sum_G_others_us_per_KiB.value == pytest.approx(0.12, rel=0.05)
-    shown = tracing.clearbox_figures(found)
+    shown = report.clearbox_figures(found)
     assert shown["sender"]["samples_count"] == 36 * found.rounds_count
     assert shown["bottleneck_samples_count"] == shown["sender"]["fitted_count"]
-    assert "all of it" in tracing.clearbox_table(found, "h2")
+    assert "all of it" in report.clearbox_table(found, "h2")
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
     kick = found.stages[1]
     assert kick.g_us is not None
     found.stages[1] = replace(kick, g_us=kick.g_us - kick.g_us * 1.5)  # below 0 by chance
-    text = jsonout.document("measure clearbox", {}, tracing.clearbox_figures(found))
+    text = jsonout.document("measure clearbox", {}, report.clearbox_figures(found))
     pipeline = parse_source(text)
     assert isinstance(pipeline, Pipeline)
     assert [one.name for one in pipeline.stages] == ["hostTx", "netTx", "netRx", "hostRx"]
@@ -362,7 +363,7 @@ def test_burst__is_the_one_with_most_payload() -> None:
     for one in (small,):
         one["begin_ns"] += 10**9
         one["end_ns"] += 10**9
-    found = frames.burst(np.concatenate([big, small]), ("a", "b"))
+    found = packet_flow.burst(np.concatenate([big, small]), ("a", "b"))
     assert found.rows == [("hostTx", "a"), ("netTx", "a"), ("netRx", "b"), ("hostRx", "b")]
     assert found.messages_count == 4
     assert [one.messages for one in found.of(("netRx", "b"))] == [(1,), (2,), (3,), (4,)]
@@ -377,9 +378,9 @@ def test_burst__a_kick_is_of_the_messages_that_its_frames_are_of() -> None:
         record(NET_TX, 1e9 + 400, 900, bytes=9000, frames=3, seq=3),
         record(STORE, 1e9 + 2000, 900, bytes=9000, frames=3, owner=1, msg_id=7),
     ]
-    found = frames.burst(np.array(made), ("a", "b"))
+    found = packet_flow.burst(np.array(made), ("a", "b"))
     assert [one.messages for one in found.transfers] == [(1,), (2,), (1, 2), (1,)]
-    cut = frames.burst(np.array(made), ("a", "b"), transfers_most=2)
+    cut = packet_flow.burst(np.array(made), ("a", "b"), transfers_most=2)
     assert (len(cut.transfers), cut.cut_count) == (2, 2)
 
 
@@ -411,7 +412,7 @@ class Boxes:
 @pytest.mark.parametrize("messages", [1, 2])
 def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path) -> None:
     """Equal parts of it would say that frames left after the other host had them."""
-    found = frames.burst(kicked([3000] * 6, messages), ("a", "b"))
+    found = packet_flow.burst(kicked([3000] * 6, messages), ("a", "b"))
     assert found.notes == ["netTx of a: its kick runs netRx of b, too"]
     (kick,) = found.of(("netTx", "a"))
     assert kick.runs == ("b",)
@@ -425,14 +426,14 @@ def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path)
     trace_plots.frames(found, tmp_path / "burst.svg")
     assert "its kick runs netRx of b" in (tmp_path / "burst.svg").read_text()
     heard = listening.Heard()
-    assert tracing.frames_figures(found, heard)["notes"] == found.notes
-    assert tracing.frames_table(found, heard).endswith(found.notes[0])
+    assert report.frames_figures(found, heard)["notes"] == found.notes
+    assert report.frames_table(found, heard).endswith(found.notes[0])
 
 
 def test_burst__a_kick_over_a_wire_has_a_box_for_each_frame() -> None:
     made = kicked([3000] * 6)
     made["thread"][made["stage"] == NET_RX] = RECEIVES
-    found = frames.burst(made, ("a", "b"))
+    found = packet_flow.burst(made, ("a", "b"))
     assert found.notes == []
     pair = Boxes()
     trace_plots._boxes(pair, *found.of(("netTx", "a")), 0, 0.0)
@@ -441,7 +442,7 @@ def test_burst__a_kick_over_a_wire_has_a_box_for_each_frame() -> None:
 
 def test_burst__of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no burst"):
-        frames.burst(traffic([0], rounds=2), ("a", "b"))
+        packet_flow.burst(traffic([0], rounds=2), ("a", "b"))
 
 
 def test_histogram__counts_all() -> None:

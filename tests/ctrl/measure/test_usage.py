@@ -6,7 +6,7 @@ import math
 
 import pytest
 from careful.cli.main import run
-from careful.measure import blackbox, clearbox, logp, pathchar
+from careful.measure.estimators import blackbox, clearbox, logp, pathchar
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "-inf", "0", "-1", "soon", "1e300"])

@@ -17,7 +17,8 @@ from careful.model import (
     plan,
     shipped_names,
 )
-from careful.report import planning, simulating
+from careful.report import plan as plan_report
+from careful.report import simulate as simulate_report
 
 GOOD = """
 name = "two"
@@ -279,7 +280,7 @@ def test_clear_box__fragments_are_of_sizes_that_were_measured(strategy):
 def test_clear_box__simulated_transfers_beyond_it_are_said():
     source = clear_box((64, 3702))
     for size, beyond in ((3000, False), (4096, True)):
-        request = simulating.Request(
+        request = simulate_report.Request(
             "-",
             source,
             4096,
@@ -291,12 +292,12 @@ def test_clear_box__simulated_transfers_beyond_it_are_said():
             (),
             False,
         )
-        shown = simulating.text(request, request.run(), False)
+        shown = simulate_report.text(request, request.run(), False)
         assert ("extrapolated: measured were transfers of 64 to 3702" in shown) == beyond
 
 
 def test_clear_box__classes_are_of_sizes_that_were_measured():
-    shown = planning.classes(clear_box((64, 2000), (80, 1999)), "-", 64, 3750, 0, True)
+    shown = plan_report.classes(clear_box((64, 2000), (80, 1999)), "-", 64, 3750, 0, True)
     for each in json.loads(shown)["classes"]:
         assert each["plan"]["first_bytes"] <= 1999
     assert json.loads(shown)["inputs"]["max_bytes"] == 1999

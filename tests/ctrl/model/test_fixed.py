@@ -20,7 +20,7 @@ from careful.model import (
     signature_us,
 )
 from careful.model.fixed import segments
-from careful.model.whole import equal_sizes, static_sizes, whole_sizes
+from careful.model.rounding import equal_sizes, static_sizes, whole_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import make, pipelines

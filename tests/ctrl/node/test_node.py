@@ -133,7 +133,7 @@ def code_in(text: str) -> list[str]:
 @pytest.mark.parametrize("where", ["README.md", "pydoc"])
 def test_example__does_what_is_said(make_lab: MakeLab, where: str) -> None:
     lab = make_lab()
-    text = (HERE.parent / where).read_text() if "." in where else careful.__doc__
+    text = (HERE.parents[2] / where).read_text() if "." in where else careful.__doc__
     assert text is not None
     serve, ask = code_in(text)
     process = lab.start("h2", sys.executable, "-c", serve.replace(*READY))

@@ -1,0 +1,404 @@
+"""A pipeline seen from its ends (P1 section 5.3.2): its bottleneck, and the sum of the others.
+
+Owns the plan of the round trips and trains, and what their two regressions say. Unpipelined
+round trips over sizes give (sum of g and delays, sum of G); back-to-back trains, timed where
+they arrive, give the bottleneck's (g_b, G_b). Propagation occupies nothing: it is in the first
+intercept, never in the second. The exchange itself is passed in.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from careful.errors import CarefulError
+from careful.measure.estimators.blackbox_rounds import OWN_PACE, Round, all_stages, telling
+from careful.measure.estimators.trains import (
+    Regime,
+    bisected,
+    bottlenecks,
+    train_gap_us,
+    without_bunches,
+)
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import RELATIVE_MAX, Line, minima
+from careful.measure.statistics.oneway import Trip, step_us
+
+ROUNDS_MIN = 4
+#: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
+#: More where it takes less than TRAIN_US: the first of them wake the other end.
+TRAIN_FRAMES = 12
+TRAIN_FRAMES_MIN = 4
+TRAIN_US = 2000.0
+_WARM_TRAINS = 3
+#: Round trips of each size in a round: as many as take so long, within these bounds.
+_TRIPS_US = 500.0
+_TRIPS_MIN, _TRIPS_MAX = 3, 200
+#: Times as many, once the first rounds did not suffice.
+_TRIPS_MORE = 4
+#: Frames that arrive closer than this share of how they left were not taken one by one.
+_BUNCHED = 0.9
+_TRAIN_TRIES = 4
+#: Median shift of two rounds' times that means that the path has changed.
+_MOVED = 0.10
+#: How often; times that go on moving are noise, which belongs into the intervals.
+_MOVES_MAX = 2
+#: Trains of each size at which a transition is looked for.
+_BISECT_TRAINS = 3
+
+
+class Exchange(Protocol):
+    """The way to the other end: messages of one frame each.
+
+    round_trips(size_bytes, count): messages and their empty answers, one after the other;
+    train_us(size_bytes, count): the other end's times of arrival of `count` frames sent back to
+    back, µs of its clock, and how long it took us to hand one over, µs; payload_max_bytes: of
+    one frame; credits: frames that may be under way; train_max: frames of a train.
+    """
+
+    payload_max_bytes: int
+    credits: int
+    train_max: int
+
+    def round_trips(self, size_bytes: int, count: int, /) -> list[Trip]: ...
+
+    def train_us(self, size_bytes: int, count: int, /) -> tuple[list[float], float]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
+    at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
+    largest); precision: half of the intervals of both G over them at which it is enough;
+    seconds: after which no further round begins; background: pauses, at most 1 % of the path;
+    resolution_us: of the clocks; 0: as the times show.
+    """
+
+    sizes_count: int = 16
+    min_bytes: int = 64
+    max_bytes: int = 0
+    at_bytes: int = 0
+    precision: float = 0.01
+    rounds_max: int = 40
+    seconds: float = 25.0
+    background: bool = False
+    resolution_us: float = 0.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.sizes_count <= 100:
+            raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
+        if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
+            raise ValueError("sizes must not be negative")
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
+            raise ValueError("precision must be between 0 and 1, seconds above 0")
+
+
+@dataclass
+class Result:
+    """What two regressions know of a pipeline.
+
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
+    way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
+    """
+
+    round_trips: Line
+    one_way: Line
+    regimes: list[Regime]
+    regime: Regime
+    sum_g_us: Estimate | None
+    sum_G_us_per_KiB: Estimate | None
+    sum_G_others_us_per_KiB: Estimate | None
+    own_gap_us: float
+    train_frames: int
+    frames_count: int
+    rounds_count: int
+    elapsed_s: float
+    settled: bool
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+    trip_minima: tuple[list[float], list[float]] = ([], [])
+    gaps: tuple[list[float], list[float]] = ([], [])
+
+    def look_at(self, regime: Regime) -> None:
+        """Makes it the regime of interest."""
+        self.regime = regime
+        if self.sum_G_us_per_KiB:
+            self.sum_G_others_us_per_KiB, self.reason = self.others(regime)
+
+    def others(self, regime: Regime) -> tuple[Estimate | None, str]:
+        """The G of all stages but a regime's bottleneck, µs per KiB; else why there is none."""
+        whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB
+        if whole is None:
+            return None, self.reason
+        if G is None:
+            return None, regime.line.reason
+        others = whole - G
+        if others.high < 0:
+            return None, (
+                f"the bottleneck's G ({G.value:.3g} µs/KiB) is more than that of all stages "
+                f"({whole.value:.3g}): the path changed meanwhile"
+            )
+        if others.relative > RELATIVE_MAX:
+            return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
+        return others, ""
+
+
+class BlackBox:
+    """One measurement; `run` makes it."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.options = options or Options()
+        self._exchange, self._clock, self._sleep = exchange, clock, sleep
+        self._random = random.Random(self.options.seed)
+        self._train = min(TRAIN_FRAMES, exchange.train_max)
+        if self._train < TRAIN_FRAMES_MIN:
+            raise ValueError(
+                f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
+            )
+        self._trips_count = _TRIPS_MIN
+        high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
+        low, count = self.options.min_bytes, self.options.sizes_count
+        if high - low < 2 * count:
+            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+        self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+        self._rounds: list[Round] = []
+        self._own_us = float("inf")
+        self._frames = self._moves = 0
+        self._warm = self._in_round = False
+        self._owed_us = 0.0  # of pauses that were put off
+        self._notes: list[str] = []
+
+    def run(self) -> Result:
+        """Rounds of one round trip and one train of each size, until it is enough."""
+        began = self._clock()
+        self._warm_up()
+        number, result, over = 0, None, ""
+        trips, trains = 1, True
+        while number < self.options.rounds_max:
+            try:
+                self._round(trips, trains)
+                if self._forget_what_was():
+                    result, trips, trains = None, 1, True
+                    if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
+                        self._round(trips, trains)
+            except CarefulError as error:
+                over = self._ended(error, self._clock() - began)
+                result = None
+                break
+            number += 1
+            if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
+                continue
+            result = self._result(number, began)
+            # What is known well enough costs no more; a round trip is far shorter than a train.
+            trips, trains = self._lacking(result)
+            if result.settled or result.elapsed_s > self.options.seconds:
+                break
+        result = result or self._result(number, began)
+        try:
+            result.regimes = bisected(result.regimes, self._gap_at) if not over else result.regimes
+        except CarefulError as error:
+            over = self._ended(error, self._clock() - began)
+        if over:
+            result.notes.append(over)
+        result.look_at(self._of_interest(result.regimes))
+        result.elapsed_s = self._clock() - began
+        result.trip_minima, result.gaps = self._points()
+        return result
+
+    def _ended(self, error: CarefulError, elapsed_s: float) -> str:
+        """A note, the round that was begun forgotten; CarefulError where too little is known."""
+        if self._in_round:
+            self._rounds.pop()
+        if len(self._rounds) < ROUNDS_MIN:
+            known = f"after {elapsed_s:.1f} s and {len(self._rounds)} of {ROUNDS_MIN} rounds"
+            raise CarefulError(error.errno or 0, f"{error.reason} ({known})", error.what)
+        return f"ended after {elapsed_s:.1f} s ({error}): the figures are from before"
+
+    def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
+        made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]
+        sizes, least, _ = minima([size for size, _ in made], [trip.round_us for _, trip in made])
+        gaps = [pair for one in self._rounds for pair in one.gaps_us.items()]
+        return (list(sizes), list(least)), ([size for size, _ in gaps], [gap for _, gap in gaps])
+
+    def _of_interest(self, regimes: list[Regime]) -> Regime:
+        at_bytes = self.options.at_bytes or self._sizes[-1]
+        return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+
+    def _gap_at(self, size: int) -> float:
+        return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
+
+    def _pause(self, busy_us: float) -> None:
+        if self.options.background and self._warm:
+            self._sleep(99 * busy_us / 1e6)
+        elif not self._warm:
+            self._owed_us += busy_us
+
+    def _warm_up(self) -> None:
+        """The path awakes; how many round trips and frames make a measurement is seen."""
+        middle = self._sizes[len(self._sizes) // 2]
+        trips = self._some_trips(middle, 2, keep=False)
+        self._fit_count(trips)
+        gap_us = min(self._one_train(middle, keep=False) for _ in range(_WARM_TRAINS))
+        most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
+        self._train = max(self._train, most)
+        self._warm = True
+        if self.options.background:
+            trip_us = min(one.round_us for one in trips)
+            self._afford((self._trips_count + 1) * trip_us + (self._train - 1) * gap_us)
+            self._pause(self._owed_us)
+
+    def _afford(self, each_us: float) -> None:
+        """Whether the rounds that a result needs fit; each_us: of a round, for each size."""
+        count = len(self._sizes)
+        needed_s = 100 * ROUNDS_MIN * count * each_us / 1e6
+        if needed_s > self.options.seconds:
+            raise ValueError(
+                f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
+                f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
+                "or fewer --sizes"
+            )
+
+    def _fit_count(self, trips: list[Trip]) -> None:
+        """More round trips at a time where they turn out to be short."""
+        least_us = min(one.round_us for one in trips)
+        fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
+        self._trips_count = max(self._trips_count, fitting)
+
+    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
+        trips = self._exchange.round_trips(size, count)
+        self._frames += 2 * count
+        if keep:
+            self._rounds[-1].trip_sizes.extend([size] * count)
+            self._rounds[-1].trips.extend(trips)
+        self._pause(sum(one.round_us for one in trips))
+        return trips
+
+    def _one_train(self, size: int, keep: bool = True) -> float:
+        """A train's gap; of several, where the other end slept and then took many at once."""
+        for _ in range(_TRAIN_TRIES):
+            began = self._clock()
+            arrivals, own_us = self._exchange.train_us(size, self._train)
+            self._frames += self._train + 1
+            # Not from the first arrival on: its own way counts, and those of a bunch are late.
+            self._pause((self._clock() - began) * 1e6)
+            gap_us = train_gap_us(arrivals)
+            if gap_us >= own_us * _BUNCHED:
+                break
+        else:
+            if keep:
+                self._rounds[-1].bunched.add(size)
+        if keep:
+            self._rounds[-1].gaps_us[size], self._rounds[-1].own_us[size] = gap_us, own_us
+            self._own_us = min(self._own_us, own_us)
+        return gap_us
+
+    def _lacking(self, result: Result) -> tuple[int, bool]:
+        """Round trips of each size that the next round makes, and whether it has trains."""
+        there = result.one_way
+        enough = there.supported and there.G_us_per_KiB.relative <= self.options.precision
+        G = result.regime.G_b_us_per_KiB
+        trains = G is None or G.relative > self.options.precision
+        return 0 if enough else _TRIPS_MORE, trains
+
+    def _round(self, trips: int, trains: bool) -> None:
+        """Round trips of each size, `trips` times as many as at first, and one train of each."""
+        self._rounds.append(Round())
+        self._in_round = True
+        for size in self._random.sample(self._sizes, len(self._sizes)):
+            if trips:
+                self._fit_count(self._some_trips(size, trips * self._trips_count))
+            if trains:
+                self._one_train(size)
+        self._in_round = False
+
+    def _kinds(self) -> list[tuple[bool, bool]]:
+        """Of each round, whether it has round trips, and trains."""
+        return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
+
+    def _forget_what_was(self) -> bool:
+        """Once two rounds agree that the path is another one, drops the rounds before them."""
+        if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
+            return False
+        *before, last, latest = self._rounds
+        shifts = [one.shift_from(before) for one in (last, latest)]
+        if min(shifts) > _MOVED or max(shifts) < -_MOVED:
+            self._moves += 1
+            self._notes.append(
+                f"times moved by {shifts[1]:+.0%} in the middle: the path changed or is loaded; "
+                "what was before is dropped"
+            )
+            self._rounds = [last, latest]
+            return True
+        return False
+
+    def _result(self, rounds: int, began: float) -> Result:
+        clock_us = self.options.resolution_us or step_us([one.trips for one in self._rounds])
+        trips, there = all_stages(self._rounds, clock_us)
+        sent = [one for one in self._rounds if one.gaps_us]
+        gaps, bunches = telling(sent), [size for one in sent for size in one.bunched]
+        sizes = [size for one in sent for size in one.gaps_us]
+        regimes = [
+            without_bunches(regime, sizes, bunches)
+            for regime in bottlenecks(gaps, clock_us / (self._train - 1))
+        ]
+        regime = self._of_interest(regimes)
+        result = Result(
+            round_trips=trips,
+            one_way=there,
+            regimes=regimes,
+            regime=regime,
+            sum_g_us=None,
+            sum_G_us_per_KiB=None,
+            sum_G_others_us_per_KiB=None,
+            own_gap_us=self._own_us,
+            train_frames=self._train,
+            frames_count=self._frames,
+            rounds_count=rounds,
+            elapsed_s=self._clock() - began,
+            settled=False,
+            reason=there.reason or trips.reason or regime.line.reason,
+            notes=list(self._notes),
+        )
+        if bunches:
+            result.notes.append(
+                f"{len(bunches)} of {len(sizes)} trains arrived in a bunch, faster than they "
+                "left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
+                "quiet machine helps"
+            )
+        late = len(sizes) - len(bunches) - sum(map(len, gaps))
+        if late > 0:
+            result.notes.append(
+                f"{late} of {len(sizes)} trains left late, for other work came between: left out"
+            )
+        if regime.line.at(regime.low_bytes) < OWN_PACE * self._own_us:
+            result.notes.append(
+                f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
+            )
+        if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
+            g = regime.g_b_us
+            result.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
+        if there.reason or trips.reason:
+            return result
+        result.sum_g_us = trips.intercept_us * 0.5
+        result.sum_G_us_per_KiB = there.G_us_per_KiB
+        result.look_at(regime)
+        if regime.G_b_us_per_KiB is None or result.reason:
+            return result
+        widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
+        result.settled = widest <= self.options.precision
+        return result

@@ -1,0 +1,251 @@
+"""The stages between two hosts, timed inside them (P1 section 5.3.1).
+
+Owns the traffic: messages of one frame of several sizes, each alone on the way or in trains,
+while one stage at a time is listened to, so that no probe stands in another's way; and trains
+that nobody listens to, for what the sender's thread takes for a frame altogether. The exchange and
+the tracer are passed in.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from careful.measure.estimators import stages
+from careful.measure.estimators.stages import Bottleneck, Fit, Records
+from careful.measure.statistics.estimate import Estimate
+
+#: What is listened to together: netRx does not know sizes, hostRx of the same frames does.
+PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
+ROUNDS_MIN = 2
+#: Trains of each size in a round of which nothing but the sender's pace is taken.
+PACE_TRAINS = 3
+
+_ELSEWHERE = (
+    "netRx and hostRx are the other host's, on another machine: `carefulctl trace stages` there "
+    "while this runs"
+)
+
+
+class Exchange(Protocol):
+    """The way to the other end: see blackbox.Exchange."""
+
+    payload_max_bytes: int
+    train_max: int
+
+    def round_trips(self, size_bytes: int, count: int, /) -> object: ...
+
+    def train_us(self, size_bytes: int, count: int, /) -> tuple[object, float]: ...
+
+
+class Tracer(Protocol):
+    """What tells of stages: see control/tracer.py."""
+
+    @property
+    def lost_count(self) -> int: ...
+
+    def listen(self, wanted: Sequence[int], /) -> None: ...
+
+    def collect(self, seconds: float, /) -> None: ...
+
+    def take(self) -> Records: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds); trips:
+    messages of each size in a round, for each stage, at most; trains: they follow each other at
+    once, as the fragments of a message do: a processor then has at hand what it needs, and takes
+    less than for each alone; precision: half of the intervals of all G over them at which it is
+    enough; seconds: how long, unless the least that tells of each stage takes longer.
+    """
+
+    sizes_count: int = 12
+    min_bytes: int = 64
+    max_bytes: int = 0
+    trips: int = 40
+    trains: bool = False
+    precision: float = 0.05
+    rounds_max: int = 20
+    seconds: float = 25.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not stages.SIZES_MIN <= self.sizes_count <= 100:
+            raise ValueError(f"{self.sizes_count} sizes: must be {stages.SIZES_MIN} to 100")
+        if self.min_bytes < 1 or self.max_bytes < 0:
+            raise ValueError("sizes must be above 0")
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
+            raise ValueError("precision must be between 0 and 1, seconds above 0")
+
+
+@dataclass
+class Result:
+    """The stages that could be listened to, in the order of the way, and what limits them.
+
+    sender: what its thread takes for a frame of a train, stages and what is between them, None
+    without trains; bottleneck: None unless all stages of the way have g and G; settled: whether
+    precision was reached; lost_count: records that there was no room for.
+    """
+
+    stages: list[Fit]
+    sender: Fit | None
+    bottleneck: Bottleneck | None
+    settled: bool
+    rounds_count: int
+    frames_count: int
+    lost_count: int
+    elapsed_s: float
+    notes: list[str] = field(default_factory=list)
+
+
+class ClearBox:
+    """One measurement; `run` makes it.
+
+    Args:
+        exchange: towards the other end.
+        tracer: owner 0 is this end, owner 1 the other, if its instance runs here.
+        owners: their names.
+        options: how to measure.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        tracer: Tracer,
+        owners: Sequence[str],
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options or Options()
+        self._exchange, self._tracer, self._owners, self._clock = exchange, tracer, owners, clock
+        high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
+        low, count = self.options.min_bytes, self.options.sizes_count
+        if high - low < 2 * count:
+            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+        self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+        self._random = random.Random(self.options.seed)
+        self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}
+        self._paces: list[tuple[int, float]] = []
+        self._frames = 0
+        self._until = self._trip_s = math.inf
+
+    def _passes(self) -> list[tuple[int, ...]]:
+        """Without the other end, only what is sent is timed."""
+        return list(PASSES if len(self._owners) > 1 else PASSES[:2])
+
+    def run(self) -> Result:
+        """Rounds of all sizes, until it is enough."""
+        began = self._clock()
+        self._until = began + self.options.seconds
+        for number in range(1, self.options.rounds_max + 1):
+            self._round(number)
+            late = self._clock() > self._until
+            if number < ROUNDS_MIN and not late:
+                continue
+            result = self._result(number, self._clock() - began)
+            if result.settled or late:
+                return result
+        return self._result(number, self._clock() - began)
+
+    def _round(self, number: int) -> None:
+        """Each pass, with as many messages as its share of the time that is left allows."""
+        passes = [*([()] if self.options.trains else []), *self._passes()]
+        for k, listened in enumerate(passes):
+            to_come = len(passes) * (1 + max(ROUNDS_MIN - number, 0)) - k
+            self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
+
+    def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
+        """All sizes while one stage is listened to; unless `whole`, those that there is time for.
+
+        listened: none for the sender's pace; share_s: the time for it.
+        """
+        self._tracer.listen(())
+        self._awake()
+        self._tracer.take()
+        lost = self._tracer.lost_count
+        self._tracer.listen(listened)
+        trains = 1 if listened else PACE_TRAINS
+        fitting = share_s / len(self._sizes) / trains / self._trip_s if self._trip_s else math.inf
+        count = int(max(stages.SAMPLES_MIN, min(self.options.trips, fitting)))
+        for size in self._random.sample(self._sizes, len(self._sizes)):
+            if not whole and self._clock() > self._until:
+                break
+            if listened:
+                self._some(size, count)
+            else:
+                self._paces_of(size, count)
+        self._tracer.collect(0.0)
+        records = self._tracer.take()
+        # Where some were lost, frames could be mistaken for others.
+        if listened and lost == self._tracer.lost_count:
+            self._records[listened].append(records)
+
+    def _awake(self) -> None:
+        """Awakes the path, and sees what a message takes at most."""
+        began = self._clock()
+        self._exchange.round_trips(self._sizes[-1], 1)
+        self._trip_s = min(self._trip_s, self._clock() - began)
+
+    def _some(self, size: int, count: int) -> None:
+        """So many messages of a size."""
+        if not self.options.trains:
+            self._exchange.round_trips(size, count)
+            self._frames += 2 * count
+            return
+        left = count
+        while left > 0:
+            count = min(left, self._exchange.train_max)
+            self._exchange.train_us(size, count)
+            self._frames += count + 1
+            left -= count
+
+    def _paces_of(self, size: int, count: int) -> None:
+        """Trains without a probe: from one frame to the next there is all that a thread does."""
+        count = min(count, self._exchange.train_max)
+        for _ in range(PACE_TRAINS):
+            self._paces.append((size, self._exchange.train_us(size, count)[1]))
+            self._frames += count + 1
+
+    def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
+        """Of all rounds; netRx and hostRx are matched within each."""
+        return stages.joined(
+            [stages.samples(one, stage, owner, 1) for one in self._records[listened]]
+        )
+
+    def _result(self, rounds: int, elapsed_s: float) -> Result:
+        found = []
+        for listened, stage, owner in zip(
+            [*PASSES[:2], PASSES[3], PASSES[2]],
+            (stages.HOST_TX, stages.NET_TX, stages.NET_RX, stages.HOST_RX),
+            (0, 0, 1, 1),
+            strict=True,
+        ):
+            if listened in self._records:
+                taken = self._samples(listened, stage, owner)
+                found.append(stages.fit(stage, self._owners[owner], taken))
+        found = stages.shared(found)
+        sender = stages.whole(found[0], self._paces) if self.options.trains else None
+        limits = stages.bottleneck(found, sender) if len(self._owners) > 1 else None
+        # What counts are the sums: a stage of no weight need not be known well.
+        wanted: list[Estimate] = (
+            [limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB] if limits else []
+        )
+        return Result(
+            stages=found,
+            sender=sender,
+            bottleneck=limits,
+            settled=bool(wanted) and all(one.relative <= self.options.precision for one in wanted),
+            rounds_count=rounds,
+            frames_count=self._frames,
+            lost_count=self._tracer.lost_count,
+            elapsed_s=elapsed_s,
+            notes=[] if len(self._owners) > 1 else [_ELSEWHERE],
+        )

@@ -1,0 +1,78 @@
+"""The gap of a sender that never pauses: run on several hosts at once, what they share (P4).
+
+Owns the slices of one sender's run. K senders to one receiver each see K times the gap of one;
+which of their slices were made together, the times tell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from careful.measure.estimators.logp import Bursts
+from careful.measure.statistics.sample import Figure, figure
+
+#: Slices are about so long, seconds: long beside what a question to carefuld takes.
+_SLICE_S = 0.1
+#: Slices that fill the network, and are no steady state.
+_FILLING = 2
+#: Messages of the largest slice.
+_MESSAGES_MAX = 16384
+
+
+class Sender(Protocol):
+    """Issues messages and leaves the last replies to the next call."""
+
+    capacity: int
+
+    def go_on(self, messages: int, /) -> Bursts: ...
+
+
+@dataclass(frozen=True)
+class Slice:
+    """ended_s: by the wall clock, seconds; messages: since the slice before."""
+
+    ended_s: float
+    messages: int
+
+
+@dataclass
+class Flood:
+    """gap_us: between messages, over the slices after the network was full."""
+
+    gap_us: Figure
+    slices: list[Slice] = field(default_factory=list)
+
+
+def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.time) -> Flood:
+    """Issue without pause for so long; every slice ends with the network full."""
+    if not 0.5 <= seconds <= 3600:
+        raise ValueError(f"{seconds:g} s: must be 0.5 to 3600")
+    began = clock()
+    messages, slices = sender.capacity, []
+    while True:
+        sender.go_on(messages)
+        slices.append(Slice(clock(), messages))
+        if slices[-1].ended_s - began > seconds and len(slices) > _FILLING:
+            break
+        if len(slices) > 1:
+            took_s = slices[-1].ended_s - slices[-2].ended_s
+            wanted = round(messages * _SLICE_S / took_s)
+            # Replies that waited for us make one slice short: it says little of the next.
+            messages = min(max(wanted, 1), 2 * messages, _MESSAGES_MAX)
+        else:
+            messages = max(sender.capacity // 8, 1)  # a full network may be slow
+    return Flood(gap_of(slices), slices)
+
+
+def gap_of(slices: list[Slice]) -> Figure:
+    """The gap over slices, the first ones left out."""
+    ended = np.array([one.ended_s for one in slices])
+    messages = np.array([one.messages for one in slices[1:]])
+    gaps = np.diff(ended) * 1e6 / messages
+    most = int(messages.max(initial=1))
+    return figure(gaps[_FILLING - 1 :], 1, most)

@@ -1,0 +1,203 @@
+"""What was found of a path: its hops, and what lies between those that were measured.
+
+Owns the arithmetic that makes a hop's own figures of round trips to it and to the one before.
+Pure; the plan of the probes is pathchar.py's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from careful.measure.probes.udp import Answer, Reply
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import RELATIVE_MAX, Line
+
+
+@dataclass
+class Hop:
+    """A TTL, who answered at it, and the round trips over sizes.
+
+    refuses: that nobody can be reached further on is its answer from the beginning; refused:
+    what came instead of its answer since it answered last; heard_s, lost_s: when it answered
+    last, and the same once it is known that it answers no longer, since the beginning;
+    first_us: the round trip by which it was found.
+    """
+
+    ttl: int
+    address: str = ""
+    reached: bool = False
+    reply_bytes: int = 0
+    sent: int = 0
+    answered: int = 0
+    round_answered: int = 0  # of the last round, with the hop's address
+    longest_us: float = 0.0
+    first_us: float = 0.0
+    note: str = ""
+    usable: bool = True
+    refuses: bool = False
+    refused: Reply | None = None
+    heard_s: float = 0.0
+    lost_s: float | None = None
+    addresses: set[str] = field(default_factory=set)
+    sizes_bytes: list[float] = field(default_factory=list)
+    times_us: list[float] = field(default_factory=list)
+    line: Line | None = None
+
+    @property
+    def answered_share(self) -> float:
+        """Of the probes sent."""
+        return self.answered / self.sent if self.sent else 0.0
+
+    @property
+    def asked(self) -> bool:
+        """Whether more probes may be of use."""
+        return self.usable and self.lost_s is None
+
+    def answers(self, reply: Reply) -> bool:
+        """Whether a reply tells how far it is to here: nobody else's that says unreachable."""
+        if reply.answer is Answer.REFUSED:
+            return self.refuses
+        return reply.answer in (Answer.EXPIRED, Answer.REACHED)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What lies between two hops that were measured.
+
+    ttls: the hops it ends at, more than one where silent ones are merged into it; G: µs per KiB;
+    latency: µs one way, overhead and propagation of an IP packet of no bytes; line: round trips
+    up to here; own: time one way of what lies between alone, over the bytes of an IP packet,
+    with intervals though they may be too wide for a G; None where the lines say nothing;
+    reason: why there is no figure; lost_s: since when nobody answers here any longer.
+    """
+
+    ttls: tuple[int, ...]
+    address: str
+    G_us_per_KiB: Estimate | None
+    latency_us: Estimate | None
+    line: Line
+    own: Line | None = None
+    reason: str = ""
+    lost_s: float | None = None
+
+
+@dataclass
+class Path:
+    """All that was found of a path.
+
+    probes_count: all that were sent, discovery_count of them to find the hops and the MTU, which
+    a fixed plan (FIXED_ROUNDS of each size to each hop) has to find, too.
+    """
+
+    hops: list[Hop]
+    segments: list[Segment]
+    reached: bool
+    mtu_bytes: int
+    sizes_bytes: list[int]
+    rounds_count: int
+    probes_count: int
+    discovery_count: int
+    fixed_plan_count: int
+    elapsed_s: float
+    settled: bool
+    notes: list[str]
+
+    @property
+    def to_host(self) -> bool:
+        """Whether it was measured as far as the host, which still answers."""
+        if not (self.reached and self.segments):
+            return False
+        last = self.segments[-1]
+        return last.ttls[-1] == self.hops[-1].ttl and last.lost_s is None
+
+    @property
+    def why_nothing(self) -> str:
+        """Why no hop was measured; empty where one was."""
+        if self.segments:
+            return ""
+        if not self.hops:
+            return "neither it nor a router on the way answers probes (ICMP filtered?)"
+        said = [f"hop {hop.ttl}, {hop.address}: {hop.note}" for hop in self.hops if hop.address]
+        return "no hop could be measured: " + "; ".join(said)
+
+    @property
+    def saving_share(self) -> float | None:
+        """Share of a fixed plan's probes that were not needed; None where more were."""
+        if not self.settled or not self.fixed_plan_count:
+            return None
+        return 1 - (self.probes_count - self.discovery_count) / self.fixed_plan_count
+
+
+def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
+    """From the lines at its two ends; an answer of r bytes crosses the same links back."""
+    line = hop.line
+    assert line is not None
+    bad = [one for one in (line, before.line if before else None) if one and not one.supported]
+    own = _own(hop, before)
+    if bad:
+        return Segment(ttls, hop.address, None, None, line, own, bad[0].reason, hop.lost_s)
+    G, latency = line.G_us_per_KiB, line.estimate_at(-hop.reply_bytes)
+    if before is not None and before.line is not None:
+        G = G - before.line.G_us_per_KiB
+        latency = latency - before.line.estimate_at(-before.reply_bytes)
+    reason = ""
+    if G.relative > RELATIVE_MAX or G.value <= 0:
+        reason = f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
+    known = None if reason else G
+    return Segment(ttls, hop.address, known, latency * 0.5, line, own, reason, hop.lost_s)
+
+
+def _own(hop: Hop, before: Hop | None) -> Line | None:
+    """The time one way of what lies between two hops, without the way there and back."""
+    line = hop.line
+    assert line is not None
+    # Half a round trip of such a packet does not depend on the slope: known best there.
+    at_bytes = (line.middle_bytes + hop.reply_bytes) / 2
+    middle_us, slope, residual_us = _one_way(hop, at_bytes), line.slope_us_per_byte, 0.0
+    if before is not None:
+        assert before.line is not None
+        middle_us -= _one_way(before, at_bytes)
+        slope -= before.line.slope_us_per_byte
+        residual_us = before.line.residual_us
+    if not (math.isfinite(middle_us.se) and math.isfinite(slope.se)):
+        return None
+    return replace(
+        line,
+        middle_us=middle_us,
+        middle_bytes=at_bytes,
+        slope_us_per_byte=slope,
+        residual_us=math.hypot(line.residual_us, residual_us),
+    )
+
+
+def _one_way(hop: Hop, size_bytes: float) -> Estimate:
+    """The time to a hop, µs: a round trip less what an answer of so many bytes took back."""
+    line = hop.line
+    assert line is not None
+    away_bytes = size_bytes - (line.middle_bytes + hop.reply_bytes) / 2
+    return line.middle_us * 0.5 + line.slope_us_per_byte * away_bytes
+
+
+def losses(hops: list[Hop]) -> list[str]:
+    """Who answers no longer, by what was heard instead: notes."""
+    by: dict[str, list[Hop]] = {}
+    for hop in hops:
+        if hop.lost_s is not None:
+            by.setdefault(hop.refused.address if hop.refused else "", []).append(hop)
+    return [_loss(lost, hops) for lost in by.values()]
+
+
+def _loss(hops: list[Hop], every: list[Hop]) -> str:
+    reply = hops[0].refused
+    by = next((one for one in every if reply and reply.address in one.addresses), None)
+    # A router without a way on says so for itself, too.
+    ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
+    names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
+    since = f"since {min(hop.heard_s for hop in hops):.1f} s"
+    text = f"{names}: nobody answers any longer {since}"
+    if reply:
+        who = f"hop {by.ttl}, {reply.address}," if by else reply.address
+        text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
+        text += f": nobody answers any longer as {names}"
+    return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")

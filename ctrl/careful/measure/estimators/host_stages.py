@@ -1,0 +1,264 @@
+"""Stages inside the hosts at either end of a path (P1 section 6).
+
+hostTx, netTx, netRx, hostRx, store, in the order of the way. Owns the plan of the probes that
+go as far as the peer's store, and what their times say: each
+probe carries the stamps of consecutive stages, whose differences, their minima over sizes, are
+the stages' (g, G). netRx ends the path that pathchar measures with the same probes: XDP is the
+first at the host that answers. Pure but for the probes, which are passed in.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.measure.estimators.hops import Path, Segment
+from careful.measure.probes.stage_probe import StageReply
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import Line, fit_minima
+
+#: Rounds of all sizes before it may be enough, and after which it is.
+ROUNDS_MIN = 6
+ROUNDS_MAX = 100
+#: Probes without an answer one after the other after which the host is gone.
+_SILENT_MAX = 12
+#: Half of G's interval over G at which a stage inside a host needs no more probes.
+PRECISION = 0.1
+#: What a stamp may be off by: the clocks are read in so many µs.
+RESOLUTION_US = 0.05
+#: Share of probes on one CPU from which stages count as one resource.
+_MOST = 0.5
+
+HOST_TX, NET_TX, NET_RX, HOST_RX, STORE = "hostTx", "netTx", "netRx", "hostRx", "store"
+
+
+class Ask(Protocol):
+    """ask(stage, size_bytes, timeout_s): see careful.measure.probes.stage_probe.StageSession."""
+
+    def __call__(self, stage: int, size_bytes: int, timeout_s: float, /) -> StageReply: ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage, or the hops and stages that no answer tells apart.
+
+    names: in order, hops as "hop N"; g, latency: µs, one or the other: a latency holds
+    propagation, too; G: µs per KiB; line: the times they were fitted to, of hops round trips
+    up to there; own: its time alone, one way, None where nothing can be said of it; resource:
+    the thread or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
+    """
+
+    names: tuple[str, ...]
+    line: Line
+    own: Line | None
+    G_us_per_KiB: Estimate | None
+    g_us: Estimate | None = None
+    latency_us: Estimate | None = None
+    address: str = ""
+    resource: str = ""
+    reason: str = ""
+
+    def at(self, size_bytes: int) -> Estimate | None:
+        """Its time for an IP packet of a size, one way, µs; None where it is not known."""
+        return self.own.estimate_at(size_bytes) if self.own else None
+
+
+@dataclass
+class Stages:
+    """All that was found of both hosts and what lies between.
+
+    stages: from the sender's memory to the receiver's file; scratch: enum careful_scratch;
+    one_way: where both ends share a clock, the whole way measured at once, over sizes.
+    """
+
+    stages: list[Stage]
+    scratch: int
+    probes_count: int
+    lost_count: int
+    rounds_count: int
+    elapsed_s: float
+    one_way: Line | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sizes_bytes(self) -> tuple[int, int]:
+        """The smallest and the largest IP packet of a probe."""
+        line = self.stages[0].line
+        return int(line.size_min_bytes), int(line.size_max_bytes)
+
+    def sum_us(self, size_bytes: int) -> Estimate | None:
+        """All stages' times for an IP packet of a size; None unless each is known."""
+        total = Estimate(0.0)
+        for stage in self.stages:
+            one = stage.at(size_bytes)
+            if one is None:
+                return None
+            total += one
+        return total
+
+
+@dataclass
+class _Times:
+    """Sizes, and what each probe of them took in each stage, µs."""
+
+    sizes: list[float] = field(default_factory=list)
+    host_tx: list[float] = field(default_factory=list)
+    net_tx: list[float] = field(default_factory=list)
+    host_rx: list[float] = field(default_factory=list)
+    store: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    shared: list[bool] = field(default_factory=list)
+    inline: list[bool] = field(default_factory=list)
+    scratch: int = 0
+    asked_count: int = 0
+    silent_count: int = 0  # since the last answer
+
+    def add(self, size: int, reply: StageReply) -> None:
+        self.asked_count += 1
+        self.silent_count = self.silent_count + 1 if reply.status else 0
+        if reply.status or not reply.net_tx_us:
+            return
+        self.scratch = max(self.scratch, reply.scratch)
+        self.sizes.append(size)
+        self.host_tx.append(reply.host_tx_us)
+        self.net_tx.append(reply.net_tx_us)
+        self.host_rx.append(reply.host_rx_us)
+        self.store.append(reply.store_us)
+        self.whole.append(reply.host_tx_us + reply.one_way_us + reply.host_rx_us + reply.store_us)
+        self.shared.append(reply.cpus[1] == reply.cpus[2])
+        self.inline.append(reply.store_inline)
+
+
+def measure(
+    ask: Ask,
+    path: Path,
+    *,
+    kick_runs_all: bool,
+    seconds: float = 8.0,
+    timeout_s: float = 1.0,
+    background: bool = False,
+    one_clock: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Stages:
+    """Measure the stages at both ends of a path whose hops are known.
+
+    ask: sends a probe; path: what pathchar found with NET_RX probes, its last hop the host;
+    kick_runs_all: the path's times have our kick in them, which runs it; seconds: after which
+    no further round begins; one_clock: both ends are one machine.
+    Raises CarefulError where probes cannot be sent, ValueError where the path did not reach
+    the host.
+    """
+    if not path.to_host:
+        raise ValueError("the path was not measured as far as the host")
+    began, times = clock(), _Times()
+    sizes = list(path.sizes_bytes)
+    dice = random.Random(1)
+    rounds, over = 0, ""
+    while rounds < ROUNDS_MAX and not over:
+        rounds += 1
+        for size in dice.sample(sizes, len(sizes)):
+            try:
+                reply = ask(lib.CAREFUL_STAGE_STORE, size, timeout_s)
+            except CarefulError as error:
+                over = str(error)
+                break
+            times.add(size, reply)
+            if times.silent_count == _SILENT_MAX:
+                over = f"no answer to {_SILENT_MAX} probes"
+                break
+            if background and reply.path_us > 0:
+                sleep(99 * reply.path_us / 1e6)
+        if rounds >= ROUNDS_MIN and (clock() - began > seconds or _settled(times)):
+            break
+    found = _stages(path, times, kick_runs_all)
+    found = replace(
+        found,
+        probes_count=times.asked_count,
+        lost_count=times.asked_count - len(times.sizes),
+        rounds_count=rounds,
+        elapsed_s=clock() - began,
+    )
+    if over:
+        text = f"stopped after {found.elapsed_s:.1f} s: {over}"
+        found.notes.append(text + ("; the figures are from before" if times.sizes else ""))
+    if one_clock and times.sizes:
+        found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
+    return found
+
+
+def background_s(path: Path) -> float:
+    """How long the least number of rounds takes where the path is busy 1 % of the time."""
+    line = path.segments[-1].line
+    return 100 * ROUNDS_MIN * sum(line.at(size) for size in path.sizes_bytes) / 1e6
+
+
+def _inside(name: str, sizes: list[float], times: list[float], resource: str) -> Stage:
+    line = fit_minima(sizes, times, RESOLUTION_US)
+    if not line.supported:
+        return Stage((name,), line, line, None, resource=resource, reason=line.reason)
+    return Stage((name,), line, line, line.G_us_per_KiB, line.intercept_us, resource=resource)
+
+
+def _hops(segment: Segment, last: bool) -> Stage:
+    names = tuple(f"hop {ttl}" for ttl in segment.ttls)
+    return Stage(
+        (*names, NET_RX) if last else names,
+        segment.line,
+        segment.own,
+        segment.G_us_per_KiB,
+        latency_us=segment.latency_us,
+        address=segment.address,
+        reason=segment.reason,
+    )
+
+
+def _settled(times: _Times) -> bool:
+    """Whether every stage's G is as well known as it needs to be."""
+    if not times.sizes:
+        return False
+    columns = (times.host_tx, times.net_tx, times.host_rx, times.store)
+    lines = [fit_minima(times.sizes, one, RESOLUTION_US) for one in columns]
+    return all(line.supported and line.G_us_per_KiB.relative <= PRECISION for line in lines)
+
+
+def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
+    scratch = times.scratch
+    found = Stages([], scratch, 0, 0, 0, 0.0)
+    if not times.sizes:
+        found.notes.append("no probe that goes past XDP was answered")
+        found.stages = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
+        return found
+    here, there = "our engine's thread", "its engine's thread"
+    host_tx = _inside(HOST_TX, times.sizes, times.host_tx, here)
+    net_tx = _inside(NET_TX, times.sizes, times.net_tx, here)
+    hops = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
+    net_rx = "its engine's CPU" if sum(times.shared) > _MOST * len(times.shared) else "its softirq"
+    hops[-1] = replace(hops[-1], resource=net_rx)
+    host_rx = _inside(HOST_RX, times.sizes, times.host_rx, there)
+    if net_rx == "its engine's CPU":
+        host_rx = replace(host_rx, resource=net_rx)
+        found.notes.append("netRx ran on its engine's CPU: one resource with hostRx")
+    middle = [net_tx, *hops]
+    if kick_runs_all:
+        names = (NET_TX, *hops[0].names)
+        middle = [replace(hops[0], names=names, resource=here)]
+        found.notes.append("veth: our kick runs the link and netRx, too: one resource")
+    found.stages = [host_tx, *middle, host_rx]
+    if not scratch:
+        found.notes.append("store: the peer has no scratch file")
+        return found
+    inline = sum(times.inline) > _MOST * len(times.inline)
+    where = host_rx.resource if inline else "its kernel's I/O worker"
+    found.stages.append(_inside(STORE, times.sizes, times.store, where))
+    kind = {
+        lib.CAREFUL_SCRATCH_FILE: "an unnamed file in its export",
+        lib.CAREFUL_SCRATCH_MEMORY: "memory, for it exports nothing for writing",
+    }[scratch]
+    found.notes.append(f"store: {kind}, by way of the page cache")
+    return found

@@ -1,0 +1,119 @@
+"""Listening to what flows anyway, for a time: which stage when.
+
+Owns the turns: one stage at a time, so that no probe stands in another's way, or all at once
+where it matters what came after what. The tracer is passed in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from careful.measure.estimators import stages
+from careful.measure.estimators.clearbox import Tracer
+from careful.measure.estimators.stages import Fit, Records
+
+#: Stages that are listened to together; of netRx, hostRx knows the sizes.
+TURNS = (
+    (stages.HOST_TX, stages.STORE),
+    (stages.NET_TX,),
+    (stages.HOST_RX,),
+    (stages.NET_RX, stages.HOST_RX),
+)
+ALL = (stages.HOST_TX, stages.NET_TX, stages.NET_RX, stages.HOST_RX, stages.STORE)
+_TURN_S = 0.25
+_SLICE_S = 0.05
+
+
+@dataclass
+class Heard:
+    """What was told: records of each turn of each round.
+
+    interrupted: Ctrl-C ended it early; lost_count: records that there was no room for.
+    """
+
+    records: dict[tuple[int, ...], list[Records]] = field(default_factory=dict)
+    seconds: float = 0.0
+    interrupted: bool = False
+    lost_count: int = 0
+
+    @property
+    def records_count(self) -> int:
+        """All of them."""
+        return sum(len(one) for several in self.records.values() for one in several)
+
+
+def listen(
+    tracer: Tracer,
+    seconds: float,
+    turns: Sequence[tuple[int, ...]] = TURNS,
+    ready: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Heard:
+    """Listen, in turns, for a time or until Ctrl-C; raises what the tracer raises.
+
+    ready: called when the first turn has begun.
+    """
+    heard = Heard({turn: [] for turn in turns})
+    tracer.listen(turns[0])
+    ready()
+    began = clock()
+    turn_s = min(_TURN_S, seconds / len(turns)) if len(turns) > 1 else seconds
+    try:
+        while clock() - began < seconds:
+            for turn in turns:
+                _turn(tracer, turn, turn_s, heard, clock)
+    except KeyboardInterrupt:
+        heard.interrupted = True
+    tracer.listen(())
+    heard.seconds = clock() - began
+    return heard
+
+
+def _turn(
+    tracer: Tracer,
+    turn: tuple[int, ...],
+    turn_s: float,
+    heard: Heard,
+    clock: Callable[[], float],
+) -> None:
+    lost = tracer.lost_count
+    tracer.listen(turn)
+    until = clock() + turn_s
+    try:
+        while (left := until - clock()) > 0:
+            tracer.collect(min(left, _SLICE_S))
+    finally:
+        records = tracer.take()
+        missed = tracer.lost_count - lost
+        heard.lost_count += missed
+        # Where some are missing, it is not known which netRx is whose.
+        if not missed or stages.NET_RX not in turn:
+            heard.records[turn].append(records)
+
+
+def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
+    """The stages of all owners that had traffic, in the order of the way."""
+    found = []
+    for stage in ALL:
+        turn = next(one for one in reversed(TURNS) if stage in one and _own(one, stage))
+        for owner, name in enumerate(owners):
+            parts = [stages.samples(one, stage, owner) for one in heard.records[turn]]
+            taken = stages.joined(parts)
+            if len(taken):
+                found.append(stages.fit(stage, name, taken))
+    return stages.shared(found)
+
+
+def _own(turn: tuple[int, ...], stage: int) -> bool:
+    """Whether a turn is the stage's: hostRx has one to itself."""
+    return stage != stages.HOST_RX or turn == (stages.HOST_RX,)
+
+
+def together(heard: Heard) -> Records:
+    """The records of a listening to all at once, by time."""
+    every = [one for several in heard.records.values() for one in several]
+    return np.concatenate(every) if every else np.empty(0, dtype=np.void)

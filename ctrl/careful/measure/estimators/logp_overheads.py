@@ -1,0 +1,40 @@
+"""What a signature leaves open of os and or. Pure.
+
+P4 takes os for the same in a burst and with computation after each request, and a send for over
+before its reply is there. Where the data say otherwise, so do we.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from careful.measure.statistics.sample import Figure
+
+#: Of or: what a request after a pause may take beyond os without a word.
+_SHARE = 0.2
+
+
+def told(overhead: Figure, rtt: Figure) -> Figure:
+    """What a send takes, withheld where a round trip, 2 (os + L + or), has no room for it."""
+    os, trip = overhead.estimate, rtt.estimate
+    if not (os and trip and (os * 2 - trip).low > 0):
+        return overhead
+    reason = (
+        f"{os.value:.3g} µs, twice, is more than a round trip of {trip.value:.3g}: "
+        "a send ends after its reply is there, or other work came between"
+    )
+    return replace(overhead, estimate=None, reason=reason)
+
+
+def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
+    """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
+    if not (os.estimate and or_.estimate and os_D.estimate):
+        return []
+    more = os_D.estimate - os.estimate
+    if more.low <= 0 or more.value <= _SHARE * or_.estimate.value:
+        return []
+    return [
+        f"with D between, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
+        f"±{more.half:.2g} more than os, before any reply is there: or, read off such requests, "
+        "has that in it, and differs between runs as that does"
+    ]

@@ -1,0 +1,72 @@
+"""What LogP says of a burst (P4): how long until its last message is there. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from careful.measure.statistics.sample import Figure
+
+#: How a prediction was made: by the network's gap, or by the sender's steps.
+BY_GAP = "o + (n-1)g + L + o"
+BY_STEPS = "os for each message, or for each reply that is back"
+
+
+def by_gap_us(messages: int, g_us: float, rtt_us: float) -> float:
+    """P4's o + (n-1)g + L + o, µs; rtt_us: a round trip, of which the half is the rest."""
+    return rtt_us / 2 + (messages - 1) * g_us
+
+
+def by_steps_us(
+    messages: int, os_us: float, or_us: float, rtt_us: float, capacity: int = 2**31
+) -> float:
+    """The same where the sender is the bottleneck, µs: one processor that sends and takes replies.
+
+    Its gap, os + or, is not that of short bursts: until the first reply is back only os passes
+    between messages (P4, the send-only regime), and then all replies that came meanwhile are
+    taken before the next message. Hence played step by step. capacity: messages that may be under
+    way.
+    """
+    now_us = 0.0
+    back_us: deque[float] = deque()
+    for _ in range(messages):
+        while len(back_us) >= capacity:
+            now_us = max(now_us, back_us.popleft()) + or_us
+        now_us += os_us
+        back_us.append(now_us + rtt_us - os_us - or_us)
+        while back_us and back_us[0] <= now_us:
+            back_us.popleft()
+            now_us += or_us
+    for reply_us in back_us:
+        now_us = max(now_us, reply_us) + or_us
+    return now_us - rtt_us / 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A burst against the model, µs: messages, measured one way and predicted, and how.
+
+    predicted_half_us: half of the interval that the figures of the prediction leave it.
+    """
+
+    messages: int
+    measured_us: Figure
+    predicted_us: float
+    predicted_half_us: float
+    predicted_by: str
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction, relative; None where there was no measurement."""
+        if not self.measured_us.estimate:
+            return None
+        return self.predicted_us / self.measured_us.estimate.value - 1
+
+    @property
+    def error_half(self) -> float:
+        """Half of the error's 95 % interval; infinite where there is no error."""
+        if self.error is None:
+            return math.inf
+        relative = self.predicted_half_us / self.predicted_us
+        return (1 + self.error) * math.hypot(self.measured_us.relative, relative)

@@ -1,0 +1,198 @@
+"""The packet-flow graph of one burst (P5 Figure 3), from what the stages told.
+
+Owns which records are one burst, in which direction it went, and which message each transfer
+belongs to. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from careful._abi import lib
+from careful.measure.estimators import stages
+from careful.measure.estimators.stages import Records
+
+#: A burst ends where nothing happens for so long.
+GAP_US = 500.0
+TRANSFERS_MOST = 2000
+
+#: A message: its number among the sender's; bulk messages count apart from small ones.
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A stage was busy with some frames.
+
+    begin_us, end_us: since the burst began; messages: numbers of those that the frames belong
+    to, from 1, in the order in which the burst met them; bytes: of payload; waited: a device
+    had them meanwhile, and the thread may have done something else; runs: of a kick, the hosts
+    whose netRx it ran, as on veth: when each of its frames left, nobody told.
+    """
+
+    stage: str
+    owner: str
+    begin_us: float
+    end_us: float
+    bytes: int
+    frames: int
+    messages: tuple[int, ...]
+    waited: bool = False
+    runs: tuple[str, ...] = ()
+
+    @property
+    def took_us(self) -> float:
+        """How long it was busy."""
+        return self.end_us - self.begin_us
+
+
+@dataclass(frozen=True)
+class Burst:
+    """One burst, one way.
+
+    rows: (stage, owner) that took part, in the order of the way; cut_count: transfers that
+    were left out at the end.
+    """
+
+    transfers: list[Transfer]
+    rows: list[tuple[str, str]]
+    messages_count: int
+    cut_count: int
+
+    @property
+    def took_us(self) -> float:
+        """From its first transfer's begin to its last one's end."""
+        return max((one.end_us for one in self.transfers), default=0.0)
+
+    @property
+    def notes(self) -> list[str]:
+        """What has to be known to read the graph."""
+        ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
+        return [f"netTx of {a}: its kick runs netRx of {b}, too" for a, b in sorted(ran)]
+
+    def of(self, row: tuple[str, str]) -> list[Transfer]:
+        """A row's transfers in their order."""
+        return [one for one in self.transfers if (one.stage, one.owner) == row]
+
+
+def _bursts(records: Records, gap_us: float) -> list[Records]:
+    """Records parted where nothing happens for a while."""
+    ordered = records[np.argsort(records["begin_ns"], kind="stable")]
+    if not len(ordered):
+        return []
+    busy_until = np.maximum.accumulate(ordered["end_ns"].astype(np.int64))
+    idle = ordered["begin_ns"][1:].astype(np.int64) - busy_until[:-1]
+    return list(np.split(ordered, np.flatnonzero(idle > gap_us * 1e3) + 1))
+
+
+def _way(records: Records, sender: int | None, receiver: int | None) -> Records:
+    """The records with payload that went one way: to the wire here, from the wire there."""
+    sent = np.isin(records["stage"], (stages.HOST_TX, stages.NET_TX))
+    mine = sent & (records["owner"] == (-1 if sender is None else sender))
+    mine |= ~sent & (records["owner"] == (-1 if receiver is None else receiver))
+    found: Records = records[mine & (records["bytes"] > 0)]
+    return found
+
+
+def _ways(owners: int) -> list[tuple[int | None, int | None]]:
+    """Directions: sender and receiver, None where that end is not traced."""
+    if owners == 1:
+        return [(0, None), (None, 0)]
+    return [(a, b) for a in range(owners) for b in range(owners) if a != b]
+
+
+def _weight(records: Records) -> int:
+    """Payload bytes that a direction carried, by the end that tells of them."""
+    by_stage = [int(records["bytes"][records["stage"] == stage].sum()) for stage in stages.NAMES]
+    return max(by_stage, default=0)
+
+
+def _with_arrivals(records: Records, owners: int) -> Records:
+    """NetRx records with bytes, numbers and flags of the frames that they were."""
+    told = [records[records["stage"] != stages.NET_RX]]
+    for owner in range(owners):
+        came, taken = stages.arrivals(records, owner)
+        came = came.copy()
+        for name in ("bytes", "seq", "msg_id", "frag_off", "flags", "peer"):
+            came[name] = taken[name]
+        told.append(came)
+    return np.concatenate(told)
+
+
+def _keys(records: Records) -> dict[int, Key]:
+    """Sequence number -> message of the frame, from whoever knows it."""
+    found: dict[int, Key] = {}
+    for one in records[np.isin(records["stage"], (stages.HOST_TX, stages.HOST_RX))]:
+        seq, bulk = int(one["seq"]), int(one["msg_id"])
+        for number in range(seq - int(one["frames"]) + 1, seq + 1) if seq else ():
+            found.setdefault(number, ("bulk", bulk) if bulk else ("small", number))
+    return found
+
+
+def _messages(one: np.void, keys: dict[int, Key]) -> list[Key]:
+    """The messages of a record's frames."""
+    if int(one["msg_id"]):
+        return [("bulk", int(one["msg_id"]))]
+    seq = int(one["seq"])
+    numbers = range(seq - int(one["frames"]) + 1, seq + 1) if seq else ()
+    return list(dict.fromkeys(keys[number] for number in numbers if number in keys))
+
+
+def _runs(one: np.void, came: Records, owners: Sequence[str]) -> tuple[str, ...]:
+    """Whose netRx ran within a kick, on its thread."""
+    if int(one["stage"]) != stages.NET_TX:
+        return ()
+    inside = (came["thread"] == one["thread"]) & (came["owner"] != one["owner"])
+    inside &= (came["begin_ns"] >= one["begin_ns"]) & (came["end_ns"] <= one["end_ns"])
+    return tuple(owners[int(owner)] for owner in np.unique(came["owner"][inside]))
+
+
+def burst(
+    records: Records,
+    owners: Sequence[str],
+    gap_us: float = GAP_US,
+    transfers_most: int = TRANSFERS_MOST,
+) -> Burst:
+    """The burst with the most payload, in the direction that carried most of it.
+
+    records: of dtype tracer.RECORD, of all stages at once. Raises ValueError if none has payload.
+    """
+    known = _with_arrivals(records, len(owners))
+    known = known[known["flags"] & lib.CAREFUL_TRACE_CONTROL == 0]
+    best = max(
+        (
+            _way(part, sender, receiver)
+            for part in _bursts(known, gap_us)
+            for sender, receiver in _ways(len(owners))
+        ),
+        key=_weight,
+        default=known[:0],
+    )
+    if not len(best):
+        raise ValueError("no burst to draw: nothing with payload crossed meanwhile")
+    cut = max(len(best) - transfers_most, 0)
+    keys = _keys(best)
+    best = best[:transfers_most]
+    start_ns = int(best["begin_ns"].astype(np.int64).min())
+    numbers: dict[Key, int] = {}
+    came = best[best["stage"] == stages.NET_RX]
+    transfers = [
+        Transfer(
+            stages.NAMES[int(one["stage"])],
+            owners[int(one["owner"])],
+            (int(one["begin_ns"]) - int(one["before_ns"]) - start_ns) / 1e3,
+            (int(one["end_ns"]) - start_ns) / 1e3,
+            int(one["bytes"]),
+            int(one["frames"]),
+            tuple(numbers.setdefault(key, len(numbers) + 1) for key in _messages(one, keys)),
+            bool(int(one["flags"]) & lib.CAREFUL_TRACE_WAITED),
+            _runs(one, came, owners),
+        )
+        for one in best
+    ]
+    order = list(stages.NAMES.values())
+    rows = sorted({(one.stage, one.owner) for one in transfers}, key=lambda r: order.index(r[0]))
+    return Burst(transfers, rows, len(numbers), cut)

@@ -1,0 +1,434 @@
+"""Latency and G of each hop of a path of ordinary routers, from one end (Jacobson's pathchar).
+
+Owns the plan of the probes: which hops answer, rounds of sizes until every interval is narrow
+enough (Downey's adaptive stopping), and what the differences of neighbouring lines say. The
+probes themselves are passed in. A hop's intercept holds its overhead and its propagation:
+it is a latency, never g.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from careful.address import Address
+from careful.errors import CarefulError
+from careful.measure.estimators.hops import Hop, Path, Segment, between, losses
+from careful.measure.probes.udp import (
+    IPV4,
+    SIZE_MAX_BYTES,
+    SIZE_MIN_BYTES,
+    Answer,
+    Family,
+    Prober,
+    Reply,
+)
+from careful.measure.statistics.line import fit_minima
+
+LEAST_BYTES = IPV4.least_bytes
+#: Rounds that pathchar would make at every hop, whatever it finds: the plan we save from.
+FIXED_ROUNDS = 32
+ROUNDS_MIN = 3
+#: Probes that a hop may leave unanswered before it is called silent, and silent hops in a row
+#: before the rest of the path is.
+TRIES = 3
+SILENT_HOPS_MAX = 4
+#: A hop that answers fewer than this share is not measured.
+ANSWERED_MIN = 0.6
+#: Median shift of a round's times that means that the path has changed.
+_MOVED = 0.10
+#: Probes of a round without an answer one after the other: the rest have none either.
+_GIVE_UP = 6
+#: What a path MTU may be where too large probes vanish without a word, bytes.
+_MTUS = (9000, 4352, 1500, 1492, 1400, 1280)
+
+
+class Probe(Protocol):
+    """probe(ttl, size_bytes, timeout_s): see careful.measure.probes.udp.Prober."""
+
+    def __call__(self, ttl: int, size_bytes: int, timeout_s: float, /) -> Reply: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure.
+
+    sizes_count: sizes between the least and the largest; min_bytes, max_bytes: of the probes as
+    IP packets; precision: half of G's interval over G at which a hop is done; seconds: after
+    which no further round begins; timeout_s: longest wait for an answer; background: pauses so
+    that no link is busy with probes more than 1 % of the time; resolution_us: of the clocks.
+    """
+
+    sizes_count: int = 12
+    min_bytes: int = LEAST_BYTES
+    max_bytes: int = SIZE_MAX_BYTES
+    max_hops: int = 30
+    precision: float = 0.02
+    rounds_max: int = FIXED_ROUNDS
+    seconds: float = 25.0
+    timeout_s: float = 1.0
+    background: bool = False
+    resolution_us: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.sizes_count <= 100:
+            raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
+        if not SIZE_MIN_BYTES <= self.min_bytes < self.max_bytes <= SIZE_MAX_BYTES:
+            raise ValueError(
+                f"sizes from {self.min_bytes} to {self.max_bytes} bytes: must ascend, "
+                f"from at least {SIZE_MIN_BYTES} to at most {SIZE_MAX_BYTES}"
+            )
+        if not 1 <= self.max_hops <= 255:
+            raise ValueError(f"{self.max_hops} hops: must be 1 to 255")
+        if not (
+            0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.timeout_s < math.inf
+        ):
+            raise ValueError("precision must be between 0 and 1, times above 0")
+
+
+class Pathchar:
+    """One measurement; `run` makes it."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        interface_mtu_bytes: int,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        family: Family = IPV4,
+    ) -> None:
+        self.options = options or Options()
+        self._family = family
+        self._probe, self._clock, self._sleep = probe, clock, sleep
+        self._mtu = min(interface_mtu_bytes, self.options.max_bytes)
+        self._random = random.Random(self.options.seed)
+        self._notes: list[str] = []
+        self._probes = self._discovery = self._rounds_made = 0
+        self._longest_s = self._largest_us = self._began = 0.0
+        self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
+        self.hops: list[Hop] = []
+
+    def run(self) -> Path:
+        """Find the hops, then measure those that answer."""
+        began = self._began = self._clock()
+        self._discover()
+        measured = [hop for hop in self.hops if hop.usable]
+        if not measured:
+            self._discovery = self._probes
+            return self._path([], 0, began, settled=False)
+        self._fit_mtu(measured[-1])
+        sizes = self._sizes()
+        self._discovery = self._probes
+        self._afford(sizes, measured)
+        try:
+            rounds, settled = self._rounds(sizes, began)
+        except CarefulError as error:
+            if not self._rounds_made:
+                raise
+            rounds, settled = self._rounds_made, False
+            text = f"probes could not be sent any longer after {self._now_s():.1f} s ({error})"
+            self._notes.append(f"{text}: the figures are from before")
+        path = self._path(sizes, rounds, began, settled)
+        if not settled and path.segments:
+            path.notes.append("stopped before every interval was as narrow as asked for")
+        return path
+
+    # --- which hops there are
+
+    def _ask(self, hop: Hop, size_bytes: int, timeout_s: float | None = None) -> Reply:
+        if timeout_s is None:
+            # Once a hop has answered, an answer that takes much longer is lost.
+            known_s = 4 * hop.longest_us / 1e6 + 0.05 if hop.longest_us else self.options.timeout_s
+            timeout_s = min(self.options.timeout_s, known_s)
+        reply = self._probe(hop.ttl, size_bytes, timeout_s)
+        self._probes += 1
+        hop.sent += 1
+        if reply.answer is Answer.REFUSED and not hop.addresses:
+            hop.refuses = True  # the first that is heard of it
+        if hop.answers(reply):
+            hop.answered += 1
+            hop.longest_us = max(hop.longest_us, reply.rtt_us)
+            hop.addresses.add(reply.address)
+            hop.refused, hop.heard_s = None, self._now_s()
+        elif reply.answer is Answer.REFUSED:
+            hop.refused = reply
+        self._longest_s = max(self._longest_s, reply.rtt_us / 1e6)
+        if self.options.background:
+            # A probe without an answer was on the way no longer than others a few hops on.
+            unheard_s = min(timeout_s, 4 * self._longest_s or timeout_s)
+            self._sleep(99 * (reply.rtt_us / 1e6 or unheard_s))
+        return reply
+
+    def _now_s(self) -> float:
+        return self._clock() - self._began
+
+    def _discover(self) -> None:
+        silent = 0
+        for ttl in range(1, self.options.max_hops + 1):
+            hop = Hop(ttl)
+            self.hops.append(hop)
+            reply = Reply(Answer.SILENT)
+            for _ in range(TRIES):
+                reply = self._ask(hop, self.options.min_bytes, self.options.timeout_s)
+                if reply.answer is not Answer.SILENT:
+                    break
+            hop.address, hop.reply_bytes = reply.address, reply.reply_bytes
+            hop.first_us = hop.longest_us
+            hop.longest_us *= 4  # of the smallest probe: larger ones take longer
+            if reply.answer is Answer.SILENT:
+                hop.usable, hop.note = False, "no answer"
+                silent += 1
+                if silent == SILENT_HOPS_MAX:
+                    break
+                continue
+            silent = 0
+            if reply.answer is Answer.REACHED:
+                hop.reached = True
+                return
+            if reply.answer is Answer.REFUSED:
+                if ttl > 1 and reply.address == self.hops[-2].address:
+                    hop = self._one_before()
+                hop.note = f"says unreachable (ICMP code {reply.code})"
+                where = f"hop {hop.ttl}, {reply.address}"
+                self._notes.append(f"{where}, {hop.note}: the path ends there")
+                return
+        while self.hops and self.hops[-1].note == "no answer":
+            self.hops.pop()
+        self._notes.append(f"the host does not answer; nobody does beyond hop {len(self.hops)}")
+
+    def _one_before(self) -> Hop:
+        """The hop that answers for the last one, which there is not."""
+        self.hops.pop()
+        return self.hops[-1]
+
+    def _afford(self, sizes: list[int], hops: list[Hop]) -> None:
+        """Whether what the least number of rounds takes in the background is given to it."""
+        first_us = hops[-1].first_us
+        if not self.options.background or not first_us:
+            return
+        factor = (1 + max(self._largest_us / first_us, 1.0)) / 2
+        each_us = sum(hop.first_us for hop in hops) * factor * len(sizes)
+        needed_s = 100 * ROUNDS_MIN * each_us / 1e6
+        if needed_s > self.options.seconds:
+            raise ValueError(
+                f"in the background {ROUNDS_MIN} rounds of {len(sizes)} sizes take about "
+                f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
+                "or fewer --sizes"
+            )
+
+    def _fit_mtu(self, last: Hop) -> None:
+        """The largest probe that gets as far as the last hop."""
+        smaller = [mtu for mtu in _MTUS if mtu < self._mtu]
+        for _ in range(8):
+            for _ in range(TRIES):
+                reply = self._ask(last, self._mtu, self.options.timeout_s)
+                if reply.answer is not Answer.SILENT:
+                    break
+            if reply.answer not in (Answer.SILENT, Answer.TOO_BIG):
+                last.longest_us = max(last.longest_us, reply.rtt_us)
+                self._largest_us = reply.rtt_us
+                return
+            said = reply.mtu_bytes if 0 < reply.mtu_bytes < self._mtu else 0
+            smaller = [mtu for mtu in smaller if mtu < (said or self._mtu)]
+            if not said and not smaller:
+                return
+            if not said:
+                self._notes.append(f"probes of {self._mtu} bytes vanish: smaller ones are used")
+            self._mtu = said or smaller[0]
+
+    def _sizes(self) -> list[int]:
+        low, high, count = self.options.min_bytes, self._mtu, self.options.sizes_count
+        if high - low < 2 * count:
+            advice = "lower --min-bytes" if low > self._family.least_bytes else "the MTU is small"
+            raise ValueError(f"probes of {low} to {high} bytes are too much alike: {advice}")
+        return [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+
+    # --- rounds
+
+    def _rounds(self, sizes: list[int], began: float) -> tuple[int, bool]:
+        """Rounds made, and whether every hop is as well known as was asked for."""
+        wanted = {hop.ttl for hop in self.hops if hop.asked}
+        moved = False
+        for number in range(1, self.options.rounds_max + 1):
+            for hop in self.hops:
+                if hop.asked and hop.ttl in wanted:
+                    moved |= self._round(hop, sizes)
+            self._judge(sizes)
+            if moved:
+                moved = False
+                over = self._now_s() > self.options.seconds or number == self.options.rounds_max
+                self._start_anew(keep=over)
+            self._rounds_made = number
+            asked = {hop.ttl for hop in self.hops if hop.asked}
+            unsettled = self._unsettled() if self._enough() else asked
+            wanted = unsettled & asked
+            if not wanted:
+                return number, not any(hop.lost_s is not None for hop in self.hops)
+            if self._clock() - began > self.options.seconds:
+                return number, False
+        return self.options.rounds_max, False
+
+    def _round(self, hop: Hop, sizes: list[int]) -> bool:
+        """One probe of each size, in random order; whether the hop's times have moved."""
+        shifts = []
+        hop.round_answered = unanswered = 0
+        for size in self._random.sample(sizes, len(sizes)):
+            reply = self._ask(hop, size)
+            if not hop.answers(reply):
+                unanswered += 1
+                if unanswered == _GIVE_UP:
+                    break
+                continue
+            unanswered = 0
+            if reply.address != hop.address:
+                continue  # another router's: counted in addresses, of no use for this line
+            self._own_us[size] = min(self._own_us.get(size, reply.own_us), reply.own_us)
+            if hop.line is not None and hop.line.supported:
+                shifts.append((reply.rtt_us - self._own_us[size]) / hop.line.at(size) - 1)
+            hop.round_answered += 1
+            hop.reply_bytes = max(hop.reply_bytes, reply.reply_bytes)
+            hop.sizes_bytes.append(size)
+            hop.times_us.append(reply.rtt_us)
+        if hop.sizes_bytes:
+            self._fit(hop)
+        shifts.sort()
+        shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
+        if abs(shift) > _MOVED:
+            text = f"round trips to hop {hop.ttl} moved by {shift:+.0%} in the middle"
+            self._notes.append(f"{text}: the path changed or is loaded; what was before is dropped")
+            return True
+        return False
+
+    def _fit(self, hop: Hop) -> None:
+        # Copying into the kernel is ours, not the first hop's.
+        times_us = [
+            time_us - self._own_us[size]
+            for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
+        ]
+        hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
+
+    def _start_anew(self, keep: bool) -> None:
+        """What was measured is of another path; keep: the last round, for no other one follows."""
+        for hop in self.hops:
+            old = len(hop.sizes_bytes) - (hop.round_answered if keep else 0)
+            del hop.sizes_bytes[:old]
+            del hop.times_us[:old]
+            hop.line = None
+            if hop.sizes_bytes:
+                self._fit(hop)
+            hop.usable &= hop.lost_s is None
+
+    def _enough(self) -> bool:
+        """Whether every hop has the samples that a verdict needs."""
+        least = (ROUNDS_MIN - 0.5) * self.options.sizes_count
+        return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
+
+    def _unsettled(self) -> set[int]:
+        """Hops whose lines need more samples: those at either end of an unsettled segment."""
+        found: set[int] = set()
+        ends = [0, *(hop.ttl for hop in self.hops if hop.usable)]
+        for segment, (before, after) in zip(
+            self._segments(), itertools.pairwise(ends), strict=True
+        ):
+            G = segment.G_us_per_KiB
+            if G is None or G.relative > self.options.precision:
+                found |= {before, after}
+        return found - {0}
+
+    def _judge(self, sizes: list[int]) -> None:
+        """After a round: hops that answered too little are not measured any further; says why."""
+        lost: list[Hop] = []
+        for hop in self.hops:
+            share = hop.round_answered / len(sizes)
+            if not hop.asked or share >= ANSWERED_MIN:
+                continue
+            if hop.refused or (lost and not hop.round_answered):
+                lost.append(hop)
+                continue
+            heard: list[bool] = []
+            if len(hop.addresses) > 1:
+                known = ", ".join(sorted(hop.addresses))
+                hop.note = f"answers from several addresses ({known}): several paths"
+            else:
+                heard = self._heard_after_a_pause(hop)
+                hop.note = f"{share:.0%} of the probes answered"
+            if hop.refused or (heard and not any(heard)):
+                lost.append(hop)
+                continue
+            if heard and all(heard[:2]) and sum(heard[2:]) <= 3:
+                # A rate limit's sign: silent when asked fast, and not after a pause.
+                hop.note = (
+                    f"ICMP rate-limited: {share:.0%} of the probes answered; "
+                    f"sysctl {self._family.limit}=0 there would let it be measured"
+                )
+            hop.usable = False
+            merged = "" if hop is self.hops[-1] else "; merged with the next"
+            self._notes.append(f"hop {hop.ttl}, {hop.address}: {hop.note}{merged}")
+        for hop in lost:  # what was known before is kept
+            hop.lost_s = hop.heard_s
+            hop.note = f"no answer since {hop.heard_s:.1f} s"
+            hop.usable = hop.line is not None
+
+    def _heard_after_a_pause(self, hop: Hop) -> list[bool]:
+        """Whether it answers: two probes, each after a pause, then six at once."""
+        heard = []
+        for k in range(8):
+            if k < 2:
+                self._sleep(1.2)
+            heard.append(hop.answers(self._ask(hop, self.options.min_bytes)))
+        return heard
+
+    # --- what it means
+
+    def _segments(self) -> list[Segment]:
+        found = []
+        before: Hop | None = None
+        merged: list[int] = []
+        for hop in self.hops:
+            merged.append(hop.ttl)
+            if not hop.usable or hop.line is None:
+                continue
+            found.append(between(tuple(merged), hop, before))
+            before, merged = hop, []
+        return found
+
+    def _path(self, sizes: list[int], rounds: int, began: float, settled: bool) -> Path:
+        usable = sum(hop.usable for hop in self.hops)
+        return Path(
+            hops=self.hops,
+            segments=self._segments(),
+            reached=bool(self.hops) and self.hops[-1].reached,
+            mtu_bytes=self._mtu,
+            sizes_bytes=sizes,
+            rounds_count=rounds,
+            probes_count=self._probes,
+            discovery_count=self._discovery,
+            fixed_plan_count=FIXED_ROUNDS * len(sizes) * usable,
+            elapsed_s=self._clock() - began,
+            settled=settled,
+            notes=self._notes + losses(self.hops),
+        )
+
+
+def measure(address: Address, options: Options) -> Path:
+    """The hops to a host.
+
+    Raises CarefulError where nobody answers, or too seldom, and where probes cannot be sent.
+    """
+    with Prober(address.ip, address.scope) as prober:
+        mtu_bytes = prober.interface_mtu_bytes()
+        least = prober.family.least_bytes
+        if options.min_bytes < least and prober.family is not IPV4:
+            options = replace(options, min_bytes=least)
+        path = Pathchar(prober.probe, mtu_bytes, options, family=prober.family).run()
+    if why_nothing := path.why_nothing:
+        raise CarefulError(errno.ETIMEDOUT, why_nothing, str(address))
+    return path

@@ -1,0 +1,347 @@
+"""Service times of a host's stages, from what its probes told (P1 section 5.3.1).
+
+Owns the way from records to (g, G) of each stage: which record is whose, what a frame took,
+and one robust line through the unhindered times of sizes. Pure: records come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from careful._abi import lib
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import RELATIVE_MAX, Array, Line, fit_line
+from careful.measure.statistics.piecewise import POINTS_MIN, fit_piecewise
+
+Records = npt.NDArray[np.void]
+
+HOST_TX: int = lib.CAREFUL_STAGE_HOST_TX
+NET_TX: int = lib.CAREFUL_STAGE_NET_TX
+NET_RX: int = lib.CAREFUL_STAGE_NET_RX
+HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
+STORE: int = lib.CAREFUL_STAGE_STORE
+NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
+
+#: The quantile of a size's times that a line goes through: caches and schedulers hinder many,
+#: and how many is the machine's affair, not the stage's. Least times are what the round trips
+#: of a black box are reduced to, too; a tenth of many samples is less of an extreme.
+UNHINDERED = 0.1
+#: Samples that a size needs for that, and sizes that a line needs.
+SAMPLES_MIN = 5
+SIZES_MIN = 4
+#: Frames that may have been in the RX ring when the tracing began.
+_SHIFT_MAX = 4096
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What one stage of one host took for each frame.
+
+    size_bytes: payload of a frame; time_us: its share of the transfer; frames_count: of that
+    transfer; each of shape (n,), n >= 0. threads: that it ran on; waited_count: transfers of
+    these that waited for a device.
+    """
+
+    size_bytes: Array
+    time_us: Array
+    frames_count: npt.NDArray[np.int64]
+    threads: frozenset[int]
+    waited_count: int = 0
+
+    def __len__(self) -> int:
+        return len(self.size_bytes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One stage of one host.
+
+    name, owner: of the stage and its host; line: time of a frame over its payload, None where
+    there is nothing to fit; g_us, G_us_per_KiB: None where the data do not support a slope,
+    with a `reason`; frames_per_transfer: of the transfers that were fitted; transitions_bytes:
+    sizes where one line takes over from another; inside: the stage that it runs inside of,
+    whose figures are without it; holds: whose netRx its figures have in them, "" for none.
+    """
+
+    name: str
+    owner: str
+    samples: Samples
+    line: Line | None
+    g_us: Estimate | None
+    G_us_per_KiB: Estimate | None
+    frames_per_transfer: int
+    reason: str = ""
+    transitions_bytes: tuple[float, ...] = ()
+    resource: str = ""
+    inside: str = ""
+    holds: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def supported(self) -> bool:
+        """Whether there are g and G."""
+        return self.g_us is not None and self.G_us_per_KiB is not None
+
+
+def service_us(records: Records) -> Array:
+    """What each record's stage took, µs, without the clock's own time."""
+    spans = records["end_ns"].astype(np.int64) - records["begin_ns"].astype(np.int64)
+    before = records["before_ns"].astype(np.int64)
+    readings = 1 + (before > 0)
+    clock = float(np.median(records["clock_ns"])) if len(records) else 0.0
+    return np.maximum(spans + before - clock * readings, 0.0) / 1e3
+
+
+def of(records: Records, stage: int, owner: int) -> Records:
+    """One stage's records of one host, in their order."""
+    mine: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
+    return mine
+
+
+def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
+    """A host's netRx and hostRx records of the same frames, each of shape (n,).
+
+    The kernel tells of frames in the order in which the engine takes them from the ring, but
+    not which they are. Those that were in the ring when tracing began have no netRx.
+    """
+    came, taken = of(records, NET_RX, owner), of(records, HOST_RX, owner)
+    start = taken["begin_ns"].astype(np.int64) - taken["before_ns"].astype(np.int64)
+    came = came[np.argsort(came["end_ns"], kind="stable")]
+    order = np.argsort(start, kind="stable")
+    taken, start = taken[order], start[order]
+    arrived = came["end_ns"].astype(np.int64)
+    for shift in range(min(len(taken), _SHIFT_MAX)):
+        count = min(len(came), len(taken) - shift)
+        # A clock is read before the ring is: hence not later, but for its own time.
+        if (arrived[:count] <= start[shift : shift + count] + 1000).all():
+            return came[:count], taken[shift : shift + count]
+    return came[:0], taken[:0]
+
+
+def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
+    """What a stage took for each frame of at least so much payload."""
+    if stage == NET_RX:
+        mine, taken = arrivals(records, owner)
+        size = taken["bytes"].astype(np.float64)
+        keep = taken["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
+    else:
+        mine = of(records, stage, owner)
+        size = mine["bytes"] / np.maximum(mine["frames"], 1).astype(np.float64)
+        # A kick that goes on where another stopped has frames that it does not count.
+        other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
+        keep = (mine["flags"] & other == 0) & (mine["frames"] > 0)
+    keep &= size >= least_bytes
+    mine, size = mine[keep], size[keep]
+    frames = np.maximum(mine["frames"].astype(np.int64), 1)
+    waited = int(np.count_nonzero(mine["flags"] & lib.CAREFUL_TRACE_WAITED))
+    threads = frozenset(int(one) for one in np.unique(mine["thread"]))
+    return Samples(size, service_us(mine) / frames, frames, threads, waited)
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Several as one; netRx is matched within each part, so parts are joined after that."""
+    return Samples(
+        np.concatenate([part.size_bytes for part in parts] or [np.empty(0)]),
+        np.concatenate([part.time_us for part in parts] or [np.empty(0)]),
+        np.concatenate([part.frames_count for part in parts] or [np.empty(0, np.int64)]),
+        frozenset[int]().union(*(part.threads for part in parts)),
+        sum(part.waited_count for part in parts),
+    )
+
+
+def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
+    """Sizes with samples enough, the unhindered time of each, and how many samples in all."""
+    sizes, inverse, counts = np.unique(taken.size_bytes, return_inverse=True, return_counts=True)
+    enough = np.flatnonzero(counts >= SAMPLES_MIN)
+    times = [float(np.quantile(taken.time_us[inverse == one], UNHINDERED)) for one in enough]
+    return sizes[enough], np.array(times), int(counts[enough].sum())
+
+
+def _alike(taken: Samples) -> Samples:
+    """The transfers of as many frames each as give most sizes, then most samples."""
+    best, most = None, (-1, -1)
+    for count in np.unique(taken.frames_count):
+        keep = taken.frames_count == count
+        part = replace(
+            taken,
+            size_bytes=taken.size_bytes[keep],
+            time_us=taken.time_us[keep],
+            frames_count=taken.frames_count[keep],
+        )
+        sizes, _, number = _unhindered(part)
+        score = (min(len(sizes), SIZES_MIN), number)
+        if score > most:
+            best, most = part, score
+    return best or taken
+
+
+def fit(stage: int, owner: str, taken: Samples) -> Fit:
+    """(g, G) of a stage from what it took."""
+    name, alike = NAMES[stage], _alike(taken)
+    frames = int(alike.frames_count[0]) if len(alike) else 0
+    blank = Fit(name, owner, taken, None, None, None, frames)
+    sizes, times, number = _unhindered(alike)
+    if not len(taken):
+        return replace(blank, reason="no traffic")
+    if len(sizes) < SIZES_MIN:
+        reason = f"{len(sizes)} sizes with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
+        return replace(blank, reason=reason)
+    line = replace(fit_line(sizes, times), samples_count=number)
+    pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
+    return replace(_on(blank, line), transitions_bytes=pieces)
+
+
+def _on(blank: Fit, line: Line) -> Fit:
+    """The same with what its line supports."""
+    g, G = (line.intercept_us, line.G_us_per_KiB) if line.supported else (None, None)
+    return replace(blank, line=line, g_us=g, G_us_per_KiB=G, reason=line.reason)
+
+
+def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
+    """What the thread of a stage takes for a frame altogether, µs, also between its stages.
+
+    paces: of trains that nothing traced, their size, bytes, and the time from one frame to the
+    next, µs. A probe's trap empties caches, and what an engine does between its stages (polling,
+    timers, reading clocks) is in none of them, but is in the time of each frame.
+    """
+    sizes = np.array([size for size, _ in paces], dtype=np.float64)
+    times = np.array([pace_us for _, pace_us in paces])
+    threads = first.samples.threads
+    taken = Samples(sizes, times, np.ones(len(paces), dtype=np.int64), threads)
+    blank = Fit("all of it", first.owner, taken, None, None, None, 1, resource=first.resource)
+    distinct, least, number = _unhindered(taken)
+    if len(distinct) < SIZES_MIN:
+        reason = f"{SAMPLES_MIN} trains of {SIZES_MIN} sizes are needed"
+        return replace(blank, reason=reason)
+    return _on(blank, replace(fit_line(distinct, least), samples_count=number))
+
+
+def shared(found: list[Fit]) -> list[Fit]:
+    """The same with resources: stages of one thread never overlap, and are one.
+
+    On veth the sender's kick runs the receiver's netRx too: netTx is then without it, or, where
+    the difference is no figure, one stage with it.
+    """
+    named: dict[int, str] = {}
+    for one in found:
+        if one.name != "netRx":
+            for thread in one.samples.threads:
+                named.setdefault(thread, f"{one.owner}'s thread")
+    result = []
+    for one in found:
+        names = {named.get(thread, "softirq") for thread in one.samples.threads}
+        if one.samples.waited_count * 2 > len(one.samples):
+            resource = f"{one.owner}'s storage"
+        else:
+            resource = names.pop() if len(names) == 1 else "several threads"
+        result.append(replace(one, resource=resource if len(one.samples) else ""))
+    kicks = [one for one in result if one.name == "netTx" and len(one.samples)]
+    for number, one in enumerate(result):
+        if one.name != "netRx" or not len(one.samples):
+            continue
+        kick = next((k for k in kicks if one.samples.threads <= k.samples.threads), None)
+        if kick is None:
+            continue
+        result[number] = replace(one, inside=f"netTx of {kick.owner}")
+        result[result.index(kick)] = _without(kick, one)
+    held = {one.holds for one in result if one.holds}
+    return [one for one in result if one.name != "netRx" or one.owner not in held]
+
+
+def _without(kick: Fit, inner: Fit) -> Fit:
+    """A kick's figures without the netRx that ran inside it, or of both where data allow no more.
+
+    A difference of two slopes may be one that no data support, though both are.
+    """
+    if not (kick.g_us and kick.G_us_per_KiB):
+        return replace(kick, notes=[*kick.notes, f"its kick runs netRx of {inner.owner}, too"])
+    if not (inner.g_us and inner.G_us_per_KiB):
+        return _both(kick, inner, f"no line of netRx: {inner.reason}")
+    g, G = kick.g_us - inner.g_us, kick.G_us_per_KiB - inner.G_us_per_KiB
+    if G.value <= 0 or G.relative > RELATIVE_MAX:
+        return _both(kick, inner, f"the difference is {G.low:.3g} to {G.high:.3g} µs/KiB")
+    if g.high < 0:
+        return _both(kick, inner, f"the difference is {g.low:.3g} to {g.high:.3g} µs")
+    note = f"its kick runs netRx of {inner.owner}, which is taken out"
+    return replace(kick, g_us=g, G_us_per_KiB=G, notes=[*kick.notes, note])
+
+
+def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
+    """A kick and the netRx in it as one stage."""
+    median_us = float(np.median(inner.samples.time_us))
+    note = (
+        f"netRx of {inner.owner} runs in its kick ({median_us:.3g} µs of it, the median) and "
+        f"cannot be told from it: {reason}"
+    )
+    name = f"{kick.name}, {inner.name}"
+    return replace(kick, name=name, holds=inner.owner, notes=[*kick.notes, note])
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What fixed-size fragmentation needs of a pipeline (P1 section 3.1).
+
+    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and
+    the sum of the other resources' G; lines: of the resource's stages, and of the others.
+    """
+
+    resource: str
+    size_bytes: float
+    g_b_us: Estimate
+    G_b_us_per_KiB: Estimate
+    sum_G_others_us_per_KiB: Estimate
+    lines: tuple[Line, ...] = ()
+    lines_of_others: tuple[Line, ...] = ()
+
+
+def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | None:
+    """The bottleneck of a pipeline; None unless each of its stages has g and G.
+
+    sender: see `whole`; where it has g and G, they are its resource's instead of the sum of its
+    stages'.
+    """
+    if not found or not all(one.supported and one.line for one in found):
+        return None
+    size = min(one.line.size_max_bytes for one in found if one.line)
+    sums: dict[str, tuple[Estimate, Estimate]] = {}
+    for one in found:
+        assert one.g_us is not None
+        assert one.G_us_per_KiB is not None
+        g, G = sums.get(one.resource, (Estimate(0.0), Estimate(0.0)))
+        sums[one.resource] = (g + one.g_us, G + one.G_us_per_KiB)
+    if sender and sender.g_us and sender.G_us_per_KiB:
+        sums[sender.resource] = (sender.g_us, sender.G_us_per_KiB)
+        found = [sender, *(one for one in found if one.resource != sender.resource)]
+    slowest = max(sums, key=lambda name: sums[name][0].value + sums[name][1].value * size / 1024)
+    others = Estimate(0.0)
+    for name, (_, G) in sums.items():
+        if name != slowest:
+            others += G
+    lines: tuple[list[Line], list[Line]] = ([], [])
+    for one in found:
+        if one.line:
+            lines[one.resource != slowest].append(one.line)
+    return Bottleneck(slowest, size, *sums[slowest], others, *map(tuple, lines))
+
+
+def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, Any]]:
+    """Counts of times in bins that grow by eighths of an octave at least, µs."""
+    if not len(times_us):
+        return []
+    low = max(float(np.min(times_us)), 1e-3)
+    high = max(float(np.max(times_us)), low * 2**0.125)
+    step = max(2**0.125, (high / low) ** (1 / bins_most) * (1 + 1e-9))
+    edges = [low]
+    while edges[-1] < high:
+        edges.append(edges[-1] * step)
+    counts, _ = np.histogram(np.maximum(times_us, low), bins=np.array(edges))
+    return [
+        {"low_us": round(a, 4), "high_us": round(b, 4), "count": int(n)}
+        for a, b, n in zip(edges, edges[1:], counts, strict=False)
+        if n
+    ]

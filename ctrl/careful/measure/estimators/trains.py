@@ -1,0 +1,129 @@
+"""What trains say: the bottleneck of each range of fragment sizes, and where it changes.
+
+Owns the gap of a train, the regression of gaps over sizes, piece by piece, and the bisection that
+finds a transition between two measured sizes (P1 section 5.3.2). Trains are passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import Line, fit_line, widened
+from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
+
+#: A train that is long enough to do without its beginning.
+_LONG_TRAIN = 32
+#: A transition that is known so well, as a share of its size, is halved no further.
+TRANSITION_WIDTH = 0.01
+#: A gap tells one line from another where they are so many residuals apart.
+_APART = 4.0
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A range of fragment sizes with one bottleneck.
+
+    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
+    data do not support a slope; line: gaps over sizes, its samples the trains.
+    """
+
+    low_bytes: float
+    high_bytes: float
+    g_b_us: Estimate | None
+    G_b_us_per_KiB: Estimate | None
+    line: Line
+
+
+def train_gap_us(arrivals_us: list[float]) -> float:
+    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen).
+
+    Raises ValueError for fewer than two arrivals.
+    """
+    times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
+    if len(times) < 2:
+        raise ValueError(f"{len(times)} arrivals make no train")
+    if len(times) >= _LONG_TRAIN:
+        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
+    i, j = np.triu_indices(len(times), 1)
+    return float(np.median((times[j] - times[i]) / (j - i)))
+
+
+def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
+    """The bottleneck of each range of sizes.
+
+    rounds: of each round, the gap of a train, µs, by size in bytes.
+    """
+    sizes = sorted({size for gaps in rounds for size in gaps})
+    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
+    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
+    edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
+    regimes = []
+    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
+        inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
+        alone = [
+            fit_line(
+                [size for size in inside if size in gaps],
+                [gaps[size] for size in inside if size in gaps],
+            )
+            for gaps in rounds
+            if 2 * sum(size in gaps for size in inside) >= len(inside)  # few have any slope
+        ]
+        trains = sum(size in gaps for gaps in rounds for size in inside)
+        wide = replace(widened(line, alone), samples_count=trains)
+        g, G = (wide.intercept_us, wide.G_us_per_KiB) if wide.supported else (None, None)
+        regimes.append(Regime(low, high, g, G, wide))
+    return regimes
+
+
+def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
+    """The regime, withheld where most trains arrived in a bunch: then the others are in doubt.
+
+    trains, bunches: sizes of all trains and of those that arrived so, bytes. A bunch tells when
+    the other end awoke, not what the bottleneck took.
+    """
+    line = regime.line
+    sent, bunched = (
+        sum(line.size_min_bytes <= size <= line.size_max_bytes for size in sizes)
+        for sizes in (trains, bunches)
+    )
+    if 2 * bunched < sent:
+        return regime
+    reason = f"{bunched} of {sent} trains arrived in a bunch"
+    withheld = replace(line, reason=reason)
+    return replace(regime, g_b_us=None, G_b_us_per_KiB=None, line=withheld)
+
+
+def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
+    """The regimes with each transition found by halving the range between two known sizes.
+
+    gap_at: the gap of trains of a size, bytes, µs. Where two lines cross, gaps near the
+    crossing cannot tell them apart, and the crossing is the transition; where one begins with a
+    step, they can, and the crossing says nothing.
+    """
+    found = list(regimes)
+    for k, (low, high) in enumerate(pairwise(regimes)):
+        edge = _transition(low, high, gap_at)
+        found[k] = replace(found[k], high_bytes=edge)
+        found[k + 1] = replace(found[k + 1], low_bytes=edge)
+    return found
+
+
+def _transition(low: Regime, high: Regime, gap_at: Callable[[int], float]) -> float:
+    last, first = low.line.size_max_bytes, high.line.size_min_bytes
+    noise_us = max(low.line.residual_us, high.line.residual_us)
+    while first - last > max(TRANSITION_WIDTH * first, 2):
+        middle = round((last + first) / 2)
+        below_us, above_us = low.line.at(middle), high.line.at(middle)
+        if abs(below_us - above_us) < _APART * noise_us:
+            return low.high_bytes
+        gap_us = gap_at(middle)
+        if abs(gap_us - below_us) < abs(gap_us - above_us):
+            last = middle
+        else:
+            first = middle
+    return low.high_bytes if last <= low.high_bytes <= first else (last + first) / 2

@@ -1,0 +1,1 @@
+"""What is sent to be timed, and the sessions for it; what the times mean is estimators'."""

@@ -1,0 +1,206 @@
+"""Bursts through careful itself: carefuld issues them, as a program that owns the queue does.
+
+Owns the session with the other ends for the time of a measurement. What the times mean is
+estimators/logp.py's and bulk.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from careful._abi import ffi, lib, sizeof
+from careful.address import Address
+from careful.daemon.client import Client
+from careful.errors import CarefulError
+from careful.measure.estimators.logp import Bursts
+from careful.measure.probes.diagnose import explained
+from careful.measure.probes.exchange import peer_info
+
+#: How `kind` is called: a small request, or a bulk transfer.
+KINDS = {
+    "request": lib.CAREFUL_IPC_REQUEST,
+    "store": lib.CAREFUL_IPC_STORE,
+    "get": lib.CAREFUL_IPC_GET,
+}
+#: A host that does not answer the first request for so long is silent.
+_SILENT_S = 3.0
+#: Longer than carefuld gives a burst.
+_TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
+_BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host to send to; host: what errors call it."""
+
+    address: Address
+    host: str
+
+
+class Session:
+    """Signatures to one peer, or to several in turn.
+
+    Args:
+        socket: of our own carefuld.
+        instance: what errors call it.
+        targets: at least one.
+        timeout_s: for each handshake, seconds.
+
+    Raises:
+        CarefulError: careful is not up here or there, or it is too old for signatures.
+    """
+
+    def __init__(
+        self, socket: Path, instance: str, targets: Sequence[Target], timeout_s: float = 5.0
+    ) -> None:
+        if not 1 <= len(targets) <= lib.CAREFUL_SIGNATURE_PEERS:
+            raise ValueError(f"{len(targets)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
+        self.host = ", ".join(target.host for target in targets)
+        self._address = targets[0].address
+        self._client = Client(socket, f"carefuld of {instance}")
+        try:
+            self._peers = [self._connect(target, timeout_s) for target in targets]
+            infos = [peer_info(self._client, one.address, one.host) for one in targets]
+            #: Of each peer: credits, and the most bytes of a frame.
+            self.credits = min(int(info.credits_window) for info in infos)
+            self.frame_bytes = min(int(info.frame_bytes) for info in infos)
+            self._region, self.region_bytes = self._scratch(targets[0].host)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def _connect(self, target: Target, timeout_s: float) -> int:
+        answer = self._client.call(
+            lib.CAREFUL_IPC_CONNECT,
+            target.host,
+            payload=target.address.sockaddr(),
+            bytes=int(timeout_s * 1000),
+            timeout_s=timeout_s + 1,
+        )
+        return answer.peer
+
+    def _scratch(self, host: str) -> tuple[int, int]:
+        """Key and bytes of the first peer's scratch region."""
+        try:
+            answer = self._client.call(
+                lib.CAREFUL_IPC_REQUEST,
+                host,
+                peer=self._peers[0],
+                handler=lib.CAREFUL_SCRATCH,
+                timeout_s=_SILENT_S,
+            )
+        except CarefulError as error:
+            if error.errno == errno.ETIMEDOUT:
+                raise CarefulError(errno.ETIMEDOUT, "it does not answer", host) from None
+            if error.errno != errno.ENOSYS:
+                raise
+            text = "its careful answers no signatures: it is older than this one"
+            raise CarefulError(errno.ENOSYS, text, host) from None
+        return answer.args[0], answer.args[1]
+
+    def capacity(self, size_bytes: int) -> int:
+        """Messages of a size that the windows hold together; one buffer each stays free."""
+        frames = max(1, -(-size_bytes // self.frame_bytes))
+        return max(1, (self.credits - 2) // frames) * len(self._peers)
+
+    def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
+        """Requests, stores or gets of so many bytes."""
+        if size_bytes > self.region_bytes:
+            raise ValueError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
+        return CarefulLayer(self, kind, size_bytes)
+
+    def ask(
+        self,
+        layer: CarefulLayer,
+        marks: Sequence[int],
+        compute_us: float,
+        count: int,
+        flags: int = 0,
+    ) -> Bursts:
+        """As many bursts as carefuld makes at once; CarefulError where the host is silent."""
+        question = ffi.new(
+            "struct careful_signature *",
+            {
+                "kind": KINDS[layer.kind],
+                "bytes": layer.size_bytes,
+                "bursts": count,
+                "capacity": layer.capacity,
+                "compute_ns": round(compute_us * 1000),
+                "flags": flags,
+                "peers_count": len(self._peers),
+                "peers": self._peers,
+                "marks_count": len(marks),
+                "marks": list(marks),
+            },
+        )
+        try:
+            answer = self._client.call(
+                lib.CAREFUL_IPC_SIGNATURE,
+                self.host,
+                payload=bytes(ffi.buffer(question)),
+                region=self._region,
+                timeout_s=_TIMEOUT_S,
+            )
+        except CarefulError as error:
+            raise self._explained(error, marks[-1], layer.size_bytes) from None
+        return parse(answer.payload, marks)
+
+    def _explained(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
+        if error.errno == errno.EOPNOTSUPP:
+            text = "our carefuld makes no signatures: it is older than this command"
+            return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
+        frame_bytes = min(size_bytes, self.frame_bytes)
+        found = explained(error, self._client.name, self.host, self._address, frame_bytes)
+        if found.errno != errno.ETIMEDOUT:
+            return found
+        text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
+        return CarefulError(errno.ETIMEDOUT, text, self.host)
+
+
+class CarefulLayer:
+    """One kind and size of message, as logp.py wants a layer."""
+
+    def __init__(self, session: Session, kind: str, size_bytes: int) -> None:
+        self.name = f"careful {kind}" + (f" of {size_bytes} bytes" if size_bytes else "")
+        self.kind, self.size_bytes = kind, size_bytes
+        self.capacity = min(session.capacity(size_bytes), 1024)
+        self._session = session
+
+    def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+        """Bursts, each after the replies to the one before."""
+        return self._session.ask(self, marks, compute_us, count)
+
+    def go_on(self, messages: int) -> Bursts:
+        """One burst that leaves its replies to the next: the network stays full."""
+        flags = lib.CAREFUL_SIGNATURE_GO_ON
+        return self._session.ask(self, [messages], 0.0, 1, flags)
+
+
+def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
+    """What a signature's answer says; CarefulError where it is not of this build."""
+    assert _BURST.itemsize == sizeof("careful_burst")
+    kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
+    if not answers or len(answers) % kind.itemsize:
+        raise CarefulError(errno.EPROTO, "carefuld is of another build; reinstall careful")
+    found = np.frombuffer(answers, dtype=kind)
+    times = found["marks"] / 1e3
+    burst = found["burst"]
+    arrived = burst["arrived"].astype(np.int64) - burst["began"].astype(np.int64)
+    return Bursts(
+        np.asarray(marks, dtype=np.float64),
+        times[:, :, 0],
+        times[:, :, 1],
+        burst["done"] / 1e3,
+        arrived / 1e3,
+    )

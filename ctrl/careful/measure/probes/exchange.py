@@ -1,0 +1,128 @@
+"""Round trips and trains through careful itself: the probe service, by way of carefuld.
+
+Owns the session with the other end for the time of a measurement. What the figures mean is
+estimators/blackbox.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import Any
+
+from careful._abi import ffi, lib
+from careful.address import Address
+from careful.daemon.client import Answer, Client
+from careful.errors import CarefulError
+from careful.measure.estimators.trains import train_gap_us
+from careful.measure.probes.session import Session
+from careful.measure.statistics.oneway import Trip
+
+#: How long to wait for an answer, beyond some times what messages took that were answered.
+SILENT_S = 5.0
+_TIMES = 4
+#: How often, and after what pause, to ask again where others measure that host at the same time.
+_TRIES, _PAUSE_S = 100, 0.05
+#: What an older careful says.
+_OLD = {
+    errno.ENOSYS: "its careful answers no probes: it is older than this one",
+    errno.EPROTO: "its careful answers no trains: it is older than this one",
+    errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
+}
+
+
+class ProbeSession(Session):
+    """Probes to one peer: round trips and trains."""
+
+    def _prepare(self) -> None:
+        self._longest_s = 0.0  # that a message took
+        self.round_trips(0, 1)
+        self.credits, self.payload_max_bytes = self._limits()
+        # Arrivals come back in one frame; half of a window needs no updates meanwhile.
+        stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
+        self.train_max = min(self.credits // 2, stamps_max)
+
+    def _limits(self) -> tuple[int, int]:
+        """Credits towards the peer, and the most payload that it takes in one frame."""
+        info = peer_info(self._client, self._address, self.host)
+        return int(info.credits_window), self._payload_max(int(info.frame_bytes))
+
+    def _payload_max(self, frame_bytes: int) -> int:
+        """Found by asking: headers differ by address family, and buffers bound it, too."""
+        low, high = 0, frame_bytes
+        while low < high:
+            middle = (low + high + 1) // 2
+            try:
+                self.round_trips(middle, 1)
+                low = middle
+            except CarefulError as error:
+                if error.errno != errno.EMSGSIZE:
+                    raise
+                high = middle - 1
+        return low
+
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        """Messages and their empty answers, `count` of them one after the other."""
+        trips: list[Trip] = []
+        while len(trips) < count:
+            some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
+            trips += [
+                Trip(sent / 1e3, (arrived - sent) / 1e3, (back - sent) / 1e3)
+                for sent, arrived, back in self._measure(size_bytes, some, 0)
+            ]
+        return trips
+
+    def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
+        """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame.
+
+        The pace is what a gap is, robust: an interruption of us is not how fast we are.
+        """
+        probes = self._measure(size_bytes, count, lib.CAREFUL_IPC_TRAIN)
+        sent, arrived, _ = zip(*probes, strict=True)
+        own_us = train_gap_us([(stamp - sent[0]) / 1e3 for stamp in sent])
+        return [(stamp - arrived[0]) / 1e3 for stamp in arrived], own_us
+
+    def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
+        """Of each probe, ns: sent, by our clock, arrived, by the peer's, and back, by ours."""
+        began = time.monotonic()
+        payload = self._call(size_bytes, count, flags).payload
+        self._longest_s = max(self._longest_s, (time.monotonic() - began) / count)
+        probes = ffi.from_buffer("struct careful_ipc_probe[]", payload)
+        return [(probe.sent_ns, probe.arrived_ns, probe.back_ns) for probe in probes]
+
+    def _call(self, size_bytes: int, count: int, flags: int) -> Answer:
+        for _ in range(_TRIES):
+            try:
+                return self._client.call(
+                    lib.CAREFUL_IPC_MEASURE,
+                    self.host,
+                    timeout_s=SILENT_S + _TIMES * count * self._longest_s,
+                    peer=self._peer,
+                    bytes=size_bytes,
+                    flags=flags,
+                    args=[count, 0, 0, 0],
+                )
+            except CarefulError as error:
+                if error.errno in _OLD:
+                    raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
+                if error.errno == errno.EMSGSIZE:
+                    raise
+                if error.errno != errno.EAGAIN:
+                    raise self._explained(error, size_bytes) from None
+            time.sleep(_PAUSE_S)
+        text = "other hosts measure the way to it all the time"
+        raise CarefulError(errno.EBUSY, text, self.host)
+
+
+def peer_info(client: Client, address: Address, host: str) -> Any:
+    """The `struct careful_peer_info` of a connected peer; CarefulError where it has gone."""
+    for info in client.peers():
+        if _is(info, address):
+            return info
+    raise CarefulError(errno.ENOTCONN, "its session ended", host)
+
+
+def _is(info: object, address: Address) -> bool:
+    """Whether a peer's struct is that of an address."""
+    raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
+    return Address.from_sockaddr(raw).ip == address.ip

@@ -1,0 +1,193 @@
+"""Pings by way of carefuld: frames that end at a hop, or at a stage inside the peer.
+
+Owns the session with the other end for the time of a measurement. What the figures mean is
+estimators/pathchar.py's and host_stages.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from careful._abi import ffi, lib, sizeof
+from careful.address import Address
+from careful.daemon.client import Answer as IpcAnswer
+from careful.errors import CarefulError
+from careful.measure.probes.session import Session
+from careful.measure.probes.udp import Answer, Reply
+
+_TIME_EXCEEDED, _UNREACHABLE, _FRAGMENTATION_NEEDED = 11, 3, 4
+#: How much longer than for the probe itself to wait for carefuld, seconds.
+_PATIENCE_S = 5.0
+#: IPv4, UDP and careful headers: the smallest probe, as an IP packet.
+HEADERS_BYTES = 28 + 48
+
+
+@dataclass(frozen=True)
+class StageReply:
+    """What became of a probe; times in µs, of the peer's clock where they are the peer's.
+
+    status: 0 or -errno; stage: where it ended; address: who said so; icmp: type, code and info;
+    answer_bytes: of the answer's IP packet; host_tx_us: payload into UMEM; net_tx_us: the kick,
+    0 where it had to be repeated; path_us: from the kick's beginning to the answer's arrival
+    without the peer's turn-around; one_way_us: the same to XDP's stamp, of use where both ends
+    share a clock; host_rx_us, store_us: XDP to engine to file; cpus: of our engine, the peer's
+    XDP and its engine.
+    """
+
+    status: int
+    stage: int = 0
+    address: str = ""
+    icmp: tuple[int, int, int] = (0, 0, 0)
+    answer_bytes: int = 0
+    host_tx_us: float = 0.0
+    net_tx_us: float = 0.0
+    path_us: float = 0.0
+    one_way_us: float = 0.0
+    host_rx_us: float = 0.0
+    store_us: float = 0.0
+    scratch: int = 0
+    store_inline: bool = False
+    cpus: tuple[int, int, int] = (0, 0, 0)
+
+
+class StageSession(Session):
+    """Pings to one peer.
+
+    Args:
+        socket, instance, address, host, timeout_s: see Session.
+        kick_runs_all: between veth devices our kick runs the link and the peer's netRx, too:
+            then it is a part of the way to a host that is the first hop.
+
+    Raises:
+        CarefulError: careful is not up here or there, or its peer answers no pings.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        instance: str,
+        address: Address,
+        host: str,
+        kick_runs_all: bool,
+        timeout_s: float = 5.0,
+    ) -> None:
+        self._kick_runs_all = kick_runs_all
+        super().__init__(socket, instance, address, host, timeout_s)
+
+    def _prepare(self) -> None:
+        self.mtu_bytes = self._largest()
+        self._first()
+
+    def _first(self) -> None:
+        """No stage answers where the host is of an older careful."""
+        for _ in range(3):
+            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, HEADERS_BYTES, 1.0)
+            if reply.status == 0:
+                return
+        text = "it answers no pings: its careful is older than this one"
+        raise CarefulError(errno.ENOTSUP, text, self.host)
+
+    def _largest(self) -> int:
+        """The largest probe, found by asking: the buffers at both ends bound it."""
+        low, high = HEADERS_BYTES, 65535
+        while low < high:
+            middle = (low + high + 1) // 2
+            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, middle, 0.001, ttl=1)
+            if reply.status == -errno.EMSGSIZE:
+                high = middle - 1
+            else:
+                low = middle
+        return low
+
+    def ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int = 0) -> StageReply:
+        """One probe that ends at a stage, or, of NET_RX, where its TTL (0: the usual) does.
+
+        Raises CarefulError where it cannot be sent; an answer that does not come, and a size
+        that does not fit, are replies.
+        """
+        answers: list[IpcAnswer] = []
+        self._client.submit(
+            lib.CAREFUL_IPC_PING,
+            answers.append,
+            peer=self._peer,
+            args=[stage, ttl, max(1, round(timeout_s * 1000)), 0],
+            bytes=size_bytes,
+        )
+        poller = select.poll()
+        poller.register(self._client.fileno(), select.POLLIN)
+        deadline = time.monotonic() + timeout_s + _PATIENCE_S
+        while not answers:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not poller.poll(left_s * 1e3):
+                text = "the path is busy: other transfers take all credits"
+                raise CarefulError(errno.ETIMEDOUT, text, self.host)
+            self._client.receive()
+        (answer,) = answers
+        if len(answer.payload) != sizeof("careful_ping_result"):
+            if answer.status != -errno.EMSGSIZE:
+                self._check(answer.status)
+            return StageReply(answer.status)
+        return _reply(answer.status, answer.payload)
+
+    def _check(self, status: int) -> None:
+        if status < 0:
+            raise self._explained(CarefulError(-status, "", self.host), 0)
+
+    def probe(self, ttl: int, size_bytes: int, timeout_s: float, /) -> Reply:
+        """One probe for pathchar: routers answer by ICMP, the host as soon as XDP sees it.
+
+        Raises CarefulError where it cannot be sent.
+        """
+        found = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
+        if found.status == -errno.EMSGSIZE:
+            return Reply(Answer.TOO_BIG, mtu_bytes=self.mtu_bytes)
+        if found.status == -errno.ETIMEDOUT or (found.status == 0 and found.path_us <= 0):
+            return Reply(Answer.SILENT)  # or a clock was set meanwhile
+        if found.status != -errno.EHOSTUNREACH:
+            self._check(found.status)
+        kind, code, info = found.icmp
+        answer, mtu_bytes = Answer.REACHED, 0
+        if kind == _TIME_EXCEEDED:
+            answer = Answer.EXPIRED
+        elif kind == _UNREACHABLE and code == _FRAGMENTATION_NEEDED:
+            answer, mtu_bytes = Answer.TOO_BIG, info
+        elif kind:
+            answer = Answer.REFUSED
+        direct = ttl == 1 and answer is Answer.REACHED
+        return Reply(
+            answer,
+            found.address,
+            found.path_us,
+            found.answer_bytes,
+            0.0 if direct and self._kick_runs_all else found.net_tx_us,
+            mtu_bytes,
+            code,
+        )
+
+
+def _reply(status: int, payload: bytes) -> StageReply:
+    result: Any = ffi.new("struct careful_ping_result *")
+    ffi.memmove(result, payload, len(payload))
+    known = bool(result.answer_bytes)
+    raw = bytes(ffi.buffer(ffi.addressof(result, "by")))
+    return StageReply(
+        status=status,
+        stage=result.stage,
+        address=Address.from_sockaddr(raw).ip if known else "",
+        icmp=(result.icmp_type, result.icmp_code, result.icmp_info),
+        answer_bytes=result.answer_bytes,
+        host_tx_us=result.host_tx_ns / 1e3,
+        net_tx_us=result.net_tx_ns / 1e3,
+        path_us=(result.round_trip_ns - result.turn_ns) / 1e3,
+        one_way_us=(result.arrived_ns - result.sent_ns) / 1e3,
+        host_rx_us=result.host_rx_ns / 1e3,
+        store_us=result.store_ns / 1e3,
+        scratch=result.scratch,
+        store_inline=bool(result.store_inline),
+        cpus=(result.tx_cpu, result.net_cpu, result.host_cpu),
+    )

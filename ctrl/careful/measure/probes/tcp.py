@@ -1,0 +1,123 @@
+"""The same signature over TCP, beside ours (P4 Figure 11): requests and replies of 64 bytes.
+
+Owns the program careful-tcp, which issues them (`ask`) and answers them (`serve`): a loop of
+microseconds is C's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from careful._abi import ffi
+from careful.address import Address
+from careful.errors import CarefulError
+from careful.measure.estimators.logp import Bursts
+from careful.measure.probes.bursts import parse
+
+_LENGTH = struct.Struct("=i")
+
+
+def program() -> str:
+    """Where careful-tcp is: beside the interpreter, as carefuld, else on the path."""
+    beside = Path(sys.executable).with_name("careful-tcp")
+    found = str(beside) if beside.exists() else shutil.which("careful-tcp")
+    if not found:
+        raise CarefulError(errno.ENOENT, "it is not installed; reinstall careful", "careful-tcp")
+    return found
+
+
+def serve(port: int) -> NoReturn:
+    """Become the program that answers on a TCP port until it is ended."""
+    os.execv(program(), ["careful-tcp", "serve", str(port)])
+
+
+class TcpLayer:
+    """Requests over one connection.
+
+    Args:
+        address: of the host.
+        port: on which `carefulctl measure echo` answers there.
+        capacity: requests under way at most, as many as beside it.
+
+    Raises:
+        CarefulError: nobody answers there.
+    """
+
+    name = "TCP"
+
+    def __init__(self, address: Address, port: int, capacity: int) -> None:
+        self.capacity, self._host = capacity, f"{address}, TCP port {port}"
+        self._process = subprocess.Popen(
+            [program(), "ask", address.ip, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            if self._read(_LENGTH.size) != _LENGTH.pack(0):
+                raise self._ended()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> TcpLayer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program; its end is that of its input."""
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                pipe.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ended(self) -> CarefulError:
+        assert self._process.stderr
+        said = self._process.stderr.read().decode(errors="replace").strip()
+        text = said.removeprefix("careful-tcp: ") or "careful-tcp ended"
+        hint = "; is `carefulctl measure echo` running there?" if "refused" in text else ""
+        return CarefulError(errno.ECONNREFUSED, text + hint, self._host)
+
+    def _read(self, count: int) -> bytes:
+        assert self._process.stdout
+        got = self._process.stdout.read(count)
+        if len(got) < count:
+            raise self._ended()
+        return got
+
+    def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+        """Bursts, each after the replies to the one before."""
+        question = ffi.new(
+            "struct careful_signature *",
+            {
+                "bursts": count,
+                "capacity": self.capacity,
+                "compute_ns": round(compute_us * 1000),
+                "marks_count": len(marks),
+                "marks": list(marks),
+            },
+        )
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(bytes(ffi.buffer(question)))
+            self._process.stdin.flush()
+        except OSError:
+            raise self._ended() from None
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if length < 0:
+            raise CarefulError(-length, os.strerror(-length), self._host)
+        return parse(self._read(length), marks)

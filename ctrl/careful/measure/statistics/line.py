@@ -1,0 +1,259 @@
+"""A line through times over sizes that the scheduler's outliers do not bend.
+
+Owns minimum filtering and one robust regression: Theil and Sen's slope to start from, Tukey's
+bisquare weights, Huber's covariance. Says when the data do not support a slope. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from careful.measure.statistics.estimate import Estimate
+
+Array = npt.NDArray[np.float64]
+
+#: Tukey's constant: 95 % of least squares' efficiency where there are no outliers.
+_TUKEY = 4.685
+#: A median absolute deviation as a standard deviation.
+_MAD = 1.4826
+#: Points above which Theil and Sen's slope is taken from pairs half of the data apart.
+_PAIRS_POINTS_MAX = 300
+#: A slope whose interval is wider than this share of it to either side is not one.
+RELATIVE_MAX = 0.5
+
+
+@dataclass(frozen=True)
+class Line:
+    """Time over size.
+
+    middle_us, middle_bytes: the line's time at the mean size, where it is known best, and
+    independently of the slope; residual_us: robust standard deviation of the points about the
+    line; points_count: sizes or points that were fitted; samples_count: measurements behind
+    them; size_min_bytes, size_max_bytes: the range for which the line holds; reason: why the
+    data do not support a slope, "" where they do.
+    """
+
+    middle_us: Estimate
+    middle_bytes: float
+    slope_us_per_byte: Estimate
+    residual_us: float
+    points_count: int
+    samples_count: int
+    size_min_bytes: float
+    size_max_bytes: float
+    reason: str = ""
+
+    @property
+    def supported(self) -> bool:
+        """Whether there is a slope to speak of."""
+        return not self.reason
+
+    def at(self, size_bytes: float) -> float:
+        """The line's time at a size, µs."""
+        away_bytes = size_bytes - self.middle_bytes
+        return self.middle_us.value + away_bytes * self.slope_us_per_byte.value
+
+    def estimate_at(self, size_bytes: float) -> Estimate:
+        """The same with its interval."""
+        both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
+        # The two share their residuals: together they have no more freedom than either.
+        return replace(both, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
+
+    @property
+    def intercept_us(self) -> Estimate:
+        """The line's time at no bytes."""
+        return self.estimate_at(0)
+
+    @property
+    def G_us_per_KiB(self) -> Estimate:
+        """The slope in the unit of pipelines."""
+        return self.slope_us_per_byte * 1024
+
+
+def minima(
+    sizes_bytes: Sequence[float] | Array, times_us: Sequence[float] | Array
+) -> tuple[Array, Array, npt.NDArray[np.int64]]:
+    """The least time of each size: what queues and schedulers added is gone (pathchar).
+
+    Returns distinct sizes, ascending, their least times, and how many times each had.
+    """
+    sizes, times = _data(sizes_bytes, times_us)
+    distinct, inverse, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    least = np.full(distinct.shape, np.inf)
+    np.minimum.at(least, inverse, times)
+    return distinct, least, counts.astype(np.int64)
+
+
+def fit_minima(
+    sizes_bytes: Sequence[float] | Array,
+    times_us: Sequence[float] | Array,
+    resolution_us: float = 0.0,
+) -> Line:
+    """The line through the minima; arguments and errors as in `fit_line`."""
+    distinct, least, counts = minima(sizes_bytes, times_us)
+    line = fit_line(distinct, least, resolution_us)
+    return replace(line, samples_count=int(counts.sum()))
+
+
+def widened(line: Line, repeated: Sequence[Line]) -> Line:
+    """The line with intervals that its repetitions bear out.
+
+    What a machine did during one of them moved all its points together: that is no residual,
+    it is a difference between repetitions. repeated: the same fit to each alone; their
+    spread, where it is wider, replaces what the residuals say (a cluster-robust error).
+    """
+    known = [one for one in repeated if math.isfinite(one.slope_us_per_byte.se)]
+    if len(known) < 2 or not math.isfinite(line.slope_us_per_byte.se):
+        return line
+    middle_us = _wider(line.middle_us, [one.at(line.middle_bytes) for one in known])
+    slope = _wider(line.slope_us_per_byte, [one.slope_us_per_byte.value for one in known])
+    wide = replace(line, middle_us=middle_us, slope_us_per_byte=slope)
+    return replace(wide, reason=line.reason or _unsupported(slope))
+
+
+def _wider(estimate: Estimate, repeated: Sequence[float]) -> Estimate:
+    """With the standard error of the mean of repetitions, if that gives the wider interval."""
+    error = float(np.std(repeated, ddof=1)) / math.sqrt(len(repeated))
+    other = replace(estimate, se=error, dof=len(repeated) - 1)
+    return other if other.half > estimate.half else estimate
+
+
+def fit_line(
+    sizes_bytes: Sequence[float] | Array,
+    times_us: Sequence[float] | Array,
+    resolution_us: float = 0.0,
+    noise_us: float = 0.0,
+) -> Line:
+    """A robust line with 95 % intervals.
+
+    sizes_bytes, times_us: shape (n,), n >= 1, finite; resolution_us: what each time may be off
+    by in one direction whatever the repetitions (a clock's step): widens the intervals;
+    noise_us: a deviation that makes no outlier (few points may be closer to a line by chance, and
+    the others then seem to be far from it). Raises ValueError for other data.
+    """
+    sizes, times = _data(sizes_bytes, times_us)
+    count, distinct = len(sizes), np.unique(sizes)
+    flat = Line(
+        Estimate(float(np.median(times)), 0.0, math.inf, math.inf),
+        float(sizes.mean()),
+        Estimate(0.0, 0.0, math.inf, math.inf),
+        0.0,
+        count,
+        count,
+        float(distinct[0]),
+        float(distinct[-1]),
+    )
+    if len(distinct) < 3:
+        return replace(flat, reason=f"{len(distinct)} sizes: a slope with an interval needs 3")
+    beta, weights, scale = _reweighted(sizes, times, noise_us)
+    residuals = times - beta[0] - beta[1] * sizes
+    variance = _variance(residuals, scale)
+    kept = float(weights.sum())
+    if variance is None or kept < max(3.0, count / 2):
+        return replace(flat, reason="most points lie off any one line")
+    dof = max(kept - 2, 1e-3)
+    middle, width = float(sizes.mean()), float(sizes.std())
+    slope_slack = 2 * resolution_us / float(distinct[-1] - distinct[0])
+    line = replace(
+        flat,
+        middle_us=Estimate(
+            float(beta[0] + beta[1] * middle), math.sqrt(variance / count), dof, resolution_us
+        ),
+        slope_us_per_byte=Estimate(
+            float(beta[1]), math.sqrt(variance / count) / width, dof, slope_slack
+        ),
+        residual_us=_scale(residuals, times) if noise_us else scale,
+    )
+    return replace(line, reason=_unsupported(line.slope_us_per_byte))
+
+
+def _unsupported(slope: Estimate) -> str:
+    """Why an estimate is no slope; "" where it is one."""
+    G = slope * 1024
+    if slope.high < 0:
+        return f"time falls with size ({G.value:.3g} µs/KiB): something else changed meanwhile"
+    if slope.relative > RELATIVE_MAX:
+        return f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
+    return ""
+
+
+def _data(
+    sizes_bytes: Sequence[float] | Array, times_us: Sequence[float] | Array
+) -> tuple[Array, Array]:
+    sizes = np.asarray(sizes_bytes, dtype=np.float64)
+    times = np.asarray(times_us, dtype=np.float64)
+    if sizes.ndim != 1 or sizes.shape != times.shape:
+        raise ValueError(f"sizes of shape {sizes.shape} and times of shape {times.shape}")
+    if not len(sizes):
+        raise ValueError("no measurements")
+    if not (np.isfinite(sizes).all() and np.isfinite(times).all()):
+        raise ValueError("sizes and times must be finite")
+    return sizes, times
+
+
+def _theil_sen(sizes: Array, times: Array) -> Array:
+    """Median of the slopes of pairs, and the median intercept to it: shape (2,)."""
+    if len(sizes) > _PAIRS_POINTS_MAX:
+        order = np.argsort(sizes, kind="stable")
+        half = len(order) // 2
+        i, j = order[:half], order[-half:]
+    else:
+        i, j = np.triu_indices(len(sizes), 1)
+    apart = sizes[j] != sizes[i]
+    i, j = i[apart], j[apart]
+    slope = float(np.median((times[j] - times[i]) / (sizes[j] - sizes[i])))
+    return np.array([float(np.median(times - slope * sizes)), slope])
+
+
+def _scale(residuals: Array, times: Array) -> float:
+    """Robust standard deviation of residuals; never 0, so that exact data have weights."""
+    tiny = 1e-12 * (float(np.abs(times).max()) or 1.0)
+    spread = _MAD * float(np.median(np.abs(residuals)))
+    # Two parameters were fitted: small samples look closer to the line than they are.
+    return max(spread * math.sqrt(len(residuals) / max(len(residuals) - 2, 1)), tiny)
+
+
+def _weighted(sizes: Array, times: Array, weights: Array) -> Array:
+    """Weighted least squares: intercept and slope; centred, so that no digits are lost."""
+    total = float(weights.sum())
+    x_mean, y_mean = float(weights @ sizes) / total, float(weights @ times) / total
+    x = sizes - x_mean
+    slope = float(weights @ (x * (times - y_mean))) / float(weights @ (x * x))
+    return np.array([y_mean - slope * x_mean, slope])
+
+
+def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Array, float]:
+    """Bisquare regression from Theil and Sen's line; parameters, weights, scale."""
+    beta = _theil_sen(sizes, times)
+    scale = max(_scale(times - beta[0] - beta[1] * sizes, times), noise_us)
+    weights = np.ones(len(times))
+    for _ in range(30):
+        u = (times - beta[0] - beta[1] * sizes) / (_TUKEY * scale)
+        weights = np.where(np.abs(u) < 1, (1 - np.minimum(np.abs(u), 1) ** 2) ** 2, 0.0)
+        if np.unique(sizes[weights > 0]).size < 2:
+            break  # what is left has no slope: the caller sees the few weights
+        fresh = _weighted(sizes, times, weights)
+        done = float(np.abs(fresh - beta) @ np.array([1.0, sizes[-1]])) < 1e-6 * scale
+        beta = fresh
+        if done:
+            break
+    return beta, weights, scale
+
+
+def _variance(residuals: Array, scale: float) -> float | None:
+    """Variance of a point about a bisquare fit, by Huber's asymptotics; None where it has none."""
+    count = len(residuals)
+    u = residuals / (_TUKEY * scale)
+    inside = np.abs(u) < 1
+    psi = np.where(inside, u * (1 - u**2) ** 2, 0.0) * _TUKEY * scale
+    slope = np.where(inside, (1 - u**2) * (1 - 5 * u**2), 0.0)
+    mean = float(slope.mean())
+    if mean <= 0.1:
+        return None
+    correction = 1 + 2 / count * float(slope.var()) / mean**2
+    return correction**2 * float((psi**2).sum()) / max(count - 2, 1) / mean**2

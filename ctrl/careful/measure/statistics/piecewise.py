@@ -1,0 +1,181 @@
+"""Several lines where the data have several: a change of regime is found by looking ahead.
+
+Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): the line so far ends where the
+next points, as many as are looked ahead at, all leave it, so that one anomaly ends nothing. Its
+failure, that a line with hardly a residual ends at any noise, is met by a floor under the
+residual and by asking at the end whether two lines really fit better than one. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import fdtri
+
+from careful.measure.statistics.line import Array, Line, fit_line
+
+#: Points that must leave a line before it ends, and that a line needs at least.
+LOOK_AHEAD = 3
+POINTS_MIN = 4
+#: A point leaves the line at so many residuals.
+_LEAVES = 4.0
+#: An anomaly weighs so many deviations of the noise.
+_MOST = 6.0
+#: The least residual that is believed, as a share of the data's times.
+_FLOOR_RELATIVE = 1e-3
+#: Probability that a change of regime is seen where there is none.
+_CHANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """Lines over consecutive ranges of sizes, and the sizes at which one takes over, bytes."""
+
+    lines: tuple[Line, ...]
+    transitions_bytes: tuple[float, ...]
+
+    def line_at(self, size_bytes: float) -> Line:
+        """The line of the range that a size is in."""
+        number = sum(size_bytes >= edge for edge in self.transitions_bytes)
+        return self.lines[number]
+
+
+def fit_piecewise(
+    sizes_bytes: Sequence[float] | Array,
+    times_us: Sequence[float] | Array,
+    resolution_us: float = 0.0,
+    look_ahead: int = LOOK_AHEAD,
+) -> Piecewise:
+    """Lines through points of distinct sizes, as few as the data need.
+
+    sizes_bytes, times_us: shape (n,), n >= 1 (take minima or medians of a size first);
+    resolution_us: as in `fit_line`, also the least residual. Raises ValueError as `fit_line`.
+    """
+    order = np.argsort(np.asarray(sizes_bytes, dtype=np.float64), kind="stable")
+    sizes = np.asarray(sizes_bytes, dtype=np.float64)[order]
+    times = np.asarray(times_us, dtype=np.float64)[order]
+    floor_us = max(resolution_us, _FLOOR_RELATIVE * float(np.median(np.abs(times))))
+    most_us = _MOST * max(noise_us(sizes, times), floor_us)
+    edges = [0]
+    while (edge := _end_of_line(sizes, times, edges[-1], most_us / _MOST, look_ahead)) is not None:
+        edges.append(edge)
+    edges = _refined(sizes, times, [*edges, len(sizes)], most_us)
+    edges = _needed(sizes, times, edges, most_us)
+    lines = tuple(
+        fit_line(sizes[a:b], times[a:b], resolution_us, most_us / _MOST) for a, b in pairwise(edges)
+    )
+    transitions = tuple(
+        _transition(before, after, float(sizes[edge - 1]), float(sizes[edge]))
+        for before, after, edge in zip(lines, lines[1:], edges[1:-1], strict=False)
+    )
+    return Piecewise(lines, transitions)
+
+
+def _end_of_line(
+    sizes: Array, times: Array, start: int, noise: float, look_ahead: int
+) -> int | None:
+    """Index of the first point that is no longer on the line from `start`; None: all are."""
+    for at in range(start + POINTS_MIN, len(sizes) - POINTS_MIN + 1):
+        line = fit_line(sizes[start:at], times[start:at], noise_us=noise)
+        if line.points_count < 3:
+            continue
+        ahead = slice(at, min(at + look_ahead, len(sizes)))
+        off = times[ahead] - np.array([line.at(size) for size in sizes[ahead]])
+        # How far the line itself may be off there, beside how far points are off the line.
+        deviation = max(line.residual_us, noise)
+        x = sizes[start:at]
+        sway = (sizes[ahead] - x.mean()) / (x.std() * math.sqrt(len(x)))
+        least = _LEAVES * deviation * np.sqrt(1 + sway**2)
+        if len(off) == look_ahead and ((off > least).all() or (off < -least).all()):
+            return at
+    return None
+
+
+def _off(sizes: Array, times: Array, most: float) -> Array:
+    """Residuals about the line through points."""
+    line = fit_line(sizes, times, noise_us=most / _MOST)
+    return times - line.intercept_us.value - sizes * line.slope_us_per_byte.value
+
+
+def noise_us(sizes: Array, times: Array) -> float:
+    """Robust deviation of points from the line through their neighbours, whatever the regimes."""
+    if len(sizes) < 3:
+        return 0.0
+    share = (sizes[1:-1] - sizes[:-2]) / (sizes[2:] - sizes[:-2])
+    off = times[1:-1] - times[:-2] * (1 - share) - times[2:] * share
+    off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
+    return float(1.4826 * np.median(np.abs(off)))
+
+
+def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
+    """Residuals about two lines that part before point `at`."""
+    left, right = _off(sizes[:at], times[:at], most), _off(sizes[at:], times[at:], most)
+    return np.concatenate([left, right])
+
+
+def _squares(off: Array, most: float) -> float:
+    """Sum of squares; an anomaly weighs no more than `most`, under one line as under two."""
+    return float((np.minimum(np.abs(off), most) ** 2).sum())
+
+
+def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
+    """Each inner edge moved to where the two lines beside it fit best: looking ahead is late."""
+    edges = list(edges)
+    for k in range(1, len(edges) - 1):
+        first, last = edges[k - 1], edges[k + 1]
+        low = max(first + POINTS_MIN, edges[k] - 2 * POINTS_MIN)
+        high = min(last - POINTS_MIN, edges[k] + 2 * POINTS_MIN)
+        x, y = sizes[first:last], times[first:last]
+        costs = {at: _squares(_two(x, y, at - first, most), most) for at in range(low, high + 1)}
+        if costs:
+            edges[k] = min(costs, key=costs.__getitem__)
+    return edges
+
+
+def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
+    """By how much two lines beat one, over what chance gives in 1 of 1 / _CHANCE cases."""
+    off = _two(sizes, times, at, most)
+    one, two = _squares(_off(sizes, times, most), most), _squares(off, most)
+    freedom = max(len(sizes) - 5, 1)
+    # An anomaly that neither explains tells for none of them.
+    usual = 1.4826 * float(np.median(np.abs(off))) * math.sqrt(len(off) / freedom)
+    # Below the noise nothing is better than anything.
+    least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
+    ratio = (one - two) / 3 / least
+    return ratio / float(fdtri(3, freedom, 1 - _CHANCE))
+
+
+def _needed(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
+    """The edges that the data need (an F test); the one that is needed least goes first."""
+    edges = list(edges)
+    while len(edges) > 2:
+        gains = {
+            k: _gain(
+                sizes[edges[k - 1] : edges[k + 1]],
+                times[edges[k - 1] : edges[k + 1]],
+                edges[k] - edges[k - 1],
+                most,
+            )
+            for k in range(1, len(edges) - 1)
+        }
+        least = min(gains, key=gains.__getitem__)
+        if gains[least] > 1:
+            break
+        del edges[least]
+        edges = _refined(sizes, times, edges, most)
+    return edges
+
+
+def _transition(before: Line, after: Line, last: float, first: float) -> float:
+    """Where a line takes over: the crossing where it is near, else between the points."""
+    bend = before.slope_us_per_byte.value - after.slope_us_per_byte.value
+    middle = (last + first) / 2
+    if not bend:
+        return middle
+    crossing = (after.intercept_us.value - before.intercept_us.value) / bend
+    width = first - last
+    return crossing if last - width <= crossing <= first + width else middle

@@ -1,0 +1,94 @@
+"""Bulk transfers and contention as text and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from careful.measure.estimators.bulk import Bulk
+from careful.measure.estimators.contention import Flood
+from careful.measure.statistics.line import Line
+from careful.report.logp import shown
+from careful.report.tables import table
+
+
+def _line(line: Line | None) -> dict[str, Any]:
+    if line is None:
+        return {"reason": "too few sizes have a figure"}
+    found: dict[str, Any] = {"G_us_per_KiB": None, "intercept_us": None}
+    if line.supported:
+        found = line.G_us_per_KiB.figures("G", "us_per_KiB")
+        found |= line.intercept_us.figures("intercept", "us")
+    return found | {
+        "residual_us": round(line.residual_us, 4),
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "reason": line.reason,
+    }
+
+
+def bulk_figures(found: Bulk) -> dict[str, Any]:
+    """One kind of transfer, for JSON."""
+    half = found.half_power_bytes
+    sizes = []
+    for size, one in zip(found.sizes_bytes, found.results, strict=True):
+        figures = one.os.figures("os", "us") | one.g.figures("g", "us")
+        sizes.append({"bytes": size, **figures, **one.rtt.figures("T", "us")})
+    return {
+        "kind": found.kind,
+        "os": _line(found.os),
+        "g": _line(found.g),
+        "T": _line(found.T),
+        **(half.figures("half_power", "bytes", 1) if half else {"half_power_bytes": None}),
+        "sizes": sizes,
+    }
+
+
+def bulk_text(found: Bulk) -> str:
+    """The same for people."""
+    rows = [
+        (size, shown(one.os), shown(one.g), shown(one.rtt), one.os.reason or one.g.reason)
+        for size, one in zip(found.sizes_bytes, found.results, strict=True)
+    ]
+    columns = ("bytes", "os(n) µs", "g(n) µs", "T(n) µs", "")
+    lines = [table(found.kind, columns, rows)]
+    for name, line in (("os", found.os), ("g", found.g), ("T", found.T)):
+        if line is None or not line.supported:
+            why = line.reason if line else "too few sizes have a figure"
+            lines.append(f"{name}(n): no line, {why}")
+            continue
+        G, at_0 = line.G_us_per_KiB, line.intercept_us
+        lines.append(
+            f"{name}(n) = {at_0.value:.3g} ±{at_0.half:.2g} µs + "
+            f"{G.value:.4g} ±{G.half:.2g} µs/KiB, residual {line.residual_us:.2g} µs"
+        )
+    if found.half_power_bytes:
+        half = found.half_power_bytes
+        beyond = " (beyond the sizes measured)" if half.value > found.sizes_bytes[-1] else ""
+        lines.append(f"half-power point {half.value:.0f} ±{half.half:.0f} bytes{beyond}")
+    return "\n".join(lines)
+
+
+def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, Any]:
+    """A sender that did not pause, for JSON."""
+    return {
+        "kind": "gap",
+        "layer": layer,
+        "capacity_messages": capacity,
+        **found.gap_us.figures("g", "us"),
+        "slices": [
+            {"ended_s": round(one.ended_s, 6), "messages": one.messages} for one in found.slices
+        ],
+        "ended_s_is": "the wall clock: what hosts measured at once, compare by it",
+    }
+
+
+def flood_text(found: Flood, layer: str, host: str) -> str:
+    """The same for people."""
+    took_s = found.slices[-1].ended_s - found.slices[0].ended_s
+    messages = sum(one.messages for one in found.slices[1:])
+    why = f" ({found.gap_us.reason})" if found.gap_us.reason else ""
+    return (
+        f"{layer} to {host}: gap {shown(found.gap_us)} µs{why}, "
+        f"{messages} messages in {took_s:.1f} s, {len(found.slices)} slices"
+    )

@@ -1,0 +1,234 @@
+"""`carefulctl measure` as text and JSON."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from typing import Any
+
+from careful.address import Address
+from careful.measure.estimators.blackbox import Result
+from careful.measure.estimators.hops import Path, Segment
+from careful.measure.estimators.trains import Regime
+from careful.measure.statistics.estimate import Estimate
+from careful.report.tables import table
+
+
+def environment() -> dict[str, Any]:
+    """What a figure was measured on, for the inputs of every measurement."""
+    return {"kernel": platform.release()}
+
+
+def inputs(host: str, address: Address, options: Any) -> dict[str, Any]:
+    """What every measurement echoes: host, options (a dataclass), and what it was made on."""
+    return {"host": host, "address": str(address), **asdict(options), **environment()}
+
+
+def _mbit_per_s(G_us_per_KiB: float) -> float:
+    return 8 * 1024 / G_us_per_KiB
+
+
+def _segment(segment: Segment, path: Path) -> dict[str, Any]:
+    """One hop, or several that could not be told apart, for JSON."""
+    line, G, latency = segment.line, segment.G_us_per_KiB, segment.latency_us
+    hop = next(one for one in path.hops if one.ttl == segment.ttls[-1])
+    return {
+        "hops": list(segment.ttls),
+        "address": segment.address,
+        **(G.figures("G", "us_per_KiB", 3) if G else {"G_us_per_KiB": None}),
+        "rate_mbit_per_s": round(_mbit_per_s(G.value), 4) if G else None,
+        **(latency.figures("latency", "us", 2) if latency else {"latency_us": None}),
+        "residual_us": round(line.residual_us, 3),
+        "samples_count": line.samples_count,
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "answered_share": round(hop.answered_share, 4),
+        "lost_since_s": None if segment.lost_s is None else round(segment.lost_s, 1),
+        "reason": segment.reason,
+    }
+
+
+def pathchar_figures(path: Path) -> dict[str, Any]:
+    """Everything that was found of a path, for JSON."""
+    return {
+        "kind": "pathchar",
+        "reached": path.reached,
+        "settled": path.settled,
+        "mtu_bytes": path.mtu_bytes,
+        "hops": [_segment(segment, path) for segment in path.segments],
+        "not_measured": [
+            {"hop": hop.ttl, "address": hop.address, "reason": hop.note}
+            for hop in path.hops
+            if not hop.usable
+        ],
+        "sizes_bytes": path.sizes_bytes,
+        "rounds_count": path.rounds_count,
+        "probes_count": path.probes_count,
+        "probes_discovery_count": path.discovery_count,
+        "probes_fixed_plan_count": path.fixed_plan_count,
+        "saving_share": None if path.saving_share is None else round(path.saving_share, 4),
+        "elapsed_s": round(path.elapsed_s, 3),
+        "G_counts": "bytes of the IP packet",
+        "latency_is": "overhead and propagation one way, answers taken to cross the same links",
+        "notes": path.notes,
+    }
+
+
+def _with_half(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    size = abs(estimate.value)
+    digits = 1 if size >= 100 else 2 if size >= 10 else 3
+    return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
+
+
+def _said(segment: Segment) -> str:
+    """What is to be said of a hop in its row."""
+    lost = "" if segment.lost_s is None else f"until {segment.lost_s:.1f} s"
+    merged = "merged" if len(segment.ttls) > 1 else ""
+    return "; ".join(one for one in (segment.reason or merged, lost) if one)
+
+
+def pathchar_table(path: Path, host: str) -> str:
+    """The same for people."""
+    rows = []
+    for segment in path.segments:
+        G = segment.G_us_per_KiB
+        rows.append(
+            (
+                ", ".join(map(str, segment.ttls)),
+                segment.address,
+                _with_half(segment.latency_us),
+                _with_half(G),
+                f"{_mbit_per_s(G.value):.3g}" if G else "-",
+                segment.line.samples_count,
+                _said(segment),
+            )
+        )
+    columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")
+    return "\n".join([table(f"path to {host}", columns, rows), pathchar_summary(path)])
+
+
+def pathchar_summary(path: Path) -> str:
+    """How many probes it took, and what is to be said of the hops."""
+    lines = []
+    if path.segments:
+        lines.append(
+            f"\n{path.discovery_count} probes to find the hops, "
+            f"{path.probes_count - path.discovery_count} of {path.sizes_bytes[0]} to "
+            f"{path.sizes_bytes[-1]} bytes in {path.elapsed_s:.1f} s"
+        )
+        if path.saving_share is not None:
+            lines[-1] += (
+                f"; a fixed plan takes {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
+            )
+    for hop in path.hops:
+        if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
+            lines.append(f"hop {hop.ttl}: {hop.note}")
+    lines += path.notes
+    return "\n".join(lines)
+
+
+def _regime(found: Result, regime: Regime) -> dict[str, Any]:
+    g, G, line = regime.g_b_us, regime.G_b_us_per_KiB, regime.line
+    others, why_not = found.others(regime)
+    return {
+        "low_bytes": round(regime.low_bytes, 1),
+        "high_bytes": round(regime.high_bytes, 1),
+        **(g.figures("g_b", "us") if g else {"g_b_us": None}),
+        **(G.figures("G_b", "us_per_KiB") if G else {"G_b_us_per_KiB": None}),
+        **(
+            others.figures("sum_G_others", "us_per_KiB")
+            if others
+            else {"sum_G_others_us_per_KiB": None}
+        ),
+        "residual_us": round(line.residual_us, 3),
+        "trains_count": line.samples_count,
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "reason": line.reason or why_not,
+    }
+
+
+def blackbox_figures(found: Result) -> dict[str, Any]:
+    """What two regressions know, for JSON; `carefulctl plan --pipeline -` reads it."""
+    figures: dict[str, Any] = {"kind": "blackbox", "settled": found.settled, "reason": found.reason}
+    for name, unit, estimate in (
+        ("g_b", "us", found.regime.g_b_us),
+        ("G_b", "us_per_KiB", found.regime.G_b_us_per_KiB),
+        ("sum_g", "us", found.sum_g_us),
+        ("sum_G", "us_per_KiB", found.sum_G_us_per_KiB),
+        ("sum_G_others", "us_per_KiB", found.sum_G_others_us_per_KiB),
+    ):
+        figures |= estimate.figures(name, unit) if estimate else {f"{name}_{unit}": None}
+    trips, trains = found.round_trips, found.regime.line
+    return figures | {
+        "low_bytes": round(found.regime.low_bytes, 1),
+        "high_bytes": round(found.regime.high_bytes, 1),
+        "regimes": [_regime(found, regime) for regime in found.regimes],
+        **trips.G_us_per_KiB.figures("sum_G_by_round_trips", "us_per_KiB"),
+        "one_way_residual_us": round(found.one_way.residual_us, 3),
+        "round_trips_residual_us": round(trips.residual_us, 3),
+        "round_trips_count": trips.samples_count,
+        "trains_residual_us": round(trains.residual_us, 3),
+        "trains_count": trains.samples_count,
+        "sizes_count": trips.points_count,
+        "size_min_bytes": int(trips.size_min_bytes),
+        "size_max_bytes": int(trips.size_max_bytes),
+        "train_frames": found.train_frames,
+        "own_gap_us": round(found.own_gap_us, 2),
+        "frames_count": found.frames_count,
+        "rounds_count": found.rounds_count,
+        "elapsed_s": round(found.elapsed_s, 3),
+        "round_trip_minima": [
+            {"size_bytes": int(size), "least_us": round(time_us, 3)}
+            for size, time_us in zip(*found.trip_minima, strict=True)
+        ],
+        "train_gaps": _gaps(*found.gaps),
+        "G_counts": "payload bytes",
+        "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
+        "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
+        "notes": found.notes,
+    }
+
+
+def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, Any]]:
+    """Every train's, by size."""
+    by_size: dict[float, list[float]] = {}
+    for size, gap_us in zip(sizes, gaps_us, strict=True):
+        by_size.setdefault(size, []).append(round(gap_us, 3))
+    return [{"size_bytes": int(size), "gaps_us": by_size[size]} for size in sorted(by_size)]
+
+
+def blackbox_table(found: Result, host: str) -> str:
+    """The same for people."""
+    rows = [
+        (
+            f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
+            _with_half(regime.g_b_us),
+            _with_half(regime.G_b_us_per_KiB),
+            regime.line.reason,
+        )
+        for regime in found.regimes
+    ]
+    rows.append(
+        (
+            "all stages, propagation in g",
+            _with_half(found.sum_g_us),
+            _with_half(found.sum_G_us_per_KiB),
+            found.round_trips.reason,
+        )
+    )
+    others = _with_half(found.sum_G_others_us_per_KiB)
+    rows.append(("all but the bottleneck", "", others, found.reason))
+    columns = ("stages", "g_us", "G_us_per_KiB", "")
+    lines = [
+        table(f"careful to {host}, from its ends", columns, rows),
+        f"\n{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
+        f"{found.train_frames} frames in {found.elapsed_s:.1f} s",
+    ]
+    if not found.settled:
+        lines.append("stopped before the intervals were as narrow as asked for")
+    return "\n".join(lines + found.notes)

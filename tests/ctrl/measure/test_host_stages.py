@@ -1,0 +1,293 @@
+"""Stages inside hosts, from stamps made up: figures, resources, what cannot be said."""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import replace
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.address import resolve
+from careful.daemon.route import Route
+from careful.errors import CarefulError
+from careful.measure.estimators import host_stages, path_to_file
+from careful.measure.estimators.hops import Path
+from careful.measure.estimators.pathchar import Options, Pathchar
+from careful.measure.probes.stage_probe import StageReply
+from careful.measure.probes.udp import Answer, Reply
+from careful.report import measure_plots
+from careful.report.pathchar_stages import resources, stages_figures, stages_table
+
+
+class FakeHosts:
+    """(g, G) of each stage, µs and µs per KiB; two hops before the host."""
+
+    def __init__(self, **bent: Any) -> None:
+        self.g_G = {"host_tx": (1.0, 0.5), "net_tx": (4.0, 1.0), "host_rx": (9.0, 2.0)}
+        self.g_G |= {"store": (20.0, 3.0)}
+        self.hops = ((250.0, 800.0), (350.0, 1600.0), (150.0, 1000.0))
+        self.scratch: int = lib.CAREFUL_SCRATCH_MEMORY
+        self.cpus = (0, 0, 1)
+        self.inline = False
+        self.jitter_us, self.probe_jitter_us = 5.0, 1.0
+        self.silent = False
+        self.silent_after = self.ends_after = 10**9  # probes that go past XDP
+        self.hops_silent_after = 10**9  # probes of hops
+        self.now_s = 0.0
+        self.probes_count = 0
+        self.asked: list[int] = []
+        self.dice = random.Random(3)
+        vars(self).update(bent)
+
+    def _us(self, name: str, size: int) -> float:
+        g, G = self.g_G[name]
+        return g + G * size / 1024 + self.dice.expovariate(1 / self.jitter_us)
+
+    def _way_us(self, ttl: int, size: int) -> float:
+        return sum(latency + G * size / 1024 for latency, G in self.hops[:ttl])
+
+    def probe(self, ttl: int, size: int, timeout_s: float, /) -> Reply:
+        self.probes_count += 1
+        ttl = min(ttl, len(self.hops))
+        if self.probes_count > self.hops_silent_after and ttl == len(self.hops):
+            self.now_s += timeout_s
+            return Reply(Answer.SILENT)
+        last = ttl == len(self.hops)
+        answer_bytes = 76 if last else 576
+        rtt_us = self._way_us(ttl, size) + self._way_us(ttl, answer_bytes)
+        rtt_us += 5 + self.dice.expovariate(1 / self.probe_jitter_us)
+        self.now_s += rtt_us / 1e6
+        answer = Answer.REACHED if last else Answer.EXPIRED
+        return Reply(answer, f"10.0.{ttl}.1", rtt_us, answer_bytes, 5.0)
+
+    def ask(self, stage: int, size: int, timeout_s: float, /) -> StageReply:
+        self.asked.append(stage)
+        self.now_s += 0.01
+        if len(self.asked) > self.ends_after:
+            raise CarefulError(errno.ECONNRESET, "its careful ended", "h2")
+        if self.silent or len(self.asked) > self.silent_after:
+            self.now_s += timeout_s
+            return StageReply(-110)
+        one_way_us = self._us("net_tx", size) + self._way_us(3, size)
+        return StageReply(
+            status=0,
+            stage=stage,
+            host_tx_us=self._us("host_tx", size),
+            net_tx_us=self._us("net_tx", size),
+            path_us=2 * one_way_us,
+            one_way_us=one_way_us,
+            host_rx_us=self._us("host_rx", size),
+            store_us=self._us("store", size) if self.scratch else 0.0,
+            scratch=self.scratch,
+            store_inline=self.inline,
+            cpus=self.cpus,
+        )
+
+    def path(self, **options: Any) -> Path:
+        found = Pathchar(
+            self.probe, 3826, Options(**options), clock=lambda: self.now_s, sleep=lambda _: None
+        )
+        return found.run()
+
+    def measure(self, **options: Any) -> host_stages.Stages:
+        words = {"kick_runs_all": False, "clock": lambda: self.now_s} | options
+        return host_stages.measure(self.ask, self.path(), **words)
+
+
+def names(found: host_stages.Stages) -> list[tuple[str, ...]]:
+    return [stage.names for stage in found.stages]
+
+
+def test_stages__in_the_order_of_the_way() -> None:
+    found = FakeHosts().measure()
+    assert names(found) == [
+        ("hostTx",),
+        ("netTx",),
+        ("hop 1",),
+        ("hop 2",),
+        ("hop 3", "netRx"),
+        ("hostRx",),
+        ("store",),
+    ]
+
+
+def test_stages__g_and_G_of_each_are_in_their_intervals() -> None:
+    hits: dict[str, int] = {}
+    for seed in range(10):
+        hosts = FakeHosts(dice=random.Random(seed), jitter_us=1.0)
+        found = {stage.names[0]: stage for stage in hosts.measure().stages}
+        for name, key in (("hostTx", "host_tx"), ("hostRx", "host_rx"), ("store", "store")):
+            g, G = hosts.g_G[key]
+            assert found[name].latency_us is None
+            assert found[name].g_us is not None
+            assert found[name].G_us_per_KiB is not None
+            # Minima of so few samples are a little above what there was, in g alone.
+            assert found[name].g_us.value == pytest.approx(g, abs=0.5)
+            hits[name] = hits.get(name, 0) + found[name].G_us_per_KiB.contains(G)
+        assert found["hop 2"].g_us is None  # a hop's intercept is never g
+        assert found["hop 2"].latency_us is not None
+        assert found["hop 2"].latency_us.value == pytest.approx(350, abs=5)
+    assert min(hits.values()) >= 8, hits
+
+
+def test_stages__what_the_data_do_not_say_is_not_said() -> None:
+    """No slope: neither g nor G, but the time at a size."""
+    hosts = FakeHosts(jitter_us=300.0)
+    found = hosts.measure(seconds=1.0)
+    host_rx = found.stages[-2]
+    assert host_rx.names == ("hostRx",)
+    assert host_rx.g_us is None
+    assert host_rx.G_us_per_KiB is None
+    assert "wide" in host_rx.reason or "falls" in host_rx.reason
+    figures = stages_figures(found)["stages"][-2]
+    assert figures["g_us"] is None
+    assert figures["middle_us"] > 9
+    assert "hostRx: " in stages_table(found, "h2")
+
+
+def test_stages__stop_when_they_are_known() -> None:
+    quiet, noisy = FakeHosts(jitter_us=0.01), FakeHosts(jitter_us=50.0)
+    assert quiet.measure(seconds=1000).rounds_count == host_stages.ROUNDS_MIN
+    assert noisy.measure(seconds=1000).rounds_count > host_stages.ROUNDS_MIN
+    assert set(quiet.asked) == {lib.CAREFUL_LIMIT_STORE}
+
+
+def test_stages__of_one_thread_or_cpu_are_one_resource() -> None:
+    apart = resources(FakeHosts().measure())
+    assert ["hostTx", "netTx"] in apart.values()
+    assert ["netRx"] in apart.values()
+    assert ["hostRx"] in apart.values()
+    assert ["store"] in apart.values()
+    shared = FakeHosts(cpus=(0, 1, 1), inline=True).measure()
+    assert ["netRx", "hostRx", "store"] in resources(shared).values()
+    assert any("one resource with hostRx" in note for note in shared.notes)
+    kicked = FakeHosts(hops=((3.0, 1.0),)).measure(kick_runs_all=True)
+    assert names(kicked)[1] == ("netTx", "hop 1", "netRx")
+    assert ["hostTx", "netTx", "netRx"] in resources(kicked).values()
+
+
+def test_stages__sum_is_the_one_way_time() -> None:
+    found = FakeHosts(jitter_us=0.5).measure(one_clock=True)
+    rows = stages_figures(found)["one_way"]
+    assert [row["size_bytes"] for row in rows] == [600, 2213, 3826]
+    for row in rows:
+        assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.01)
+    assert "one_way" not in stages_figures(FakeHosts().measure())
+
+
+def test_stages__a_hop_without_G_has_its_own_time_all_the_same() -> None:
+    """1 Gbit/s behind 2 Mbit/s: no G, but no round trip in its place either."""
+    hosts = FakeHosts(hops=((100.0, 4096.0), (60.0, 8.2), (150.0, 1024.0)), probe_jitter_us=900.0)
+    found = hosts.measure(one_clock=True)
+    slow, fast = found.stages[2:4]
+    assert slow.G_us_per_KiB is not None
+    assert fast.G_us_per_KiB is None
+    assert "wide" in fast.reason
+    own = fast.at(2213)
+    assert own is not None
+    assert own.contains(60 + 8.2 * 2213 / 1024)
+    assert abs(own.value) < 200  # the round trip is over 11000
+    assert own.half < 500
+    figures = stages_figures(found)
+    hop = figures["stages"][3]
+    assert hop["middle_low_us"] < 60 + 8.2 * hop["middle_bytes"] / 1024 < hop["middle_high_us"]
+    for row in figures["one_way"]:
+        assert row["sum_of_stages_low_us"] < row["measured_us"] < row["sum_of_stages_high_us"]
+
+
+def test_stages__what_is_not_known_is_in_no_sum(tmp_path: FilePath) -> None:
+    found = FakeHosts().measure(one_clock=True)
+    found.stages[3] = replace(found.stages[3], own=None, G_us_per_KiB=None, reason="2 sizes")
+    assert found.sum_us(1000) is None
+    figures = stages_figures(found)
+    assert figures["one_way"][0]["sum_of_stages_us"] is None
+    assert figures["stages"][3]["middle_us"] is None
+    table = stages_table(found, "h2")
+    assert "sum -: not every stage is known" in table
+    (row,) = (line for line in table.splitlines() if line.strip().startswith("hop 2 "))
+    assert row.split()[-2] == "-"
+    measure_plots.pathchar(FakeHosts().path(), "h2", tmp_path / "p.svg", found)
+    assert " -<" in (tmp_path / "p.svg").read_text()
+
+
+def test_stages__no_scratch_file_no_store() -> None:
+    found = FakeHosts(scratch=lib.CAREFUL_SCRATCH_NONE).measure()
+    assert names(found)[-1] == ("hostRx",)
+    assert any("no scratch file" in note for note in found.notes)
+
+
+def test_stages__nobody_past_xdp_answers() -> None:
+    found = FakeHosts(silent=True).measure(seconds=1.0)
+    assert names(found) == [("hop 1",), ("hop 2",), ("hop 3", "netRx")]
+    assert found.lost_count == found.probes_count > 0
+    assert "was answered" in found.notes[0]
+
+
+@pytest.mark.parametrize("how", ["silent_after", "ends_after"])
+def test_stages__a_host_that_goes_in_the_middle_keeps_what_was_known(how: str) -> None:
+    found = FakeHosts(**{how: 40}, jitter_us=0.5).measure()
+    assert found.elapsed_s < 15  # 12 silent probes of a second each, not six rounds of them
+    assert names(found)[0] == ("hostTx",)
+    assert found.stages[0].line.samples_count == 40
+    assert found.stages[0].G_us_per_KiB is not None
+    assert found.notes[-1].startswith("stopped after ")
+    assert found.notes[-1].endswith("the figures are from before")
+    assert found.lost_count == found.probes_count - 40
+
+
+class Session:
+    """Stands in for path_to_file.StageSession."""
+
+    hosts: FakeHosts
+
+    def __init__(self, *_: object) -> None:
+        self.probe, self.ask, self.mtu_bytes = self.hosts.probe, self.hosts.ask, 3826
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def whole_path(
+    hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[Path, host_stages.Stages | None, str]:
+    monkeypatch.setattr(Session, "hosts", hosts, raising=False)
+    monkeypatch.setattr(path_to_file, "StageSession", Session)
+    virtual: dict[str, Any] = {"clock": lambda: hosts.now_s, "sleep": lambda _: None}
+    monkeypatch.setattr(path_to_file.pathchar, "Pathchar", partial(Pathchar, **virtual))
+    monkeypatch.setattr(
+        path_to_file.host_stages, "measure", partial(host_stages.measure, **virtual)
+    )
+    route = Route(FilePath("/none"), "h1", resolve("10.0.3.1"), "h2", 1.0)
+    return path_to_file.measure(route.address, route, "e1000", Options(**options), must=True)
+
+
+def test_whole__hops_are_kept_where_the_host_falls_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, ends, why = whole_path(FakeHosts(hops_silent_after=100), monkeypatch, precision=1e-4)
+    assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,)]
+    assert all(segment.G_us_per_KiB for segment in path.segments)
+    assert ends is None
+    assert "answers no longer" in why
+    assert any("nobody answers any longer" in note for note in path.notes)
+
+
+def test_whole__background_too_short_for_stages_says_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts = FakeHosts()
+    path, ends, why = whole_path(hosts, monkeypatch, background=True, seconds=150)
+    assert len(path.segments) == 3
+    assert ends is None
+    assert not hosts.asked
+    seconds = float(why.split("--time ")[1])
+    assert 150 < seconds < 2000
+    _, ends, why = whole_path(FakeHosts(), monkeypatch, background=True, seconds=seconds)
+    assert ends is not None, why

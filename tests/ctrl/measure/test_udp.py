@@ -1,0 +1,117 @@
+"""Probes of pathchar: what the kernel says of a send that is about an earlier one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from careful.address import Address
+from careful.errors import CarefulError
+from careful.measure.estimators import path_to_file
+from careful.measure.estimators.pathchar import Options
+from careful.measure.probes.udp import Answer, Prober, Reply
+
+
+class Marked:
+    """A socket whose next sends fail, as once after an answer that nobody waits for."""
+
+    def __init__(self, real: socket.socket, fails: int) -> None:
+        self._real, self.fails, self.sends = real, fails, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def sendto(self, data: bytes, to: tuple[str, int]) -> int:
+        """Fail, with nothing in the error queue; or send."""
+        self.sends += 1
+        if self.sends <= self.fails:
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        return self._real.sendto(data, to)
+
+
+def marked(prober: Prober, fails: int) -> Marked:
+    """Put one in the place of a prober's socket."""
+    one = Marked(prober._socket, fails)
+    prober._socket = one  # type: ignore[assignment]
+    return one
+
+
+@pytest.fixture
+def loopback() -> str:
+    """IPv6's, where this host has it."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as one:
+        try:
+            one.bind(("::1", 0))
+        except OSError as error:
+            pytest.skip(f"no IPv6 here: {error.strerror}")
+    return "::1"
+
+
+def test_probe__over_ipv6(loopback: str) -> None:
+    """The host answers by ICMPv6, which quotes what fits into 1280 bytes."""
+    with Prober(loopback) as prober:
+        small, large = prober.probe(64, 200, 5), prober.probe(64, 1400, 5)
+    assert (small.answer, small.address) == (Answer.REACHED, "::1")
+    assert (small.reply_bytes, large.reply_bytes) == (200 + 48, 1280)
+    assert 0 < small.rtt_us < 1e6
+
+
+ROUTER = socket.inet_pton(socket.AF_INET6, "fd00::7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "info", "says"),
+    [
+        (3, 0, 0, Reply(Answer.EXPIRED, "fd00::7")),
+        (2, 0, 1280, Reply(Answer.TOO_BIG, "fd00::7", mtu_bytes=1280)),
+        (1, 1, 0, Reply(Answer.REFUSED, "fd00::7", code=1)),
+        (1, 4, 0, Reply(Answer.REACHED, "fd00::7")),
+        (4, 1, 0, Reply(Answer.SILENT, "?")),
+    ],
+)
+def test_read__what_icmpv6_says(kind: int, code: int, info: int, says: Reply) -> None:
+    """RFC 4443; a struct sock_extended_err of it, and then the router's struct sockaddr_in6."""
+    raw = struct.pack("=IBBBxII", errno.EHOSTUNREACH, 3, kind, code, info, 0)
+    raw += struct.pack("=HHI", socket.AF_INET6, 0, 0) + ROUTER + bytes(4)
+    with Prober("fd00::1") as prober:
+        assert prober._read(raw) == says
+        of_ipv4 = struct.pack("=IBBBxII", errno.EHOSTUNREACH, 2, kind, code, info, 0) + raw[16:]
+        assert prober._read(of_ipv4).address == "?"
+
+
+def test_pathchar__over_ipv6(loopback: str) -> None:
+    """Only with probes whose answers are of one size; pings do not go there."""
+    to = Address(socket.AF_INET6, loopback)
+    options = Options(sizes_count=4, max_bytes=3000, rounds_max=4)
+    route: Any = SimpleNamespace(host="h2")
+    found, stages, why_not = path_to_file.measure(to, route, "", options)
+    assert [hop.address for hop in found.hops] == [loopback]
+    assert found.reached
+    assert (found.sizes_bytes[0], found.sizes_bytes[-1]) == (1280, 3000)
+    assert stages is None
+    assert "IPv4 alone" in why_not
+    with pytest.raises(CarefulError, match="IPv4 alone"):
+        path_to_file.measure(to, route, "", options, must=True)
+    with pytest.raises(ValueError, match="from 1280 to 1000 bytes"):
+        path_to_file.measure(to, None, "", replace(options, max_bytes=1000))
+
+
+def test_probe__a_late_answer_fails_none() -> None:
+    with Prober("127.0.0.1") as prober:
+        one = marked(prober, 1)
+        assert prober.probe(64, 100, 5).answer is Answer.REACHED
+        assert one.sends == 2
+
+
+def test_probe__no_way_is_said() -> None:
+    with Prober("127.0.0.1") as prober:
+        marked(prober, 100)
+        with pytest.raises(CarefulError) as error:
+            prober.probe(64, 100, 5)
+        assert error.value.errno == errno.EHOSTUNREACH
