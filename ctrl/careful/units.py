@@ -66,3 +66,8 @@ def shown_bytes(nbytes: float) -> str:
         nbytes /= 1024
     text = f"{nbytes:.1f}".removesuffix(".0") if unit != "B" else f"{nbytes:.0f}"
     return f"{text} {unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words: 1 file, 2 files."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ from careful.cli.common import json_option, shared, show
 from careful.control import config, instances
 from careful.control import doctor as stages
 from careful.control import status as state
-from careful.report import live
+from careful.report import status as report
 
 
 @click.command()
@@ -22,7 +22,7 @@ def status(
     """Show what is in effect, the peers, and every counter that is not 0."""
     settings = config.load(config_path)
     found = [state.gather(one, settings) for one in instances.named_or_all(ifname, instance)]
-    text = "\n\n".join(live.status(one) for one in found) or "careful is not up"
+    text = "\n\n".join(report.status(one) for one in found) or "careful is not up"
     inputs = {"ifname": ifname, "instance": instance}
     show(as_json, "status", inputs, {"instances": found}, text)
 
@@ -45,6 +45,6 @@ def doctor(ctx: click.Context, words: tuple[str, ...], instance: str | None, as_
     found = actions[what](ifname, instance)
     figures = {"findings": [vars(one) for one in found]}
     inputs = {"action": what, "ifname": ifname, "instance": instance}
-    show(as_json, "doctor", inputs, figures, live.findings(found))
+    show(as_json, "doctor", inputs, figures, report.findings(found))
     if any(one.state == stages.FAIL for one in found):
         ctx.exit(1)

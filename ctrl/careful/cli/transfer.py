@@ -13,7 +13,7 @@ from careful.cli.complete import remote_path
 from careful.cli.running import run
 from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
 from careful.control import config, remote
-from careful.report import live
+from careful.report import transfer as shown
 from careful.report.progress import watch
 from careful.transfer import session
 from careful.transfer.report import Report
@@ -37,10 +37,10 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         "exclude",
     )
     inputs = names | {key: value for key, value in given.items() if key not in skipped}
-    whole = {**figures, **live.transfer_figures(report)} if given["as_json"] else {}
+    whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
     if given["as_json"] or not given["quiet"]:
         err = names["target"] == "-"  # standard output is the file's
-        text = live.rehearsal(report) if given["dry_run"] else live.summary(report)
+        text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
         show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
         some = report.files_count or report.equal or report.brought or report.links
@@ -152,5 +152,5 @@ def ls(
     route, effect = remote.find(host, instance, settings, timeout_s)
     entries = run(route, lambda peer: session.listing(peer, path, recursive))
     inputs = {"target": target, "recursive": recursive, "instance": instance}
-    figures = {**effect.as_dict(), "entries": [live.entry(one) for one in entries]}
-    show(as_json, "ls", inputs, figures, live.listing(entries, long))
+    figures = {**effect.as_dict(), "entries": [shown.entry(one) for one in entries]}
+    show(as_json, "ls", inputs, figures, shown.listing(entries, long))

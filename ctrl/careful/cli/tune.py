@@ -11,7 +11,7 @@ from careful.cli.common import shared, show
 from careful.cli.params import BYTES
 from careful.control import config, tuner
 from careful.control import tune as entries
-from careful.report import live
+from careful.report import tune as report
 
 
 @click.group()
@@ -21,7 +21,7 @@ def tune() -> None:
 
 def _figures(session: tuner.Session, rows: list[tuner.Row]) -> dict[str, Any]:
     effect = session.effect.as_dict() if session.effect else {}
-    return {**effect, "peers": [live.tune_row(row) for row in rows]}
+    return {**effect, "peers": [report.tune_row(row) for row in rows]}
 
 
 class MessageClass(click.ParamType[tuple[int, ...]]):
@@ -61,7 +61,7 @@ def tune_show(
     session = tuner.session(ifname, instance, settings)
     rows = tuner.show(session, peers, settings)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers}
-    text = live.tuning([(row.peer, row.tune) for row in rows])
+    text = report.tuning([(row.peer, row.tune) for row in rows])
     show(as_json, "tune show", inputs, _figures(session, rows), text)
 
 
@@ -113,7 +113,7 @@ def tune_set(
     session = tuner.session(ifname, instance, settings)
     rows = tuner.change(session, peers, settings, change)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}
-    text = live.tuning([(row.peer, row.tune) for row in rows])
-    if note := live.clipped(change.fragment_bytes, session.payload_bytes):
+    text = report.tuning([(row.peer, row.tune) for row in rows])
+    if note := report.clipped(change.fragment_bytes, session.payload_bytes):
         click.echo(f"carefulctl: {note}", err=True)
     show(as_json, "tune set", inputs, _figures(session, rows), text)

@@ -9,7 +9,7 @@ import click
 from careful.cli.common import json_option, shared, show
 from careful.cli.params import WholeDuration
 from careful.control import config, daemon, status
-from careful.report import live
+from careful.report import status as report
 
 
 @click.command()
@@ -71,7 +71,7 @@ def up(
     running = daemon.up(ifname, name, options)
     found = status.gather(running, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options)}
-    show(as_json, "up", inputs, found, live.effect(found))
+    show(as_json, "up", inputs, found, report.effect(found))
 
 
 @click.command()
@@ -83,4 +83,4 @@ def down(ifname: str, instance: str | None, as_json: bool) -> None:
     done = daemon.down(ifname, instance)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
     inputs = {"ifname": ifname, "instance": instance}
-    show(as_json, "down", inputs, figures, live.down(ifname, done))
+    show(as_json, "down", inputs, figures, report.down(ifname, done))

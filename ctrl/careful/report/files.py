@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from careful.report.live import counted
 from careful.report.tables import table
+from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:

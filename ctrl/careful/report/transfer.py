@@ -1,130 +1,21 @@
-"""What the commands about running instances print for people."""
+"""What `get`, `put` and `ls` print."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, slow_clients
 from careful.errors import meaning, shown
-from careful.report.tables import table
+from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.control.daemon import Down
-    from careful.control.doctor import Finding
-    from careful.control.tune import Plan, Tune
-    from careful.control.tuner import Row
     from careful.transfer.options import FileResult
     from careful.transfer.protocol.block import Attr, Entry
     from careful.transfer.report import Report
-
-
-def effect(found: dict[str, Any]) -> str:
-    """What is in effect on an instance: two lines."""
-    wait = found["wait"]
-    if wait == "adaptive":
-        wait += f", spinning {found['spin_us']} µs"
-    bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
-    copy = "zero-copy" if found["zerocopy"] else "copy"
-    lines = [
-        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}, {copy}, "
-        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
-        f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
-        f"(bounded by {bound}) / P {found['peers_max']} peers, "
-        f"updates from {found['update_threshold_buffers']} owed, "
-        f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
-    ]
-    return "\n".join(lines)
-
-
-def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
-    return [(name, value) for name, value in found.items() if value]
-
-
-def status(found: dict[str, Any]) -> str:
-    """One instance: what is in effect, peers, and the counters that are not 0."""
-    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
-    parts = [head, effect(found)]
-    rows = [
-        (
-            one["node"] or one["name"] or "?",
-            one["address"],
-            one["state"] + (f": {one['error']}" if one["error"] else ""),
-            f"{one['credits_free']}/{one['credits_window']}",
-            one["buffers_owed"],
-            one["buffers_kept"],
-            "yes" if one["withholding"] else "no",
-            size(one["tx_bytes"]),
-            size(one["rx_bytes"]),
-            one["lost_frames"] + one["lost_there_frames"],
-            one["epochs"],
-        )
-        for one in found["peers"]
-    ]
-    columns = ["peer", "address", "state", "credits", "owed", "kept", "withheld"]
-    columns += ["sent", "received", "lost", "epochs"]
-    parts.append(table("", columns, rows) if rows else "  no peers")
-    for name in slow_clients(found):
-        parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
-    counted = _counts(found["counters"])
-    xdp = _counts(found["xdp_counters"])
-    names = [*((name, value, "") for name, value in counted)]
-    names += [(name, value, "XDP") for name, value in xdp]
-    if names:
-        parts.append(table("", ["counter", "count", "where"], names))
-    if found["xdp_counters_error"]:
-        parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
-    return "\n".join(parts)
-
-
-def findings(found: Iterable[Finding]) -> str:
-    """What doctor found, a line each."""
-    mark = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}
-    lines = []
-    for one in found:
-        advice = f" ({one.advice})" if one.advice else ""
-        lines.append(f"{mark[one.state]:4}  {one.stage:10} {one.text}{advice}")
-    return "\n".join(lines)
-
-
-def plan(one: Plan) -> str:
-    """Fragment sizes of a class in a few words."""
-    if one.is_fixed:
-        return f"{one.first_bytes} fixed"
-    ratio, down = one.ratio_q16 / 65536, one.down_ratio_q16 / 65536
-    return (
-        f"{one.first_bytes} ×{ratio:.3f} +{one.step_bytes} to {one.peak_bytes}, "
-        f"then ×{down:.3f} +{one.down_step_bytes}"
-    )
-
-
-def _class_range(first: int, last: int, count: int) -> str:
-    from careful.control.tune import class_bytes
-
-    low = class_bytes(first - 1) + 1 if first else 0
-    if last == count - 1:
-        return f"from {size(low)}" if first else "all"
-    return f"{low} … {class_bytes(last)}"
-
-
-def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
-    """Plans and minpulse per peer and message-size class; equal classes in one line."""
-    shown_rows = []
-    for who, one in rows:
-        pulses = ", ".join(f"{name} {value}" for name, value in one.minpulse_bytes.items())
-        start = 0
-        for index, current in enumerate(one.plans):
-            if index + 1 < len(one.plans) and one.plans[index + 1] == current:
-                continue
-            label = _class_range(start, index, len(one.plans))
-            shown_rows.append((who, label, plan(current), pulses))
-            start, who, pulses = index + 1, "", ""
-    columns = ["peer", "message (bytes)", "fragments (bytes)", "minpulse (bytes)"]
-    return table("", columns, shown_rows)
 
 
 def _when(time_ns: int) -> str:
@@ -211,11 +102,6 @@ def transfer_figures(report: Report) -> dict[str, Any]:
     }
 
 
-def counted(number: int, noun: str) -> str:
-    """So many of something, in words: 1 file, 2 files."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def rehearsal(report: Report) -> str:
     """What a transfer would do, a line each, and in sum."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
@@ -271,33 +157,3 @@ def summary(report: Report) -> str:
     if report.failures:
         parts.append(f"{len(report.failures)} FAILED")
     return ", ".join(parts)
-
-
-def down(ifname: str, done: Down) -> str:
-    """What `down` did, in a line."""
-    if done.process:
-        return f"{ifname}: carefuld {done.process}"
-    return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"
-
-
-def tune_row(row: Row) -> dict[str, Any]:
-    """What is in effect for a peer, for JSON."""
-    from careful.control.tune import class_bytes
-
-    classes = [
-        {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
-        for index, one in enumerate(row.tune.plans)
-    ]
-    return {
-        "peer": row.peer,
-        "slot": row.slot,
-        "minpulse_bytes": row.tune.minpulse_bytes,
-        "classes": classes,
-    }
-
-
-def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:
-    """A note where a fragment is larger than a frame of the device; "" otherwise."""
-    if fragment_bytes is None or not frame_bytes or fragment_bytes <= frame_bytes:
-        return ""
-    return f"a frame has {frame_bytes} bytes, headers included: fragments are cut to what it holds"

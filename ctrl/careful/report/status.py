@@ -1,0 +1,89 @@
+"""What `up`, `down`, `status` and `doctor` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from careful.control.status import BOUNDS, slow_clients
+from careful.report.tables import table
+from careful.units import shown_bytes as size
+
+if TYPE_CHECKING:
+    from careful.control.daemon import Down
+    from careful.control.doctor import Finding
+
+
+def effect(found: dict[str, Any]) -> str:
+    """What is in effect on an instance: two lines."""
+    wait = found["wait"]
+    if wait == "adaptive":
+        wait += f", spinning {found['spin_us']} µs"
+    bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
+    copy = "zero-copy" if found["zerocopy"] else "copy"
+    lines = [
+        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}, {copy}, "
+        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
+        f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
+        f"(bounded by {bound}) / P {found['peers_max']} peers, "
+        f"updates from {found['update_threshold_buffers']} owed, "
+        f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
+    ]
+    return "\n".join(lines)
+
+
+def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
+    return [(name, value) for name, value in found.items() if value]
+
+
+def status(found: dict[str, Any]) -> str:
+    """One instance: what is in effect, peers, and the counters that are not 0."""
+    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
+    parts = [head, effect(found)]
+    rows = [
+        (
+            one["node"] or one["name"] or "?",
+            one["address"],
+            one["state"] + (f": {one['error']}" if one["error"] else ""),
+            f"{one['credits_free']}/{one['credits_window']}",
+            one["buffers_owed"],
+            one["buffers_kept"],
+            "yes" if one["withholding"] else "no",
+            size(one["tx_bytes"]),
+            size(one["rx_bytes"]),
+            one["lost_frames"] + one["lost_there_frames"],
+            one["epochs"],
+        )
+        for one in found["peers"]
+    ]
+    columns = ["peer", "address", "state", "credits", "owed", "kept", "withheld"]
+    columns += ["sent", "received", "lost", "epochs"]
+    parts.append(table("", columns, rows) if rows else "  no peers")
+    for name in slow_clients(found):
+        parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
+    counted = _counts(found["counters"])
+    xdp = _counts(found["xdp_counters"])
+    names = [*((name, value, "") for name, value in counted)]
+    names += [(name, value, "XDP") for name, value in xdp]
+    if names:
+        parts.append(table("", ["counter", "count", "where"], names))
+    if found["xdp_counters_error"]:
+        parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
+    return "\n".join(parts)
+
+
+def findings(found: Iterable[Finding]) -> str:
+    """What doctor found, a line each."""
+    mark = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}
+    lines = []
+    for one in found:
+        advice = f" ({one.advice})" if one.advice else ""
+        lines.append(f"{mark[one.state]:4}  {one.stage:10} {one.text}{advice}")
+    return "\n".join(lines)
+
+
+def down(ifname: str, done: Down) -> str:
+    """What `down` did, in a line."""
+    if done.process:
+        return f"{ifname}: carefuld {done.process}"
+    return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"

@@ -1,0 +1,72 @@
+"""What `tune` prints: fragment sizes per peer and class of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from careful.report.tables import table
+from careful.units import shown_bytes as size
+
+if TYPE_CHECKING:
+    from careful.control.tune import Plan, Tune
+    from careful.control.tuner import Row
+
+
+def plan(one: Plan) -> str:
+    """Fragment sizes of a class in a few words."""
+    if one.is_fixed:
+        return f"{one.first_bytes} fixed"
+    ratio, down = one.ratio_q16 / 65536, one.down_ratio_q16 / 65536
+    return (
+        f"{one.first_bytes} ×{ratio:.3f} +{one.step_bytes} to {one.peak_bytes}, "
+        f"then ×{down:.3f} +{one.down_step_bytes}"
+    )
+
+
+def _class_range(first: int, last: int, count: int) -> str:
+    from careful.control.tune import class_bytes
+
+    low = class_bytes(first - 1) + 1 if first else 0
+    if last == count - 1:
+        return f"from {size(low)}" if first else "all"
+    return f"{low} … {class_bytes(last)}"
+
+
+def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
+    """Plans and minpulse per peer and message-size class; equal classes in one line."""
+    shown_rows = []
+    for who, one in rows:
+        pulses = ", ".join(f"{name} {value}" for name, value in one.minpulse_bytes.items())
+        start = 0
+        for index, current in enumerate(one.plans):
+            if index + 1 < len(one.plans) and one.plans[index + 1] == current:
+                continue
+            label = _class_range(start, index, len(one.plans))
+            shown_rows.append((who, label, plan(current), pulses))
+            start, who, pulses = index + 1, "", ""
+    columns = ["peer", "message (bytes)", "fragments (bytes)", "minpulse (bytes)"]
+    return table("", columns, shown_rows)
+
+
+def tune_row(row: Row) -> dict[str, Any]:
+    """What is in effect for a peer, for JSON."""
+    from careful.control.tune import class_bytes
+
+    classes = [
+        {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
+        for index, one in enumerate(row.tune.plans)
+    ]
+    return {
+        "peer": row.peer,
+        "slot": row.slot,
+        "minpulse_bytes": row.tune.minpulse_bytes,
+        "classes": classes,
+    }
+
+
+def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:
+    """A note where a fragment is larger than a frame of the device; "" otherwise."""
+    if fragment_bytes is None or not frame_bytes or fragment_bytes <= frame_bytes:
+        return ""
+    return f"a frame has {frame_bytes} bytes, headers included: fragments are cut to what it holds"
