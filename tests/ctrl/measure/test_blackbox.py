@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 GAM = ((720.0, 720.0), (520.0, 2490.0), (750.0, 2490.0), (740.0, 790.0))
 #: Its like with a bottleneck that changes: (g, G) that cross at 2.62 KiB.
 CROSSING = ((1000.0, 300.0), (200.0, 1000.0), (2034.4, 300.0))
+#: Trains of a round: one of each of 16 sizes, and four near either end.
+TRAINS = 24
 #: How much faster the other end's clock runs.
 DRIFT = 20e-6
 
@@ -73,7 +75,7 @@ class FakeExchange:
         return Trip(sent, there + 1e9 + DRIFT * sent, there + back)
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        if len(self.trains) % 16 == 3:  # a round's frames meet the same machine
+        if len(self.trains) % TRAINS == 3:  # a round's frames meet the same machine
             self.slower = 1 + self.mood * self.random.gauss(0, 1)
         self.trains.append(count)
         free = [0.0] * len(self.stages)
@@ -173,12 +175,37 @@ def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) ->
     assert found.regime.G_b_us_per_KiB.value == pytest.approx(G, rel=0.05)
 
 
+@pytest.mark.parametrize("G_us_per_KiB", [(300.0, 1000.0), (500.0, 700.0)])
+@pytest.mark.parametrize("bend_bytes", [200, 260, 450, 700, 3000, 3200, 3500])
+def test_blackbox__bend_near_an_end(bend_bytes: int, G_us_per_KiB: tuple[float, float]) -> None:
+    """Both ends are looked at closely: a few even sizes beyond a bend would not show it."""
+    low, high = G_us_per_KiB
+    g = 1000.0 + (high - low) * bend_bytes / 1024
+    fake = FakeExchange(stages=((g, low), (1000.0, high), (50.0, 200.0)))
+    found = fake.measure(seconds=1000)
+    assert [regime.high_bytes for regime in found.regimes] == [
+        pytest.approx(bend_bytes, rel=0.1),
+        3702,
+    ]
+
+
+def test_blackbox__hidden_stage_is_not_called_settled() -> None:
+    """A stage that is the bottleneck between two sizes alone: too few to see its line."""
+    low, high, at = 300.0, 1500.0, 1800.0
+    g = 1000.0 + (high - low) * at / 1024
+    middle = (g + low * at / 1024 + 150.0 - 900.0 * at / 1024, 900.0)
+    fake = FakeExchange(stages=((g, low), middle, (1000.0, high)), jitter_us=2)
+    found = fake.measure(seconds=1000, rounds_max=8)
+    assert not found.settled
+    assert any("another stage" in note for note in found.notes)
+
+
 def test_blackbox__json_says_what_each_figure_rests_on() -> None:
     """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
     found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
     shown = report.blackbox_figures(found)
     trains = [one["gaps_us"] for one in shown["train_gaps"]]
-    assert len(trains) == 24
+    assert len(trains) == 24 + 8
     assert sum(map(len, trains)) == len(found.gaps[0])
     assert sum(one["trains_count"] for one in shown["regimes"]) == len(found.gaps[0])
     low, high = shown["regimes"]
@@ -215,7 +242,7 @@ def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int)
 
     def changing(size_bytes: int, count: int) -> tuple[list[float], float]:
         _, own_us = train_us(size_bytes, count)
-        gap_us = 1000.0 if len(fake.trains) <= 3 + 5 * 16 else 3000.0  # no slope: never enough
+        gap_us = 1000.0 if len(fake.trains) <= 3 + 5 * TRAINS else 3000.0  # no slope: never enough
         return [number * gap_us for number in range(count)], own_us
 
     fake.train_us = changing  # type: ignore[method-assign]
@@ -238,7 +265,7 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     found = fake.measure(seconds=1000, rounds_max=9)
     note = next(one for one in found.notes if "in a bunch" in one)
     assert any("moved by" in one for one in found.notes)
-    assert len(found.gaps[0]) < 9 * 16
+    assert len(found.gaps[0]) < 9 * TRAINS
     assert note.startswith(f"{len(found.gaps[0])} of {len(found.gaps[0])} trains arrived")
 
 
@@ -275,7 +302,7 @@ def test_blackbox__what_is_known_costs_no_more() -> None:
     fake = FakeExchange(trip_jitter_us=2500)
     found = fake.measure(seconds=1000, rounds_max=30)
     assert found.rounds_count > 4
-    assert len(fake.trains) == 3 + 4 * 16
+    assert len(fake.trains) == 3 + 4 * TRAINS
     assert found.round_trips.samples_count == 3 * 16 * (4 + 4 * (found.rounds_count - 4))
     assert found.sum_G_others_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
@@ -302,7 +329,7 @@ def test_blackbox__path_that_changes_in_the_middle() -> None:
     train_us = fake.train_us
 
     def changing(size_bytes: int, count: int) -> tuple[list[float], float]:
-        if len(fake.trains) == 3 * 16:
+        if len(fake.trains) == 3 * TRAINS:
             fake.stages = (*GAM[:2], (1500.0, 4980.0), GAM[3])
         return train_us(size_bytes, count)
 
@@ -363,7 +390,7 @@ def test_bottlenecks__a_round_may_have_few_of_a_regime() -> None:
 def test_blackbox__background_takes_a_hundredth(train_max: int) -> None:
     fake = FakeExchange()
     fake.train_max = train_max
-    fake.measure(background=True, seconds=1000, precision=1e-3)
+    fake.measure(background=True, seconds=2000, precision=1e-3)
     assert fake.busy_us <= 0.01001 * fake.now_us
 
 
@@ -392,16 +419,16 @@ class GoesDown(FakeExchange):
         return super().train_us(size_bytes, count)
 
 
-@pytest.mark.parametrize("trains", [3 + 5 * 16 + 7, 3 + 5 * 16])
+@pytest.mark.parametrize("trains", [3 + 5 * TRAINS + 7, 3 + 5 * TRAINS])
 def test_blackbox__a_path_that_goes_down_keeps_whole_rounds(trains: int) -> None:
     fake = GoesDown()
     fake.down_after = trains
-    found = fake.measure(seconds=1000, precision=1e-4)
+    found = fake.measure(seconds=1000, precision=1e-6)
     assert found.rounds_count == 5
     assert not found.settled
     assert found.notes[-1].startswith("ended after ")
     assert found.notes[-1].endswith("(h2: it answers no longer): the figures are from before")
-    assert len(found.gaps[0]) == 5 * 16
+    assert len(found.gaps[0]) == 5 * TRAINS
     assert found.regime.G_b_us_per_KiB is not None
     assert found.regime.G_b_us_per_KiB.value == pytest.approx(2490, rel=0.01)
     assert found.sum_G_others_us_per_KiB is not None
@@ -410,7 +437,7 @@ def test_blackbox__a_path_that_goes_down_keeps_whole_rounds(trains: int) -> None
 
 def test_blackbox__a_path_that_goes_down_too_early_is_one_line() -> None:
     fake = GoesDown()
-    fake.down_after = 3 + 3 * 16 + 1
+    fake.down_after = 3 + 3 * TRAINS + 1
     with pytest.raises(CarefulError, match=r"^h2: it answers no longer \(after .* s and 3 of 4"):
         fake.measure(seconds=1000)
 

@@ -22,6 +22,7 @@ from careful.measure.estimators.trains import (
     Regime,
     bisected,
     bottlenecks,
+    hidden,
     train_gap_us,
     without_bunches,
 )
@@ -41,6 +42,10 @@ _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
 #: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
+#: Trains of sizes so near to both ends, too, as shares of the range. The gap is convex in the
+#: size, so the bottleneck is one throughout if it is one at both ends (P1 section 5.3.2): these
+#: make a line at each end, which a bend at a 27th of the range or more ahead leaves.
+_END_SHARES = (0.009, 0.018, 0.027, 0.036)
 #: Frames that arrive closer than this share of how they left were not taken one by one.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
@@ -176,6 +181,9 @@ class BlackBox:
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
+        near = [round((high - low) * share) for share in _END_SHARES]
+        ends = [low + step for step in near] + [high - step for step in near]
+        self._train_sizes = sorted({*self._sizes, *ends})
         self._rounds: list[Round] = []
         self._own_us = float("inf")
         self._frames = self._moves = 0
@@ -210,7 +218,8 @@ class BlackBox:
                 break
         result = result or self._result(number, began)
         try:
-            result.regimes = bisected(result.regimes, self._gap_at) if not over else result.regimes
+            if not over:
+                self._look_between(result)
         except CarefulError as error:
             over = self._ended(error, self._clock() - began)
         if over:
@@ -219,6 +228,15 @@ class BlackBox:
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
+
+    def _look_between(self, result: Result) -> None:
+        """Finds the transitions, and whether more is there than the sizes showed."""
+        result.regimes = bisected(result.regimes, self._gap_at)
+        for at in hidden(result.regimes, self._gap_at):
+            result.settled = False
+            result.notes.append(
+                f"near {at:.0f} bytes another stage is the bottleneck: more --sizes would show it"
+            )
 
     def _ended(self, error: CarefulError, elapsed_s: float) -> str:
         """A note, the round that was begun forgotten; CarefulError where too little is known."""
@@ -259,13 +277,14 @@ class BlackBox:
         self._warm = True
         if self.options.background:
             trip_us = min(one.round_us for one in trips)
-            self._afford((self._trips_count + 1) * trip_us + (self._train - 1) * gap_us)
+            self._afford((self._trips_count + 1) * trip_us, (self._train - 1) * gap_us)
             self._pause(self._owed_us)
 
-    def _afford(self, each_us: float) -> None:
-        """Whether the rounds that a result needs fit; each_us: of a round, for each size."""
+    def _afford(self, trips_us: float, train_us: float) -> None:
+        """Whether the rounds that a result needs fit; what a round takes for each size."""
         count = len(self._sizes)
-        needed_s = 100 * ROUNDS_MIN * count * each_us / 1e6
+        round_us = count * trips_us + len(self._train_sizes) * train_us
+        needed_s = 100 * ROUNDS_MIN * round_us / 1e6
         if needed_s > self.options.seconds:
             raise ValueError(
                 f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
@@ -316,11 +335,13 @@ class BlackBox:
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:
-        """Round trips of each size, `trips` times as many as at first, and one train of each."""
+        """Round trips of each size, `trips` times as many as at first, and a train of each and
+        of those near the ends.
+        """
         self._rounds.append(Round())
         self._in_round = True
-        for size in self._random.sample(self._sizes, len(self._sizes)):
-            if trips:
+        for size in self._random.sample(self._train_sizes, len(self._train_sizes)):
+            if trips and size in self._sizes:
                 self._fit_count(self._some_trips(size, trips * self._trips_count))
             if trains:
                 self._one_train(size)

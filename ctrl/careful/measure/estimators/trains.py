@@ -20,6 +20,8 @@ from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 _LONG_TRAIN = 32
 #: A transition that is known so well, as a share of its size, is halved no further.
 TRANSITION_WIDTH = 0.01
+#: A gap above two lines by this share is another stage's.
+_HIDDEN = 0.01
 #: A gap tells one line from another where they are so many residuals apart.
 _APART = 4.0
 
@@ -110,6 +112,22 @@ def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[
         edge = _transition(low, high, gap_at)
         found[k] = replace(found[k], high_bytes=edge)
         found[k + 1] = replace(found[k + 1], low_bytes=edge)
+    return found
+
+
+def hidden(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[float]:
+    """Transitions, bytes, at which a third stage is the bottleneck.
+
+    The gap is the greatest of all stages' times, so where two lines cross it is on both, unless
+    a stage that rules only sizes near there lies above them. gap_at: as for `bisected`.
+    """
+    found = []
+    for low, high in pairwise(regimes):
+        at = low.high_bytes
+        lines_us = max(low.line.at(at), high.line.at(at))
+        noise_us = max(low.line.residual_us, high.line.residual_us)
+        if gap_at(round(at)) > lines_us * (1 + _HIDDEN) + _APART * noise_us:
+            found.append(at)
     return found
 
 
