@@ -156,13 +156,13 @@ def test_partials__listed_and_cleaned(shared_pair: tuple[Host, Host], way: str) 
     job = a.start(way, *words, "--rate-limit", "2MiB", "--block-bytes", "128KiB")
     moving(a)
     where = folder if way == "get" else f"h2:{way}"
-    assert "in use" in a.ctl("partials", "--clean", where).stdout
+    assert "in use" in a.ctl("partials", "prune", where).stdout
     job.kill()
     finish(job)
     found = json.loads(a.ctl("partials", where, "--json").stdout)["partials"]
     assert [one["state"] for one in found] == ["resumable"]
     assert found[0]["bytes"] == 24 * MIB
-    assert "removed" in a.ctl("partials", "--clean", where).stdout
+    assert "removed" in a.ctl("partials", "prune", where).stdout
     assert list(folder.iterdir()) == []
 
 

@@ -9,11 +9,27 @@ from typing import Any, TypeVar
 import click
 
 from careful.cli.params import OUTPUT
+from careful.errors import from_os
 from careful.report.jsonout import document, write
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+def _note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+    """Whoever asked for JSON gets errors as JSON, too."""
+    if value and ctx.obj is not None:
+        ctx.obj["json"] = ctx.command_path.partition(" ")[2]
+    return value
+
+
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    is_eager=True,
+    callback=_note,
+    help="Print one JSON object; of an error, too.",
+)
 instance_option = click.option(
     "--instance",
     envvar="CAREFUL_INSTANCE",
@@ -44,6 +60,21 @@ def measured(command: _F) -> _F:
     return shared(output_option(command))
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print a text.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        CarefulError: it cannot be written.
+    """
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise from_os(error, "standard output") from None
+
+
 def show(
     as_json: bool,
     name: str,
@@ -58,6 +89,6 @@ def show(
     output: where the JSON object is written to, whatever is printed.
     """
     made = document(name, inputs, figures) if as_json or output else ""
-    click.echo(made if as_json else text, err=err)
+    say(made if as_json else text, err)
     if output:
         write(output, made + "\n")

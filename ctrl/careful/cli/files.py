@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from careful.address import is_remote, split_remote
+from careful.address import is_remote
+from careful.cli.command import Group, command
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, host_path
 from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
@@ -18,7 +20,13 @@ from careful.transfer import session
 from careful.transfer.partials import find_local
 
 
-@click.command()
+@command(
+    examples=[
+        ("carefulctl verify h2:big big", "one file"),
+        ("carefulctl verify -r h2:project project", "a tree; status 3 if it differs"),
+    ],
+    topics=("files", "exit-status"),
+)
 @click.argument("source", metavar="HOST:PATH", shell_complete=remote_path)
 @click.argument("target", metavar="LOCAL")
 @click.option("-r", "--recursive", is_flag=True, help="Directories, too.")
@@ -43,12 +51,12 @@ def verify(
 ) -> None:
     """Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.
 
-    Names, sizes and contents count; of a block device, as much as the file has. Exit status
-    0: equal; 1: it could not be compared; 3: not equal, each difference named.
+    Names, sizes and contents count; of a block device, as much as the file has. Each
+    difference is named.
     """
     if not 4096 <= block_bytes <= 1 << 30:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
-    host, path = split_remote(source)
+    host, path = host_path(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
     found = run(route, lambda peer: session.verify(peer, path, target, recursive, block_bytes))
     inputs = {"source": source, "target": target, "block_bytes": block_bytes}
@@ -58,12 +66,34 @@ def verify(
         click.get_current_context().exit(3)
 
 
-@click.command()
-@click.argument("where", metavar="DIRECTORY | HOST:[PATH]", default=".", shell_complete=remote_path)
-@click.option("--clean", is_flag=True, help="Remove those that no transfer is using.")
-@timeout
-@shared
-def partials(
+class Listing(Group):
+    """A group whose `list` need not be said: `partials DIR` is `partials list DIR`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `list` in front, unless a command or help is asked for."""
+        known = {*self.commands, *self.get_help_option_names(ctx)}
+        return super().parse_args(ctx, args if args and args[0] in known else ["list", *args])
+
+
+@click.group(
+    cls=Listing,
+    examples=[
+        ("carefulctl partials", "what is left below this directory"),
+        ("carefulctl partials h2:", "and below what h2 exports"),
+        ("carefulctl partials prune h2:", "remove it"),
+    ],
+    topics=("files",),
+)
+def partials() -> None:
+    """List or remove what interrupted transfers left, here or on a host."""
+
+
+_where = click.argument(
+    "where", metavar="[DIRECTORY | HOST:[PATH]]", default=".", shell_complete=remote_path
+)
+
+
+def _partials(
     where: str,
     clean: bool,
     timeout_s: float,
@@ -71,19 +101,34 @@ def partials(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """List what interrupted transfers left below a directory, here or on a host.
-
-    Exit status 3: something could not be removed, or a directory not be read; each is named.
-    """
     figures = {}
     if is_remote(where):
-        host, path = split_remote(where)
+        host, path = host_path(where)
         route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
         found = run(route, lambda peer: session.partials(peer, path, clean))
         figures = effect.as_dict()
     else:
         found = find_local(where, clean)
     figures["partials"] = [report.partial_figures(one) for one in found]
-    show(as_json, "partials", {"where": where, "clean": clean}, figures, report.partials(found))
+    name = "partials prune" if clean else "partials list"
+    show(as_json, name, {"where": where}, figures, report.partials(found))
     if any(one.is_failure for one in found):
         click.get_current_context().exit(3)
+
+
+@partials.command("list", examples=[("carefulctl partials list h2:dir", "below a directory there")])
+@_where
+@timeout
+@shared
+def partials_list(where: str, **given: Any) -> None:
+    """List them: `partials DIRECTORY` is the same."""
+    _partials(where, False, **given)
+
+
+@partials.command("prune", examples=[("carefulctl partials prune .", "below this directory")])
+@_where
+@timeout
+@shared
+def partials_prune(where: str, **given: Any) -> None:
+    """Remove those that no transfer is using, and list what became of each."""
+    _partials(where, True, **given)

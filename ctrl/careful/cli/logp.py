@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from careful.cli.command import command
 from careful.cli.common import measured, show
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
@@ -22,7 +23,13 @@ from careful.report import logp as report
 from careful.report.measure import environment
 
 
-@click.command()
+@command(
+    examples=[
+        ("carefulctl measure logp h2", "os, or, g and L"),
+        ("carefulctl measure logp h2 --bulk --plot logp.png", "over sizes, too, drawn"),
+        ("carefulctl measure logp h2 --tcp 9000", "beside TCP, to an `echo 9000` there"),
+    ],
+)
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
 @click.option(
     "--precision",
@@ -150,7 +157,7 @@ def _text(results: list[Result], bulks: list[Any], host: str) -> str:
     return "\n\n".join(texts + [logp_bulk.bulk_text(one) for one in bulks])
 
 
-@click.command()
+@command(examples=[("carefulctl measure echo 9000", "until Ctrl-C")])
 @click.argument("port", type=click.IntRange(1, 65535))
 def echo(port: int) -> None:
     """Answer TCP requests on PORT, for `measure logp --tcp PORT` elsewhere, until Ctrl-C."""

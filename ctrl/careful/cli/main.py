@@ -1,85 +1,120 @@
 """The top-level command group.
 
-Owns the table of subcommands, loaded on first use so that `carefulctl --help`
-imports neither numpy nor bcc, and the one place where an error becomes a line
-and an exit status. The subcommands own their options; no logic lives here.
+Owns the table of commands, loaded on first use so that `carefulctl --help` imports none, and
+the one place where an error becomes a line and an exit status (`carefulctl help exit-status`).
+The commands own their options; no logic lives here. Calls the commands.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from careful import __version__
-from careful.cli import interrupt
+from careful.cli.command import LazyGroup
 from careful.errors import CarefulError, Ended, LossError, shown
+from careful.report.jsonout import document
 
 #: Exit status where a loss ended a transfer.
 LOST = 4
-#: Subcommand name -> "module:attribute" of its click command.
-COMMANDS: dict[str, str] = {
-    "doctor": "careful.cli.status:doctor",
-    "down": "careful.cli.up:down",
-    "get": "careful.cli.transfer:get",
-    "ls": "careful.cli.transfer:ls",
-    "measure": "careful.cli.measure:measure",
-    "partials": "careful.cli.files:partials",
-    "plan": "careful.cli.plan:plan",
-    "put": "careful.cli.transfer:put",
-    "simulate": "careful.cli.simulate:simulate",
-    "status": "careful.cli.status:status",
-    "trace": "careful.cli.trace:trace",
-    "tune": "careful.cli.tune:tune",
-    "up": "careful.cli.up:up",
-    "verify": "careful.cli.files:verify",
+#: Heading -> name -> ("module:attribute" of a click command, the first sentence of its help).
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "An interface": {
+        "up": (
+            "careful.cli.up:up",
+            "Bring careful up on IFACE: start carefuld, and return when it serves.",
+        ),
+        "down": (
+            "careful.cli.up:down",
+            "Take careful off IFACE: end carefuld, and remove all that it left.",
+        ),
+        "status": (
+            "careful.cli.status:status",
+            "Show what is in effect, the peers, and every counter that is not 0.",
+        ),
+        "doctor": (
+            "careful.cli.status:doctor",
+            "Look at what careful needs, stage by stage.",
+        ),
+    },
+    "Files": {
+        "ls": ("careful.cli.transfer:ls", "List what a host exports."),
+        "get": (
+            "careful.cli.transfer:get",
+            "Fetch files that a host exports into LOCAL (default: here).",
+        ),
+        "put": (
+            "careful.cli.transfer:put",
+            "Send files to a host that exports a directory with :rw.",
+        ),
+        "verify": (
+            "careful.cli.files:verify",
+            "Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.",
+        ),
+        "partials": (
+            "careful.cli.files:partials",
+            "List or remove what interrupted transfers left, here or on a host.",
+        ),
+    },
+    "Measuring and tuning": {
+        "measure": (
+            "careful.cli.measure:measure",
+            "Measure a path; every figure has a 95 % interval.",
+        ),
+        "trace": (
+            "careful.cli.trace:trace",
+            "Trace the stages of messages that flow, by probes in the datapath.",
+        ),
+        "plan": (
+            "careful.cli.plan:plan",
+            "Compute how a message is best cut into fragments for a pipeline of stages.",
+        ),
+        "simulate": (
+            "careful.cli.simulate:simulate",
+            "Send messages through a pipeline in virtual time and see where the time goes.",
+        ),
+        "tune": (
+            "careful.cli.tune:tune",
+            "See and set how messages are cut into fragments, while they flow.",
+        ),
+    },
+    "More": {
+        "help": (
+            "careful.cli.help:help_command",
+            "Show a page of the manual, or the help of a command.",
+        ),
+    },
 }
 
 
-class LazyGroup(click.Group):
-    """A click group whose subcommands are imported when they are named."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = COMMANDS.get(cmd_name)
-        if target is None:
-            return None
-        module, _, attribute = target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        interrupt.disarm()
-        return command
-
-
-_HELP = """Bring careful up on an interface, move files, and tune it while it runs.
-
-\b
-carefulctl up eth1 --export /srv/data:rw
-carefulctl get -r h2:project .
-
-\b
-Exit status: 0 done; 1 it failed (one line says what and what to do); 2 usage;
-3 some files were transferred and others were not, or differ; 4 the network
-lost a frame (--on-loss fail); 130 interrupted, 143 and 129 ended by SIGTERM
-and SIGHUP.
-
-Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
-zsh_source, and fish_source for fish.
-"""
-
-
-@click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        ("carefulctl up eth1 --export /srv/data:rw", "serve a directory"),
+        ("carefulctl get -r h2:project .", "fetch a tree from another host"),
+    ],
+    topics=("exit-status", "files"),
+)
 @click.version_option(__version__, prog_name="carefulctl")
-def cli() -> None:
-    """Run the subcommand."""
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Bring careful up on an interface, move files, and tune it while it runs.
+
+    Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
+    zsh_source, and fish_source for fish.
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def _line(error: OSError | ValueError) -> str:
@@ -90,33 +125,58 @@ def _line(error: OSError | ValueError) -> str:
     return shown(" ".join(text.split()))
 
 
+def _status_of(error: BaseException) -> int:
+    if isinstance(error, Ended):
+        return 128 + error.signal_number
+    return LOST if isinstance(error, LossError) else 1
+
+
+def _failed(error: OSError | ValueError | Ended, asked: dict[str, Any]) -> int:
+    """Tell of an error, as JSON too if that is asked for; its exit status."""
+    if os.environ.get("CAREFUL_DEBUG"):
+        traceback.print_exc()
+    if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
+        return 1  # who read our output has gone
+    text = str(error) if isinstance(error, Ended) else _line(error)
+    return _told(text, _status_of(error), asked)
+
+
+def _told(
+    text: str, status: int, asked: dict[str, Any], tell: Callable[[], None] | None = None
+) -> int:
+    """The same of a text; tell: how people are told, if not by one line."""
+    with suppress(OSError):  # nobody to tell
+        tell() if tell else click.echo(f"carefulctl: {text}", err=True)
+        if "json" in asked:
+            figures = {"error": text, "exit_status": status}
+            click.echo(document(asked["json"], {}, figures))
+    return status
+
+
 def run(argv: Sequence[str] | None = None) -> int:
     """Run `carefulctl`; its exit status, an error told on standard error."""
+    if instruction := os.environ.get("_CAREFULCTL_COMPLETE"):
+        return shell_complete(cli, {}, "carefulctl", "_CAREFULCTL_COMPLETE", instruction)
+    asked: dict[str, Any] = {}
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        status = cli.main(argv, prog_name="carefulctl", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
+        with cli.make_context("carefulctl", words, obj=asked) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as error:
         return error.exit_code
+    except click.ClickException as error:
+        return _told(error.format_message(), error.exit_code, asked, error.show)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("carefulctl: interrupted", err=True)
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain about it once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (OSError, ValueError) as error:
-        click.echo(f"carefulctl: {_line(error)}", err=True)
-        return LOST if isinstance(error, LossError) else 1
-    except Ended as error:
-        click.echo(f"carefulctl: {error}", err=True)
-        return 128 + error.signal_number
-    return status if isinstance(status, int) else 0
+        return _told("interrupted", 128 + signal.SIGINT, asked)
+    except (OSError, ValueError, Ended) as error:
+        return _failed(error, asked)
+    return 0
 
 
 def finish(status: int) -> NoReturn:
     """Exit with a status, once all that was said is out."""
-    for stream in (sys.stdout, sys.stderr):  # None where we began without
-        with suppress(OSError, ValueError, AttributeError):  # who read it has gone, or closed it
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # who read it has gone, or closed it
             stream.flush()
     # At once: the interpreter would take apart bit by bit what the kernel frees anyway.
     os._exit(status)

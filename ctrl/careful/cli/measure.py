@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from careful.cli.command import group
 from careful.cli.common import measured, show
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
@@ -66,12 +67,17 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
     return add
 
 
-@click.group()
+@group(examples=[("carefulctl measure pathchar h2", "latency and rate of each hop")])
 def measure() -> None:
     """Measure a path; every figure has a 95 % interval."""
 
 
-@measure.command()
+@measure.command(
+    examples=[
+        ("carefulctl measure pathchar h2", "25 s at most"),
+        ("carefulctl measure pathchar h2 --time 2m --plot path.svg", "longer, and drawn"),
+    ],
+)
 @click.argument("host")
 @click.option("--sizes", "sizes_count", default=12, show_default=True, help="How many sizes.")
 @click.option("--min-bytes", type=BYTES, default=plan.LEAST_BYTES, show_default=True)
@@ -171,7 +177,15 @@ def pathchar(
     show(as_json, "measure pathchar", inputs, figures, text, output=output)
 
 
-@measure.command()
+@measure.command(
+    examples=[
+        ("carefulctl measure blackbox h2 -o h2.json", "keep it for `plan`"),
+        (
+            "carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --classes",
+            "plan with it at once",
+        ),
+    ],
+)
 @click.argument("host")
 @_over_sizes(16, 0.01)
 @click.option(
@@ -199,12 +213,8 @@ def blackbox(
 ) -> None:
     """The bottleneck to HOST and the sum of the other stages, through careful itself.
 
-    Careful must be up on both ends. The result is a pipeline for `carefulctl plan`:
-
-    \b
-    carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    carefulctl measure blackbox h2 -o h2.json
-    """  # noqa: D301
+    Careful must be up on both ends. The result is a pipeline for `carefulctl plan`.
+    """
     options = two_regressions.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,
@@ -225,7 +235,12 @@ def blackbox(
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
 
 
-@measure.command()
+@measure.command(
+    examples=[
+        ("carefulctl measure clearbox h2", "frames by themselves"),
+        ("carefulctl measure clearbox h2 --trains --plot stages.png", "back to back, drawn"),
+    ],
+)
 @click.argument("host")
 @_over_sizes(12, 0.05)
 @click.option(
@@ -252,11 +267,9 @@ def clearbox(
     Its frames follow one another as fast as they return: there is no --background.
 
     Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
-    while this runs. With both ends here, as in a lab, the result is a pipeline:
-
-    \b
-    carefulctl measure clearbox h2 --json | carefulctl plan --pipeline - --bytes 64KiB
-    """  # noqa: D301
+    while this runs. With both ends here, as in a lab, the result is a pipeline for
+    `carefulctl plan`.
+    """
     options = inside.Options(
         sizes_count=sizes_count,
         min_bytes=min_bytes,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from careful.errors import CarefulError
 from careful.units import parse_bytes, parse_seconds
 
 
@@ -28,7 +29,7 @@ class Bytes(click.ParamType[int]):
 class BytesList(click.ParamType[tuple[int, ...]]):
     """Sizes with commas between them."""
 
-    name = "bytes,…"
+    name = "bytes,..."
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -133,6 +134,21 @@ class Share(click.ParamType[float]):
         if not 0 < number < 1:  # NaN is not
             self.fail(f"{value} must be above 0 and below 1", param, ctx)
         return number
+
+
+def host_path(text: str) -> tuple[str, str]:
+    """Host and path of a word HOST:PATH.
+
+    Raises:
+        click.UsageError: it names no host.
+    """
+    from careful.address import split_remote  # the C side: commands that compute need none
+
+    try:
+        return split_remote(text)
+    except CarefulError as error:
+        meant = "" if "/" in text or ":" in text else f" (is {text}: meant?)"
+        raise click.UsageError(f"{error}{meant}") from None
 
 
 BYTES = Bytes()

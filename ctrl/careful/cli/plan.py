@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from careful.cli.command import command
+from careful.cli.common import json_option, say
 from careful.cli.sizes import BYTES, read_pipeline, read_source
 from careful.model.planner import STRATEGIES
 from careful.model.tunemap import FRAME_LIMITS
@@ -15,13 +17,6 @@ FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-siz
 
 _HELP = """Compute how a message is best cut into fragments for a pipeline of stages.
 
-\b
-carefulctl plan --pipeline gam --bytes 4KiB
-carefulctl plan --pipeline network-disk --bytes 64KiB --strategy hierarchical --json
-carefulctl plan --pipeline gms --classes
-carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg
-
-\b
 Figures of --plot: latency over the number of fragments, with the candidates;
 space-time, which stage holds which bytes when; static, against fragments of 128
 and 4096 bytes; improvement, of --new over --old for the overhead and bandwidth
@@ -29,7 +24,18 @@ of --stage; improvement-by-size, for its overhead and the message size.
 """
 
 
-@click.command(help=_HELP)
+@command(
+    help=_HELP,
+    examples=[
+        ("carefulctl plan --pipeline gam --bytes 4KiB", "all strategies side by side"),
+        ("carefulctl plan --pipeline gms --classes", "the tune map's sixteen classes"),
+        ("carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg", "drawn"),
+        (
+            "carefulctl plan --pipeline network-disk --bytes 64K --json",
+            "for a program",
+        ),
+    ],
+)
 @click.option(
     "--pipeline",
     "pipeline_name",
@@ -70,7 +76,7 @@ of --stage; improvement-by-size, for its overhead and the message size.
     help="How hierarchical cuts at the top and below: fixed, ramp or ramp-up-down.",
 )
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
 @click.option("--figure", type=click.Choice(FIGURES), default="latency", show_default=True)
 @click.option("--stage", "varied", metavar="NAME", help="Stage that improvement figures vary.")
@@ -102,7 +108,7 @@ def plan(
         pipeline = read_pipeline(pipeline_name)
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
-        click.echo(report.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
+        say(report.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
         return
     if message_bytes is None:
         raise click.UsageError("--bytes is needed, or --classes")
@@ -118,6 +124,6 @@ def plan(
         header_bytes=header_bytes,
         levels=(top, inner or "fixed"),
     )
-    click.echo(report.one(request, as_json))
+    say(report.one(request, as_json))
     if plot_path:
         report.draw(request, plot_path, figure, varied, old, new)

@@ -6,11 +6,11 @@ cancelled, and cleans up. It calls transfer/session.py.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from careful.cli.no_tls import asyncio
 from careful.daemon.route import Route
 from careful.errors import Ended
 from careful.transfer.protocol.block import BlockClient
@@ -28,8 +28,7 @@ def run(route: Route, work: Work[_T]) -> _T:
         Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
         KeyboardInterrupt: SIGINT came.
     """
-    result: _T = asyncio.run(_guarded(route, work))
-    return result
+    return asyncio.run(_guarded(route, work))
 
 
 async def _guarded(route: Route, work: Work[_T]) -> _T:

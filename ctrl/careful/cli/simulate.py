@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from careful.cli.command import command
+from careful.cli.common import json_option, say
 from careful.cli.params import Duration
 from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
 from careful.report import simulate as report
@@ -12,16 +14,19 @@ from careful.report.figure import check_path
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 
 
-_HELP = """Send messages through a pipeline in virtual time and see where the time goes.
-
-\b
-carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png
-carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --pulse-bytes 512
-carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
-"""
-
-
-@click.command(help=_HELP)
+@command(
+    examples=[
+        ("carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png", "drawn"),
+        (
+            "carefulctl simulate --pipeline gam --bytes 4K --rule eager --pulse-bytes 512",
+            "in pulses",
+        ),
+        (
+            "carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8",
+            "several",
+        ),
+    ],
+)
 @click.option(
     "--pipeline",
     "pipeline_name",
@@ -70,7 +75,7 @@ carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8
     default=None,
     help="Whether bytes reach the next stage while a transfer runs  [default: in pulses]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
 @click.option(
     "--figure",
@@ -93,7 +98,7 @@ def simulate(
     plot_path: str | None,
     figure: str,
 ) -> None:
-    """Simulate one message or several."""
+    """Send messages through a pipeline in virtual time and see where the time goes."""
     if plot_path:
         check_path(plot_path)
     request = report.Request(
@@ -111,6 +116,6 @@ def simulate(
         else progressive,
     )
     outcome = request.run()
-    click.echo(report.text(request, outcome, as_json))
+    say(report.text(request, outcome, as_json))
     if plot_path:
         report.draw(request, outcome, plot_path, figure)

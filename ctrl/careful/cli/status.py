@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli.command import command
 from careful.cli.common import json_option, shared, show
 from careful.control import config, instances
 from careful.control import doctor as stages
@@ -13,7 +14,13 @@ from careful.control import status as state
 from careful.report import status as report
 
 
-@click.command()
+@command(
+    examples=[
+        ("carefulctl status", "every instance that is up here"),
+        ("carefulctl status eth1 --json", "one, for a program"),
+    ],
+    topics=("exit-status",),
+)
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @shared
 def status(
@@ -27,24 +34,30 @@ def status(
     show(as_json, "status", inputs, {"instances": found}, text)
 
 
-@click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[check|init|fini] IFACE")
+@command(
+    examples=[
+        ("carefulctl doctor eth1", "changes nothing, needs no privilege"),
+        ("carefulctl doctor --fix eth1", "puts right what it can"),
+    ],
+    topics=("exit-status",),
+)
+@click.argument("ifname", metavar="IFACE")
+@click.option("--fix", is_flag=True, help="Put right what can be, as root; then look.")
 @click.option("--instance", envvar="CAREFUL_INSTANCE", metavar="NAME", help="Which carefuld.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, words: tuple[str, ...], instance: str | None, as_json: bool) -> None:
+def doctor(ctx: click.Context, ifname: str, fix: bool, instance: str | None, as_json: bool) -> None:
     """Look at what careful needs, stage by stage.
 
-    check (the default) changes nothing and needs no privilege; init puts right what it
-    can; fini takes back what is left of an instance. Exit status 1 if a stage fails.
+    Without --fix it changes nothing and needs no privilege. Exit status 1 if a stage fails.
     """
-    what, ifname = words if len(words) == 2 else ("check", words[0])
-    actions = {"check": stages.check, "init": stages.init, "fini": stages.fini}
-    if len(words) > 2 or what not in actions:
-        raise click.UsageError("doctor [check|init|fini] IFACE is wanted")
-    found = actions[what](ifname, instance)
-    figures = {"findings": [vars(one) for one in found]}
-    inputs = {"action": what, "ifname": ifname, "instance": instance}
-    show(as_json, "doctor", inputs, figures, report.findings(found))
+    done = stages.fix(ifname, instance) if fix else []
+    found = stages.check(ifname, instance)
+    figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
+    inputs = {"ifname": ifname, "fix": fix, "instance": instance}
+    text = report.findings(found)
+    if done:
+        text = f"{report.findings(done)}\n\n{text}"
+    show(as_json, "doctor", inputs, figures, text)
     if any(one.state == stages.FAIL for one in found):
         ctx.exit(1)

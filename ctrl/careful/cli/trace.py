@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli.command import group
 from careful.cli.common import instance_option, json_option, show
 from careful.cli.params import SECONDS, Duration
 from careful.control import traced
@@ -35,7 +36,7 @@ _plot = click.option(
 )
 
 
-@click.group()
+@group(examples=[("carefulctl trace stages eth1", "what each stage takes, for 5 s")])
 def trace() -> None:
     """Trace the stages of messages that flow, by probes in the datapath. Needs root and bcc."""
 
@@ -45,7 +46,13 @@ def _listening(targets: Sequence[Target], seconds: float) -> None:
     click.echo(f"carefulctl: listening to {names} for {seconds:g} s; Ctrl-C ends it", err=True)
 
 
-@trace.command("stages")
+@trace.command(
+    "stages",
+    examples=[
+        ("carefulctl trace stages eth1 --time 20", "longer"),
+        ("carefulctl trace stages eth1 --also h2", "in a lab, the other end, too"),
+    ],
+)
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @_seconds
 @_also
@@ -78,7 +85,10 @@ def trace_stages(
     show(as_json, "trace stages", inputs | measure.environment(), figures, text)
 
 
-@trace.command("frames")
+@trace.command(
+    "frames",
+    examples=[("carefulctl trace frames eth1 --plot burst.png", "the largest burst, drawn")],
+)
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @_seconds
 @click.option(

@@ -7,11 +7,19 @@ from typing import Any
 
 import click
 
-from careful.address import is_remote, split_remote
+from careful.address import is_remote
+from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
+from careful.cli.params import host_path
 from careful.cli.running import run
-from careful.cli.transfer_options import options_of, span_of, timeout, transfer_options
+from careful.cli.transfer_options import (
+    TransferCommand,
+    options_of,
+    span_of,
+    timeout,
+    transfer_options,
+)
 from careful.control import config, remote
 from careful.report import transfer as shown
 from careful.report.progress import watch
@@ -33,8 +41,7 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         "as_json",
         "quiet",
         "config_path",
-        "include",
-        "exclude",
+        "patterns",
     )
     inputs = names | {key: value for key, value in given.items() if key not in skipped}
     whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
@@ -47,7 +54,21 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         ctx.exit(PARTIAL if some else 1)
 
 
-@click.command()
+_PAGES = ("files", "exit-status")
+
+
+@click.command(
+    cls=TransferCommand,
+    examples=[
+        ("carefulctl get h2:big .", "one file; Ctrl-C, and the same command goes on"),
+        ("carefulctl get -r h2:project .", "a tree"),
+        ("carefulctl get -a -u --delete h2:project .", "the same, as it is there by now"),
+        ("carefulctl get -c h2:image /dev/sdb", "onto a device, only blocks that differ"),
+        ("carefulctl get h2:log - | less", "to standard output"),
+        ("carefulctl get h2:big null:", "the network without our disk"),
+    ],
+    topics=_PAGES,
+)
 @click.argument(
     "words", nargs=-1, required=True, metavar="HOST:PATH... [LOCAL]", shell_complete=remote_path
 )
@@ -69,13 +90,9 @@ def get(
     A file appears under its name when it is complete, checked and synced; an existing one
     is replaced with -f, -u or -c alone. LOCAL may be `-` (standard output), null: (thrown away)
     or a block device; HOST:null: is zeros. Symlinks are skipped without -a.
-
-    Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
-    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted (143 by
-    SIGTERM, 129 by SIGHUP): the same command goes on.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
-    parts = [split_remote(source) for source in sources]
+    parts = [host_path(source) for source in sources]
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
     recursive = recursive or given["archive"]
@@ -91,7 +108,17 @@ def get(
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
-@click.command()
+@click.command(
+    cls=TransferCommand,
+    examples=[
+        ("carefulctl put big h2:", "one file, into what h2 exports"),
+        ("carefulctl put -r project h2:data/", "a tree"),
+        ("carefulctl put -c image.raw h2:", "only the blocks that differ"),
+        ("tar c . | carefulctl put - h2:all.tar", "from standard input"),
+        ("carefulctl put -f --at 1GiB part h2:disk", "into a file or device that is there"),
+    ],
+    topics=_PAGES,
+)
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...", shell_complete=remote_path)
 @click.argument("target", metavar="HOST:PATH", shell_complete=remote_path)
 @transfer_options
@@ -113,12 +140,8 @@ def put(
     A file appears there under its name when it is complete, checked and synced; an existing
     one is replaced with -f, -u or -c alone. LOCAL may be `-` (standard input), null: (zeros) or
     a block device; HOST:null: throws away. Symlinks are skipped without -a.
-
-    Exit status: 0 all is there; 1 nothing could be done; 2 usage; 3 some files failed, or are
-    special ones (fifos, sockets, devices), each named on standard error; 130 interrupted (143 by
-    SIGTERM, 129 by SIGHUP): the same command goes on.
     """
-    host, path = split_remote(target)
+    host, path = host_path(target)
     recursive = recursive or given["archive"]
     settings = config.load(config_path)
     options, span = options_of(given, recursive, settings), span_of(given, len(sources))
@@ -131,7 +154,14 @@ def put(
     _finish({"sources": sources, "target": target}, effect.as_dict(), report)
 
 
-@click.command()
+@command(
+    examples=[
+        ("carefulctl ls h2:", "what h2 exports"),
+        ("carefulctl ls -l h2:doc", "with modes, sizes and times"),
+        ("carefulctl ls -R --json h2:", "the whole tree, for a program"),
+    ],
+    topics=("files",),
+)
 @click.argument("target", metavar="HOST:[PATH]", shell_complete=remote_path)
 @click.option("-l", "--long", "long", is_flag=True, help="Mode, size and time, too.")
 @click.option("-R", "--recursive", is_flag=True, help="The whole tree.")
@@ -147,7 +177,7 @@ def ls(
     as_json: bool,
 ) -> None:
     """List what a host exports."""
-    host, path = split_remote(target)
+    host, path = host_path(target)
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
     entries = run(route, lambda peer: session.listing(peer, path, recursive))

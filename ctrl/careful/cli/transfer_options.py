@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from careful.cli.command import Command, Option
 from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS
 from careful.control import config
@@ -17,8 +19,6 @@ from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.stream.ends import Span
 from careful.transfer.tree.filters import Filters, check_pattern
-
-_PATTERNS = "careful.patterns"
 
 timeout = click.option(
     "--timeout",
@@ -40,113 +40,98 @@ def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | Non
     return fd
 
 
-class _Pattern(click.Option):
-    """--include and --exclude: their order on the command line counts."""
+class TransferCommand(Command):
+    """A command with --include and --exclude, whose order on the command line counts."""
 
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Note each use as it is met."""
-        super().add_to_parser(parser, ctx)
-        own = getattr(parser, "_long_opt")[self.opts[0]]  # noqa: B009
-        process = own.process
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and make one list of both as `patterns`: (whether it includes, pattern)."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        left = super().parse_args(ctx, args)
+        values = {name: iter(ctx.params.pop(name, ())) for name in ("include", "exclude")}
+        names = (param.name for param in order)
+        ctx.params["patterns"] = tuple(
+            (name == "include", next(values[name])) for name in names if name in values
+        )
+        return left
 
-        def noted(value: str, state: Any) -> None:
-            ctx.meta.setdefault(_PATTERNS, []).append((self.opts[0] == "--include", value))
-            process(value, state)
 
-        own.process = noted
+def _below(heading: str) -> Callable[..., Any]:
+    """The decorator of options below a heading."""
+    return partial(click.option, cls=Option, heading=heading)
 
 
-_WHAT = [
-    click.option("-r", "--recursive", is_flag=True, help="Directories, too."),
-    click.option("-f", "--force", is_flag=True, help="Replace files that exist."),
-    click.option("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
-    click.option(
-        "-a",
-        "--archive",
-        is_flag=True,
-        help="-r -p, and symlinks, hard links, extended attributes and ACLs.",
+_what = _below("What is moved")
+_replaced = _below("What is there already")
+_kept = _below("What is kept of a file")
+_checks = _below("Checks and syncs")
+_pace = _below("Pace")
+_output = _below("Output")
+
+_OPTIONS = [
+    _what("-r", "--recursive", is_flag=True, help="Directories, too."),
+    _what(
+        "--include",
+        multiple=True,
+        metavar="PATTERN",
+        help="Of a tree, what --exclude after it would leave out.",
     ),
-    click.option(
-        "-S",
-        "--sparse",
-        is_flag=True,
-        help="Make holes of zeros (32 KiB at a time); holes stay holes in any case.",
+    _what(
+        "--exclude",
+        multiple=True,
+        metavar="PATTERN",
+        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+        "'[[:digit:]]*'.",
     ),
-    click.option(
+    _what(
+        "--files-from",
+        metavar="FILE",
+        help="With -r, only these names, relative to the source, a line each; '-': standard input.",
+    ),
+    _what("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
+    _what("--offset", type=BYTES, metavar="N", help="Of one file: begin there."),
+    _what("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
+    _what("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
+    _replaced("-f", "--force", is_flag=True, help="Replace files that exist."),
+    _replaced(
         "-u",
         "--update",
         is_flag=True,
         help="Leave files alone that have the source's size and time, and replace others; "
         "sets times.",
     ),
-    click.option(
+    _replaced(
         "-c",
         "--checksum",
         is_flag=True,
         help="Compare digests of blocks first; only blocks that differ move. Replaces files; "
         "with a device or --at, what is there.",
     ),
-    click.option("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
-    click.option("--delete", is_flag=True, help="With -r, remove what the source does not have."),
-    click.option(
-        "--include",
-        multiple=True,
-        cls=_Pattern,
-        metavar="PATTERN",
-        help="Of a tree, what --exclude after it would leave out.",
-    ),
-    click.option(
-        "--exclude",
-        multiple=True,
-        cls=_Pattern,
-        metavar="PATTERN",
-        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
-        "'[[:digit:]]*'.",
-    ),
-    click.option(
-        "--files-from",
-        metavar="FILE",
-        help="With -r, only these names, relative to the source, a line each; '-': standard input.",
-    ),
-    click.option("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
-]
-_HOW = [
-    click.option("--offset", type=BYTES, metavar="N", help="Of one file: begin there."),
-    click.option("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
-    click.option(
+    _replaced("--delete", is_flag=True, help="With -r, remove what the source does not have."),
+    _replaced(
         "--at",
         type=BYTES,
         metavar="N",
         help="Write into a file that is there, at N; not seen as a whole meanwhile. Needs -f.",
     ),
-    click.option(
-        "--block-bytes",
-        type=BYTES,
-        default=4 << 20,
-        metavar="N",
-        help="Payload of one operation, 4KiB to 1GiB  [default: 4MiB].",
+    _replaced(
+        "--restart",
+        is_flag=True,
+        help="Begin again, rather than go on where an interrupted transfer ended.",
     ),
-    click.option(
-        "--blocks",
-        type=click.IntRange(1, 64),
-        default=8,
-        show_default=True,
-        help="Blocks of a file in flight.",
+    _kept("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
+    _kept(
+        "-a",
+        "--archive",
+        is_flag=True,
+        help="-r -p, and symlinks, hard links, extended attributes and ACLs.",
     ),
-    click.option(
-        "--jobs",
-        type=click.IntRange(1, 30),
-        default=16,
-        show_default=True,
-        help="Files in flight.",
+    _kept(
+        "-S",
+        "--sparse",
+        is_flag=True,
+        help="Make holes of zeros (32 KiB at a time); holes stay holes in any case.",
     ),
-    click.option(
-        "--rate-limit",
-        type=BYTES,
-        metavar="N",
-        help="Most bytes a second, all files together.",
-    ),
-    click.option(
+    _checks(
         "--digest",
         type=click.Choice(["xxh3", "blake3", "none"]),
         default="xxh3",
@@ -154,14 +139,8 @@ _HOW = [
         help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
         "or stream, computed at both ends and compared.",
     ),
-    click.option("--no-digest", is_flag=True, help="The same as --digest none."),
-    click.option(
-        "--on-loss",
-        type=click.Choice(config.ON_LOSS),
-        help="When the network loses a frame: repair asks again for what it carried, fail ends "
-        "the transfer with exit status 4  [default: repair, or on_loss of [transfer]].",
-    ),
-    click.option(
+    _checks("--no-digest", is_flag=True, help="The same as --digest none."),
+    _checks(
         "--fsync",
         type=click.Choice(["file", "end", "none"]),
         default="file",
@@ -169,28 +148,57 @@ _HOW = [
         help="file: each is on the disk before it gets its name; end: all are when the command "
         "ends, by one sync; none: when the kernel likes.",
     ),
-    click.option("--no-sync", is_flag=True, help="The same as --fsync none."),
-    click.option(
-        "--restart",
-        is_flag=True,
-        help="Begin again, rather than go on where an interrupted transfer ended.",
+    _checks("--no-sync", is_flag=True, help="The same as --fsync none."),
+    _checks(
+        "--on-loss",
+        type=click.Choice(config.ON_LOSS),
+        help="When the network loses a frame: repair asks again for what it carried, fail ends "
+        "the transfer with exit status 4  [default: repair, or on_loss of [transfer]].",
     ),
-    click.option(
+    _pace(
+        "--block-bytes",
+        type=BYTES,
+        default=4 << 20,
+        metavar="N",
+        help="Payload of one operation, 4KiB to 1GiB  [default: 4MiB].",
+    ),
+    _pace(
+        "--blocks",
+        type=click.IntRange(1, 64),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="Blocks of a file in flight.",
+    ),
+    _pace(
+        "--jobs",
+        type=click.IntRange(1, 30),
+        default=16,
+        show_default=True,
+        metavar="N",
+        help="Files in flight.",
+    ),
+    _pace(
+        "--rate-limit",
+        type=BYTES,
+        metavar="N",
+        help="Most bytes a second, all files together.",
+    ),
+    _output("-v", "--verbose", is_flag=True, help="Name each file when it is done."),
+    _output("-q", "--quiet", is_flag=True, help="No bar and no summary."),
+    _output(
         "--progress-fd",
-        "progress_fd",
-        type=click.IntRange(0),
+        type=int,
         callback=_is_open,
         metavar="FD",
         help="Write JSON lines on the progress to a file descriptor.",
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Name each file when it is done."),
-    click.option("-q", "--quiet", is_flag=True, help="No bar and no summary."),
 ]
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """All of them, with those that every command has."""
-    for option in reversed([*_WHAT, *_HOW, timeout, shared]):
+    for option in reversed([*_OPTIONS, timeout, shared]):
         command = option(command)
     return command
 
@@ -220,7 +228,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
     if given["digest"] == "blake3" and given["block_bytes"].bit_count() != 1:
         raise click.UsageError("--block-bytes: a power of two for --digest blake3")
     archive = given["archive"]
-    patterns = tuple(click.get_current_context().meta.get(_PATTERNS, ()))
+    patterns = given["patterns"]
     for _, pattern in patterns:
         try:
             check_pattern(pattern)

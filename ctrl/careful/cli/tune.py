@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from careful.cli.command import group
 from careful.cli.common import shared, show
 from careful.cli.params import BYTES
 from careful.control import config, tuner
@@ -14,7 +15,7 @@ from careful.control import tune as entries
 from careful.report import tune as report
 
 
-@click.group()
+@group(examples=[("carefulctl tune show eth1", "what is in effect")])
 def tune() -> None:
     """See and set how messages are cut into fragments, while they flow."""
 
@@ -45,7 +46,7 @@ _peer = click.option(
 )
 
 
-@tune.command("show")
+@tune.command("show", examples=[("carefulctl tune show eth1 --peer h2", "for one peer")])
 @click.argument("ifname", metavar="IFACE")
 @_peer
 @shared
@@ -65,7 +66,13 @@ def tune_show(
     show(as_json, "tune show", inputs, _figures(session, rows), text)
 
 
-@tune.command("set")
+@tune.command(
+    "set",
+    examples=[
+        ("carefulctl tune set eth1 --fragment-bytes 2KiB", "all peers, and those to come"),
+        ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "messages of 64 KiB alone"),
+    ],
+)
 @click.argument("ifname", metavar="IFACE")
 @click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
 @click.option("--minpulse-bytes", type=BYTES, metavar="N", help="Least that a sink takes at once.")

@@ -6,20 +6,27 @@ from pathlib import Path
 
 import click
 
+from careful.cli.command import command
 from careful.cli.common import json_option, shared, show
 from careful.cli.params import WholeDuration
 from careful.control import config, daemon, status
 from careful.report import status as report
 
 
-@click.command()
+@command(
+    examples=[
+        ("carefulctl up eth1", "fetch and measure; export nothing"),
+        ("carefulctl up eth1 --export /srv/a --export /srv/b:rw", "two trees, the second writable"),
+    ],
+    topics=("files",),
+)
 @click.argument("ifname", metavar="IFACE")
 @click.option("--peers", type=int, metavar="P", help="Windows R is divided into  [default: 8].")
 @click.option(
     "--export",
     multiple=True,
     metavar="DIR[:rw]",
-    help="What peers may read (rw: and write).",
+    help="What peers may read (:rw: and write); once for each directory.",
 )
 @click.option("--name", help="What peers call this host  [default: the instance's name].")
 @click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode  [default: auto].")
@@ -74,12 +81,15 @@ def up(
     show(as_json, "up", inputs, found, report.effect(found))
 
 
-@click.command()
+@command(examples=[("carefulctl down eth1", "end it; nothing stays behind")])
 @click.argument("ifname", metavar="IFACE")
 @click.option("--instance", envvar="CAREFUL_INSTANCE", metavar="NAME", help="Which carefuld.")
 @json_option
 def down(ifname: str, instance: str | None, as_json: bool) -> None:
-    """Take careful off IFACE: end carefuld, and remove all that it or a killed one left."""
+    """Take careful off IFACE: end carefuld, and remove all that it left.
+
+    What a killed one left goes, too.
+    """
     done = daemon.down(ifname, instance)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
     inputs = {"ifname": ifname, "instance": instance}

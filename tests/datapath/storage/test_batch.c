@@ -322,7 +322,7 @@ static int make_many(void)
 	return failed;
 }
 
-/* As `partials --clean` does: what is there is found, and then removed. */
+/* As `partials prune` does: what is there is found, and then removed. */
 static int clear_away(void)
 {
 	int seen = 0, fd = openat(to, "d", O_RDONLY | O_DIRECTORY);

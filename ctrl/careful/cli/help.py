@@ -1,0 +1,76 @@
+"""`carefulctl help`: pages of the manual, and the help of commands."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import click
+from click.shell_completion import CompletionItem
+
+from careful import man
+from careful.cli.command import command
+from careful.cli.common import say
+
+
+def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Topics and commands."""
+    group = ctx.find_root().command
+    assert isinstance(group, click.Group)
+    names = {*man.topics(), *group.list_commands(ctx)} if not ctx.params.get("words") else set()
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _overview(root: click.Context) -> str:
+    formatter = root.make_formatter()
+    root.command.format_help(root, formatter)
+    formatter.write_paragraph()
+    with formatter.section("Topics"):
+        formatter.write_dl(list(man.topics().items()))
+    return formatter.getvalue().rstrip()
+
+
+def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
+    """The help of a command, as its --help has it.
+
+    Raises:
+        click.UsageError: there is no such command, nor topic.
+    """
+    ctx, one = root, root.command
+    for word in words:
+        below = one.get_command(ctx, word) if isinstance(one, click.Group) else None
+        if below is None:
+            topics = ", ".join(man.topics())
+            text = f"no topic or command {' '.join(words)!r}; topics: {topics}; "
+            raise click.UsageError(text + "commands: carefulctl help")
+        one, ctx = below, click.Context(below, parent=ctx, info_name=word)
+    return one.get_help(ctx)
+
+
+@command(
+    "help",
+    examples=[
+        ("carefulctl help", "topics and commands"),
+        ("carefulctl help files", "a page of the manual"),
+        ("carefulctl help measure logp", "what `carefulctl measure logp --help` says"),
+    ],
+)
+@click.argument("words", nargs=-1, metavar="[TOPIC | COMMAND...]", shell_complete=_complete)
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show a page of the manual, or the help of a command."""
+    root = ctx.find_root()
+    if not words:
+        say(_overview(root))
+        return
+    if len(words) > 1 or words[0] not in man.topics():
+        say(_of_command(root, words))
+        return
+    from careful.man.terminal import WIDTH_MOST, shown  # rich: for those who read
+
+    width = shutil.get_terminal_size((WIDTH_MOST, 24)).columns
+    text = shown(man.source(words[0]), width, coloured=sys.stdout.isatty())
+    if sys.stdout.isatty():
+        click.echo_via_pager(text + "\n")
+    else:
+        say(text)

@@ -1,0 +1,25 @@
+"""The manual: a Markdown file a topic, whose first line is `# NAME - what it is about`.
+
+Owns where pages are and what they are called; `terminal` shows one to people, `roff` makes
+manual pages of topics and of the commands' own help. Calls nobody.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def topics() -> dict[str, str]:
+    """What there is a page about: name -> what it says, in a line."""
+    found = {}
+    for one in files(__name__).iterdir():
+        if one.name.endswith(".md"):
+            head, _, _ = one.read_text(encoding="utf-8").partition("\n")
+            name, _, said = head.removeprefix("# ").partition(" - ")
+            found[name] = said
+    return dict(sorted(found.items()))
+
+
+def source(topic: str) -> str:
+    """A page's Markdown, with its first line; raises FileNotFoundError."""
+    return (files(__name__) / f"{topic}.md").read_text(encoding="utf-8")

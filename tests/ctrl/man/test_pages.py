@@ -1,0 +1,157 @@
+"""The manual and the commands' help: all of it can be shown, and names only what exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from careful import man
+from careful.cli.command import Command, Group, summary
+from careful.cli.main import COMMANDS, cli, run
+from careful.man import roff, terminal
+
+ALL = dict(roff.commands(cli, ("carefulctl",)))
+PLACES = [f"help {' '.join(names[1:])}" for names in ALL] + list(man.topics())
+
+
+def context(names: tuple[str, ...]) -> click.Context:
+    return roff._context(names, ALL[names])
+
+
+def typed(place: str) -> Iterator[str]:
+    """Every command line that a page, or the help of a command, shows."""
+    if place.startswith("help"):
+        one = ALL["carefulctl", *place.split()[1:]]
+        assert isinstance(one, (Command, Group))
+        text = "\n".join(line for line, _ in one.examples)
+    else:
+        page = man.source(place)
+        blocks = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
+        rest = re.sub(r"^```\n.*?^```", "", page, flags=re.M | re.S)
+        text = "\n".join([*blocks, *re.findall(r"`([^`]+)`", rest)])
+    for line in text.splitlines():
+        for part in re.split(r"[|;&]+", line.partition(" #")[0]):
+            yield part.strip()
+
+
+def unknown(line: str) -> list[str]:
+    """Words of a command line that name no command or option of ours."""
+    words = shlex.split(line)
+    while words and re.fullmatch(r"[A-Z_]+=.*|sudo", words[0]):
+        words.pop(0)
+    known = {option for names in ALL for option in options(names)}
+    if words and words[0] == "carefulctl":
+        names = ("carefulctl",)
+        rest = words[1:]
+        while rest and isinstance(ALL[names], click.Group):
+            if (*names, rest[0]) not in ALL:
+                break
+            names = (*names, rest.pop(0))
+        if names == ("carefulctl",) and rest and not rest[0].startswith("-"):
+            return [rest[0]]
+        if names[1:] == ("help",) and rest[:1] and rest[0] not in man.topics():
+            return [] if ("carefulctl", *rest) in ALL or rest[0].isupper() else rest
+        known = set(options(names)) | set(options((*names, "list")))
+        words = rest
+    elif not words or not words[0].startswith("--"):
+        return []
+    return [one for one in used(words) if one not in known]
+
+
+def used(words: list[str]) -> Iterator[str]:
+    for word in words:
+        if word.startswith("--"):
+            yield word.partition("=")[0]
+        elif re.match(r"-[A-Za-z0]", word):
+            yield from (f"-{letter}" for letter in word[1:])
+
+
+def options(names: tuple[str, ...]) -> list[str]:
+    if names not in ALL:
+        return []
+    ctx = context(names)
+    params = ALL[names].get_params(ctx)
+    return [opt for one in params for opt in (*one.opts, *one.secondary_opts)]
+
+
+def test_unknown__finds_what_does_not_exist() -> None:
+    assert unknown("carefulctl fly h2:") == ["fly"]
+    assert unknown("carefulctl get -rZ --soon h2: .") == ["-Z", "--soon"]
+    assert unknown("CAREFUL_DEBUG=1 carefulctl help nonsense") == ["nonsense"]
+    assert unknown("--soon") == ["--soon"]
+    assert unknown("carefulctl get -ra --fsync=end h2: .") == []
+    assert unknown("carefulctl partials prune --json h2:") == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_pages__commands_and_options_exist(place: str) -> None:
+    assert {line: found for line in typed(place) if (found := unknown(line))} == {}
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """80 columns, examples at its end, and pages that there are."""
+    one = ALL[names]
+    assert run([*names[1:], "--help"]) == 0
+    text = capsys.readouterr().out
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert not re.search(r"[a-z ]\.\.\.", text)  # cut; ARGS]... is not
+    assert isinstance(one, (Command, Group))
+    assert one.examples
+    assert "Examples:" in text
+    assert set(one.topics) <= set(man.topics())
+    if len(names) > 1:
+        assert run(["help", *names[1:]]) == 0
+        assert capsys.readouterr().out == text
+
+
+def test_help__summaries_are_the_commands_own() -> None:
+    """They stand in a table, so that the list of commands imports none of them."""
+    table = {name: text for rows in COMMANDS.values() for name, (_, text) in rows.items()}
+    assert table == {names[1]: summary(one) for names, one in ALL.items() if len(names) == 2}
+
+
+def test_help__lists_topics_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help"]) == 0
+    said = capsys.readouterr().out
+    for name in (*man.topics(), *(name for rows in COMMANDS.values() for name in rows)):
+        assert re.search(rf"^  {name} ", said, re.M), name
+    assert run(["help", "nonsense"]) == 2
+    assert "no topic or command 'nonsense'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", man.topics())
+def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = man.source(topic)
+    head, _, rest = page.partition("\n")
+    assert head == f"# {topic} - {man.topics()[topic]}"
+    assert man.topics()[topic]
+    assert "\n# " not in rest
+    for width in 60, 80, 200:
+        shown = terminal.shown(page, width, coloured=False)
+        assert [line for line in shown.splitlines() if len(line) > min(width, 80)] == []
+    assert run(["help", topic]) == 0
+    assert capsys.readouterr().out.startswith(f"{topic} - ")
+    assert "\x1b[1m" in terminal.shown(page, 80, coloured=True)
+
+
+def test_roff__every_page_is_clean(tmp_path: Path) -> None:
+    """man has no complaint, and every command and topic has its page."""
+    if not shutil.which("man") or not shutil.which("groff"):
+        pytest.skip("man and groff are not installed")
+    count = roff.write(tmp_path)
+    pages = sorted(tmp_path.rglob("*.[17]"))
+    assert count == len(pages) == len(ALL) + len(man.topics())
+    for page in pages:
+        argv = ["man", "--warnings=all", "-P", "cat", "-l", str(page)]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, env={"MANWIDTH": "80", "PATH": "/usr/bin:/bin"}
+        )
+        assert (done.returncode, done.stderr) == (0, ""), page
+        assert page.name.partition(".")[0] in done.stdout
