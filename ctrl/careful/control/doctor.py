@@ -1,7 +1,7 @@
 """What careful needs of a machine, stage by stage: looked at, put right, undone.
 
 check() changes nothing and needs no privilege: what it could not see it says.
-init() acts only where something is missing; fini() takes back what is ours.
+fix() acts only where something is missing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _bpffs() -> Iterator[Finding]:
     if bpffs_mounted():
         yield Finding("bpffs", OK, f"mounted on {BPFFS}")
     else:
-        advice = "`up` mounts it, or: carefulctl doctor init IFACE"
+        advice = "`up` mounts it, or: carefulctl doctor --fix IFACE"
         yield Finding("bpffs", WARN, f"not mounted on {BPFFS}", advice)
 
 
@@ -265,13 +265,13 @@ def _clear(ifname: str, name: str | None) -> str:
     return "removed what a killed carefuld had left" if done else ""
 
 
-def init(ifname: str, name: str | None) -> list[Finding]:
+def fix(ifname: str, name: str | None) -> list[Finding]:
     """Put right what can be: bpffs, the interface's state, leftovers.
 
     Raises:
         CarefulError: not root, or something could not be done.
     """
-    instances.need_root(f"doctor init {ifname}")
+    instances.need_root(f"doctor --fix {ifname}")
     links.find(ifname)
     stages: list[tuple[str, Callable[[], str]]] = [
         ("bpffs", _mount_bpffs),
@@ -279,20 +279,3 @@ def init(ifname: str, name: str | None) -> list[Finding]:
         ("instance", lambda: _clear(ifname, name)),
     ]
     return [Finding(stage, OK, act() or "nothing to do") for stage, act in stages]
-
-
-def fini(ifname: str, name: str | None) -> list[Finding]:
-    """Undo what is ours: leftovers of an instance that does not run. bpffs stays mounted.
-
-    Raises:
-        CarefulError: not root, or the instance runs.
-    """
-    instances.need_root(f"doctor fini {ifname}")
-    instance = instances.on_interface(ifname, name)
-    if instance.pid:
-        text = f"is up; first: carefulctl down {ifname}"
-        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
-    return [
-        Finding("instance", OK, _clear(ifname, name) or "nothing to do"),
-        Finding("bpffs", OK, "stays mounted: others may use it"),
-    ]
