@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The AF_XDP device from the inside: its state, and what its files offer each other.
- * xsk.c opens and closes; xsk_socket.c owns UMEM and socket, xsk_rings.c the hot
+ * xsk_port.c opens and closes; xsk_socket.c owns UMEM and socket, xsk_rings.c the hot
  * path, xsk_bpf.c program and maps, xsk_ctrl.c the kernel's UDP sockets, route.c
  * destinations and what changes about them, netdev.c what the interface is like.
  */
