@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <careful/wire.h>
 
 #include "daemon/options.h"
+#include "device/error.h"
 
 static const char usage[] =
 	"Usage: carefuld --ifname IFACE [OPTION]...\n"
@@ -92,16 +92,6 @@ static const struct option long_options[] = {
 	{ 0 },
 };
 
-static int fail(struct careful_error *error, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error->text, sizeof(error->text), format, args);
-	va_end(args);
-	return -EINVAL;
-}
-
 static int number(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *value,
 		  struct careful_error *error)
 {
@@ -111,8 +101,8 @@ static int number(const char *option, const char *text, uint32_t min, uint32_t m
 	errno = 0;
 	n = strtoul(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
-		return fail(error, "--%s %s: a number from %u to %u is wanted", option, text, min,
-			    max);
+		return refuse(error, -EINVAL, "--%s %s: a number from %u to %u is wanted", option,
+			      text, min, max);
 	*value = (uint32_t)n;
 	return 0;
 }
@@ -130,7 +120,7 @@ static int choice(const char *option, const char *text, const char *const *names
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
 			 names[i]);
 	}
-	return fail(error, "--%s %s: one of %s is wanted", option, text, all);
+	return refuse(error, -EINVAL, "--%s %s: one of %s is wanted", option, text, all);
 }
 
 /* DIR[:rw]; among several, it is called as the last component of DIR. */
@@ -140,13 +130,14 @@ static int add_export(struct daemon_options *options, char *text, struct careful
 	size_t n = strlen(text);
 
 	if (options->exports_count == BLOCK_EXPORTS)
-		return fail(error, "--export %s: at most %u are possible", text, BLOCK_EXPORTS);
+		return refuse(error, -EINVAL, "--export %s: at most %u are possible", text,
+			      BLOCK_EXPORTS);
 	if (n >= 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
 		export->writable = text[n - 1] == 'w';
 		text[n -= 3] = 0;
 	}
 	if (!n)
-		return fail(error, "--export: a directory is wanted");
+		return refuse(error, -EINVAL, "--export: a directory is wanted");
 	while (n > 1 && text[n - 1] == '/')
 		text[--n] = 0;
 	export->path = text;
@@ -173,9 +164,10 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return 0;
 	case OPT_NAME:
 		c->name = arg;
-		return strlen(arg) < CAREFUL_NAME_BYTES ? 0 :
-							  fail(error, "--name %s: at most %d bytes",
-							       arg, CAREFUL_NAME_BYTES - 1);
+		return strlen(arg) < CAREFUL_NAME_BYTES ?
+			       0 :
+			       refuse(error, -EINVAL, "--name %s: at most %d bytes", arg,
+				      CAREFUL_NAME_BYTES - 1);
 	case OPT_PEERS:
 		return number(name, arg, 1, CAREFUL_PEERS_MAX, &c->peers, error);
 	case OPT_QUEUE:
@@ -207,7 +199,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return add_export(o, arg, error);
 	case OPT_RUN_DIR:
 		snprintf(o->run_dir, sizeof(o->run_dir), "%s", arg);
-		return strlen(arg) < sizeof(o->run_dir) ? 0 : fail(error, "--run-dir: too long");
+		return strlen(arg) < sizeof(o->run_dir) ?
+			       0 :
+			       refuse(error, -EINVAL, "--run-dir: too long");
 	case OPT_LOG:
 		o->log = arg;
 		return 0;
@@ -219,7 +213,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		o->foreground = true;
 		return 0;
 	default:
-		return fail(error, "--%s is no option", name);
+		return refuse(error, -EINVAL, "--%s is no option", name);
 	}
 }
 
@@ -228,7 +222,7 @@ static int check_instance(const char *name, struct careful_error *error)
 {
 	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||
 	    strlen(name) > 64)
-		return fail(error, "--instance %s: a name without / is wanted", name);
+		return refuse(error, -EINVAL, "--instance %s: a name without / is wanted", name);
 	return 0;
 }
 
@@ -252,16 +246,17 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			return 1;
 		}
 		if (id == '?' || id == ':')
-			return fail(error, "%s: no such option, or its value is missing (--help)",
-				    argv[optind - 1]);
+			return refuse(error, -EINVAL,
+				      "%s: no such option, or its value is missing (--help)",
+				      argv[optind - 1]);
 		rc = take(options, id, long_options[index].name, optarg, error);
 		if (rc)
 			return rc;
 	}
 	if (optind < argc)
-		return fail(error, "%s: not an option (--help)", argv[optind]);
+		return refuse(error, -EINVAL, "%s: not an option (--help)", argv[optind]);
 	if (!options->careful.ifname)
-		return fail(error, "--ifname is missing (--help)");
+		return refuse(error, -EINVAL, "--ifname is missing (--help)");
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
 	rc = check_instance(options->careful.instance, error);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See rundir.h. Names are taken relative to the directory, which may be moved. */
+/* See rundir.h. Names are taken relative to the directory, which may be moved. Calls nobody. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/rundir.h"
-
-static int fail(struct careful_error *error, int rc, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error->text, sizeof(error->text), format, args);
-	va_end(args);
-	return rc;
-}
+#include "device/error.h"
 
 /* mkdir -p */
 static int make_path(const char *path)
@@ -49,15 +39,15 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 
 	dir->lock_fd = openat(dir->dir_fd, "pid", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (dir->lock_fd < 0)
-		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno != EWOULDBLOCK)
-		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	if (pread(dir->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
 		pid[0] = 0;
-	return fail(error, -EBUSY, "%s: a carefuld runs there already (pid %d)", dir->path,
-		    atoi(pid));
+	return refuse(error, -EBUSY, "%s: a carefuld runs there already (pid %d)", dir->path,
+		      atoi(pid));
 }
 
 int rundir_open(struct rundir *dir, const char *path, struct careful_error *error)
@@ -68,10 +58,10 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)
-		return fail(error, rc, "%s: %s", path, strerror(-rc));
+		return refuse(error, rc, "%s: %s", path, strerror(-rc));
 	dir->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir->dir_fd < 0)
-		rc = fail(error, -errno, "%s: %s", path, strerror(errno));
+		rc = refuse(error, -errno, "%s: %s", path, strerror(errno));
 	else
 		rc = take_lock(dir, error);
 	if (rc) {
@@ -102,17 +92,17 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 	int rc, fd;
 
 	if (ftruncate(dir->lock_fd, 0) || pwrite(dir->lock_fd, pid, (size_t)n, 0) != n)
-		return fail(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return fail(error, -errno, "local socket: %s", strerror(errno));
+		return refuse(error, -errno, "local socket: %s", strerror(errno));
 	unlinkat(dir->dir_fd, "sock", 0);
 	rc = bind_at(fd, dir->dir_fd);
 	if (!rc && listen(fd, 64))
 		rc = -errno;
 	if (rc) {
 		close(fd);
-		return fail(error, rc, "%s/sock: %s", dir->path, strerror(-rc));
+		return refuse(error, rc, "%s/sock: %s", dir->path, strerror(-rc));
 	}
 	dir->listen_fd = fd;
 	return 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One NIC queue as the engine sees it: frames in and out by batches, a side
- * channel for control messages, the admission of peers, the clock and the
- * random numbers. All that the engine knows of the world passes through here,
- * so that a virtual device in virtual time can take its place.
+ * The world as the engine sees it. A port is an interface: the side channel for
+ * control messages, the admission of peers, routes, what changes about the link, the
+ * clock and the random numbers. A queue of it moves frames, by batches. All that the
+ * engine knows of the world passes through here, so that a virtual device in virtual
+ * time can take its place.
  *
- * Buffers are chunks of one UMEM area. Chunks [0, rx_chunks) receive, the rest
- * send. A frame is one or more descriptors; all but its last carry
- * DEVICE_DESC_MORE. Calls are per batch, never per frame.
+ * A queue's buffers are chunks of one UMEM area. Chunks [0, rx_chunks) receive, the
+ * rest send. A frame is one or more descriptors; all but its last carry
+ * DEVICE_DESC_MORE. A queue is closed before its port.
  */
 #ifndef CAREFUL_DEVICE_H
 #define CAREFUL_DEVICE_H
@@ -25,10 +26,11 @@ struct pollfd;
 enum {
 	DEVICE_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
 	DEVICE_SEGMENTS_MAX = 16, /* descriptors of one frame */
+	ETHERNET_BYTES = 14, /* of a frame: what the MTU does not count */
 	LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
 	/* The least that a frame must hold: all headers, and 64 bytes to make it worth while. */
 	DEVICE_FRAME_BYTES_MIN = LLHDR_MAX + 48 + 48 + 64,
-	DEVICE_WAIT_FDS_MAX = 4,
+	DEVICE_WAIT_FDS_MAX = 4, /* a queue's and its port's */
 };
 
 /* A piece of a frame; the layout of struct xdp_desc. */
@@ -56,19 +58,41 @@ struct llhdr {
 	uint32_t bytes;
 };
 
-struct device {
-	const struct device_ops *ops;
+struct port {
+	const struct port_ops *ops;
+	uint32_t mtu; /* ops->events() tells when it has changed */
+};
+
+struct queue {
+	const struct queue_ops *ops;
+	struct port *port;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
 	uint32_t rx_chunks; /* R before the bounds below; all in the fill ring once open */
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
-	uint32_t frame_bytes; /* largest frame now, Ethernet header included */
-	uint32_t mtu; /* ops->events() tells when it and frame_bytes have changed */
-	uint16_t queue;
-	struct careful_device_info info; /* for people: modes, R and what bounds it */
+	uint32_t frame_bytes_max; /* largest frame, whatever the MTU, Ethernet header included */
+	uint16_t index;
+	int fd; /* readable when frames have arrived; -1: none */
+	struct careful_device_info info; /* for people: modes, R and what bounds it, at open() */
 };
+
+/* Largest frame now, Ethernet header included: it follows the MTU. */
+static inline uint32_t queue_frame_bytes(const struct queue *queue)
+{
+	uint32_t frame = queue->port->mtu + ETHERNET_BYTES;
+
+	return frame < queue->frame_bytes_max ? frame : queue->frame_bytes_max;
+}
+
+/* The same of frames that fit one receive buffer. */
+static inline uint32_t queue_single_bytes(const struct queue *queue)
+{
+	uint32_t frame = queue_frame_bytes(queue);
+
+	return frame < queue->buffer_bytes ? frame : queue->buffer_bytes;
+}
 
 /*
  * What is known of a control message beside its bytes.
@@ -103,61 +127,74 @@ enum device_event {
 	DEVICE_MTU = 0x10, /* its MTU is not what it was */
 };
 
-struct device_ops {
+struct queue_ops {
 	/* Takes up to n descriptors that arrived; never part of a frame unless n
 	 * is smaller than the frame. Their buffers are the caller's until fill(). */
-	uint32_t (*rx)(struct device *dev, struct device_desc *descs, uint32_t n);
+	uint32_t (*rx)(struct queue *queue, struct device_desc *descs, uint32_t n);
 	/* Gives n receive buffers back, named by any address within the chunk. On
 	 * return they are published: a frame may arrive in them. */
-	void (*fill)(struct device *dev, const uint64_t *addrs, uint32_t n);
+	void (*fill)(struct queue *queue, const uint64_t *addrs, uint32_t n);
 	/* Queues whole frames for sending; returns the descriptors taken, which end
 	 * at a frame's end. They leave with kick(), in order. */
-	uint32_t (*tx)(struct device *dev, const struct device_desc *descs, uint32_t n);
+	uint32_t (*tx)(struct queue *queue, const struct device_desc *descs, uint32_t n);
 	/* Moves what is queued to the wire, up to what the device takes in one go.
 	 * 0: all is on its way; -EAGAIN: call again, nothing was lost (or as much as
 	 * statistics().kicks_failed says). While the link is down it stays -EAGAIN. */
-	int (*kick)(struct device *dev);
+	int (*kick)(struct queue *queue);
 	/* Chunks whose frames have left; they are free again. */
-	uint32_t (*complete)(struct device *dev, uint64_t *addrs, uint32_t n);
+	uint32_t (*complete)(struct queue *queue, uint64_t *addrs, uint32_t n);
+	/* Frames lost by the device itself, as far as it can tell; for status. */
+	void (*statistics)(struct queue *queue, struct careful_device_statistics *out);
+	void (*close)(struct queue *queue);
+};
 
+struct port_ops {
 	/* Control messages, through the kernel's own socket. 0 or -errno. */
-	int (*ctrl_send)(struct device *dev, const union address *to, const void *buf,
+	int (*ctrl_send)(struct port *port, const union address *to, const void *buf,
 			 uint32_t bytes);
 	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
 	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
 	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. Of what either
 	 * is about buf has the beginning, as far as the error quotes it; the rest stays. */
-	ssize_t (*ctrl_recv)(struct device *dev, union address *from, void *buf, uint32_t bytes,
+	ssize_t (*ctrl_recv)(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival);
 	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */
-	void (*stamps)(struct device *dev, bool on);
+	void (*stamps)(struct port *port, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie (0 closes it).
 	 * Returned only when XDP sees it. */
-	void (*admit)(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window);
-	void (*probed)(struct device *dev, uint32_t slot, struct ping_seen *probed);
+	void (*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window);
+	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
-	struct careful_tune_entry *(*tune)(struct device *dev, uint32_t slot);
+	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
 	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
-	int (*resolve)(struct device *dev, const union address *to, struct llhdr *llhdr);
+	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
 	/* Nobody answers there: maybe the neighbour's link address is another by now. May be
 	 * NULL. */
-	void (*distrust)(struct device *dev, const union address *to);
+	void (*distrust)(struct port *port, const union address *to);
 
-	uint64_t (*now_ns)(struct device *dev); /* monotonic */
-	void (*random)(struct device *dev, void *buf, uint32_t bytes);
+	uint64_t (*now_ns)(struct port *port); /* monotonic */
+	void (*random)(struct port *port, void *buf, uint32_t bytes);
 	/* What changed since the last call: enum device_event, or'd. */
-	uint32_t (*events)(struct device *dev);
+	uint32_t (*events)(struct port *port);
 	/* File descriptors to poll() for readability when there is nothing to do. */
-	uint32_t (*wait_fds)(struct device *dev, int *fds, uint32_t n);
-	/* Frames lost by the device itself, as far as it can tell; for status. */
-	void (*statistics)(struct device *dev, struct careful_device_statistics *out);
-	void (*close)(struct device *dev);
+	uint32_t (*wait_fds)(struct port *port, int *fds, uint32_t n);
+	void (*close)(struct port *port);
 };
 
-/* Opens AF_XDP on options->ifname; see careful_open() for the errors. */
-int xsk_open(const struct careful_options *options, struct device **dev,
+/* Closes a queue and the port that it alone uses. */
+static inline void device_close(struct queue *queue)
+{
+	struct port *port = queue->port;
+
+	queue->ops->close(queue);
+	port->ops->close(port);
+}
+
+/* Opens AF_XDP on options->ifname: a port, and its queue options->queue. See
+ * careful_open() for the errors. */
+int xsk_open(const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 
 #endif /* CAREFUL_DEVICE_H */

@@ -2,7 +2,7 @@
 /*
  * What an interface is like, asked once when it is opened: driver, MTU, queues and
  * ring, and whether the NIC brings our port to our queue. What changes later is
- * route.c's to follow.
+ * route.c's to follow. Calls nobody.
  */
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -74,20 +74,19 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 
 	*netdev = (struct netdev){ 0 };
 	if (!ifname || !ifname[0] || strlen(ifname) >= sizeof(netdev->name))
-		return xsk_fail(error, -ENODEV, "%s: no such interface",
-				ifname ? ifname : "(none)");
+		return refuse(error, -ENODEV, "%s: no such interface", ifname ? ifname : "(none)");
 	memcpy(netdev->name, ifname, strlen(ifname) + 1);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return xsk_fail(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
+		return refuse(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
 	rc = read_interface(fd, netdev);
 	if (!rc)
 		read_driver(fd, netdev);
 	close(fd);
 	if (rc == -ENODEV)
-		return xsk_fail(error, rc, "%s: no such interface; `ip link` lists them", ifname);
+		return refuse(error, rc, "%s: no such interface; `ip link` lists them", ifname);
 	if (rc)
-		return xsk_fail(error, rc, "%s: %s", ifname, strerror(-rc));
+		return refuse(error, rc, "%s: %s", ifname, strerror(-rc));
 	return 0;
 }
 
@@ -141,41 +140,41 @@ static int check_steering(const struct netdev *netdev, uint32_t queue, uint16_t 
 	int rc;
 
 	if (fd < 0)
-		return xsk_fail(error, -errno, "%s: no socket: %s", netdev->name, strerror(errno));
+		return refuse(error, -errno, "%s: no socket: %s", netdev->name, strerror(errno));
 	rc = steered(fd, netdev->name, queue, port);
 	close(fd);
 	if (rc > 0)
 		return 0;
 	if (!rc)
-		return xsk_fail(error, -EINVAL,
-				"%s has %u receive queues and port %u may come to any: `ethtool -N "
-				"%s flow-type udp4 dst-port %u action %u` (and udp6)",
-				netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
-	return xsk_fail(error, -EINVAL,
-			"%s has %u receive queues and cannot steer a port to one: `ethtool -L %s "
-			"%s 1`",
-			netdev->name, netdev->rx_queues, netdev->name,
-			!strcmp(netdev->driver, "veth") ? "rx" : "combined");
+		return refuse(error, -EINVAL,
+			      "%s has %u receive queues and port %u may come to any: `ethtool -N "
+			      "%s flow-type udp4 dst-port %u action %u` (and udp6)",
+			      netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
+	return refuse(error, -EINVAL,
+		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s "
+		      "%s 1`",
+		      netdev->name, netdev->rx_queues, netdev->name,
+		      !strcmp(netdev->driver, "veth") ? "rx" : "combined");
 }
 
 int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,
 		 struct careful_error *error)
 {
 	if (!(netdev->flags & IFF_UP))
-		return xsk_fail(error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
-				netdev->name);
+		return refuse(error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
+			      netdev->name);
 	if (netdev->flags & IFF_LOOPBACK)
-		return xsk_fail(error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
-				netdev->name);
+		return refuse(error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+			      netdev->name);
 	if (netdev->mtu < CAREFUL_MTU_MIN)
-		return xsk_fail(error, -EMSGSIZE, "%s: an MTU of %u is too small, %u is the least",
-				netdev->name, netdev->mtu, CAREFUL_MTU_MIN);
+		return refuse(error, -EMSGSIZE, "%s: an MTU of %u is too small, %u is the least",
+			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN);
 	if (queue >= netdev->rx_queues)
-		return xsk_fail(error, -EINVAL, "%s has no receive queue %u, the last is %u",
-				netdev->name, queue, netdev->rx_queues - 1);
+		return refuse(error, -EINVAL, "%s has no receive queue %u, the last is %u",
+			      netdev->name, queue, netdev->rx_queues - 1);
 	if (queue >= CAREFUL_QUEUES_MAX)
-		return xsk_fail(error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
-				CAREFUL_QUEUES_MAX - 1);
+		return refuse(error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
+			      CAREFUL_QUEUES_MAX - 1);
 	if (netdev->rx_queues > 1)
 		return check_steering(netdev, queue, port, error);
 	return 0;

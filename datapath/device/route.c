@@ -2,7 +2,8 @@
 /*
  * Where frames to a host go: route and neighbour as the kernel has them, made into
  * the header that a frame starts with; and what changes about them and about the
- * link. The kernel keeps the tables, and resolves; nothing here waits for it.
+ * link. The kernel keeps the tables, and resolves; nothing here waits for it. Asks it
+ * through rtnl.c.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -178,7 +179,7 @@ static uint8_t *put_ethernet(uint8_t *p, const struct route *route, const struct
 	memcpy(p + 6, route->mac, 6);
 	p[12] = (uint8_t)(type >> 8);
 	p[13] = (uint8_t)type;
-	return p + XSK_ETHERNET_BYTES;
+	return p + ETHERNET_BYTES;
 }
 
 static uint8_t *put_ipv4(uint8_t *p, const struct hop *hop, const struct ip_address *dst)

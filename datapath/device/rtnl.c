@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Route netlink in the little that the device needs of it. The kernel answers a
- * question before sendto() returns, so nothing here waits for the network.
+ * question before sendto() returns, so nothing here waits for the network. Calls nobody.
  */
 #include "device/rtnl.h"
 

@@ -13,14 +13,14 @@
 
 static uint64_t chunk_of(const struct sim_device *sim, uint64_t addr)
 {
-	return addr / sim->dev.chunk_bytes;
+	return addr / sim->queue.chunk_bytes;
 }
 
 /* A chunk changes hands. */
 static void hand_over(struct sim_device *sim, uint64_t addr, enum sim_owner to)
 {
 	uint64_t chunk = chunk_of(sim, addr);
-	uint32_t *count = chunk < sim->dev.rx_chunks ? &sim->rx_engine : &sim->tx_engine;
+	uint32_t *count = chunk < sim->queue.rx_chunks ? &sim->rx_engine : &sim->tx_engine;
 
 	assert(sim->owner[chunk] != to);
 	sim->owner[chunk] = (uint8_t)to;
@@ -32,8 +32,8 @@ static bool give(struct sim_device *sim, uint64_t addr, bool receives)
 {
 	uint64_t chunk = chunk_of(sim, addr);
 
-	if (chunk >= sim->dev.rx_chunks + sim->dev.tx_chunks ||
-	    receives != (chunk < sim->dev.rx_chunks) || sim->owner[chunk] != SIM_ENGINE) {
+	if (chunk >= sim->queue.rx_chunks + sim->queue.tx_chunks ||
+	    receives != (chunk < sim->queue.rx_chunks) || sim->owner[chunk] != SIM_ENGINE) {
 		sim_fail(sim->world, "port %u: %s chunk %llu, which is not the engine's", sim->port,
 			 receives ? "gave back" : "sent", (unsigned long long)chunk);
 		return false;
@@ -42,9 +42,9 @@ static bool give(struct sim_device *sim, uint64_t addr, bool receives)
 	return true;
 }
 
-static uint32_t sim_rx(struct device *dev, struct device_desc *descs, uint32_t n)
+static uint32_t sim_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 	uint32_t have = sim_ring_count(&sim->rx);
 	uint32_t whole = 0;
 
@@ -62,22 +62,22 @@ static uint32_t sim_rx(struct device *dev, struct device_desc *descs, uint32_t n
 	return whole;
 }
 
-static void sim_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
+static void sim_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 {
-	struct sim_device *sim = to_sim(dev);
-	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
+	struct sim_device *sim = to_sim(queue);
+	uint64_t mask = ~(uint64_t)(queue->chunk_bytes - 1);
 
 	for (uint32_t i = 0; i < n; i++)
 		if (give(sim, addrs[i], true))
 			sim_ring_put(&sim->fill, (struct device_desc){ .addr = addrs[i] & mask });
 }
 
-static uint32_t sim_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
+static uint32_t sim_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (descs[i].addr % dev->chunk_bytes + descs[i].bytes > dev->chunk_bytes)
+		if (descs[i].addr % queue->chunk_bytes + descs[i].bytes > queue->chunk_bytes)
 			sim_fail(sim->world, "port %u: sent more than a chunk holds", sim->port);
 		if (give(sim, descs[i].addr, false))
 			sim_ring_put(&sim->tx, descs[i]);
@@ -85,9 +85,9 @@ static uint32_t sim_tx(struct device *dev, const struct device_desc *descs, uint
 	return n;
 }
 
-static int sim_kick(struct device *dev)
+static int sim_kick(struct queue *queue)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 	struct sim_world *world = sim->world;
 	uint32_t most = world->config.kick_frames ? world->config.kick_frames : UINT32_MAX;
 
@@ -105,11 +105,11 @@ static int sim_kick(struct device *dev)
 			assert(n < DEVICE_SEGMENTS_MAX && sim_ring_count(&sim->tx));
 			descs[n++] = sim_ring_take(&sim->tx);
 		} while (descs[n - 1].options & DEVICE_DESC_MORE);
-		if (n > dev->segments_max)
+		if (n > queue->segments_max)
 			sim_fail(world, "port %u: sent a frame of %u pieces", sim->port, n);
 		for (uint32_t i = 0; i < n; i++)
 			sim_ring_put(&sim->left, descs[i]);
-		sim->leaving[(sim->leaving_head + sim->leaving_count++) % dev->tx_chunks] =
+		sim->leaving[(sim->leaving_head + sim->leaving_count++) % queue->tx_chunks] =
 			(struct sim_leaving){ sim_wire_kick(sim, descs, n), n };
 		sim->busy_ns += world->config.tx_g_ns;
 	}
@@ -119,9 +119,9 @@ static int sim_kick(struct device *dev)
 	return -EAGAIN;
 }
 
-static uint32_t sim_complete(struct device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t sim_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 	uint32_t count = 0;
 
 	while (sim->leaving_count) {
@@ -133,22 +133,22 @@ static uint32_t sim_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 		hand_over(sim, addrs[count++], SIM_ENGINE);
 		if (--first->descs)
 			continue;
-		sim->leaving_head = (sim->leaving_head + 1) % dev->tx_chunks;
+		sim->leaving_head = (sim->leaving_head + 1) % queue->tx_chunks;
 		sim->leaving_count--;
 	}
 	return count;
 }
 
-static uint64_t sim_device_now_ns(struct device *dev)
+static uint64_t sim_device_now_ns(struct port *nic)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 
 	return sim->world->now_ns + sim->world->clock_ns[sim->port];
 }
 
-static void sim_random(struct device *dev, void *buf, uint32_t bytes)
+static void sim_random(struct port *nic, void *buf, uint32_t bytes)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	uint8_t *to = buf;
 
 	for (uint32_t i = 0; i < bytes; i += 8) {
@@ -160,9 +160,9 @@ static void sim_random(struct device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static void sim_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t window)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
 
 	if (peer->cookie)
@@ -170,9 +170,9 @@ static void sim_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32
 	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
 }
 
-static void sim_probed(struct device *dev, uint32_t slot, struct ping_seen *probed)
+static void sim_probed(struct port *nic, uint32_t slot, struct ping_seen *probed)
 {
-	const struct careful_peer_entry *peer = &to_sim(dev)->peers[slot];
+	const struct careful_peer_entry *peer = &nic_to_sim(nic)->peers[slot];
 
 	*probed = (struct ping_seen){
 		.at_ns = peer->probe_ns,
@@ -181,62 +181,71 @@ static void sim_probed(struct device *dev, uint32_t slot, struct ping_seen *prob
 	};
 }
 
-static struct careful_tune_entry *sim_tune(struct device *dev, uint32_t slot)
+static struct careful_tune_entry *sim_tune(struct port *nic, uint32_t slot)
 {
-	return &to_sim(dev)->tune[slot];
+	return &nic_to_sim(nic)->tune[slot];
 }
 
-static uint32_t sim_events(struct device *dev)
+static uint32_t sim_events(struct port *nic)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	uint32_t changed = sim->changed;
 
-	if (changed & DEVICE_MTU) {
-		dev->frame_bytes = dev->info.frame_bytes = sim_wire_frame_bytes(sim);
-		dev->mtu = dev->info.mtu = dev->frame_bytes - 14;
-	}
+	if (changed & DEVICE_MTU)
+		nic->mtu = sim_wire_frame_bytes(sim) - ETHERNET_BYTES;
 	sim->changed = 0;
 	return changed;
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the interface's */
-static uint32_t sim_wait_fds(struct device *dev, int *fds, uint32_t n)
+static uint32_t sim_wait_fds(struct port *nic, int *fds, uint32_t n)
 {
-	(void)dev;
+	(void)nic;
 	(void)fds;
 	(void)n;
 	return 0;
 }
 
-static void sim_statistics(struct device *dev, struct careful_device_statistics *out)
+static void sim_statistics(struct queue *queue, struct careful_device_statistics *out)
 {
-	*out = to_sim(dev)->statistics;
+	*out = to_sim(queue)->statistics;
 }
 
-static void sim_close(struct device *dev)
+static void sim_close_queue(struct queue *queue)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 
-	if (sim->world->devices[sim->port] == sim)
-		sim->world->devices[sim->port] = NULL;
-	free(dev->umem);
+	free(queue->umem);
 	free(sim->owner);
 	free(sim->fill.entries);
 	free(sim->rx.entries);
 	free(sim->tx.entries);
 	free(sim->left.entries);
 	free(sim->leaving);
+}
+
+static void sim_close_port(struct port *nic)
+{
+	struct sim_device *sim = nic_to_sim(nic);
+
+	if (sim->world->devices[sim->port] == sim)
+		sim->world->devices[sim->port] = NULL;
 	free(sim->ctrl);
 	free(sim->tune);
 	free(sim);
 }
 
-static const struct device_ops sim_ops = {
+static const struct queue_ops queue_ops = {
 	.rx = sim_rx,
 	.fill = sim_fill,
 	.tx = sim_tx,
 	.kick = sim_kick,
 	.complete = sim_complete,
+	.statistics = sim_statistics,
+	.close = sim_close_queue,
+};
+
+static const struct port_ops port_ops = {
 	.ctrl_send = sim_ctrl_send,
 	.ctrl_recv = sim_ctrl_recv,
 	.stamps = sim_stamps,
@@ -248,8 +257,7 @@ static const struct device_ops sim_ops = {
 	.random = sim_random,
 	.events = sim_events,
 	.wait_fds = sim_wait_fds,
-	.statistics = sim_statistics,
-	.close = sim_close,
+	.close = sim_close_port,
 };
 
 static bool ring_init(struct sim_ring *ring, uint32_t least)
@@ -263,39 +271,39 @@ static bool ring_init(struct sim_ring *ring, uint32_t least)
 
 static bool allocate(struct sim_device *sim)
 {
-	struct device *dev = &sim->dev;
-	uint32_t chunks = dev->rx_chunks + dev->tx_chunks;
+	struct queue *queue = &sim->queue;
+	uint32_t chunks = queue->rx_chunks + queue->tx_chunks;
 
-	dev->umem = calloc(chunks, dev->chunk_bytes);
+	queue->umem = calloc(chunks, queue->chunk_bytes);
 	sim->owner = calloc(chunks, 1);
-	sim->leaving = calloc(dev->tx_chunks, sizeof(*sim->leaving));
+	sim->leaving = calloc(queue->tx_chunks, sizeof(*sim->leaving));
 	sim->ctrl = calloc(SIM_CTRL_QUEUE, sizeof(*sim->ctrl));
 	sim->tune = calloc(CAREFUL_PEERS_MAX + 1, sizeof(*sim->tune));
-	return dev->umem && sim->owner && sim->leaving && sim->ctrl && sim->tune &&
-	       ring_init(&sim->fill, dev->rx_chunks) && ring_init(&sim->rx, dev->rx_chunks) &&
-	       ring_init(&sim->tx, dev->tx_chunks) && ring_init(&sim->left, dev->tx_chunks);
+	return queue->umem && sim->owner && sim->leaving && sim->ctrl && sim->tune &&
+	       ring_init(&sim->fill, queue->rx_chunks) && ring_init(&sim->rx, queue->rx_chunks) &&
+	       ring_init(&sim->tx, queue->tx_chunks) && ring_init(&sim->left, queue->tx_chunks);
 }
 
 static void describe(struct sim_device *sim)
 {
-	struct device *dev = &sim->dev;
-	struct careful_device_info *info = &dev->info;
+	struct queue *queue = &sim->queue;
+	struct careful_device_info *info = &queue->info;
 
 	snprintf(info->ifname, sizeof(info->ifname), "sim%u", sim->port);
 	snprintf(info->driver, sizeof(info->driver), "sim");
-	info->mtu = dev->mtu;
+	info->mtu = sim->nic.mtu;
 	info->zerocopy = sim->world->config.zerocopy;
-	info->multibuffer = dev->segments_max > 1;
-	info->buffer_bytes = dev->buffer_bytes;
-	info->frame_bytes = dev->frame_bytes;
-	info->bounds[CAREFUL_BOUND_UMEM] = dev->rx_chunks;
-	info->receive_buffers = dev->rx_chunks;
+	info->multibuffer = queue->segments_max > 1;
+	info->buffer_bytes = queue->buffer_bytes;
+	info->frame_bytes = queue_frame_bytes(queue);
+	info->bounds[CAREFUL_BOUND_UMEM] = queue->rx_chunks;
+	info->receive_buffers = queue->rx_chunks;
 	info->receive_bound = CAREFUL_BOUND_UMEM;
-	info->umem_bytes = (uint64_t)(dev->rx_chunks + dev->tx_chunks) * dev->chunk_bytes;
+	info->umem_bytes = (uint64_t)(queue->rx_chunks + queue->tx_chunks) * queue->chunk_bytes;
 }
 
 int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct sim_shape *shape,
-	     const struct careful_options *options, struct device **dev,
+	     const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error)
 {
 	struct sim_device *sim = calloc(1, sizeof(*sim));
@@ -307,76 +315,76 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->port = port;
 	sim->life = life;
 	sim->headroom = shape->chunk_bytes - shape->buffer_bytes;
-	sim->frame_bytes_max = shape->frame_bytes;
 	sim->peers_count = options->peers;
-	sim->dev = (struct device){
-		.ops = &sim_ops,
+	sim->nic.ops = &port_ops;
+	sim->queue = (struct queue){
+		.ops = &queue_ops,
+		.port = &sim->nic,
 		.chunk_bytes = shape->chunk_bytes,
 		.rx_chunks = options->rx_buffers,
 		.tx_chunks = options->tx_buffers,
 		.buffer_bytes = shape->buffer_bytes,
 		.segments_max = shape->segments_max,
-		.frame_bytes = shape->frame_bytes,
-		.mtu = shape->frame_bytes - 14,
+		.frame_bytes_max = shape->frame_bytes,
+		.fd = -1,
 	};
 	if (!allocate(sim)) {
-		sim_close(&sim->dev);
+		device_close(&sim->queue);
 		snprintf(error->text, sizeof(error->text), "out of memory");
 		return -ENOMEM;
 	}
-	sim->rx_engine = sim->dev.rx_chunks;
-	sim->tx_engine = sim->dev.tx_chunks;
-	for (uint32_t i = 0; i < sim->dev.rx_chunks; i++) {
-		uint64_t addr = (uint64_t)i * sim->dev.chunk_bytes;
+	sim->rx_engine = sim->queue.rx_chunks;
+	sim->tx_engine = sim->queue.tx_chunks;
+	for (uint32_t i = 0; i < sim->queue.rx_chunks; i++) {
+		uint64_t addr = (uint64_t)i * sim->queue.chunk_bytes;
 
-		sim_fill(&sim->dev, &addr, 1);
+		sim_fill(&sim->queue, &addr, 1);
 	}
-	sim->dev.frame_bytes = sim_wire_frame_bytes(sim);
-	sim->dev.mtu = sim->dev.frame_bytes - 14;
+	sim->nic.mtu = sim_wire_frame_bytes(sim) - ETHERNET_BYTES;
 	describe(sim);
 	world->devices[port] = sim;
-	*dev = &sim->dev;
+	*queue = &sim->queue;
 	return 0;
 }
 
-void sim_kill(struct device *dev)
+void sim_kill(struct queue *queue)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 
 	sim->dead = true;
 	sim->world->devices[sim->port] = NULL;
 }
 
-uint64_t sim_take_busy_ns(struct device *dev)
+uint64_t sim_take_busy_ns(struct queue *queue)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = to_sim(queue);
 	uint64_t busy = sim->busy_ns;
 
 	sim->busy_ns = 0;
 	return busy;
 }
 
-bool sim_readable(const struct device *dev)
+bool sim_readable(const struct queue *queue)
 {
-	const struct sim_device *sim = (const struct sim_device *)dev;
+	const struct sim_device *sim = (const struct sim_device *)queue;
 
 	return sim->ctrl_count || sim->changed;
 }
 
-bool sim_frames_waiting(const struct device *dev)
+bool sim_frames_waiting(const struct queue *queue)
 {
-	return sim_ring_count(&((const struct sim_device *)dev)->rx);
+	return sim_ring_count(&((const struct sim_device *)queue)->rx);
 }
 
-void sim_buffers(const struct device *dev, uint32_t *rx_engine, uint32_t *tx_engine)
+void sim_buffers(const struct queue *queue, uint32_t *rx_engine, uint32_t *tx_engine)
 {
-	const struct sim_device *sim = (const struct sim_device *)dev;
+	const struct sim_device *sim = (const struct sim_device *)queue;
 
 	*rx_engine = sim->rx_engine;
 	*tx_engine = sim->tx_engine;
 }
 
-uint64_t sim_xdp_count(const struct device *dev, enum careful_xdp_counter counter)
+uint64_t sim_xdp_count(const struct queue *queue, enum careful_xdp_counter counter)
 {
-	return ((const struct sim_device *)dev)->xdp[counter];
+	return ((const struct sim_device *)queue)->xdp[counter];
 }

@@ -113,7 +113,7 @@ struct sim_config {
 	void *user;
 };
 
-/* The buffers of a device: see struct device. */
+/* The buffers of a device: see struct queue. */
 struct sim_shape {
 	uint32_t chunk_bytes;
 	uint32_t buffer_bytes;
@@ -152,20 +152,20 @@ uint64_t sim_hash(uint64_t seed, uint64_t stream, uint64_t index);
 /* Opens the device of a port. `life` numbers the port's devices: with the seed it
  * decides what random() gives. */
 int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct sim_shape *shape,
-	     const struct careful_options *options, struct device **dev,
+	     const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 void sim_address(const struct sim_world *world, uint32_t port, union address *address);
 /* The port with an address, or SIM_ANY. */
 uint32_t sim_port(const struct sim_world *world, const union address *address);
 /* Ends a device as SIGKILL does: what was not sent yet is not, and its port is free. */
-void sim_kill(struct device *dev);
+void sim_kill(struct queue *queue);
 /* Whether frames wait to be received, and whether control messages or events do. */
-bool sim_frames_waiting(const struct device *dev);
-bool sim_readable(const struct device *dev);
+bool sim_frames_waiting(const struct queue *queue);
+bool sim_readable(const struct queue *queue);
 /* Time of the node's own that the device's calls took since the last call. */
-uint64_t sim_take_busy_ns(struct device *dev);
+uint64_t sim_take_busy_ns(struct queue *queue);
 /* Buffers that are the engine's, for who checks that none is lost. */
-void sim_buffers(const struct device *dev, uint32_t *rx_engine, uint32_t *tx_engine);
-uint64_t sim_xdp_count(const struct device *dev, enum careful_xdp_counter counter);
+void sim_buffers(const struct queue *queue, uint32_t *rx_engine, uint32_t *tx_engine);
+uint64_t sim_xdp_count(const struct queue *queue, enum careful_xdp_counter counter);
 
 #endif /* DEVICE_SIM_H */

@@ -77,9 +77,9 @@ static void ip6_header(uint8_t *p, const struct sim_world *world, uint32_t from,
 	memcpy(p + 24, &address.in6.sin6_addr, 16);
 }
 
-int sim_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
+int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	struct sim_world *world = sim->world;
 	uint32_t port = sim_port(world, to);
 	bool ipv6 = to->sa.sa_family == AF_INET6;
@@ -105,9 +105,9 @@ int sim_resolve(struct device *dev, const union address *to, struct llhdr *llhdr
 	return 0;
 }
 
-int sim_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes)
+int sim_ctrl_send(struct port *nic, const union address *to, const void *buf, uint32_t bytes)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	uint32_t port = sim_port(sim->world, to);
 	struct sim_slot *slot;
 	uint32_t index;
@@ -160,7 +160,7 @@ static void queue(struct sim_device *sim, const struct sim_slot *slot, uint32_t 
 	sim_address(sim->world, slot->from, &datagram->from);
 	datagram->refused = slot->refused;
 	datagram->bytes = bytes;
-	datagram->at_ns = sim->dev.ops->now_ns(&sim->dev);
+	datagram->at_ns = sim->nic.ops->now_ns(&sim->nic);
 	memcpy(datagram->data, slot->data + at, bytes < SIM_CTRL_BYTES ? bytes : SIM_CTRL_BYTES);
 }
 
@@ -182,16 +182,16 @@ void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
 		queue(sim, slot, 0, slot->bytes);
 }
 
-void sim_stamps(struct device *dev, bool on)
+void sim_stamps(struct port *nic, bool on)
 {
-	(void)dev;
+	(void)nic;
 	(void)on;
 }
 
-ssize_t sim_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+ssize_t sim_ctrl_recv(struct port *nic, union address *from, void *buf, uint32_t bytes,
 		      struct arrival *arrival)
 {
-	struct sim_device *sim = to_sim(dev);
+	struct sim_device *sim = nic_to_sim(nic);
 	struct sim_datagram *datagram = &sim->ctrl[sim->ctrl_head];
 
 	if (!sim->ctrl_count)

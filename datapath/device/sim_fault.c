@@ -260,7 +260,7 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 	uint32_t udp = 8 + sizeof(hdr);
 
 	sim_address(sender->world, slot->to, &to);
-	if (sim_resolve(&sender->dev, &to, &llhdr))
+	if (sim_resolve(&sender->nic, &to, &llhdr))
 		return;
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(slot->data, llhdr.data, llhdr.bytes);

@@ -3,6 +3,8 @@
 #ifndef DEVICE_SIM_PRIVATE_H
 #define DEVICE_SIM_PRIVATE_H
 
+#include <stddef.h>
+
 #include "device/sim.h"
 
 enum {
@@ -81,12 +83,12 @@ enum sim_owner { SIM_ENGINE = 0, SIM_DEVICE };
  * @changed:  enum device_event, for the next events()
  */
 struct sim_device {
-	struct device dev;
+	struct queue queue; /* first, */
+	struct port nic; /* and second: what the engine sees */
 	struct sim_world *world;
 	uint32_t port, life;
 	uint64_t random;
 	uint32_t headroom;
-	uint32_t frame_bytes_max;
 	uint8_t *owner;
 	struct sim_ring fill, rx, tx, left;
 	struct sim_leaving *leaving;
@@ -157,21 +159,26 @@ uint8_t sim_wire_what(const struct sim_slot *slot);
 uint32_t sim_wire_frame_bytes(const struct sim_device *sim);
 
 /* sim_ctrl.c: control messages, addresses */
-int sim_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes);
-ssize_t sim_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+int sim_ctrl_send(struct port *nic, const union address *to, const void *buf, uint32_t bytes);
+ssize_t sim_ctrl_recv(struct port *nic, union address *from, void *buf, uint32_t bytes,
 		      struct arrival *arrival);
-void sim_stamps(struct device *dev, bool on);
+void sim_stamps(struct port *nic, bool on);
 void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
-int sim_resolve(struct device *dev, const union address *to, struct llhdr *llhdr);
+int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr);
 
 /* sim_xdp.c */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes);
 
-static inline struct sim_device *to_sim(struct device *dev)
+static inline struct sim_device *to_sim(struct queue *queue)
 {
-	return (struct sim_device *)dev;
+	return (struct sim_device *)queue;
+}
+
+static inline struct sim_device *nic_to_sim(struct port *nic)
+{
+	return (struct sim_device *)((uint8_t *)nic - offsetof(struct sim_device, nic));
 }
 
 static inline uint32_t sim_ring_count(const struct sim_ring *ring)

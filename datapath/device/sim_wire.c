@@ -50,9 +50,10 @@ uint32_t sim_wire_frame_bytes(const struct sim_device *sim)
 {
 	uint64_t mtu;
 
-	if (sim_fault_on(sim->world, SIM_MTU, sim->port, &mtu) && mtu + 14 < sim->frame_bytes_max)
-		return (uint32_t)mtu + 14;
-	return sim->frame_bytes_max;
+	if (sim_fault_on(sim->world, SIM_MTU, sim->port, &mtu) &&
+	    mtu + ETHERNET_BYTES < sim->queue.frame_bytes_max)
+		return (uint32_t)mtu + ETHERNET_BYTES;
+	return sim->queue.frame_bytes_max;
 }
 
 void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot)
@@ -79,7 +80,8 @@ static void gather(const struct sim_device *sim, struct sim_slot *slot)
 	uint32_t at = 0;
 
 	for (uint32_t i = 0; i < slot->descs_count; i++) {
-		memcpy(slot->data + at, sim->dev.umem + slot->descs[i].addr, slot->descs[i].bytes);
+		memcpy(slot->data + at, sim->queue.umem + slot->descs[i].addr,
+		       slot->descs[i].bytes);
 		at += slot->descs[i].bytes;
 	}
 }
@@ -196,7 +198,7 @@ void sim_wire_send(struct sim_world *world, uint32_t index)
 /* Puts an admitted frame into receive buffers; false: too few are in the fill ring. */
 static bool place(struct sim_device *sim, const struct sim_slot *slot)
 {
-	uint32_t n = (slot->bytes + sim->dev.buffer_bytes - 1) / sim->dev.buffer_bytes;
+	uint32_t n = (slot->bytes + sim->queue.buffer_bytes - 1) / sim->queue.buffer_bytes;
 	uint32_t at = 0;
 
 	if (sim_ring_count(&sim->fill) < n)
@@ -206,9 +208,9 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 		uint32_t rest = slot->bytes - at;
 
 		desc.addr += sim->headroom;
-		desc.bytes = rest < sim->dev.buffer_bytes ? rest : sim->dev.buffer_bytes;
+		desc.bytes = rest < sim->queue.buffer_bytes ? rest : sim->queue.buffer_bytes;
 		desc.options = desc.bytes < rest ? DEVICE_DESC_MORE : 0;
-		memcpy(sim->dev.umem + desc.addr, slot->data + at, desc.bytes);
+		memcpy(sim->queue.umem + desc.addr, slot->data + at, desc.bytes);
 		at += desc.bytes;
 		sim_ring_put(&sim->rx, desc);
 	}
@@ -286,7 +288,7 @@ static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring 
 			desc = &ring->entries[i++ & (ring->size - 1)];
 			bytes += desc->bytes;
 		} while (desc->options & DEVICE_DESC_MORE);
-		cost += cost_of(at->dev.umem + first->addr, bytes, buffer_bytes, cookie);
+		cost += cost_of(at->queue.umem + first->addr, bytes, buffer_bytes, cookie);
 	}
 	return cost;
 }
@@ -296,7 +298,7 @@ uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32
 {
 	const struct sim_device *receiver = world->devices[to];
 	const struct sim_device *sender = world->devices[from];
-	uint32_t buffer_bytes = receiver->dev.buffer_bytes;
+	uint32_t buffer_bytes = receiver->queue.buffer_bytes;
 	uint32_t cost = cost_in_ring(receiver, &receiver->rx, buffer_bytes, cookie);
 
 	if (sender)

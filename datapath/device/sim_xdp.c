@@ -71,7 +71,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	if (!ends_here)
 		peer->seq_last = seq;
 	if (ping) {
-		peer->probe_ns = sim->dev.ops->now_ns(&sim->dev);
+		peer->probe_ns = sim->nic.ops->now_ns(&sim->nic);
 		peer->probe_last = probe;
 	}
 	return ends_here ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The AF_XDP device from the inside: its state, and what its files offer each other.
- * xsk_port.c opens and closes; xsk_socket.c owns UMEM and socket, xsk_rings.c the hot
- * path, xsk_bpf.c program and maps, xsk_ctrl.c the kernel's UDP sockets, route.c
- * destinations and what changes about them, netdev.c what the interface is like.
+ * AF_XDP from the inside: a port, its queues, and what their files offer each other.
+ * Calls go down this list alone:
+ *
+ *   xsk_queue.c   opens and closes a queue, says what is in effect
+ *   xsk_socket.c  UMEM and the socket, bound to the queue
+ *   xsk_rings.c   the hot path
+ *   xsk_port.c    opens and closes a port; admission
+ *   xsk_ctrl.c    control messages: the kernel's UDP sockets
+ *   xsk_bpf.c     program and maps
+ *   xsk_pins.c    lock and pins; xsk_cpus.c, the end of softirqs
+ *   route.c       destinations and what changes about them
+ *   netdev.c      what the interface is like; rtnl.c, netlink
  */
 #ifndef CAREFUL_XSK_H
 #define CAREFUL_XSK_H
@@ -13,6 +21,7 @@
 #include <xdp/xsk.h>
 
 #include "device/device.h"
+#include "device/error.h"
 #include "device/rtnl.h"
 
 enum {
@@ -20,15 +29,13 @@ enum {
 	XSK_BUFFERS_DEFAULT = 512,
 	XSK_BUFFERS_MAX = 1 << 20,
 	XSK_PEERS_DEFAULT = 8,
-	/* Ethernet of a frame: what the MTU does not count. */
-	XSK_ETHERNET_BYTES = 14,
 	/* At the end of a page that becomes an skb (struct skb_shared_info). */
 	XSK_SKB_TAIL_BYTES = 320,
 	XSK_PATH_BYTES = 128,
 	XSK_INSTANCE_BYTES = 64,
 };
 
-_Static_assert((int)CAREFUL_MTU_MIN == (int)DEVICE_FRAME_BYTES_MIN - (int)XSK_ETHERNET_BYTES,
+_Static_assert((int)CAREFUL_MTU_MIN == (int)DEVICE_FRAME_BYTES_MIN - (int)ETHERNET_BYTES,
 	       "the least MTU holds the least frame");
 
 /* Kernel features that a test may declare absent. */
@@ -66,102 +73,124 @@ struct route {
 	uint8_t mac[6];
 };
 
-struct xsk_device {
-	struct device dev; /* first: what the engine sees */
+/*
+ * @owner:    the process that opened it: what a child of fork() closes is its copy
+ * @without:  enum xsk_without
+ * @xdp_mode: in effect, enum careful_xdp_mode
+ * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
+ * @lock:     of the instance
+ */
+struct xsk_port {
+	struct port port; /* first: what the engine sees */
+	struct careful_tune_entry *tune;
+	struct careful_peer_entry *peers;
+	struct xsk_bpf *bpf;
+	struct route route;
+	struct netdev netdev;
+	int ctrl[2];
+	int lock;
+	pid_t owner;
+	bool own_qdisc;
+	uint32_t without;
+	uint32_t xdp_mode;
+	uint32_t peers_count;
+	uint16_t udp;
+	char instance[XSK_INSTANCE_BYTES];
+};
+
+/*
+ * @tx_held:     descriptors written, not yet submitted
+ * @umem_bytes:  of the mapping
+ * @tx_budget:   XDP_MAX_TX_SKB_BUDGET is in effect
+ */
+struct xsk_queue {
+	struct queue queue; /* first: what the engine sees; its fd is the socket's */
 
 	/* Hot path. */
 	struct xsk_ring_cons rx;
 	struct xsk_ring_prod fill;
 	struct xsk_ring_prod tx;
 	struct xsk_ring_cons comp;
-	int fd;
-	uint32_t tx_held; /* descriptors written, not yet submitted */
+	uint32_t tx_held;
 	uint64_t kicks;
 	uint64_t kicks_again;
 	uint64_t kicks_failed;
-	struct careful_tune_entry *tune;
-	struct careful_peer_entry *peers;
 
 	/* Set-up. */
 	struct xsk_umem *umem;
 	struct xsk_socket *socket;
-	size_t umem_bytes; /* of the mapping */
-	uint32_t frame_bytes_max; /* what the socket was bound for, whatever the MTU is now */
-	struct xsk_bpf *bpf;
-	struct route route;
-	struct netdev netdev;
-	int ctrl[2]; /* UDP sockets: IPv4, IPv6; -1: none */
-	int lock; /* of the instance */
-	pid_t owner; /* of all this: what a child of fork() closes is its copy */
-	bool own_qdisc;
-	bool tx_budget; /* XDP_MAX_TX_SKB_BUDGET is in effect */
-	uint32_t without; /* enum xsk_without */
-	uint16_t port;
-	uint32_t peers_count;
-	char instance[XSK_INSTANCE_BYTES];
+	size_t umem_bytes;
+	bool tx_budget;
 };
 
-static inline struct xsk_device *to_xsk(struct device *dev)
+static inline struct xsk_port *to_xsk_port(struct port *port)
 {
-	return (struct xsk_device *)(void *)dev;
+	return (struct xsk_port *)(void *)port;
+}
+
+static inline struct xsk_queue *to_xsk(struct queue *queue)
+{
+	return (struct xsk_queue *)(void *)queue;
+}
+
+static inline struct xsk_port *xsk_port_of(const struct xsk_queue *xsk)
+{
+	return to_xsk_port(xsk->queue.port);
 }
 
 /* Whether this is the process that opened it, and not a child of fork(). */
-static inline bool xsk_ours(const struct xsk_device *xsk)
+static inline bool xsk_ours(const struct xsk_port *port)
 {
-	return xsk->owner == getpid();
+	return port->owner == getpid();
 }
 
-/* Fills *error; returns rc. */
-__attribute__((format(printf, 3, 4))) int xsk_fail(struct careful_error *error, int rc,
-						   const char *format, ...);
-
 /* As xsk_open(), on a kernel that lacks some features (for tests). */
-int xsk_open_without(const struct careful_options *options, uint32_t without, struct device **dev,
+int xsk_open_without(const struct careful_options *options, uint32_t without, struct queue **queue,
 		     struct careful_error *error);
 
-/* xsk_socket.c: UMEM and the socket, bound to the queue. */
-int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error);
-void xsk_umem_unmap(struct xsk_device *xsk);
-int xsk_socket_open(struct xsk_device *xsk, const struct careful_options *options,
-		    struct careful_error *error);
-void xsk_socket_close(struct xsk_device *xsk);
-void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu);
+/* xsk_socket.c */
+int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error);
+void xsk_umem_unmap(struct xsk_queue *xsk);
+int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
+void xsk_socket_close(struct xsk_queue *xsk);
 
-/* xsk_rings.c: the operations of the hot path. */
-uint32_t xsk_rx(struct device *dev, struct device_desc *descs, uint32_t n);
-void xsk_fill(struct device *dev, const uint64_t *addrs, uint32_t n);
-uint32_t xsk_tx(struct device *dev, const struct device_desc *descs, uint32_t n);
-int xsk_kick(struct device *dev);
-uint32_t xsk_complete(struct device *dev, uint64_t *addrs, uint32_t n);
-void xsk_statistics(struct device *dev, struct careful_device_statistics *out);
+/* xsk_rings.c: queue_ops */
+uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n);
+void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n);
+uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n);
+int xsk_kick(struct queue *queue);
+uint32_t xsk_complete(struct queue *queue, uint64_t *addrs, uint32_t n);
+void xsk_statistics(struct queue *queue, struct careful_device_statistics *out);
 
-/* xsk_bpf.c: loads and attaches the program, pins the maps; sets info.xdp_mode. */
-int xsk_bpf_open(struct xsk_device *xsk, const struct careful_options *options,
-		 struct careful_error *error);
-bool xsk_bpf_frags(const struct xsk_device *xsk); /* the program takes multi-buffer frames */
-int xsk_bpf_redirect(struct xsk_device *xsk, struct careful_error *error);
-void xsk_bpf_grace(struct xsk_device *xsk); /* returns when no program still runs that did */
-void xsk_bpf_close(struct xsk_device *xsk);
+/* xsk_port.c */
+int xsk_port_open(const struct careful_options *options, uint32_t without, struct port **port,
+		  struct careful_error *error);
+
+/* xsk_ctrl.c: control messages. */
+int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error);
+void xsk_ctrl_close(struct xsk_port *port);
+int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, uint32_t bytes);
+ssize_t xsk_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
+		      struct arrival *arrival);
+void xsk_stamps(struct port *port, bool on);
+
+/* xsk_bpf.c: loads and attaches the program, pins the maps; sets port->xdp_mode. */
+int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error);
+bool xsk_bpf_frags(const struct xsk_port *port); /* the program takes multi-buffer frames */
+int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error);
+void xsk_bpf_grace(struct xsk_port *port); /* returns when no program still runs that did */
+void xsk_bpf_close(struct xsk_port *port);
+
+/* xsk_pins.c: the instance's lock, and its directory on bpffs. */
+int xsk_lock(struct xsk_port *port, struct careful_error *error);
+void xsk_unlock(struct xsk_port *port);
+int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error);
+void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes);
+void xsk_pins_remove(struct xsk_port *port);
 
 /* xsk_cpus.c: the end of every softirq that is at work. */
 int xsk_cpus_count(void);
 bool xsk_cpus_visit(int cpus);
-
-/* xsk_pins.c: the instance's lock, and its directory on bpffs. */
-int xsk_lock(struct xsk_device *xsk, struct careful_error *error);
-void xsk_unlock(struct xsk_device *xsk);
-int xsk_pins_prepare(struct xsk_device *xsk, struct careful_error *error);
-void xsk_pin_path(const struct xsk_device *xsk, const char *map, char *path, size_t bytes);
-void xsk_pins_remove(struct xsk_device *xsk);
-
-/* xsk_ctrl.c: control messages. */
-int xsk_ctrl_open(struct xsk_device *xsk, struct careful_error *error);
-void xsk_ctrl_close(struct xsk_device *xsk);
-int xsk_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes);
-ssize_t xsk_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
-		      struct arrival *arrival);
-void xsk_stamps(struct device *dev, bool on);
 
 /* route.c: where frames go. */
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);

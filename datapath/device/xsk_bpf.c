@@ -3,6 +3,7 @@
  * The XDP program and its maps: loads the object that the build embedded, freezes its
  * configuration, attaches it by a link that goes with this process, pins the maps for
  * the controller and maps two of them into memory. The one place that knows libbpf.
+ * Calls xsk_pins.c for their place, xsk_cpus.c to wait for running programs.
  */
 #include <assert.h>
 #include <bpf/bpf.h>
@@ -86,30 +87,30 @@ static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_
 	return 0;
 }
 
-static int load_best(struct xsk_device *xsk, struct careful_error *error)
+static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error *error)
 {
 	const struct careful_xdp_config config = {
-		.port = xsk->port,
-		.queue = xsk->dev.queue,
-		.peers = xsk->peers_count,
+		.port = port->udp,
+		.queue = queue,
+		.peers = port->peers_count,
 	};
 	libbpf_print_fn_t print = libbpf_set_print(say_nothing);
 	int rc = -EINVAL;
 
-	if (!(xsk->without & XSK_WITHOUT_FRAGS))
-		rc = load(xsk->bpf, "careful_frags", &config);
-	xsk->bpf->frags = !rc;
+	if (!(port->without & XSK_WITHOUT_FRAGS))
+		rc = load(port->bpf, "careful_frags", &config);
+	port->bpf->frags = !rc;
 	if (rc && rc != -EPERM)
-		rc = load(xsk->bpf, "careful_plain", &config);
+		rc = load(port->bpf, "careful_plain", &config);
 	libbpf_set_print(print);
 	if (rc == -EPERM)
-		return xsk_fail(error, rc,
-				"%s: no permission to load an XDP program; run as root (or with "
-				"CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW)",
-				xsk->netdev.name);
+		return refuse(error, rc,
+			      "%s: no permission to load an XDP program; run as root (or with "
+			      "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW)",
+			      port->netdev.name);
 	if (rc)
-		return xsk_fail(error, rc, "%s: the kernel refuses the XDP program: %s",
-				xsk->netdev.name, strerror(-rc));
+		return refuse(error, rc, "%s: the kernel refuses the XDP program: %s",
+			      port->netdev.name, strerror(-rc));
 	return 0;
 }
 
@@ -127,9 +128,9 @@ static void *map_memory(struct xsk_bpf *bpf, const char *name, size_t bytes, siz
 	return memory;
 }
 
-static int share_maps(struct xsk_device *xsk, struct careful_error *error)
+static int share_maps(struct xsk_port *port, struct careful_error *error)
 {
-	struct xsk_bpf *bpf = xsk->bpf;
+	struct xsk_bpf *bpf = port->bpf;
 	char path[XSK_PATH_BYTES];
 
 	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
@@ -137,18 +138,18 @@ static int share_maps(struct xsk_device *xsk, struct careful_error *error)
 		int rc;
 
 		assert(map);
-		xsk_pin_path(xsk, pinned[i], path, sizeof(path));
+		xsk_pin_path(port, pinned[i], path, sizeof(path));
 		rc = bpf_map__pin(map, path);
 		if (rc)
-			return xsk_fail(error, rc, "cannot pin %s: %s", path, strerror(-rc));
+			return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
 	}
-	xsk->tune = map_memory(bpf, "tune", (CAREFUL_PEERS_MAX + 1) * sizeof(*xsk->tune),
-			       &bpf->tune_bytes);
-	xsk->peers = map_memory(bpf, "peers", CAREFUL_PEERS_MAX * sizeof(*xsk->peers),
-				&bpf->peers_bytes);
-	if (!xsk->tune || !xsk->peers)
-		return xsk_fail(error, -errno, "cannot map the tune and peers maps: %s",
-				strerror(errno));
+	port->tune = map_memory(bpf, "tune", (CAREFUL_PEERS_MAX + 1) * sizeof(*port->tune),
+				&bpf->tune_bytes);
+	port->peers = map_memory(bpf, "peers", CAREFUL_PEERS_MAX * sizeof(*port->peers),
+				 &bpf->peers_bytes);
+	if (!port->tune || !port->peers)
+		return refuse(error, -errno, "cannot map the tune and peers maps: %s",
+			      strerror(errno));
 	return 0;
 }
 
@@ -163,7 +164,7 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 	bpf->grace[0] =
 		bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "careful_grace", 4, 4, 1, &options);
 	if (bpf->grace[0] < 0)
-		return xsk_fail(error, -errno, "cannot create a BPF map: %s", strerror(errno));
+		return refuse(error, -errno, "cannot create a BPF map: %s", strerror(errno));
 	return 0;
 }
 
@@ -172,15 +173,15 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
  * Where not all CPUs can be visited: an update of a map of maps waits for exactly that
  * (kernel commit 1ae80cf31938), also where membarrier() refuses (nohz_full).
  */
-void xsk_bpf_grace(struct xsk_device *xsk)
+void xsk_bpf_grace(struct xsk_port *port)
 {
-	const uint32_t key = 0, value = (uint32_t)xsk->bpf->grace[1];
+	const uint32_t key = 0, value = (uint32_t)port->bpf->grace[1];
 	int rc;
 
-	if (xsk_cpus_visit(xsk->bpf->cpus))
+	if (xsk_cpus_visit(port->bpf->cpus))
 		return;
-	xsk->bpf->cpus = 0;
-	rc = bpf_map_update_elem(xsk->bpf->grace[0], &key, &value, BPF_ANY);
+	port->bpf->cpus = 0;
+	rc = bpf_map_update_elem(port->bpf->grace[0], &key, &value, BPF_ANY);
 	assert(!rc);
 	(void)rc;
 }
@@ -211,43 +212,43 @@ static uint32_t other_program(uint32_t ifindex, char *name, size_t bytes)
 	return id;
 }
 
-static int attach_mode(struct xsk_device *xsk, uint32_t flags)
+static int attach_mode(struct xsk_port *port, uint32_t flags)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
 
-	xsk->bpf->link =
-		bpf_link_create(xsk->bpf->program, (int)xsk->netdev.ifindex, BPF_XDP, &options);
-	return xsk->bpf->link < 0 ? -errno : 0;
+	port->bpf->link =
+		bpf_link_create(port->bpf->program, (int)port->netdev.ifindex, BPF_XDP, &options);
+	return port->bpf->link < 0 ? -errno : 0;
 }
 
 /* One try of the modes that are asked for. */
-static int attach_once(struct xsk_device *xsk, uint32_t mode)
+static int attach_once(struct xsk_port *port, uint32_t mode)
 {
 	int rc = -EOPNOTSUPP;
 
 	if (mode != CAREFUL_XDP_GENERIC) {
-		rc = attach_mode(xsk, XDP_FLAGS_DRV_MODE);
-		xsk->dev.info.xdp_mode = CAREFUL_XDP_NATIVE;
+		rc = attach_mode(port, XDP_FLAGS_DRV_MODE);
+		port->xdp_mode = CAREFUL_XDP_NATIVE;
 	}
 	if (mode == CAREFUL_XDP_NATIVE || !rc || rc == -EBUSY || rc == -EEXIST)
 		return rc;
-	rc = attach_mode(xsk, XDP_FLAGS_SKB_MODE);
-	xsk->dev.info.xdp_mode = CAREFUL_XDP_GENERIC;
+	rc = attach_mode(port, XDP_FLAGS_SKB_MODE);
+	port->xdp_mode = CAREFUL_XDP_GENERIC;
 	return rc;
 }
 
-static int attach(struct xsk_device *xsk, uint32_t mode, struct careful_error *error)
+static int attach(struct xsk_port *port, uint32_t mode, struct careful_error *error)
 {
-	const char *ifname = xsk->netdev.name;
+	const char *ifname = port->netdev.name;
 	uint32_t id = 0;
 	char name[32];
 	int rc;
 
 	for (int i = 0; i < ATTACH_TRIES; i++) {
-		rc = attach_once(xsk, mode);
+		rc = attach_once(port, mode);
 		if (rc != -EBUSY && rc != -EEXIST)
 			break;
-		id = other_program(xsk->netdev.ifindex, name, sizeof(name));
+		id = other_program(port->netdev.ifindex, name, sizeof(name));
 		/* Only one of ours may be on its way out. */
 		if (id && strncmp(name, "careful_", 8) != 0)
 			break;
@@ -256,78 +257,77 @@ static int attach(struct xsk_device *xsk, uint32_t mode, struct careful_error *e
 	if (!rc)
 		return 0;
 	if (rc == -EBUSY || rc == -EEXIST)
-		return xsk_fail(error, -EBUSY,
-				"%s has another XDP program, %s (id %u); `ip link set %s xdp off` "
-				"or end its owner",
-				ifname, name[0] ? name : "unnamed", id, ifname);
-	return xsk_fail(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
-			"%s (driver %s, MTU %u) takes no XDP program%s: %s", ifname,
-			xsk->netdev.driver, xsk->netdev.mtu,
-			mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
-			rc == -ENOTSUPP ? "not supported" : strerror(-rc));
+		return refuse(error, -EBUSY,
+			      "%s has another XDP program, %s (id %u); `ip link set %s xdp off` "
+			      "or end its owner",
+			      ifname, name[0] ? name : "unnamed", id, ifname);
+	return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
+		      "%s (driver %s, MTU %u) takes no XDP program%s: %s", ifname,
+		      port->netdev.driver, port->netdev.mtu,
+		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
+		      rc == -ENOTSUPP ? "not supported" : strerror(-rc));
 }
 
-int xsk_bpf_open(struct xsk_device *xsk, const struct careful_options *options,
-		 struct careful_error *error)
+int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error)
 {
 	int rc;
 
-	xsk->bpf = calloc(1, sizeof(*xsk->bpf));
-	if (!xsk->bpf)
-		return xsk_fail(error, -ENOMEM, "out of memory");
-	xsk->bpf->link = xsk->bpf->grace[0] = xsk->bpf->grace[1] = -1;
-	rc = load_best(xsk, error);
+	port->bpf = calloc(1, sizeof(*port->bpf));
+	if (!port->bpf)
+		return refuse(error, -ENOMEM, "out of memory");
+	port->bpf->link = port->bpf->grace[0] = port->bpf->grace[1] = -1;
+	rc = load_best(port, queue, error);
 	if (rc)
 		return rc;
-	xsk->bpf->xsks = bpf_object__find_map_fd_by_name(xsk->bpf->object, "xsks");
-	rc = prepare_grace(xsk->bpf, error);
+	port->bpf->xsks = bpf_object__find_map_fd_by_name(port->bpf->object, "xsks");
+	rc = prepare_grace(port->bpf, error);
 	if (rc)
 		return rc;
-	rc = attach(xsk, options->xdp_mode, error);
+	rc = attach(port, mode, error);
 	if (rc)
 		return rc;
-	rc = xsk_pins_prepare(xsk, error);
-	return rc ? rc : share_maps(xsk, error);
+	rc = xsk_pins_prepare(port, error);
+	return rc ? rc : share_maps(port, error);
 }
 
-bool xsk_bpf_frags(const struct xsk_device *xsk)
+bool xsk_bpf_frags(const struct xsk_port *port)
 {
-	return xsk->bpf->frags;
+	return port->bpf->frags;
 }
 
-/* From now on XDP brings admitted frames to the socket. */
-int xsk_bpf_redirect(struct xsk_device *xsk, struct careful_error *error)
+/* From now on XDP brings a queue's admitted frames to the socket. */
+int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error)
 {
-	const uint32_t key = xsk->dev.queue, value = (uint32_t)xsk->fd;
+	const uint32_t key = queue, value = (uint32_t)fd;
 
-	if (bpf_map_update_elem(xsk->bpf->xsks, &key, &value, BPF_ANY))
-		return xsk_fail(error, -errno, "cannot enter the socket into the xsks map: %s",
-				strerror(errno));
+	if (bpf_map_update_elem(port->bpf->xsks, &key, &value, BPF_ANY))
+		return refuse(error, -errno, "cannot enter the socket into the xsks map: %s",
+			      strerror(errno));
 	return 0;
 }
 
 /* Undoes whatever of the above was done. */
-void xsk_bpf_close(struct xsk_device *xsk)
+void xsk_bpf_close(struct xsk_port *port)
 {
-	struct xsk_bpf *bpf = xsk->bpf;
+	struct xsk_bpf *bpf = port->bpf;
 
 	if (!bpf)
 		return;
 	if (bpf->link >= 0)
 		close(bpf->link);
-	if (xsk->tune)
-		munmap(xsk->tune, bpf->tune_bytes);
-	if (xsk->peers)
-		munmap(xsk->peers, bpf->peers_bytes);
+	if (port->tune)
+		munmap(port->tune, bpf->tune_bytes);
+	if (port->peers)
+		munmap(port->peers, bpf->peers_bytes);
 	if (bpf->object)
 		bpf_object__close(bpf->object);
 	for (int i = 0; i < 2; i++)
 		if (bpf->grace[i] >= 0)
 			close(bpf->grace[i]);
-	if (xsk_ours(xsk))
-		xsk_pins_remove(xsk);
+	if (xsk_ours(port))
+		xsk_pins_remove(port);
 	free(bpf);
-	xsk->bpf = NULL;
-	xsk->tune = NULL;
-	xsk->peers = NULL;
+	port->bpf = NULL;
+	port->tune = NULL;
+	port->peers = NULL;
 }

@@ -3,7 +3,7 @@
  * Sees every softirq of the moment end, by being on every CPU once: XDP runs in softirq,
  * from the program to the flush of its redirects, and no thread gets a CPU while one is
  * at work there. That takes tens of µs a CPU; RCU's grace period takes 16 ms and more,
- * and meanwhile no other peer would be served either.
+ * and meanwhile no other peer would be served either. Calls nobody.
  */
 #include <sched.h>
 #include <stdio.h>

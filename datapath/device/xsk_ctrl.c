@@ -2,7 +2,7 @@
 /*
  * Control messages: ordinary UDP sockets on our port, one for IPv4 and one for IPv6,
  * bound to the interface, and the ICMP errors that come back to them. The kernel owns
- * them; frames of the datapath never get here.
+ * them; frames of the datapath never get here. Calls nobody.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -34,7 +34,7 @@ static int set(int fd, int level, int option)
 	return setsockopt(fd, level, option, &on, sizeof(on));
 }
 
-static int open_socket(const struct xsk_device *xsk, int family)
+static int open_socket(const struct xsk_port *port, int family)
 {
 	union address any = { .sa.sa_family = (sa_family_t)family };
 	bool ipv4 = family == AF_INET;
@@ -44,15 +44,15 @@ static int open_socket(const struct xsk_device *xsk, int family)
 	if (fd < 0)
 		return -errno;
 	if (ipv4)
-		any.in.sin_port = htons(xsk->port);
+		any.in.sin_port = htons(port->udp);
 	else
-		any.in6.sin6_port = htons(xsk->port);
+		any.in6.sin6_port = htons(port->udp);
 	rc = ipv4 ? set(fd, IPPROTO_IP, IP_RECVERR) : set(fd, IPPROTO_IPV6, IPV6_RECVERR);
 	if (!rc && !ipv4)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 	if (!rc)
-		rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, xsk->netdev.name,
-				(socklen_t)strlen(xsk->netdev.name));
+		rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->netdev.name,
+				(socklen_t)strlen(port->netdev.name));
 	if (!rc)
 		rc = bind(fd, &any.sa, ipv4 ? sizeof(any.in) : sizeof(any.in6));
 	if (!rc)
@@ -63,35 +63,34 @@ static int open_socket(const struct xsk_device *xsk, int family)
 }
 
 /* One family is enough: the other may be off. */
-int xsk_ctrl_open(struct xsk_device *xsk, struct careful_error *error)
+int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 {
-	xsk->ctrl[0] = open_socket(xsk, AF_INET);
-	xsk->ctrl[1] = open_socket(xsk, AF_INET6);
+	port->ctrl[0] = open_socket(port, AF_INET);
+	port->ctrl[1] = open_socket(port, AF_INET6);
 	for (int i = 0; i < 2; i++)
-		if (xsk->ctrl[i] == -EADDRINUSE)
-			return xsk_fail(
-				error, -EADDRINUSE,
-				"UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
-				"choose another port",
-				xsk->port, xsk->netdev.name);
-	if (xsk->ctrl[0] < 0 && xsk->ctrl[1] < 0)
-		return xsk_fail(error, xsk->ctrl[0], "%s: cannot open UDP port %u: %s",
-				xsk->netdev.name, xsk->port, strerror(-xsk->ctrl[0]));
+		if (port->ctrl[i] == -EADDRINUSE)
+			return refuse(error, -EADDRINUSE,
+				      "UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
+				      "choose another port",
+				      port->udp, port->netdev.name);
+	if (port->ctrl[0] < 0 && port->ctrl[1] < 0)
+		return refuse(error, port->ctrl[0], "%s: cannot open UDP port %u: %s",
+			      port->netdev.name, port->udp, strerror(-port->ctrl[0]));
 	return 0;
 }
 
-void xsk_ctrl_close(struct xsk_device *xsk)
+void xsk_ctrl_close(struct xsk_port *port)
 {
 	for (int i = 0; i < 2; i++) {
-		if (xsk->ctrl[i] >= 0)
-			close(xsk->ctrl[i]);
-		xsk->ctrl[i] = -1;
+		if (port->ctrl[i] >= 0)
+			close(port->ctrl[i]);
+		port->ctrl[i] = -1;
 	}
 }
 
-int xsk_ctrl_send(struct device *dev, const union address *to, const void *buf, uint32_t bytes)
+int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, uint32_t bytes)
 {
-	const struct xsk_device *xsk = to_xsk(dev);
+	const struct xsk_port *xsk = to_xsk_port(port);
 	bool ipv4 = to->sa.sa_family == AF_INET;
 	int fd = xsk->ctrl[!ipv4];
 
@@ -137,9 +136,9 @@ static uint64_t arrived_ns(struct msghdr *m)
 	return now_ns;
 }
 
-void xsk_stamps(struct device *dev, bool on)
+void xsk_stamps(struct port *port, bool on)
 {
-	const struct xsk_device *xsk = to_xsk(dev);
+	const struct xsk_port *xsk = to_xsk_port(port);
 	const int value = on;
 
 	for (int i = 0; i < 2; i++)
@@ -248,10 +247,10 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 	return -EAGAIN;
 }
 
-ssize_t xsk_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+ssize_t xsk_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
 		      struct arrival *arrival)
 {
-	const struct xsk_device *xsk = to_xsk(dev);
+	const struct xsk_port *xsk = to_xsk_port(port);
 	struct pollfd fds[2] = {
 		{ .fd = xsk->ctrl[0], .events = POLLIN },
 		{ .fd = xsk->ctrl[1], .events = POLLIN },

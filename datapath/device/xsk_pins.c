@@ -2,7 +2,7 @@
 /*
  * What an instance leaves in the file system while it lives: a lock, held by flock()
  * so that the kernel lets go of it when the owner dies, and a directory on bpffs for
- * its maps. What a dead owner left is removed.
+ * its maps. What a dead owner left is removed. Calls nobody.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,9 +23,9 @@
 #define BPFFS_DIR "/sys/fs/bpf"
 #define PIN_DIR BPFFS_DIR "/careful"
 
-static void lock_path(const struct xsk_device *xsk, char *path)
+static void lock_path(const struct xsk_port *port, char *path)
 {
-	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", xsk->instance);
+	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", port->instance);
 }
 
 /* Who holds the lock, as its file says; 0: it doesn't. */
@@ -37,21 +37,21 @@ static int lock_owner(int fd)
 }
 
 /* 0; -EAGAIN: the file was removed between our open() and our flock(). */
-static int try_lock(struct xsk_device *xsk, const char *path, struct careful_error *error)
+static int try_lock(struct xsk_port *port, const char *path, struct careful_error *error)
 {
 	struct stat held, named;
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0)
-		return xsk_fail(error, -errno, "%s: %s", path, strerror(errno));
+		return refuse(error, -errno, "%s: %s", path, strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		int owner = lock_owner(fd);
 
 		close(fd);
-		return xsk_fail(error, -EBUSY,
-				"instance %s is in use by process %d; end it, or choose another "
-				"--instance",
-				xsk->instance, owner);
+		return refuse(error, -EBUSY,
+			      "instance %s is in use by process %d; end it, or choose another "
+			      "--instance",
+			      port->instance, owner);
 	}
 	if (fstat(fd, &held) || stat(path, &named) || held.st_ino != named.st_ino) {
 		close(fd);
@@ -61,42 +61,42 @@ static int try_lock(struct xsk_device *xsk, const char *path, struct careful_err
 		int rc = -errno;
 
 		close(fd);
-		return xsk_fail(error, rc, "%s: %s", path, strerror(-rc));
+		return refuse(error, rc, "%s: %s", path, strerror(-rc));
 	}
-	xsk->lock = fd;
+	port->lock = fd;
 	return 0;
 }
 
-int xsk_lock(struct xsk_device *xsk, struct careful_error *error)
+int xsk_lock(struct xsk_port *port, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
 	int rc;
 
 	if (mkdir(RUN_DIR, 0755) && errno != EEXIST)
-		return xsk_fail(error, -errno, "%s: %s", RUN_DIR, strerror(errno));
-	lock_path(xsk, path);
+		return refuse(error, -errno, "%s: %s", RUN_DIR, strerror(errno));
+	lock_path(port, path);
 	do
-		rc = try_lock(xsk, path, error);
+		rc = try_lock(port, path, error);
 	while (rc == -EAGAIN);
 	return rc;
 }
 
-void xsk_unlock(struct xsk_device *xsk)
+void xsk_unlock(struct xsk_port *port)
 {
 	char path[XSK_PATH_BYTES];
 
-	if (xsk->lock < 0)
+	if (port->lock < 0)
 		return;
-	lock_path(xsk, path);
-	if (xsk_ours(xsk))
+	lock_path(port, path);
+	if (xsk_ours(port))
 		unlink(path);
-	close(xsk->lock);
-	xsk->lock = -1;
+	close(port->lock);
+	port->lock = -1;
 }
 
-void xsk_pin_path(const struct xsk_device *xsk, const char *map, char *path, size_t bytes)
+void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes)
 {
-	snprintf(path, bytes, PIN_DIR "/%s%s%s", xsk->instance, map[0] ? "/" : "", map);
+	snprintf(path, bytes, PIN_DIR "/%s%s%s", port->instance, map[0] ? "/" : "", map);
 }
 
 /* Mounts bpffs where there is none; one at a time, since a second mount would hide
@@ -115,21 +115,21 @@ static int mount_bpffs(struct careful_error *error)
 	if (lock >= 0)
 		close(lock);
 	if (rc)
-		return xsk_fail(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
-				strerror(-rc));
+		return refuse(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
+			      strerror(-rc));
 	return 0;
 }
 
 /* Makes the instance's directory, empty, on a bpffs. */
-int xsk_pins_prepare(struct xsk_device *xsk, struct careful_error *error)
+int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
 	int rc = mount_bpffs(error);
 
 	if (rc)
 		return rc;
-	xsk_pins_remove(xsk);
-	xsk_pin_path(xsk, "", path, sizeof(path));
+	xsk_pins_remove(port);
+	xsk_pin_path(port, "", path, sizeof(path));
 	/* Twice, should another instance's end remove the parent in between. */
 	for (int i = 0; i < 2; i++) {
 		if (mkdir(PIN_DIR, 0700) && errno != EEXIST)
@@ -137,17 +137,17 @@ int xsk_pins_prepare(struct xsk_device *xsk, struct careful_error *error)
 		if (!mkdir(path, 0700) || errno == EEXIST)
 			return 0;
 	}
-	return xsk_fail(error, -errno, "%s: %s", path, strerror(errno));
+	return refuse(error, -errno, "%s: %s", path, strerror(errno));
 }
 
 /* Removes the directory with all that is in it, and the parent if that was the last. */
-void xsk_pins_remove(struct xsk_device *xsk)
+void xsk_pins_remove(struct xsk_port *port)
 {
 	char path[XSK_PATH_BYTES];
 	struct dirent *entry;
 	DIR *dir;
 
-	xsk_pin_path(xsk, "", path, sizeof(path));
+	xsk_pin_path(port, "", path, sizeof(path));
 	dir = opendir(path);
 	if (!dir)
 		return;

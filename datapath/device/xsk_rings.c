@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The hot path: the four rings between this process and the kernel, and the kick.
- * Allocates nothing, says nothing, and calls the kernel for the kick alone.
+ * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route.c
+ * while the link is down.
  */
 #include <assert.h>
 #include <errno.h>
@@ -23,9 +24,9 @@ static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 	return n;
 }
 
-uint32_t xsk_rx(struct device *dev, struct device_desc *descs, uint32_t n)
+uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
 {
-	struct xsk_device *xsk = to_xsk(dev);
+	struct xsk_queue *xsk = to_xsk(queue);
 	uint32_t at, got, whole;
 
 	got = xsk_ring_cons__peek(&xsk->rx, n, &at);
@@ -45,10 +46,10 @@ uint32_t xsk_rx(struct device *dev, struct device_desc *descs, uint32_t n)
 	return whole;
 }
 
-void xsk_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
+void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 {
-	struct xsk_device *xsk = to_xsk(dev);
-	uint64_t mask = ~(uint64_t)(dev->chunk_bytes - 1);
+	struct xsk_queue *xsk = to_xsk(queue);
+	uint64_t mask = ~(uint64_t)(queue->chunk_bytes - 1);
 	uint32_t at = 0, room;
 
 	room = xsk_ring_prod__reserve(&xsk->fill, n, &at);
@@ -60,12 +61,12 @@ void xsk_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 	xsk_ring_prod__submit(&xsk->fill, n);
 	/* Only a driver that fills buffers itself sleeps for want of them. */
 	if (xsk_ring_prod__needs_wakeup(&xsk->fill))
-		recvfrom(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+		recvfrom(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-uint32_t xsk_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
+uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
-	struct xsk_device *xsk = to_xsk(dev);
+	struct xsk_queue *xsk = to_xsk(queue);
 	uint32_t room = xsk_prod_nb_free(&xsk->tx, n);
 	uint32_t taken = whole_frames(descs, room < n ? room : n);
 	uint32_t at = 0;
@@ -80,14 +81,15 @@ uint32_t xsk_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
 }
 
 /* Descriptors that the kernel has not taken yet. */
-static uint32_t tx_waiting(struct xsk_device *xsk)
+static uint32_t tx_waiting(struct xsk_queue *xsk)
 {
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
-int xsk_kick(struct device *dev)
+int xsk_kick(struct queue *queue)
 {
-	struct xsk_device *xsk = to_xsk(dev);
+	struct xsk_queue *xsk = to_xsk(queue);
+	struct xsk_port *port = xsk_port_of(xsk);
 
 	if (xsk->tx_held) {
 		xsk_ring_prod__submit(&xsk->tx, xsk->tx_held);
@@ -96,25 +98,25 @@ int xsk_kick(struct device *dev)
 	if (!tx_waiting(xsk))
 		return 0;
 	/* Without a carrier the kernel would take each frame, and drop it. */
-	if (!xsk->route.up && !route_up(&xsk->route))
+	if (!port->route.up && !route_up(&port->route))
 		return -EAGAIN;
 	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
 		return 0; /* the driver is at it */
 	xsk->kicks++;
 	/* EAGAIN: the device, the socket's buffer or the budget is full. ENOBUFS: no memory
 	 * for now. EBUSY, on a device without a queue discipline: a frame was dropped. */
-	if (sendto(xsk->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
+	if (sendto(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
 	    errno != ENOBUFS && errno != EINTR)
 		xsk->kicks_failed++;
-	if (dev->info.zerocopy || !tx_waiting(xsk))
+	if (queue->info.zerocopy || !tx_waiting(xsk))
 		return 0;
 	xsk->kicks_again++;
 	return -EAGAIN;
 }
 
-uint32_t xsk_complete(struct device *dev, uint64_t *addrs, uint32_t n)
+uint32_t xsk_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
-	struct xsk_device *xsk = to_xsk(dev);
+	struct xsk_queue *xsk = to_xsk(queue);
 	uint32_t at, got;
 
 	got = xsk_ring_cons__peek(&xsk->comp, n, &at);
@@ -126,14 +128,14 @@ uint32_t xsk_complete(struct device *dev, uint64_t *addrs, uint32_t n)
 	return got;
 }
 
-void xsk_statistics(struct device *dev, struct careful_device_statistics *out)
+void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 {
-	struct xsk_device *xsk = to_xsk(dev);
+	struct xsk_queue *xsk = to_xsk(queue);
 	struct xdp_statistics kernel = { 0 };
 	socklen_t bytes = sizeof(kernel);
 
 	/* An older kernel fills less of it. */
-	getsockopt(xsk->fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
+	getsockopt(xsk->queue.fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
 	*out = (struct careful_device_statistics){
 		.rx_dropped = kernel.rx_dropped,
 		.rx_ring_full = kernel.rx_ring_full,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * UMEM and the socket on it: memory, rings and the bind, which tries what is fastest
- * first. What the kernel turned out to support stands in the device's info.
+ * first. What the kernel turned out to support stands in the queue's info. Asks xsk_bpf.c
+ * what the program takes.
  */
 #include <errno.h>
 #include <string.h>
@@ -52,67 +53,67 @@ static void *map_aligned(size_t bytes)
 	return memory + before;
 }
 
-int xsk_umem_map(struct xsk_device *xsk, struct careful_error *error)
+int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error)
 {
-	struct device *dev = &xsk->dev;
-	size_t bytes = (size_t)(dev->rx_chunks + dev->tx_chunks) * dev->chunk_bytes;
+	struct queue *queue = &xsk->queue;
+	size_t bytes = (size_t)(queue->rx_chunks + queue->tx_chunks) * queue->chunk_bytes;
 	size_t mapped = (bytes + HUGEPAGE_BYTES - 1) & ~(size_t)(HUGEPAGE_BYTES - 1);
-	bool huge = !(xsk->without & XSK_WITHOUT_HUGEPAGES);
+	bool huge = !(xsk_port_of(xsk)->without & XSK_WITHOUT_HUGEPAGES);
 	uint8_t *memory = MAP_FAILED;
 
 	if (huge)
 		memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	dev->info.hugepages = memory != MAP_FAILED;
+	queue->info.hugepages = memory != MAP_FAILED;
 	if (memory == MAP_FAILED) {
 		memory = map_aligned(mapped);
 		if (!memory)
-			return xsk_fail(error, -ENOMEM, "no memory for %zu bytes of buffers",
-					bytes);
+			return refuse(error, -ENOMEM, "no memory for %zu bytes of buffers", bytes);
 		if (huge)
 			madvise(memory, mapped, MADV_HUGEPAGE);
 		madvise(memory, mapped, MADV_POPULATE_WRITE);
 		/* Transparent ones, if the kernel has any to give (6.1). */
-		dev->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
+		queue->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
 	}
 	/* A child of fork() has no use for it; and before Linux 5.12 our next write would
 	 * be to a copy, not to the pages that the kernel moves frames with. */
 	madvise(memory, mapped, MADV_DONTFORK);
-	dev->umem = memory;
-	dev->info.umem_bytes = bytes;
+	queue->umem = memory;
+	queue->info.umem_bytes = bytes;
 	xsk->umem_bytes = mapped;
 	return 0;
 }
 
-void xsk_umem_unmap(struct xsk_device *xsk)
+void xsk_umem_unmap(struct xsk_queue *xsk)
 {
-	if (xsk->dev.umem)
-		munmap(xsk->dev.umem, xsk->umem_bytes);
-	xsk->dev.umem = NULL;
+	if (xsk->queue.umem)
+		munmap(xsk->queue.umem, xsk->umem_bytes);
+	xsk->queue.umem = NULL;
 }
 
-static int bind_once(struct xsk_device *xsk, uint32_t flags)
+static int bind_once(struct xsk_queue *xsk, uint32_t flags)
 {
-	struct device *dev = &xsk->dev;
+	struct queue *queue = &xsk->queue;
+	const char *ifname = xsk_port_of(xsk)->netdev.name;
 	const struct xsk_umem_config umem = {
-		.fill_size = RING_SLACK * power_of_two(dev->rx_chunks),
-		.comp_size = power_of_two(dev->tx_chunks),
-		.frame_size = dev->chunk_bytes,
+		.fill_size = RING_SLACK * power_of_two(queue->rx_chunks),
+		.comp_size = power_of_two(queue->tx_chunks),
+		.frame_size = queue->chunk_bytes,
 	};
 	const struct xsk_socket_config socket = {
-		.rx_size = power_of_two(dev->rx_chunks),
-		.tx_size = RING_SLACK * power_of_two(dev->tx_chunks),
+		.rx_size = power_of_two(queue->rx_chunks),
+		.tx_size = RING_SLACK * power_of_two(queue->tx_chunks),
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 		.bind_flags = (uint16_t)flags,
 	};
 	int rc;
 
-	rc = xsk_umem__create(&xsk->umem, dev->umem, dev->info.umem_bytes, &xsk->fill, &xsk->comp,
-			      &umem);
+	rc = xsk_umem__create(&xsk->umem, queue->umem, queue->info.umem_bytes, &xsk->fill,
+			      &xsk->comp, &umem);
 	if (rc)
 		return rc;
-	rc = xsk_socket__create(&xsk->socket, xsk->netdev.name, dev->queue, xsk->umem, &xsk->rx,
-				&xsk->tx, &socket);
+	rc = xsk_socket__create(&xsk->socket, ifname, queue->index, xsk->umem, &xsk->rx, &xsk->tx,
+				&socket);
 	if (!rc)
 		return 0;
 	xsk->socket = NULL;
@@ -121,7 +122,7 @@ static int bind_once(struct xsk_device *xsk, uint32_t flags)
 	return rc;
 }
 
-static int bind_patiently(struct xsk_device *xsk, uint32_t flags)
+static int bind_patiently(struct xsk_queue *xsk, uint32_t flags)
 {
 	int rc = -EBUSY;
 
@@ -134,11 +135,11 @@ static int bind_patiently(struct xsk_device *xsk, uint32_t flags)
 }
 
 /* Bytes of a frame that the kernel or the driver puts into one chunk. */
-static uint32_t buffer_bytes(const struct xsk_device *xsk, bool zerocopy, bool multibuffer)
+static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool multibuffer)
 {
 	/* net/xdp/xsk.c, xsk_pool_get_rx_frame_size(): the chunk without its headroom.
 	 * In copy mode the kernel fills each one to there. */
-	uint32_t bytes = xsk->dev.chunk_bytes - XDP_PACKET_HEADROOM;
+	uint32_t bytes = xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM;
 
 	if (zerocopy && multibuffer)
 		bytes -= XSK_SKB_TAIL_BYTES;
@@ -147,9 +148,9 @@ static uint32_t buffer_bytes(const struct xsk_device *xsk, bool zerocopy, bool m
 
 /* Largest frame where there are no frames of several buffers: the driver has to hold it
  * in one page, with headroom and tail, or it won't redirect it to a socket. */
-static uint32_t single_frame_bytes(const struct xsk_device *xsk)
+static uint32_t single_frame_bytes(const struct xsk_queue *xsk)
 {
-	return xsk->dev.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;
+	return xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;
 }
 
 struct bind_try {
@@ -158,11 +159,12 @@ struct bind_try {
 };
 
 /* Tries what can be had, best first. Returns the bind flags that were taken, or -errno. */
-static int bind_best(struct xsk_device *xsk, bool require_zerocopy)
+static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 {
-	bool native = xsk->dev.info.xdp_mode == CAREFUL_XDP_NATIVE;
-	bool sg = xsk_bpf_frags(xsk) && !(xsk->without & XSK_WITHOUT_SG);
-	bool single = xsk->netdev.mtu + XSK_ETHERNET_BYTES <= single_frame_bytes(xsk);
+	const struct xsk_port *port = xsk_port_of(xsk);
+	bool native = port->xdp_mode == CAREFUL_XDP_NATIVE;
+	bool sg = xsk_bpf_frags(port) && !(port->without & XSK_WITHOUT_SG);
+	bool single = port->netdev.mtu + ETHERNET_BYTES <= single_frame_bytes(xsk);
 	const struct bind_try tries[] = {
 		{ XDP_ZEROCOPY | XDP_USE_SG, native && sg },
 		{ XDP_ZEROCOPY, native && (single || require_zerocopy) },
@@ -183,82 +185,71 @@ static int bind_best(struct xsk_device *xsk, bool require_zerocopy)
 	return rc;
 }
 
-static int say_bind_error(const struct xsk_device *xsk, int rc, bool require_zerocopy,
+static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
 			  struct careful_error *error)
 {
-	const char *ifname = xsk->netdev.name;
+	const struct xsk_port *port = xsk_port_of(xsk);
+	const char *ifname = port->netdev.name;
 
 	if (rc == -EBUSY)
-		return xsk_fail(error, rc, "queue %u of %s already has an AF_XDP socket",
-				xsk->dev.queue, ifname);
+		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
+			      xsk->queue.index, ifname);
 	if (rc == -EPERM)
-		return xsk_fail(error, rc, "%s: no permission for an AF_XDP socket; run as root",
-				ifname);
+		return refuse(error, rc, "%s: no permission for an AF_XDP socket; run as root",
+			      ifname);
 	if (require_zerocopy && rc != -ENETDOWN && rc != -ENODEV)
-		return xsk_fail(error, -EOPNOTSUPP,
-				"%s: driver %s has no zero-copy; leave --require-zerocopy out",
-				ifname, xsk->netdev.driver);
-	return xsk_fail(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
-			xsk->dev.queue, strerror(-rc));
+		return refuse(error, -EOPNOTSUPP,
+			      "%s: driver %s has no zero-copy; leave --require-zerocopy out",
+			      ifname, port->netdev.driver);
+	return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
+		      xsk->queue.index, strerror(-rc));
 }
 
 /* What the socket needs to never be the one that is full. */
-static void tune_socket(struct xsk_device *xsk)
+static void tune_socket(struct xsk_queue *xsk)
 {
 	/* The kernel's account of a frame in flight is up to twice its chunk. */
-	const int sndbuf = (int)(xsk->dev.tx_chunks * xsk->dev.chunk_bytes * 2);
-	const uint32_t budget = power_of_two(xsk->dev.tx_chunks);
+	const int sndbuf = (int)(xsk->queue.tx_chunks * xsk->queue.chunk_bytes * 2);
+	const uint32_t budget = power_of_two(xsk->queue.tx_chunks);
 
-	setsockopt(xsk->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
-	if (!(xsk->without & XSK_WITHOUT_BUDGET))
-		xsk->tx_budget = !setsockopt(xsk->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget,
+	setsockopt(xsk->queue.fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
+	if (!(xsk_port_of(xsk)->without & XSK_WITHOUT_BUDGET))
+		xsk->tx_budget = !setsockopt(xsk->queue.fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget,
 					     sizeof(budget));
 }
 
-/* Frames follow the MTU down, and up again to what the socket was bound for. */
-void xsk_take_mtu(struct xsk_device *xsk, uint32_t mtu)
+static void read_result(struct xsk_queue *xsk, uint32_t flags)
 {
-	uint32_t frame_bytes = mtu + XSK_ETHERNET_BYTES;
-
-	xsk->dev.mtu = xsk->dev.info.mtu = mtu;
-	if (frame_bytes > xsk->frame_bytes_max)
-		frame_bytes = xsk->frame_bytes_max;
-	xsk->dev.frame_bytes = xsk->dev.info.frame_bytes = frame_bytes;
-}
-
-static void read_result(struct xsk_device *xsk, uint32_t flags)
-{
-	struct device *dev = &xsk->dev;
-	uint32_t frame_bytes = xsk->netdev.mtu + XSK_ETHERNET_BYTES;
+	struct queue *queue = &xsk->queue;
+	uint32_t frame_bytes = xsk_port_of(xsk)->netdev.mtu + ETHERNET_BYTES;
 	bool zerocopy = flags & XDP_ZEROCOPY, sg = flags & XDP_USE_SG;
 	uint32_t largest;
 
-	dev->buffer_bytes = buffer_bytes(xsk, zerocopy, sg);
-	dev->segments_max = sg ? DEVICE_SEGMENTS_MAX : 1;
-	largest = sg ? dev->segments_max * dev->buffer_bytes : single_frame_bytes(xsk);
-	dev->frame_bytes = frame_bytes < largest ? frame_bytes : largest;
-	xsk->frame_bytes_max = dev->frame_bytes;
-	dev->info.zerocopy = zerocopy;
-	dev->info.multibuffer = sg;
-	dev->info.need_wakeup = 1;
-	dev->info.buffer_bytes = dev->buffer_bytes;
-	dev->info.frame_bytes = dev->frame_bytes;
+	queue->buffer_bytes = buffer_bytes(xsk, zerocopy, sg);
+	queue->segments_max = sg ? DEVICE_SEGMENTS_MAX : 1;
+	largest = sg ? queue->segments_max * queue->buffer_bytes : single_frame_bytes(xsk);
+	/* Windows are made for these frames: a larger MTU later makes none larger. */
+	queue->frame_bytes_max = frame_bytes < largest ? frame_bytes : largest;
+	queue->info.zerocopy = zerocopy;
+	queue->info.multibuffer = sg;
+	queue->info.need_wakeup = 1;
+	queue->info.buffer_bytes = queue->buffer_bytes;
+	queue->info.frame_bytes = queue->frame_bytes_max;
 }
 
-int xsk_socket_open(struct xsk_device *xsk, const struct careful_options *options,
-		    struct careful_error *error)
+int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error)
 {
-	int flags = bind_best(xsk, options->require_zerocopy);
+	int flags = bind_best(xsk, require_zerocopy);
 
 	if (flags < 0)
-		return say_bind_error(xsk, flags, options->require_zerocopy, error);
-	xsk->fd = xsk_socket__fd(xsk->socket);
+		return say_bind_error(xsk, flags, require_zerocopy, error);
+	xsk->queue.fd = xsk_socket__fd(xsk->socket);
 	tune_socket(xsk);
 	read_result(xsk, (uint32_t)flags);
 	return 0;
 }
 
-void xsk_socket_close(struct xsk_device *xsk)
+void xsk_socket_close(struct xsk_queue *xsk)
 {
 	if (xsk->socket)
 		xsk_socket__delete(xsk->socket);
@@ -266,5 +257,5 @@ void xsk_socket_close(struct xsk_device *xsk)
 		xsk_umem__delete(xsk->umem);
 	xsk->socket = NULL;
 	xsk->umem = NULL;
-	xsk->fd = -1;
+	xsk->queue.fd = -1;
 }

@@ -33,9 +33,9 @@ static const char *bound_name(uint32_t bound)
 static int link_window(struct link *link, const struct careful_options *options,
 		       struct careful_error *error)
 {
-	const struct device *dev = link->dev;
-	uint32_t r = dev->info.receive_buffers;
-	uint32_t cost = (dev->frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
+	const struct queue *queue = link->queue;
+	uint32_t r = queue->info.receive_buffers;
+	uint32_t cost = (queue_frame_bytes(queue) + queue->buffer_bytes - 1) / queue->buffer_bytes;
 
 	link->window = r / options->peers;
 	if (link->window < WINDOW_MIN) {
@@ -43,7 +43,7 @@ static int link_window(struct link *link, const struct careful_options *options,
 			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
 			 "by %s: fewer --peers, or more of that",
 			 options->peers, options->peers * WINDOW_MIN, WINDOW_MIN, r,
-			 bound_name(dev->info.receive_bound));
+			 bound_name(queue->info.receive_bound));
 		return -ENOBUFS;
 	}
 	if (cost > window_cost_max(link->window)) {
@@ -51,7 +51,7 @@ static int link_window(struct link *link, const struct careful_options *options,
 			 "MTU %u: a frame fills %u receive buffers, a window of %u (%u buffers for "
 			 "%u peers) takes at most %u: a smaller MTU, fewer --peers or more "
 			 "--rx-buffers",
-			 dev->mtu, cost, link->window, r, options->peers,
+			 queue->port->mtu, cost, link->window, r, options->peers,
 			 window_cost_max(link->window));
 		return -EMSGSIZE;
 	}
@@ -59,32 +59,34 @@ static int link_window(struct link *link, const struct careful_options *options,
 }
 
 /* Send buffers for one frame of any size, beside what only updates may take. */
-static int link_send_buffers(const struct device *dev, struct careful_error *error)
+static int link_send_buffers(const struct queue *queue, struct careful_error *error)
 {
-	uint32_t first = dev->chunk_bytes - LINK_PAYLOAD_AT;
-	uint32_t more = dev->frame_bytes > first ? dev->frame_bytes - first : 0;
-	uint32_t need = 1 + (more + dev->chunk_bytes - 1) / dev->chunk_bytes + LINK_CHUNKS_FREE_MIN;
+	uint32_t first = queue->chunk_bytes - LINK_PAYLOAD_AT;
+	uint32_t frame = queue_frame_bytes(queue);
+	uint32_t more = frame > first ? frame - first : 0;
+	uint32_t need =
+		1 + (more + queue->chunk_bytes - 1) / queue->chunk_bytes + LINK_CHUNKS_FREE_MIN;
 
-	if (dev->tx_chunks >= need)
+	if (queue->tx_chunks >= need)
 		return 0;
 	snprintf(error->text, sizeof(error->text),
 		 "MTU %u: a frame needs %u send buffers and an update one; there are %u: more "
 		 "--tx-buffers, or a smaller MTU",
-		 dev->mtu, need - LINK_CHUNKS_FREE_MIN, dev->tx_chunks);
+		 queue->port->mtu, need - LINK_CHUNKS_FREE_MIN, queue->tx_chunks);
 	return -ENOBUFS;
 }
 
 static void link_init_buffers(struct link *link)
 {
-	const struct device *dev = link->dev;
+	const struct queue *queue = link->queue;
 
-	for (uint32_t i = 0; i < dev->tx_chunks; i++)
-		link->tx_free[i] = (uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
-	link->tx_free_count = dev->tx_chunks;
-	for (uint32_t i = 0; i < dev->rx_chunks; i++)
+	for (uint32_t i = 0; i < queue->tx_chunks; i++)
+		link->tx_free[i] = (uint64_t)(queue->rx_chunks + i) * queue->chunk_bytes;
+	link->tx_free_count = queue->tx_chunks;
+	for (uint32_t i = 0; i < queue->rx_chunks; i++)
 		link->kept_free[i] = &link->kept[i];
-	link->kept_free_count = dev->rx_chunks;
-	for (uint32_t i = dev->rx_chunks; i < dev->rx_chunks + link->pool_count; i++)
+	link->kept_free_count = queue->rx_chunks;
+	for (uint32_t i = queue->rx_chunks; i < queue->rx_chunks + link->pool_count; i++)
 		link->kept_free[link->kept_free_count++] = &link->kept[i];
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
@@ -92,27 +94,27 @@ static void link_init_buffers(struct link *link)
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 }
 
-int link_init(struct link *link, struct device *dev, const struct careful_options *options,
+int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error)
 {
-	uint32_t kept_count = dev->rx_chunks + options->copyout_buffers;
+	uint32_t kept_count = queue->rx_chunks + options->copyout_buffers;
 	int rc;
 
-	*link = (struct link){ .dev = dev, .peers_max = options->peers };
+	*link = (struct link){ .queue = queue, .port = queue->port, .peers_max = options->peers };
 	rc = link_window(link, options, error);
 	if (!rc)
-		rc = link_send_buffers(dev, error);
+		rc = link_send_buffers(queue, error);
 	if (rc)
 		return rc;
 	link->sync_ms = options->sync_ms;
 	link->stall_ms = options->stall_ms;
 	snprintf(link->name, sizeof(link->name), "%s", options->name);
 	link->pool_count = options->copyout_buffers;
-	link->pool_buffer_bytes = dev->buffer_bytes;
+	link->pool_buffer_bytes = queue->buffer_bytes;
 
 	link->peers = calloc(link->peers_max, sizeof(*link->peers));
-	link->tx_free = calloc(dev->tx_chunks, sizeof(*link->tx_free));
-	link->fill = calloc(dev->rx_chunks, sizeof(*link->fill));
+	link->tx_free = calloc(queue->tx_chunks, sizeof(*link->tx_free));
+	link->fill = calloc(queue->rx_chunks, sizeof(*link->fill));
 	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
 	link->kept = calloc(kept_count, sizeof(*link->kept));
 	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
@@ -128,9 +130,9 @@ int link_init(struct link *link, struct device *dev, const struct careful_option
 		link->peers[i].link = link;
 		link->peers[i].slot = (uint16_t)i;
 	}
-	dev->ops->random(dev, &link->incarnation, sizeof(link->incarnation));
-	dev->ops->random(dev, link->secret, sizeof(link->secret));
-	link->now_ns = dev->ops->now_ns(dev);
+	link->port->ops->random(link->port, &link->incarnation, sizeof(link->incarnation));
+	link->port->ops->random(link->port, link->secret, sizeof(link->secret));
+	link->now_ns = link->port->ops->now_ns(link->port);
 	return 0;
 }
 
@@ -236,13 +238,13 @@ void link_state(struct link_peer *peer, uint8_t state)
 /* Where the kernel would send frames by now. */
 void link_routes_changed(struct link *link)
 {
-	struct device *dev = link->dev;
+	struct port *port = link->port;
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 		struct llhdr fresh;
 
-		if (peer->phase == LINK_OPEN && !dev->ops->resolve(dev, &peer->address, &fresh))
+		if (peer->phase == LINK_OPEN && !port->ops->resolve(port, &peer->address, &fresh))
 			peer->llhdr = fresh;
 	}
 }
@@ -296,6 +298,6 @@ void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whe
 void link_frames_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (link->peers[i].frame_bytes > link->dev->frame_bytes)
+		if (link->peers[i].frame_bytes > queue_frame_bytes(link->queue))
 			link_break(&link->peers[i]);
 }

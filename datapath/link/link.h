@@ -213,7 +213,8 @@ enum link_phase {
 };
 
 struct link {
-	struct device *dev;
+	struct queue *queue;
+	struct port *port; /* the queue's */
 	struct link_peer *peers;
 	uint32_t peers_max;
 	uint32_t window;
@@ -266,7 +267,7 @@ static inline void link_count(struct link *link, enum careful_counter counter)
 }
 
 /* link.c: life, peers */
-int link_init(struct link *link, struct device *dev, const struct careful_options *options,
+int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
 struct link_peer *link_peer_find(struct link *link, const union address *address);

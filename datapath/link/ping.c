@@ -21,7 +21,7 @@ static const uint8_t payload[PAYLOAD_MAX];
 
 static uint64_t now_ns(const struct link *link)
 {
-	return link->dev->ops->now_ns(link->dev);
+	return link->port->ops->now_ns(link->port);
 }
 
 /* Body of a probe that is an IP packet of so many bytes; -EINVAL, -EMSGSIZE. */
@@ -65,7 +65,7 @@ static bool empty_queue(struct link *link)
 static void note_arrivals(struct link *link)
 {
 	if (!link->stamps_until_ns)
-		link->dev->ops->stamps(link->dev, true);
+		link->port->ops->stamps(link->port, true);
 	link->stamps_until_ns = now_ns(link) + STAMPS_NS;
 }
 
@@ -74,7 +74,7 @@ void link_stamps_tick(struct link *link)
 	if (!link->stamps_until_ns || link->now_ns < link->stamps_until_ns)
 		return;
 	link->stamps_until_ns = 0;
-	link->dev->ops->stamps(link->dev, false);
+	link->port->ops->stamps(link->port, false);
 }
 
 /* Sends a probe and times that; its end is in peer->ping. -errno as careful_ping(). */
@@ -109,7 +109,7 @@ int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 	built_ns = now_ns(link);
 	link_kick(link);
 	link->now_ns = now_ns(link);
-	link->dev->ops->probed(link->dev, peer->slot, &here);
+	link->port->ops->probed(link->port, peer->slot, &here);
 	ping->asked = (uint8_t)ask->stage;
 	ping->until_ns = link->now_ns + ask->timeout_ms * 1000000ULL;
 	ping->result = (struct careful_ping_result){
@@ -148,7 +148,7 @@ void link_ping_reset(struct link_peer *peer)
 void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
 		      uint64_t at_ns)
 {
-	struct device *dev = peer->link->dev;
+	struct port *port = peer->link->port;
 	uint64_t turn_ns = at_ns - end_ns;
 
 	answer->version = CAREFUL_WIRE_VERSION;
@@ -159,7 +159,7 @@ void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer
 	answer->check = 0;
 	answer->check = htobe32(careful_message_check(answer, sizeof(*answer)));
 	link_count(peer->link, CAREFUL_C_PINGS_ANSWERED);
-	dev->ops->ctrl_send(dev, &peer->address, answer, sizeof(*answer));
+	port->ops->ctrl_send(port, &peer->address, answer, sizeof(*answer));
 }
 
 /* A probe that XDP stamped and passed; as link_on_sync() and its like. */
@@ -176,7 +176,7 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 	if (hdr->version != CAREFUL_WIRE_VERSION || be32toh(hdr->check) != careful_hdr_check(hdr) ||
 	    hdr->stage_limit != CAREFUL_STAGE_NET_RX || !peer || peer->phase != LINK_OPEN)
 		return false;
-	link->dev->ops->probed(link->dev, peer->slot, &probed);
+	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
 	if (!careful_ping_new(probe, peer->ping.answered))
 		return false;

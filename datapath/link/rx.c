@@ -73,7 +73,7 @@ static bool right_ping(const struct careful_hdr *hdr)
 /* Points the frame at its header and body; false: not one of ours. */
 static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
-	const uint8_t *data = link->dev->umem + frame->desc[0].addr;
+	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
 	uint32_t first = frame->desc[0].bytes;
 	uint32_t at = parse_frame(data, first, &frame->body_total);
 
@@ -86,7 +86,7 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 		frame->body_bytes = frame->body_total;
 	/* The cost is that of the bytes which the sender counted: no padding. */
 	bytes = at + LINK_HDR_BYTES + frame->body_total;
-	frame->cost = (bytes + link->dev->buffer_bytes - 1) / link->dev->buffer_bytes;
+	frame->cost = (bytes + link->queue->buffer_bytes - 1) / link->queue->buffer_bytes;
 	return true;
 }
 
@@ -186,7 +186,7 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
 
 	assert(n >= LINK_BATCH);
-	got = link->dev->ops->rx(link->dev, descs, LINK_BATCH);
+	got = link->queue->ops->rx(link->queue, descs, LINK_BATCH);
 	*more = got == LINK_BATCH;
 	if (!got)
 		link->rx_drains++;
@@ -236,7 +236,7 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 {
 	for (uint32_t i = 0; i < n; i++)
 		link->fill[link->fill_count++] = addrs[i];
-	assert(link->fill_count <= link->dev->rx_chunks);
+	assert(link->fill_count <= link->queue->rx_chunks);
 	if (epoch != peer->epoch)
 		return;
 	peer->freeing += cost;
@@ -259,7 +259,7 @@ void link_release(struct link *link, struct link_rxframe *frame)
 void link_publish(struct link *link)
 {
 	if (link->fill_count) {
-		link->dev->ops->fill(link->dev, link->fill, link->fill_count);
+		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
 		link->fill_count = 0;
 	}
 	for (uint32_t i = 0; i < link->dirty_count; i++) {

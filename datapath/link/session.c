@@ -38,7 +38,7 @@ bool link_ctrl_send(struct link *link, const union address *to, struct careful_c
 	ctrl->incarnation = htobe64(link->incarnation);
 	ctrl->check = 0;
 	ctrl->check = htobe32(careful_ctrl_check(ctrl));
-	return link->dev->ops->ctrl_send(link->dev, to, ctrl, sizeof(*ctrl)) == 0;
+	return link->port->ops->ctrl_send(link->port, to, ctrl, sizeof(*ctrl)) == 0;
 }
 
 static uint64_t random_nonzero(struct link *link)
@@ -46,7 +46,7 @@ static uint64_t random_nonzero(struct link *link)
 	uint64_t value = 0;
 
 	while (!value)
-		link->dev->ops->random(link->dev, &value, sizeof(value));
+		link->port->ops->random(link->port, &value, sizeof(value));
 	return value;
 }
 
@@ -88,10 +88,10 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 
 	ctrl->cookie = htobe64(peer->cookie_in);
 	ctrl->slot = htobe16(peer->slot);
-	ctrl->queue = htobe16(link->dev->queue);
+	ctrl->queue = htobe16(link->queue->index);
 	ctrl->window = htobe32(link->window);
-	ctrl->buffer_bytes = htobe32(link->dev->buffer_bytes);
-	ctrl->frame_bytes = htobe32(link->dev->frame_bytes);
+	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
+	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
 	ctrl->lost = htobe32((uint32_t)peer->lost_frames);
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 }
@@ -127,8 +127,8 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (window < WINDOW_MIN || window > 1u << 20 || buffer_bytes < 256 || !ctrl->cookie)
 		return -EPROTO;
 	limit = (uint64_t)window_cost_max(window) * buffer_bytes;
-	if (frame_bytes > peer->link->dev->frame_bytes)
-		frame_bytes = peer->link->dev->frame_bytes;
+	if (frame_bytes > queue_frame_bytes(peer->link->queue))
+		frame_bytes = queue_frame_bytes(peer->link->queue);
 	if (frame_bytes > limit)
 		frame_bytes = (uint32_t)limit;
 	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
@@ -167,7 +167,7 @@ static void end_epoch(struct link_peer *peer)
 	window_tx_init(&peer->tx, 0);
 	if (!peer->cookie_in)
 		return;
-	link->dev->ops->admit(link->dev, peer->slot, 0, 0);
+	link->port->ops->admit(link->port, peer->slot, 0, 0);
 	peer->cookie_was = peer->cookie_in;
 	peer->cookie_in = 0;
 	/* Both asked at once: what waits to be sent in a window that was never used was
@@ -198,7 +198,7 @@ static void begin_epoch(struct link_peer *peer)
 	peer->cookie_in = random_nonzero(link);
 	peer->seq_in = 0;
 	window_rx_init(&peer->rx, link->window);
-	link->dev->ops->admit(link->dev, peer->slot, peer->cookie_in, link->window);
+	link->port->ops->admit(link->port, peer->slot, peer->cookie_in, link->window);
 }
 
 static void opened(struct link_peer *peer)
@@ -210,7 +210,7 @@ static void opened(struct link_peer *peer)
 	peer->heard_ns = link->now_ns;
 	peer->heard = true;
 	peer->last_errno = 0;
-	if (link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr))
+	if (link->port->ops->resolve(link->port, &peer->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
 	peer->no_way = 0;
 	link_state(peer, CAREFUL_PEER_UP);
@@ -221,7 +221,7 @@ static void opened(struct link_peer *peer)
 static void resolve_tick(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	int rc = link->dev->ops->resolve(link->dev, &peer->address, &peer->llhdr);
+	int rc = link->port->ops->resolve(link->port, &peer->address, &peer->llhdr);
 
 	if (!rc) {
 		peer->no_way = 0;
@@ -602,13 +602,14 @@ static void on_refused(struct link *link, const union address *at, const union l
  * cannot keep frames waiting. */
 void link_control(struct link *link)
 {
-	struct device *dev = link->dev;
+	struct port *port = link->port;
 
 	for (int i = 0; i < CONTROL_BATCH; i++) {
 		union link_message message = { 0 };
 		struct arrival arrival = { 0 };
 		union address from = { 0 };
-		ssize_t got = dev->ops->ctrl_recv(dev, &from, &message, sizeof(message), &arrival);
+		ssize_t got =
+			port->ops->ctrl_recv(port, &from, &message, sizeof(message), &arrival);
 
 		if (got == -ECONNREFUSED) {
 			on_refused(link, &from, &message);
@@ -652,15 +653,15 @@ void link_drained(struct link *link)
 /* Called with each question that is repeated. */
 void link_unheard(struct link_peer *peer, uint64_t since_ns)
 {
-	const struct device_ops *ops = peer->link->dev->ops;
+	struct port *port = peer->link->port;
 	uint64_t now_ns = peer->link->now_ns;
 
 	if (since_ns < peer->distrusted_ns)
 		since_ns = peer->distrusted_ns;
-	if (!ops->distrust || now_ns - since_ns < DISTRUST_MS * 1000000ull)
+	if (!port->ops->distrust || now_ns - since_ns < DISTRUST_MS * 1000000ull)
 		return;
 	peer->distrusted_ns = now_ns;
-	ops->distrust(peer->link->dev, &peer->address);
+	port->ops->distrust(port, &peer->address);
 }
 
 static void repeat_hello(struct link_peer *peer)

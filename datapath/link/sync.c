@@ -33,7 +33,7 @@ void link_sync(struct link_peer *peer)
 	struct careful_ctrl ctrl = { 0 };
 
 	if (!peer->sync_nonce)
-		link->dev->ops->random(link->dev, &peer->sync_nonce, sizeof(peer->sync_nonce));
+		link->port->ops->random(link->port, &peer->sync_nonce, sizeof(peer->sync_nonce));
 	peer->sync_nonce |= 1;
 	ctrl.nonce = htobe64(peer->sync_nonce);
 	describe(peer, &ctrl);

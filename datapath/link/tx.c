@@ -33,7 +33,7 @@ uint32_t link_body_max(const struct link_peer *peer)
 /* The same for a frame in one buffer at both ends: what a handler can be handed. */
 uint32_t link_body_single(const struct link_peer *peer)
 {
-	uint32_t chunk = peer->link->dev->chunk_bytes - LINK_PAYLOAD_AT;
+	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT;
 	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
 								  peer->buffer_bytes;
 	uint32_t body = frame - prefix_bytes(peer);
@@ -44,9 +44,7 @@ uint32_t link_body_single(const struct link_peer *peer)
 /* The same as far as it is known before there is a session: our side alone. */
 uint32_t link_body_here(const struct link_peer *peer)
 {
-	const struct device *dev = peer->link->dev;
-	uint32_t frame = dev->frame_bytes < dev->buffer_bytes ? dev->frame_bytes :
-								dev->buffer_bytes;
+	uint32_t frame = queue_single_bytes(peer->link->queue);
 
 	return frame - LLHDR_MAX - LINK_HDR_BYTES;
 }
@@ -62,7 +60,7 @@ bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
 bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
 {
 	struct link *link = peer->link;
-	uint32_t chunk = link->dev->chunk_bytes;
+	uint32_t chunk = link->queue->chunk_bytes;
 	uint32_t first = chunk - LINK_PAYLOAD_AT;
 	uint32_t segments = body_bytes <= first ? 1 : 1 + (body_bytes - first + chunk - 1) / chunk;
 	uint32_t prefix = prefix_bytes(peer);
@@ -88,9 +86,9 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 		frame->desc[i].options = i + 1 < segments ? DEVICE_DESC_MORE : 0;
 		rest -= bytes;
 	}
-	frame->umem = link->dev->umem;
+	frame->umem = link->queue->umem;
 	frame->body_bytes = frame->desc[0].bytes;
-	frame->body = link->dev->umem + frame->desc[0].addr + LINK_PAYLOAD_AT;
+	frame->body = link->queue->umem + frame->desc[0].addr + LINK_PAYLOAD_AT;
 	frame->hdr = (struct careful_hdr *)(frame->body - LINK_HDR_BYTES);
 	frame->desc[0].addr += LINK_PAYLOAD_AT - prefix;
 	frame->desc[0].bytes += prefix;
@@ -125,7 +123,7 @@ static void unbuild(struct link_txframe *frame)
 void link_tx_put(struct link_txframe *frame)
 {
 	struct link *link = frame->peer->link;
-	uint64_t mask = ~(uint64_t)(link->dev->chunk_bytes - 1);
+	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
 
 	for (uint32_t i = 0; i < frame->segments; i++)
 		link->tx_free[link->tx_free_count++] = frame->desc[i].addr & mask;
@@ -309,7 +307,7 @@ TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool a
 /* Moves what is queued to the wire. */
 void link_kick(struct link *link)
 {
-	struct device *dev = link->dev;
+	struct queue *queue = link->queue;
 	bool again = link->kick_again;
 	uint64_t began_ns;
 	int rc;
@@ -318,14 +316,14 @@ void link_kick(struct link *link)
 		return;
 	began_ns = trace_begin(CAREFUL_STAGE_NET_TX);
 	if (link->tx_queued) {
-		uint32_t n = dev->ops->tx(dev, link->tx_queue, link->tx_queued);
+		uint32_t n = queue->ops->tx(queue, link->tx_queue, link->tx_queued);
 
 		/* The TX ring holds at least as many as there are send buffers. */
 		assert(n == link->tx_queued);
 		link->tx_queued = 0;
 		link->tx_pulse_bytes = 0;
 	}
-	rc = dev->ops->kick(dev);
+	rc = queue->ops->kick(queue);
 	link->kick_again = rc == -EAGAIN;
 	if (began_ns)
 		traced(link, began_ns, again);
@@ -336,16 +334,16 @@ void link_kick(struct link *link)
 /* Takes back the buffers of frames that have left. */
 void link_complete(struct link *link)
 {
-	uint64_t mask = ~(uint64_t)(link->dev->chunk_bytes - 1);
+	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
 	uint64_t addrs[LINK_BATCH];
 	uint32_t n;
 
 	do {
-		n = link->dev->ops->complete(link->dev, addrs, LINK_BATCH);
+		n = link->queue->ops->complete(link->queue, addrs, LINK_BATCH);
 		for (uint32_t i = 0; i < n; i++)
 			link->tx_free[link->tx_free_count++] = addrs[i] & mask;
 	} while (n == LINK_BATCH);
-	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->dev->tx_chunks - link->tx_free_count;
+	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
 
 /* One window update; it may take the last credit and the last send buffer. */
@@ -360,7 +358,7 @@ static bool send_update(struct link_peer *peer)
 	if (!link->tx_free_count || !window_tx_may_update(&peer->tx))
 		return false;
 	frame.desc[0].addr = link->tx_free[--link->tx_free_count];
-	frame.body = link->dev->umem + frame.desc[0].addr + LINK_PAYLOAD_AT;
+	frame.body = link->queue->umem + frame.desc[0].addr + LINK_PAYLOAD_AT;
 	frame.hdr = (struct careful_hdr *)(frame.body - LINK_HDR_BYTES);
 	frame.desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
 	frame.desc[0].bytes = prefix_bytes(peer);

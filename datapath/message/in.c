@@ -25,7 +25,7 @@ static struct message_in **slot_of(struct message_state *state, const struct lin
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
 {
 	struct message_in **at = slot_of(state, frame);
-	struct device *dev = state->link->dev;
+	struct port *port = state->link->port;
 	struct plan_cursor plan;
 	struct message_in *in;
 
@@ -58,7 +58,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->waiting_bytes = in->written = 0;
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
-	plan_take(dev->ops->tune(dev, frame->peer->slot), in->bytes, &plan);
+	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
 	in->minpulse_bytes = plan.minpulse_bytes[CAREFUL_SINK_STORE];
 	return in;
 }
@@ -86,7 +86,7 @@ static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, ui
 
 		if (i) {
 			assert(i < frame->segments);
-			start = link->dev->umem + frame->desc[i].addr;
+			start = link->queue->umem + frame->desc[i].addr;
 			have = frame->desc[i].bytes;
 		}
 		if (at >= have) {

@@ -7,7 +7,7 @@
 
 static size_t parked_bytes(const struct message_state *state)
 {
-	size_t bytes = sizeof(struct message_small) + state->link->dev->buffer_bytes;
+	size_t bytes = sizeof(struct message_small) + state->link->queue->buffer_bytes;
 
 	return (bytes + 63) / 64 * 64;
 }
@@ -17,8 +17,8 @@ static int init_ins(struct message_state *state)
 	/* Growing ones, and those that end: each of these holds a buffer, or came with
 	 * the batch that is being handled. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
-	uint32_t n = slots + state->link->dev->rx_chunks + LINK_BATCH;
-	uint32_t parts = state->link->dev->rx_chunks;
+	uint32_t n = slots + state->link->queue->rx_chunks + LINK_BATCH;
+	uint32_t parts = state->link->queue->rx_chunks;
 
 	state->ins = calloc(n, sizeof(*state->ins));
 	state->ins_free = calloc(n, sizeof(struct message_in *));

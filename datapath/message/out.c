@@ -38,9 +38,9 @@ void message_out_put(struct message_state *state, struct message_out *out)
 void message_out_start(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];
-	struct device *dev = state->link->dev;
+	struct port *port = state->link->port;
 
-	plan_take(dev->ops->tune(dev, out->peer->slot), out->bytes, &out->plan);
+	plan_take(port->ops->tune(port, out->peer->slot), out->bytes, &out->plan);
 	if (out->digest_wanted)
 		XXH3_64bits_reset(out->hash);
 	out->next = NULL;

@@ -115,7 +115,7 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 	struct link_txframe frame;
 
-	if (body > state->link->dev->buffer_bytes)
+	if (body > state->link->queue->buffer_bytes)
 		return -EMSGSIZE;
 	if (must_wait(mp, peer, am) || !link_may_send(peer, body) ||
 	    !link_tx_get(peer, body, &frame))

@@ -52,7 +52,8 @@ struct handler {
 };
 
 struct careful {
-	struct device *dev;
+	struct queue *queue;
+	struct port *port; /* the queue's */
 	struct storage *storage;
 	struct link link;
 	struct message_state messages;
@@ -113,7 +114,7 @@ struct careful {
  * simulation brings its own, with tables so small that they run out.
  */
 struct engine_base {
-	struct device *dev;
+	struct queue *queue;
 	struct storage *storage;
 	struct engine_limits limits;
 };

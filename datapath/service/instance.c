@@ -89,8 +89,8 @@ static void destroy(struct careful *c)
 		c->storage->ops->close(c->storage);
 	message_deinit(&c->messages);
 	link_deinit(&c->link);
-	if (c->dev)
-		c->dev->ops->close(c->dev);
+	if (c->queue)
+		device_close(c->queue);
 	free(c->operations);
 	free(c->operations_free);
 	free(c->regions);
@@ -103,18 +103,20 @@ static void destroy(struct careful *c)
 /* Untuned, a fragment is what fits one receive buffer. */
 static void tune_defaults(struct careful *c)
 {
-	uint32_t frame = c->dev->frame_bytes < c->dev->buffer_bytes ? c->dev->frame_bytes :
-								      c->dev->buffer_bytes;
-	uint32_t bytes = frame - 42 - LINK_HDR_BYTES - MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
+	uint32_t bytes = queue_single_bytes(c->queue) - 42 - LINK_HDR_BYTES - MESSAGE_AM_BYTES -
+			 CAREFUL_DIGEST_BYTES;
 
 	for (uint32_t i = 0; i <= CAREFUL_TUNE_DEFAULT; i++)
-		plan_default(c->dev->ops->tune(c->dev, i), bytes);
+		plan_default(c->port->ops->tune(c->port, i), bytes);
 }
 
 /* The layers above a device and a storage that are open. */
 static int set_up(struct careful *c, struct careful_error *error)
 {
-	int rc = link_init(&c->link, c->dev, &c->options, error);
+	int rc;
+
+	c->port = c->queue->port;
+	rc = link_init(&c->link, c->queue, &c->options, error);
 
 	if (rc)
 		return rc;
@@ -131,13 +133,13 @@ static int set_up(struct careful *c, struct careful_error *error)
 
 static int open_base(struct careful *c, struct careful_error *error)
 {
-	int rc = xsk_open(&c->options, &c->dev, error);
+	int rc = xsk_open(&c->options, &c->queue, error);
 	uint32_t depth;
 
 	if (rc)
 		return rc;
 	/* Each operation reads for a message that is sent, or holds a receive buffer. */
-	depth = c->limits.messages.outs + c->dev->rx_chunks;
+	depth = c->limits.messages.outs + c->queue->rx_chunks;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
 		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
@@ -156,7 +158,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 	set_defaults(c, options);
 	rc = check_options(&c->options, error);
 	if (base) {
-		c->dev = base->dev;
+		c->queue = base->queue;
 		c->storage = base->storage;
 		c->limits = base->limits;
 	} else {
@@ -213,11 +215,11 @@ static void keep_time(struct careful *c)
 {
 	uint32_t events;
 
-	c->link.now_ns = c->dev->ops->now_ns(c->dev);
+	c->link.now_ns = c->port->ops->now_ns(c->port);
 	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
 		return;
 	c->tick_ns = c->link.now_ns;
-	events = c->dev->ops->events(c->dev);
+	events = c->port->ops->events(c->port);
 	if (events & DEVICE_GONE) {
 		c->gone = true;
 		for (uint32_t i = 0; i < c->link.peers_max; i++)
@@ -282,11 +284,13 @@ int careful_poll(struct careful *c)
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 {
-	uint32_t count = c->dev->ops->wait_fds(c->dev, fds, n);
-	int fd = c->storage->ops->wait_fd(c->storage);
+	const int own[] = { c->queue->fd, c->storage->ops->wait_fd(c->storage) };
+	uint32_t count = 0;
 
-	if (fd >= 0 && count < n)
-		fds[count++] = fd;
+	for (uint32_t i = 0; i < 2 && count < n; i++)
+		if (own[i] >= 0)
+			fds[count++] = own[i];
+	count += c->port->ops->wait_fds(c->port, fds + count, n - count);
 	*timeout_ms = (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
 	return (int)count;
 }
@@ -335,7 +339,7 @@ static uint64_t frames_moved(const struct careful *c)
 
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
-	uint64_t start = c->dev->ops->now_ns(c->dev);
+	uint64_t start = c->port->ops->now_ns(c->port);
 	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_SPIN  ? UINT64_MAX :
 			c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
@@ -348,7 +352,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	for (;;) {
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);
-		now = c->dev->ops->now_ns(c->dev);
+		now = c->port->ops->now_ns(c->port);
 		if (handled || told != c->told || now >= limit || extra_ready(c, extra_fd, now))
 			return handled;
 		if (moved != frames_moved(c)) {
@@ -365,15 +369,17 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 int careful_info(struct careful *c, struct careful_info *info)
 {
 	*info = (struct careful_info){
-		.device = c->dev->info,
+		.device = c->queue->info,
 		.rx_buffers = c->options.rx_buffers,
 		.tx_buffers = c->options.tx_buffers,
 		.wait_mode = c->options.wait_mode,
 		.spin_us = c->options.spin_us,
 		.port = c->options.port,
 	};
+	info->device.mtu = c->port->mtu;
+	info->device.frame_bytes = queue_frame_bytes(c->queue);
 	link_info(&c->link, info);
-	c->dev->ops->statistics(c->dev, &info->statistics);
+	c->queue->ops->statistics(c->queue, &info->statistics);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 static bool reachable(struct careful *c, const union address *to)
 {
 	struct llhdr unused;
-	int rc = c->dev->ops->resolve(c->dev, to, &unused);
+	int rc = c->port->ops->resolve(c->port, to, &unused);
 
 	return rc != -ENETUNREACH && rc != -EXDEV;
 }
@@ -46,7 +46,7 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 	peer = link_peer_get(&c->link, &to);
 	if (!peer)
 		return -EADDRINUSE;
-	c->link.now_ns = c->dev->ops->now_ns(c->dev);
+	c->link.now_ns = c->port->ops->now_ns(c->port);
 	link_connect(peer);
 	engine_changes(c);
 	return peer->slot;

@@ -67,7 +67,7 @@ static __be32 ns32(uint64_t ns)
 
 static uint64_t now_ns(const struct careful *c)
 {
-	return c->dev->ops->now_ns(c->dev);
+	return c->port->ops->now_ns(c->port);
 }
 
 static void written(struct ping_slot *slot, bool at_once)
@@ -144,7 +144,7 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 	}
 	host_ns = now_ns(c);
 	link_placed(frame);
-	c->dev->ops->probed(c->dev, peer->slot, &probed);
+	c->port->ops->probed(c->port, peer->slot, &probed);
 	/* The peer sends one at a time: one that another overtook, or that comes while the
 	 * last is being written, has nobody who waits for its answer. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {

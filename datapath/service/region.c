@@ -15,7 +15,7 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 		if (slot->key || slot->uses)
 			continue;
 		if (!slot->generation)
-			c->dev->ops->random(c->dev, &slot->generation, sizeof(slot->generation));
+			c->port->ops->random(c->port, &slot->generation, sizeof(slot->generation));
 		/* Not guessed from an earlier one; never 0. */
 		slot->generation = slot->generation * 2654435761u + 1;
 		slot->region = *region;

@@ -6,12 +6,12 @@
 #include "steps.h"
 
 /* Marks a buffer as seen; it must be one of the node's, and not seen before. */
-static void see(struct world *world, const struct device *dev, uint64_t addr, bool rx,
+static void see(struct world *world, const struct queue *queue, uint64_t addr, bool rx,
 		uint64_t *seen)
 {
 	uint64_t chunk = addr / CHUNK_BYTES;
-	uint64_t first = rx ? 0 : dev->rx_chunks;
-	uint64_t count = rx ? dev->rx_chunks : dev->tx_chunks;
+	uint64_t first = rx ? 0 : queue->rx_chunks;
+	uint64_t count = rx ? queue->rx_chunks : queue->tx_chunks;
 
 	if (chunk < first || chunk >= first + count || *seen & 1ull << chunk)
 		violation(world, "a buffer is in two places, or is none of the node's");
@@ -20,18 +20,18 @@ static void see(struct world *world, const struct device *dev, uint64_t addr, bo
 
 static void check_rx_buffers(struct world *world, const struct node *node)
 {
-	const struct device *dev = &node->dev;
+	const struct queue *queue = &node->queue;
 	uint32_t arriving = 0;
 	uint64_t seen = 0;
 
 	for (uint32_t i = 0; i < node->fill_count; i++)
-		see(world, dev, node->fill_ring[i], true, &seen);
+		see(world, queue, node->fill_ring[i], true, &seen);
 	for (uint32_t i = 0; i < node->link.fill_count; i++)
-		see(world, dev, node->link.fill[i], true, &seen);
+		see(world, queue, node->link.fill[i], true, &seen);
 	for (uint32_t k = 0; k < node->kept_count; k++)
 		for (uint32_t i = 0; node->kept[k]->cost && i < node->kept[k]->segments; i++)
-			see(world, dev, node->kept[k]->addr[i], true, &seen);
-	if (seen != (1ull << dev->rx_chunks) - 1)
+			see(world, queue, node->kept[k]->addr[i], true, &seen);
+	if (seen != (1ull << queue->rx_chunks) - 1)
 		violation(world, "a receive buffer is lost");
 	for (int j = 0; j < world->setting.nodes; j++)
 		for (uint32_t i = 0; i < world->wire[j][node->index].count; i++)
@@ -42,21 +42,21 @@ static void check_rx_buffers(struct world *world, const struct node *node)
 
 static void check_tx_buffers(struct world *world, const struct node *node)
 {
-	const struct device *dev = &node->dev;
+	const struct queue *queue = &node->queue;
 	uint64_t seen = 0;
 
 	for (uint32_t i = 0; i < node->link.tx_free_count; i++)
-		see(world, dev, node->link.tx_free[i], false, &seen);
+		see(world, queue, node->link.tx_free[i], false, &seen);
 	for (uint32_t i = 0; i < node->sent_count; i++)
-		see(world, dev, node->sent[i], false, &seen);
+		see(world, queue, node->sent[i], false, &seen);
 	for (int j = 0; j < world->setting.nodes; j++)
 		for (uint32_t i = 0; i < world->wire[node->index][j].count; i++) {
 			const struct flight *flight = &world->wire[node->index][j].flight[i];
 
 			for (uint32_t k = 0; k < flight->segments; k++)
-				see(world, dev, flight->chunk[k], false, &seen);
+				see(world, queue, flight->chunk[k], false, &seen);
 		}
-	if (seen >> dev->rx_chunks != (1ull << dev->tx_chunks) - 1)
+	if (seen >> queue->rx_chunks != (1ull << queue->tx_chunks) - 1)
 		violation(world, "a send buffer is lost");
 }
 
@@ -73,7 +73,7 @@ static void check_link(struct world *world, const struct node *node)
 
 	for (uint32_t i = 0; i < node->kept_count; i++)
 		copied += node->kept[i]->pool >= 0;
-	if (link->kept_free_count + node->kept_count != node->dev.rx_chunks + link->pool_count ||
+	if (link->kept_free_count + node->kept_count != node->queue.rx_chunks + link->pool_count ||
 	    link->pool_free_count + copied != link->pool_count)
 		violation(world, "an entry of a kept frame, or a copy-out buffer, is lost");
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)

@@ -130,19 +130,19 @@ static void put_rest(struct world *world, struct node *node)
 {
 	struct link *link = &node->link;
 
-	node->fill_count = node->dev.rx_chunks;
+	node->fill_count = node->queue.rx_chunks;
 	for (uint32_t i = 0; i < node->fill_count; i++)
 		node->fill_ring[i] = (uint64_t)i * CHUNK_BYTES;
-	node->sent_count = node->dev.tx_chunks;
+	node->sent_count = node->queue.tx_chunks;
 	for (uint32_t i = 0; i < node->sent_count; i++)
-		node->sent[i] = (uint64_t)(node->dev.rx_chunks + i) * CHUNK_BYTES;
+		node->sent[i] = (uint64_t)(node->queue.rx_chunks + i) * CHUNK_BYTES;
 	node->arrived_count = 0;
 	node->kept_count = 0;
 	link->tx_free_count = link->tx_queued = link->tx_pulse_bytes = 0;
 	link->fill_count = 0;
 	link->dirty_count = 0;
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
-	link->kept_free_count = node->dev.rx_chunks + link->pool_count;
+	link->kept_free_count = node->queue.rx_chunks + link->pool_count;
 	for (uint32_t i = 0; i < link->kept_free_count; i++)
 		link->kept_free[i] = &link->kept[i];
 	link->pool_free_count = link->pool_count;

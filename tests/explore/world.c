@@ -4,18 +4,24 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct node *node_of(struct device *dev)
+static struct node *node_of(struct queue *queue)
 {
-	return (struct node *)dev;
+	return (struct node *)queue;
 }
 
-static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n)
+static struct node *node_of_port(struct port *port)
 {
-	struct node *node = node_of(dev);
+	return (struct node *)((uint8_t *)port - offsetof(struct node, port));
+}
+
+static uint32_t dev_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
+{
+	struct node *node = node_of(queue);
 	uint32_t got = node->arrived_count;
 
 	if (got > n)
@@ -25,12 +31,12 @@ static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n
 	return got;
 }
 
-static void dev_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
+static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (node->fill_count == dev->rx_chunks)
+		if (node->fill_count == queue->rx_chunks)
 			violation(node->world, "more buffers in the fill ring than there are");
 		else
 			node->fill_ring[node->fill_count++] = addrs[i] &
@@ -95,9 +101,9 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	wire->count++;
 }
 
-static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
+static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 	uint32_t from = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -109,15 +115,15 @@ static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint
 	return n;
 }
 
-static int dev_kick(struct device *dev)
+static int dev_kick(struct queue *queue)
 {
-	(void)dev;
+	(void)queue;
 	return 0;
 }
 
-static uint32_t dev_complete(struct device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 	uint32_t got = node->sent_count < n ? node->sent_count : n;
 
 	node->sent_count -= got;
@@ -132,10 +138,10 @@ static union address address_of(int node)
 					.sin_addr.s_addr = htonl(0x0a000001u + (unsigned)node) } };
 }
 
-static int dev_ctrl_send(struct device *dev, const union address *to, const void *buf,
+static int dev_ctrl_send(struct port *port, const union address *to, const void *buf,
 			 uint32_t bytes)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of_port(port);
 	struct node *other = &node->world->node[ntohl(to->in.sin_addr.s_addr) - 0x0a000001u];
 
 	if (other->ctrl_count == CTRL_MAX || bytes != sizeof(other->ctrl[0].ctrl))
@@ -146,10 +152,10 @@ static int dev_ctrl_send(struct device *dev, const union address *to, const void
 	return 0;
 }
 
-static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of_port(port);
 
 	if (!node->ctrl_count || bytes < sizeof(node->ctrl[0].ctrl))
 		return -EAGAIN;
@@ -160,15 +166,15 @@ static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf,
 	return sizeof(node->ctrl[0].ctrl);
 }
 
-static void dev_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	(void)window;
-	node_of(dev)->cookie[slot] = cookie;
+	node_of_port(port)->cookie[slot] = cookie;
 }
 
-static int dev_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
+static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
-	(void)dev;
+	(void)port;
 	*llhdr = (struct llhdr){ .bytes = LL_BYTES };
 	llhdr->data[12] = 0x08; /* IPv4, UDP */
 	llhdr->data[14] = 0x45;
@@ -177,14 +183,14 @@ static int dev_resolve(struct device *dev, const union address *to, struct llhdr
 	return 0;
 }
 
-static uint64_t dev_now(struct device *dev)
+static uint64_t dev_now(struct port *port)
 {
-	return node_of(dev)->world->now_ns;
+	return node_of_port(port)->world->now_ns;
 }
 
-static void dev_random(struct device *dev, void *buf, uint32_t bytes)
+static void dev_random(struct port *port, void *buf, uint32_t bytes)
 {
-	struct world *world = node_of(dev)->world;
+	struct world *world = node_of_port(port)->world;
 	uint8_t *p = buf;
 
 	for (uint32_t i = 0; i < bytes; i++) {
@@ -193,12 +199,15 @@ static void dev_random(struct device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static const struct device_ops device_ops = {
+static const struct queue_ops queue_ops = {
 	.rx = dev_rx,
 	.fill = dev_fill,
 	.tx = dev_tx,
 	.kick = dev_kick,
 	.complete = dev_complete,
+};
+
+static const struct port_ops port_ops = {
 	.ctrl_send = dev_ctrl_send,
 	.ctrl_recv = dev_ctrl_recv,
 	.admit = dev_admit,
@@ -223,21 +232,24 @@ static void node_init(struct world *world, int index)
 
 	node->world = world;
 	node->index = (uint8_t)index;
-	node->dev = (struct device){
-		.ops = &device_ops,
+	node->port.ops = &port_ops;
+	node->port.mtu = window_cost_max(setting->window) * BUFFER_BYTES - ETHERNET_BYTES;
+	node->queue = (struct queue){
+		.ops = &queue_ops,
+		.port = &node->port,
 		.umem = node->umem,
 		.chunk_bytes = CHUNK_BYTES,
 		.rx_chunks = peers * setting->window,
 		.tx_chunks = setting->tx_chunks,
 		.buffer_bytes = BUFFER_BYTES,
 		.segments_max = DEVICE_SEGMENTS_MAX,
-		.frame_bytes = window_cost_max(setting->window) * BUFFER_BYTES,
+		.frame_bytes_max = window_cost_max(setting->window) * BUFFER_BYTES,
 		.info.receive_buffers = peers * setting->window,
 	};
-	for (uint32_t i = 0; i < node->dev.rx_chunks; i++)
+	for (uint32_t i = 0; i < node->queue.rx_chunks; i++)
 		node->fill_ring[i] = (uint64_t)i * CHUNK_BYTES;
-	node->fill_count = node->dev.rx_chunks;
-	if (link_init(&node->link, &node->dev, &options, &error)) {
+	node->fill_count = node->queue.rx_chunks;
+	if (link_init(&node->link, &node->queue, &options, &error)) {
 		fprintf(stderr, "%s\n", error.text);
 		exit(1);
 	}

@@ -65,7 +65,8 @@ struct flight {
 };
 
 struct node {
-	struct device dev; /* first: the device ops find the node by it */
+	struct queue queue; /* first: its ops find the node by it */
+	struct port port;
 	struct link link;
 	struct world *world;
 	uint8_t index;

@@ -2,18 +2,24 @@
 /* The device and the storage under the instance, in place of AF_XDP and io_uring. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stddef.h>
 #include <unistd.h>
 
 #include "node.h"
 
-static struct node *node_of(struct device *dev)
+static struct node *node_of(struct queue *queue)
 {
-	return (struct node *)dev;
+	return (struct node *)queue;
 }
 
-static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n)
+static struct node *node_of_port(struct port *port)
 {
-	struct node *node = node_of(dev);
+	return (struct node *)((uint8_t *)port - offsetof(struct node, port));
+}
+
+static uint32_t dev_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
+{
+	struct node *node = node_of(queue);
 	uint32_t got = 0, whole = 0;
 
 	for (uint32_t i = 0; i < node->arrived_count && i < n; i++)
@@ -26,9 +32,9 @@ static uint32_t dev_rx(struct device *dev, struct device_desc *descs, uint32_t n
 	return got;
 }
 
-static void dev_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
+static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t chunk = addrs[i] / NODE_CHUNK;
@@ -39,9 +45,9 @@ static void dev_fill(struct device *dev, const uint64_t *addrs, uint32_t n)
 	}
 }
 
-static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint32_t n)
+static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t chunk = descs[i].addr / NODE_CHUNK * NODE_CHUNK;
@@ -55,14 +61,14 @@ static uint32_t dev_tx(struct device *dev, const struct device_desc *descs, uint
 	return n;
 }
 
-static int dev_kick(struct device *dev)
+static int dev_kick(struct queue *queue)
 {
-	return node_of(dev)->busy ? -EAGAIN : 0;
+	return node_of(queue)->busy ? -EAGAIN : 0;
 }
 
-static uint32_t dev_complete(struct device *dev, uint64_t *addrs, uint32_t n)
+static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of(queue);
 	uint32_t got = node->left_count < n ? node->left_count : n;
 
 	memcpy(addrs, node->flying, got * sizeof(*addrs));
@@ -87,10 +93,10 @@ union address node_host(uint32_t host)
 						htonl(0x0a000001 + host % NODE_HOSTS) } };
 }
 
-static int dev_ctrl_send(struct device *dev, const union address *to, const void *buf,
+static int dev_ctrl_send(struct port *port, const union address *to, const void *buf,
 			 uint32_t bytes)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of_port(port);
 	struct careful_ctrl ctrl;
 
 	if (bytes == sizeof(struct careful_ping_answer)) {
@@ -108,10 +114,10 @@ static int dev_ctrl_send(struct device *dev, const union address *to, const void
 	return node->busy ? -ENOBUFS : 0;
 }
 
-static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf, uint32_t bytes,
+static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of_port(port);
 	uint32_t at = node->ctrl_first;
 
 	if (!node->ctrl_count)
@@ -130,36 +136,36 @@ static ssize_t dev_ctrl_recv(struct device *dev, union address *from, void *buf,
 	return node->ctrl[at].bytes;
 }
 
-static void dev_admit(struct device *dev, uint32_t slot, uint64_t cookie, uint32_t window)
+static void dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window)
 {
-	(void)dev;
+	(void)port;
 	(void)cookie;
 	(void)window;
 	MUST(slot < NODE_PEERS);
 }
 
-static struct careful_tune_entry *dev_tune(struct device *dev, uint32_t slot)
+static struct careful_tune_entry *dev_tune(struct port *port, uint32_t slot)
 {
 	MUST(slot <= CAREFUL_TUNE_DEFAULT);
-	return &node_of(dev)->tune[slot];
+	return &node_of_port(port)->tune[slot];
 }
 
-static int dev_resolve(struct device *dev, const union address *to, struct llhdr *llhdr)
+static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
-	if (node_of(dev)->unresolved)
+	if (node_of_port(port)->unresolved)
 		return -EAGAIN;
 	*llhdr = (struct llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL };
 	return 0;
 }
 
-static uint64_t dev_now(struct device *dev)
+static uint64_t dev_now(struct port *port)
 {
-	return node_of(dev)->now_ns;
+	return node_of_port(port)->now_ns;
 }
 
-static void dev_random(struct device *dev, void *buf, uint32_t bytes)
+static void dev_random(struct port *port, void *buf, uint32_t bytes)
 {
-	struct node *node = node_of(dev);
+	struct node *node = node_of_port(port);
 	uint8_t *p = buf;
 
 	for (uint32_t i = 0; i < bytes; i++) {
@@ -168,52 +174,63 @@ static void dev_random(struct device *dev, void *buf, uint32_t bytes)
 	}
 }
 
-static uint32_t dev_events(struct device *dev)
+static uint32_t dev_events(struct port *port)
 {
-	uint32_t events = node_of(dev)->events;
+	uint32_t events = node_of_port(port)->events;
 
-	node_of(dev)->events = 0;
+	node_of_port(port)->events = 0;
 	return events;
 }
 
 // NOLINTNEXTLINE(readability-non-const-parameter): as the ops say
-static uint32_t dev_wait_fds(struct device *dev, int *fds, uint32_t n)
+static uint32_t dev_wait_fds(struct port *port, int *fds, uint32_t n)
 {
-	(void)dev;
+	(void)port;
 	(void)fds;
 	(void)n;
 	return 0;
 }
 
-static void dev_statistics(struct device *dev, struct careful_device_statistics *out)
+static void dev_statistics(struct queue *queue, struct careful_device_statistics *out)
 {
-	(void)dev;
+	(void)queue;
 	*out = (struct careful_device_statistics){ 0 };
 }
 
-static void dev_stamps(struct device *dev, bool on)
+static void dev_stamps(struct port *port, bool on)
 {
-	(void)dev;
+	(void)port;
 	(void)on;
 }
 
-static void dev_probed(struct device *dev, uint32_t slot, struct ping_seen *probed)
+static void dev_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
 {
 	MUST(slot < NODE_PEERS);
-	*probed = node_of(dev)->probed[slot];
+	*probed = node_of_port(port)->probed[slot];
 }
 
-static void dev_close(struct device *dev)
+/* The node is node_close()'s. */
+static void dev_close(struct queue *queue)
 {
-	(void)dev; /* the node is node_close()'s */
+	(void)queue;
 }
 
-static const struct device_ops device_ops = {
+static void dev_close_port(struct port *port)
+{
+	(void)port;
+}
+
+static const struct queue_ops queue_ops = {
 	.rx = dev_rx,
 	.fill = dev_fill,
 	.tx = dev_tx,
 	.kick = dev_kick,
 	.complete = dev_complete,
+	.statistics = dev_statistics,
+	.close = dev_close,
+};
+
+static const struct port_ops port_ops = {
 	.ctrl_send = dev_ctrl_send,
 	.ctrl_recv = dev_ctrl_recv,
 	.stamps = dev_stamps,
@@ -225,8 +242,7 @@ static const struct device_ops device_ops = {
 	.random = dev_random,
 	.events = dev_events,
 	.wait_fds = dev_wait_fds,
-	.statistics = dev_statistics,
-	.close = dev_close,
+	.close = dev_close_port,
 };
 
 static struct node *node_of_storage(struct storage *storage)
@@ -312,20 +328,22 @@ static const struct storage_ops storage_ops = {
 void node_device_init(struct node *node)
 {
 	node->storage.ops = &storage_ops;
-	node->dev = (struct device){
-		.ops = &device_ops,
+	node->port = (struct port){ .ops = &port_ops, .mtu = NODE_FRAME - ETHERNET_BYTES };
+	node->queue = (struct queue){
+		.ops = &queue_ops,
+		.port = &node->port,
 		.umem = calloc(NODE_RX + NODE_TX, NODE_CHUNK),
 		.chunk_bytes = NODE_CHUNK,
 		.rx_chunks = NODE_RX,
 		.tx_chunks = NODE_TX,
 		.buffer_bytes = NODE_BUFFER,
 		.segments_max = DEVICE_SEGMENTS_MAX,
-		.frame_bytes = NODE_FRAME,
-		.mtu = NODE_FRAME - 14,
+		.frame_bytes_max = NODE_FRAME,
+		.fd = -1,
 		.info.receive_buffers = NODE_RX,
 	};
 	node->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*node->tune));
-	MUST(node->dev.umem && node->tune);
+	MUST(node->queue.umem && node->tune);
 	for (uint32_t i = 0; i < NODE_RX; i++) {
 		node->fill_ring[node->fill_count++] = (uint64_t)i * NODE_CHUNK;
 		node->in_ring[i] = true;
@@ -346,7 +364,7 @@ void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes)
 		node->in_ring[addr / NODE_CHUNK] = false;
 		/* Not aligned, as on a NIC; what is left of the chunk is not the frame's. */
 		addr += 256 - 14;
-		memcpy(node->dev.umem + addr, frame, part);
+		memcpy(node->queue.umem + addr, frame, part);
 		node->arrived[node->arrived_count++] = (struct device_desc){
 			.addr = addr,
 			.bytes = part,

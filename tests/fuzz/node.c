@@ -127,7 +127,7 @@ struct node *node_open(void)
 	node->fd = memfd_create("fuzz", MFD_CLOEXEC);
 	MUST(node->memory && node->fd >= 0 && !ftruncate(node->fd, NODE_BYTES + NODE_BYTES / 2));
 	node_device_init(node);
-	base.dev = &node->dev;
+	base.queue = &node->queue;
 	base.storage = &node->storage;
 	MUST(engine_open(&options, &base, &node->c, &error) == 0);
 	probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
@@ -231,7 +231,7 @@ void node_device(struct node *node, struct input *in)
 		node->events |= DEVICE_ROUTES | DEVICE_DOWN;
 		break;
 	case 4: /* another MTU: smaller, or as it was */
-		node->dev.frame_bytes = what & 8 ? NODE_FRAME : 256 + what;
+		node->port.mtu = (what & 8 ? NODE_FRAME : 256 + what) - ETHERNET_BYTES;
 		node->events |= DEVICE_MTU;
 		break;
 	case 5:
@@ -293,7 +293,7 @@ void node_close(struct node *node)
 	careful_close(node->c);
 	close(node->fd);
 	free(node->tune);
-	free(node->dev.umem);
+	free(node->queue.umem);
 	free(node->memory);
 	free(node);
 }

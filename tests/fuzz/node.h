@@ -28,7 +28,8 @@ enum {
 };
 
 struct node {
-	struct device dev; /* first: the device ops find the node by it */
+	struct queue queue; /* first: its ops find the node by it */
+	struct port port;
 	struct storage storage;
 	struct careful *c;
 	uint64_t now_ns;

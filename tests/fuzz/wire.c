@@ -252,7 +252,7 @@ static struct careful_hdr right_hdr(const struct node *node, uint32_t slot)
 		.type = CAREFUL_DATA,
 		.src_node = htobe16((uint16_t)slot),
 		.cookie = htobe64(peer->cookie_in),
-		.seq = htobe32(peer->seq_in + node->dev.queue + 1),
+		.seq = htobe32(peer->seq_in + node->queue.index + 1),
 		.credits = htobe32(peer->tx.sent),
 	};
 }

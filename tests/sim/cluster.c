@@ -72,7 +72,7 @@ void cluster_start(struct node *node)
 
 	node->life++;
 	files_init(&node->files, s->files_delay_ns);
-	if (sim_open(cluster->world, node->port, node->life, &s->shape, &s->options, &base.dev,
+	if (sim_open(cluster->world, node->port, node->life, &s->shape, &s->options, &base.queue,
 		     &error) ||
 	    engine_open(&s->options, &base, &node->c, &error)) {
 		sim_fail(cluster->world, "node %u does not start: %s", node->port, error.text);
@@ -116,7 +116,7 @@ static void live_or_die(struct node *node)
 	if (fault && node->c) {
 		fault->hits++;
 		if (fault->kind == FAULT_KILL)
-			sim_kill(node->c->dev);
+			sim_kill(node->c->queue);
 		stop(node);
 	} else if (!fault && !node->c) {
 		cluster_start(node);
@@ -129,10 +129,10 @@ static void live_or_die(struct node *node)
 static void rewrite_tune(struct node *node)
 {
 	struct scenario *s = &node->cluster->scenario;
-	struct device *dev = node->c->dev;
+	struct queue *queue = node->c->queue;
 
 	for (uint32_t slot = 0; slot < s->options.peers; slot++) {
-		struct careful_tune_entry *entry = dev->ops->tune(dev, slot);
+		struct careful_tune_entry *entry = queue->port->ops->tune(queue->port, slot);
 		uint64_t random = cluster_random(s, 0x500 + node->port, node->tunes++);
 		uint32_t spare = (entry->active + 1) % CAREFUL_TUNE_VERSIONS;
 		struct careful_tune *tune = &entry->version[spare];
@@ -159,7 +159,7 @@ static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 	uint64_t due_ns = files_next_ns(&node->files);
 
 	node->idle_polls = handled ? 0 : node->idle_polls + 1;
-	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->dev))
+	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->queue))
 		return free_ns;
 	if ((node->c->link.kick_again || node->c->link.draining) && due_ns > now_ns + AGAIN_NS)
 		due_ns = now_ns + AGAIN_NS;
@@ -203,7 +203,7 @@ static void poll_node(struct node *node)
 	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
 		cluster->broken_ns = now_ns;
 	check_node(node);
-	free_ns = now_ns + s->poll_ns + sim_take_busy_ns(node->c->dev);
+	free_ns = now_ns + s->poll_ns + sim_take_busy_ns(node->c->queue);
 	node->wake_ns = next_wake(node, free_ns, handled);
 	if (due_ns < node->wake_ns)
 		node->wake_ns = due_ns > free_ns ? due_ns : free_ns;
@@ -218,11 +218,11 @@ static void rouse(struct node *node)
 
 	if (!node->c || cluster_fault_on(cluster, FAULT_STALL, node->port, NULL))
 		return;
-	if (sim_frames_waiting(node->c->dev)) {
+	if (sim_frames_waiting(node->c->queue)) {
 		wake_ns += cluster_random(&cluster->scenario, STREAM_WAKE + node->port,
 					  cluster->steps) %
 			   3000;
-	} else if (sim_readable(node->c->dev)) {
+	} else if (sim_readable(node->c->queue)) {
 		/* Looked at once a tick; it would spin until then. */
 		tick_ns = node->polled_ns + ENGINE_TICK_NS;
 		wake_ns = tick_ns > wake_ns ? tick_ns : wake_ns;

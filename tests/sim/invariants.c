@@ -51,7 +51,7 @@ static void check_buffers(struct node *node)
 		n += filled(&node->c->messages, i, &built);
 		EXPECT(node, link->peers[i].built, built);
 	}
-	sim_buffers(node->c->dev, &rx_engine, &tx_engine);
+	sim_buffers(node->c->queue, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
 	EXPECT(node, tx_engine, link->tx_free_count + link->tx_queued + n);
 }
@@ -120,8 +120,8 @@ static void check_idle(struct node *node)
 
 	link_complete(link);
 	EXPECT(node, held(link), 0);
-	EXPECT(node, link->tx_free_count, c->dev->tx_chunks);
-	EXPECT(node, link->kept_free_count, c->dev->rx_chunks + link->pool_count);
+	EXPECT(node, link->tx_free_count, c->queue->tx_chunks);
+	EXPECT(node, link->kept_free_count, c->queue->rx_chunks + link->pool_count);
 	EXPECT(node, link->pool_free_count, link->pool_count);
 	EXPECT(node, c->messages.outs_free_count, c->messages.outs_count);
 	EXPECT(node, c->messages.ins_free_count, c->messages.ins_count);

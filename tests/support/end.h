@@ -19,7 +19,7 @@ enum {
 };
 
 struct end {
-	struct device *dev;
+	struct queue *queue;
 	struct llhdr llhdr;
 	int side;
 	uint32_t seq;
@@ -28,19 +28,20 @@ struct end {
 };
 
 /* Makes the end of a device that is open. */
-static inline void end_init(struct end *end, int side, struct device *dev)
+static inline void end_init(struct end *end, int side, struct queue *queue)
 {
-	*end = (struct end){ .dev = dev, .side = side };
-	end->free = calloc(dev->tx_chunks, sizeof(*end->free));
+	*end = (struct end){ .queue = queue, .side = side };
+	end->free = calloc(queue->tx_chunks, sizeof(*end->free));
 	CHECK(end->free);
-	for (uint32_t i = 0; i < dev->tx_chunks; i++)
-		end->free[end->free_count++] = (uint64_t)(dev->rx_chunks + i) * dev->chunk_bytes;
-	dev->ops->admit(dev, 0, (uint64_t)side + 1, END_WINDOW);
+	for (uint32_t i = 0; i < queue->tx_chunks; i++)
+		end->free[end->free_count++] =
+			(uint64_t)(queue->rx_chunks + i) * queue->chunk_bytes;
+	queue->port->ops->admit(queue->port, 0, (uint64_t)side + 1, END_WINDOW);
 }
 
 static inline void end_deinit(struct end *end)
 {
-	end->dev->ops->close(end->dev);
+	device_close(end->queue);
 	free(end->free);
 }
 
@@ -57,7 +58,7 @@ static inline void end_resolve(struct end *end, bool ipv6)
 		inet_pton(AF_INET, end->side ? "10.77.0.1" : "10.77.0.2", &to.in.sin_addr);
 	}
 	for (int i = 0; i < 2000 && rc == -EAGAIN; i++) {
-		rc = end->dev->ops->resolve(end->dev, &to, &end->llhdr);
+		rc = end->queue->port->ops->resolve(end->queue->port, &to, &end->llhdr);
 		if (rc)
 			usleep(1000);
 	}
@@ -94,7 +95,7 @@ static inline void end_headers(struct end *end, uint8_t *p, uint32_t body_bytes)
 /* Writes one frame of frame_bytes into free chunks; returns its descriptors. */
 static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct device_desc *descs)
 {
-	uint32_t chunk = end->dev->chunk_bytes, rest = frame_bytes, n = 0;
+	uint32_t chunk = end->queue->chunk_bytes, rest = frame_bytes, n = 0;
 
 	do {
 		uint32_t part = rest < chunk ? rest : chunk;
@@ -106,7 +107,7 @@ static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct dev
 			.options = rest ? DEVICE_DESC_MORE : 0,
 		};
 	} while (rest);
-	end_headers(end, end->dev->umem + descs[0].addr, frame_bytes - end_prefix(end));
+	end_headers(end, end->queue->umem + descs[0].addr, frame_bytes - end_prefix(end));
 	return n;
 }
 
@@ -117,10 +118,10 @@ static inline void end_take_back(struct end *end)
 	uint32_t n;
 
 	do {
-		n = end->dev->ops->complete(end->dev, addrs, END_BATCH);
+		n = end->queue->ops->complete(end->queue, addrs, END_BATCH);
 		for (uint32_t i = 0; i < n; i++)
 			end->free[end->free_count++] = addrs[i] &
-						       ~(uint64_t)(end->dev->chunk_bytes - 1);
+						       ~(uint64_t)(end->queue->chunk_bytes - 1);
 	} while (n == END_BATCH);
 }
 
@@ -129,7 +130,7 @@ static inline uint32_t end_drain(struct end *end, uint64_t *bytes)
 {
 	struct device_desc descs[END_BATCH];
 	uint64_t addrs[END_BATCH];
-	uint32_t n = end->dev->ops->rx(end->dev, descs, END_BATCH), frames = 0;
+	uint32_t n = end->queue->ops->rx(end->queue, descs, END_BATCH), frames = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		addrs[i] = descs[i].addr;
@@ -137,7 +138,7 @@ static inline uint32_t end_drain(struct end *end, uint64_t *bytes)
 		frames += !(descs[i].options & DEVICE_DESC_MORE);
 	}
 	if (n)
-		end->dev->ops->fill(end->dev, addrs, n);
+		end->queue->ops->fill(end->queue, addrs, n);
 	return frames;
 }
 

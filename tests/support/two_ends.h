@@ -27,19 +27,19 @@ static inline void open_side(int side)
 		.xdp_mode = setting->mode,
 	};
 	struct careful_error error = { "" };
-	struct device *dev;
+	struct queue *queue;
 	int rc;
 
 	snprintf(instance, sizeof(instance), "test-%d-%d", getpid(), side);
 	pair_enter(&pair, side);
-	rc = xsk_open_without(&options, setting->without, &dev, &error);
+	rc = xsk_open_without(&options, setting->without, &queue, &error);
 	pair_leave(&pair);
 	if (rc == -EPERM)
 		skip(error.text);
 	if (rc)
 		fprintf(stderr, "%s\n", error.text);
 	CHECK_EQ(rc, 0);
-	end_init(&ends[side], side, dev);
+	end_init(&ends[side], side, queue);
 }
 
 static inline void open_both(unsigned int mtu, bool ipv6)
@@ -63,7 +63,7 @@ static inline void kick_all(struct end *end)
 	int rc;
 
 	for (int i = 0; i < 1000000; i++) {
-		rc = end->dev->ops->kick(end->dev);
+		rc = end->queue->ops->kick(end->queue);
 		if (!rc)
 			return;
 		CHECK_EQ(rc, -EAGAIN);
@@ -75,7 +75,7 @@ static inline void expect_nothing_lost(struct end *end)
 {
 	struct careful_device_statistics s;
 
-	end->dev->ops->statistics(end->dev, &s);
+	end->queue->ops->statistics(end->queue, &s);
 	CHECK_EQ(s.rx_dropped, 0);
 	CHECK_EQ(s.rx_ring_full, 0);
 	CHECK_EQ(s.rx_fill_ring_empty, 0);
@@ -88,17 +88,17 @@ static inline void expect_chunks_back(struct end *end)
 {
 	static uint8_t seen[4096];
 
-	for (int i = 0; i < 1000 && end->free_count < end->dev->tx_chunks; i++) {
+	for (int i = 0; i < 1000 && end->free_count < end->queue->tx_chunks; i++) {
 		end_take_back(end);
 		usleep(1000);
 	}
-	CHECK_EQ(end->free_count, end->dev->tx_chunks);
+	CHECK_EQ(end->free_count, end->queue->tx_chunks);
 	memset(seen, 0, sizeof(seen));
 	for (uint32_t i = 0; i < end->free_count; i++) {
-		uint64_t chunk = end->free[i] / end->dev->chunk_bytes;
+		uint64_t chunk = end->free[i] / end->queue->chunk_bytes;
 
-		CHECK(chunk >= end->dev->rx_chunks);
-		CHECK(chunk < end->dev->rx_chunks + end->dev->tx_chunks);
+		CHECK(chunk >= end->queue->rx_chunks);
+		CHECK(chunk < end->queue->rx_chunks + end->queue->tx_chunks);
 		CHECK(!seen[chunk]++);
 	}
 }

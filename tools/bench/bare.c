@@ -37,24 +37,24 @@ static void open_end(const struct pair *pair, int side)
 		.tx_buffers = options.buffers,
 	};
 	struct careful_error error = { 0 };
-	struct device *dev;
+	struct queue *queue;
 	int rc;
 
 	snprintf(instance, sizeof(instance), "bare-%d-%d", getpid(), side);
 	pair_enter(pair, side);
-	rc = xsk_open(&o, &dev, &error);
+	rc = xsk_open(&o, &queue, &error);
 	pair_leave(pair);
 	if (rc) {
 		fprintf(stderr, "bare: %s\n", error.text);
 		exit(rc == -EPERM ? TEST_SKIP : 1);
 	}
-	end_init(&ends[side], side, dev);
+	end_init(&ends[side], side, queue);
 }
 
 static void send_frames(struct end *end, const struct device_desc *descs, uint32_t n)
 {
-	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
-	while (end->dev->ops->kick(end->dev) == -EAGAIN && !atomic_load(&stop))
+	CHECK_EQ(end->queue->ops->tx(end->queue, descs, n), n);
+	while (end->queue->ops->kick(end->queue) == -EAGAIN && !atomic_load(&stop))
 		;
 }
 
@@ -94,24 +94,24 @@ static uint32_t echo_client(double *us, uint32_t most)
 {
 	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = &ends[0];
-	struct device *dev = end->dev;
-	uint64_t start = dev->ops->now_ns(dev), before, now, bytes = 0;
+	struct queue *queue = end->queue;
+	uint64_t start = queue->port->ops->now_ns(queue->port), before, now, bytes = 0;
 	uint32_t count = 0;
 
 	pin(0);
 	for (uint32_t i = 0; count < most; i++) {
-		before = dev->ops->now_ns(dev);
+		before = queue->port->ops->now_ns(queue->port);
 		if (before - start > options.ms * 1000000ULL)
 			break;
 		send_frames(end, descs, end_put(end, end_prefix(end) + options.echo_bytes, descs));
 		while (!end_drain(end, &bytes)) {
-			now = dev->ops->now_ns(dev);
+			now = queue->port->ops->now_ns(queue->port);
 			if (now - before > GIVE_UP_MS * 1000000ULL) {
 				atomic_store(&failed, true);
 				return count;
 			}
 		}
-		now = dev->ops->now_ns(dev);
+		now = queue->port->ops->now_ns(queue->port);
 		end_take_back(end);
 		if (i >= ECHOES_WARMUP)
 			us[count++] = (double)(now - before) / 1000;
@@ -142,11 +142,11 @@ static double stream_sender(unsigned int ms, uint64_t *sent)
 {
 	struct device_desc descs[END_BATCH * DEVICE_SEGMENTS_MAX];
 	struct end *end = &ends[0];
-	struct device *dev = end->dev;
-	uint32_t chunks = (options.frame_bytes + dev->chunk_bytes - 1) / dev->chunk_bytes;
-	uint32_t cost = (options.frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes;
-	uint64_t window = dev->info.receive_buffers / cost;
-	uint64_t start = dev->ops->now_ns(dev), now = start, last = start;
+	struct queue *queue = end->queue;
+	uint32_t chunks = (options.frame_bytes + queue->chunk_bytes - 1) / queue->chunk_bytes;
+	uint32_t cost = (options.frame_bytes + queue->buffer_bytes - 1) / queue->buffer_bytes;
+	uint64_t window = queue->info.receive_buffers / cost;
+	uint64_t start = queue->port->ops->now_ns(queue->port), now = start, last = start;
 
 	while (now - start < ms * 1000000ULL && now - last < GIVE_UP_MS * 1000000ULL) {
 		uint64_t room = window - (*sent - atomic_load(&consumed));
@@ -157,7 +157,7 @@ static double stream_sender(unsigned int ms, uint64_t *sent)
 			n += end_put(end, options.frame_bytes, descs + n);
 			k++;
 		}
-		now = dev->ops->now_ns(dev);
+		now = queue->port->ops->now_ns(queue->port);
 		if (!k)
 			continue;
 		send_frames(end, descs, n);
@@ -165,8 +165,8 @@ static double stream_sender(unsigned int ms, uint64_t *sent)
 		last = now;
 	}
 	while (atomic_load(&consumed) < *sent && now - last < GIVE_UP_MS * 1000000ULL)
-		now = dev->ops->now_ns(dev);
-	return (double)(dev->ops->now_ns(dev) - start) / 1e9;
+		now = queue->port->ops->now_ns(queue->port);
+	return (double)(queue->port->ops->now_ns(queue->port) - start) / 1e9;
 }
 
 static void run_echo(void)
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
 		open_end(&pair, side);
 	for (int side = 0; side < 2; side++)
 		end_resolve(&ends[side], false);
-	info = &ends[0].dev->info;
+	info = &ends[0].queue->info;
 	if (options.frame_bytes > info->frame_bytes)
 		options.frame_bytes = info->frame_bytes;
 	uname(&kernel);
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
 	       options.echo_bytes, options.frame_bytes, options.batch, options.ms);
 	run_echo();
 	run_stream();
-	ends[0].dev->ops->statistics(ends[0].dev, &statistics);
+	ends[0].queue->ops->statistics(ends[0].queue, &statistics);
 	printf("\"kicks\": %llu, \"kicks_again\": %llu, \"kicks_failed\": %llu}\n",
 	       (unsigned long long)statistics.kicks, (unsigned long long)statistics.kicks_again,
 	       (unsigned long long)statistics.kicks_failed);

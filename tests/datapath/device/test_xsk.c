@@ -18,7 +18,7 @@ static void write_body(struct end *end, const struct device_desc *descs, uint32_
 
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t k = from; k < descs[i].bytes; k++)
-			end->dev->umem[descs[i].addr + k] = pattern(end->seq, at++);
+			end->queue->umem[descs[i].addr + k] = pattern(end->seq, at++);
 		from = 0;
 	}
 }
@@ -29,41 +29,41 @@ static void send_frame(struct end *end, uint32_t frame_bytes)
 	uint32_t n = end_put(end, frame_bytes, descs);
 
 	write_body(end, descs, n);
-	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
+	CHECK_EQ(end->queue->ops->tx(end->queue, descs, n), n);
 }
 
 /* Waits for one frame and compares it; gives its buffers back. */
 static void expect_frame(struct end *end, uint32_t seq, uint32_t frame_bytes)
 {
-	struct device *dev = end->dev;
+	struct queue *queue = end->queue;
 	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	uint64_t addrs[DEVICE_SEGMENTS_MAX];
 	uint32_t n = 0, at = 0, got = 0, skip_bytes = end_prefix(end);
 
 	for (int i = 0; i < 2000 && !n; i++) {
-		n = dev->ops->rx(dev, descs, DEVICE_SEGMENTS_MAX);
+		n = queue->ops->rx(queue, descs, DEVICE_SEGMENTS_MAX);
 		if (!n)
 			usleep(1000);
 	}
-	CHECK_EQ(n, (frame_bytes + dev->buffer_bytes - 1) / dev->buffer_bytes);
+	CHECK_EQ(n, (frame_bytes + queue->buffer_bytes - 1) / queue->buffer_bytes);
 	for (uint32_t i = 0; i < n; i++) {
 		CHECK_EQ(descs[i].options, i + 1 < n ? DEVICE_DESC_MORE : 0);
-		CHECK_EQ(descs[i].bytes, i + 1 < n ? dev->buffer_bytes : frame_bytes - got);
-		CHECK(descs[i].addr < (uint64_t)dev->rx_chunks * dev->chunk_bytes);
+		CHECK_EQ(descs[i].bytes, i + 1 < n ? queue->buffer_bytes : frame_bytes - got);
+		CHECK(descs[i].addr < (uint64_t)queue->rx_chunks * queue->chunk_bytes);
 		for (uint32_t k = skip_bytes; k < descs[i].bytes; k++)
-			CHECK_EQ(dev->umem[descs[i].addr + k], pattern(seq, at++));
+			CHECK_EQ(queue->umem[descs[i].addr + k], pattern(seq, at++));
 		skip_bytes = 0;
 		got += descs[i].bytes;
 		addrs[i] = descs[i].addr;
 	}
 	CHECK_EQ(got, frame_bytes);
-	dev->ops->fill(dev, addrs, n);
+	queue->ops->fill(queue, addrs, n);
 }
 
 /* One frame after the other, in every size that matters, both ways. */
 static void exchange(uint32_t largest)
 {
-	uint32_t smallest = end_prefix(&ends[0]), buffer = ends[0].dev->buffer_bytes;
+	uint32_t smallest = end_prefix(&ends[0]), buffer = ends[0].queue->buffer_bytes;
 	const uint32_t sizes[] = { smallest,   smallest + 1, 1000,	    largest - 1, largest,
 				   buffer - 1, buffer,	     buffer + 1,    4095,	 4096,
 				   4097,       2 * buffer,   2 * buffer + 1 };
@@ -86,7 +86,7 @@ static void exchange(uint32_t largest)
 static void test_frames__ipv4_mtu_1500(void)
 {
 	open_both(1500, false);
-	CHECK_EQ(ends[0].dev->frame_bytes, 1514);
+	CHECK_EQ(queue_frame_bytes(ends[0].queue), 1514);
 	exchange(1514);
 	close_both();
 }
@@ -94,12 +94,12 @@ static void test_frames__ipv4_mtu_1500(void)
 static void test_frames__ipv6_mtu_9000(void)
 {
 	open_both(9000, true);
-	if (ends[0].dev->segments_max > 1)
-		CHECK_EQ(ends[0].dev->frame_bytes, 9014);
+	if (ends[0].queue->segments_max > 1)
+		CHECK_EQ(queue_frame_bytes(ends[0].queue), 9014);
 	else /* headroom and tail of a page, at most */
-		CHECK_EQ(ends[0].dev->frame_bytes, 4096 - 256 - 320);
-	CHECK_EQ(ends[0].dev->buffer_bytes, 4096 - 256);
-	exchange(ends[0].dev->frame_bytes);
+		CHECK_EQ(queue_frame_bytes(ends[0].queue), 4096 - 256 - 320);
+	CHECK_EQ(ends[0].queue->buffer_bytes, 4096 - 256);
+	exchange(queue_frame_bytes(ends[0].queue));
 	close_both();
 }
 
@@ -107,21 +107,21 @@ static void test_frames__ipv6_mtu_9000(void)
 static void test_rx__whole_frames(void)
 {
 	struct device_desc descs[8];
-	struct device *dev;
+	struct queue *queue;
 
 	open_both(9000, false);
-	dev = ends[1].dev;
-	if (dev->segments_max > 1) {
+	queue = ends[1].queue;
+	if (queue->segments_max > 1) {
 		for (int i = 0; i < 2; i++)
 			send_frame(&ends[0], 9014); /* three buffers each */
 		kick_all(&ends[0]);
 		usleep(20000);
-		CHECK_EQ(dev->ops->rx(dev, descs, 5), 3);
+		CHECK_EQ(queue->ops->rx(queue, descs, 5), 3);
 		CHECK_EQ(descs[2].options, 0);
-		CHECK_EQ(dev->ops->rx(dev, descs, 2), 2);
+		CHECK_EQ(queue->ops->rx(queue, descs, 2), 2);
 		CHECK_EQ(descs[1].options, DEVICE_DESC_MORE);
-		CHECK_EQ(dev->ops->rx(dev, descs, 8), 1);
-		CHECK_EQ(dev->ops->rx(dev, descs, 8), 0);
+		CHECK_EQ(queue->ops->rx(queue, descs, 8), 1);
+		CHECK_EQ(queue->ops->rx(queue, descs, 8), 0);
 	}
 	close_both();
 }
@@ -132,35 +132,36 @@ static void test_tx__whole_frames(void)
 	struct device_desc descs[3] = { { .bytes = 4096, .options = DEVICE_DESC_MORE },
 					{ .bytes = 4096, .options = DEVICE_DESC_MORE },
 					{ .bytes = 100 } };
-	struct device *dev;
+	struct queue *queue;
 
 	open_both(1500, false);
-	dev = ends[0].dev;
-	CHECK_EQ(dev->ops->tx(dev, descs, 2), 0);
-	CHECK_EQ(dev->ops->tx(dev, descs, 0), 0);
-	CHECK_EQ(to_xsk(dev)->tx_held, 0);
-	CHECK_EQ(dev->ops->kick(dev), 0);
+	queue = ends[0].queue;
+	CHECK_EQ(queue->ops->tx(queue, descs, 2), 0);
+	CHECK_EQ(queue->ops->tx(queue, descs, 0), 0);
+	CHECK_EQ(to_xsk(queue)->tx_held, 0);
+	CHECK_EQ(queue->ops->kick(queue), 0);
 	close_both();
 }
 
 /* A closed slot admits nothing, and a new epoch starts from 1. */
 static void test_admit__closes_and_opens(void)
 {
-	struct device *dev;
+	struct queue *queue;
 	uint64_t bytes = 0;
 
 	open_both(1500, false);
-	dev = ends[1].dev;
-	dev->ops->admit(dev, 0, 0, 0);
+	queue = ends[1].queue;
+	queue->port->ops->admit(queue->port, 0, 0, 0);
 	send_frame(&ends[0], 200);
 	kick_all(&ends[0]);
 	usleep(20000);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
-	dev->ops->admit(dev, 0, 2, 4);
+	queue->port->ops->admit(queue->port, 0, 2, 4);
 	send_frame(&ends[0], 200); /* 2: within the window */
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 2, 200);
-	dev->ops->admit(dev, 0, 2, 4); /* again, a new epoch under the same cookie */
+	queue->port->ops->admit(queue->port, 0, 2,
+				4); /* again, a new epoch under the same cookie */
 	ends[0].seq = 4;
 	send_frame(&ends[0], 200); /* 5: beyond */
 	ends[0].seq = 3;
@@ -168,7 +169,7 @@ static void test_admit__closes_and_opens(void)
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 4, 200);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
-	CHECK_EQ(to_xsk(dev)->peers[0].seq_last, 4);
+	CHECK_EQ(to_xsk_port(queue->port)->peers[0].seq_last, 4);
 	close_both();
 }
 

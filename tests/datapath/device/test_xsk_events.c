@@ -10,7 +10,8 @@
 #include "end.h"
 
 static struct pair pair;
-static struct device *devs[2];
+static struct queue *queues[2];
+static struct port *ports[2];
 
 static void open_sides(int sides)
 {
@@ -24,20 +25,21 @@ static void open_sides(int sides)
 
 		snprintf(instance, sizeof(instance), "test-events-%d-%d", getpid(), side);
 		pair_enter(&pair, side);
-		rc = xsk_open(&options, &devs[side], &error);
+		rc = xsk_open(&options, &queues[side], &error);
 		pair_leave(&pair);
 		if (rc == -EPERM)
 			skip(error.text);
 		if (rc)
 			fprintf(stderr, "%s\n", error.text);
 		CHECK_EQ(rc, 0);
+		ports[side] = queues[side]->port;
 	}
 }
 
 static void close_sides(int sides)
 {
 	for (int side = 0; side < sides; side++)
-		devs[side]->ops->close(devs[side]);
+		device_close(queues[side]);
 	pair_close(&pair);
 }
 
@@ -56,7 +58,7 @@ static int resolve(const char *to, struct llhdr *llhdr)
 {
 	union address a = address(to);
 
-	return devs[0]->ops->resolve(devs[0], &a, llhdr);
+	return ports[0]->ops->resolve(ports[0], &a, llhdr);
 }
 
 static int resolve_patiently(const char *to, struct llhdr *llhdr)
@@ -79,12 +81,12 @@ static uint32_t wait_event(uint32_t want)
 	for (int i = 0; i < 300 && !(events & want); i++) {
 		struct pollfd fds[DEVICE_WAIT_FDS_MAX];
 		int raw[DEVICE_WAIT_FDS_MAX];
-		uint32_t n = devs[0]->ops->wait_fds(devs[0], raw, DEVICE_WAIT_FDS_MAX);
+		uint32_t n = ports[0]->ops->wait_fds(ports[0], raw, DEVICE_WAIT_FDS_MAX);
 
 		for (uint32_t k = 0; k < n; k++)
 			fds[k] = (struct pollfd){ .fd = raw[k], .events = POLLIN };
 		poll(fds, n, 10);
-		events |= devs[0]->ops->events(devs[0]);
+		events |= ports[0]->ops->events(ports[0]);
 	}
 	CHECK(events & want);
 	return events;
@@ -93,7 +95,7 @@ static uint32_t wait_event(uint32_t want)
 static void settle(void)
 {
 	usleep(50000);
-	devs[0]->ops->events(devs[0]);
+	ports[0]->ops->events(ports[0]);
 }
 
 static uint16_t be16_at(const struct llhdr *llhdr, uint32_t at)
@@ -166,7 +168,7 @@ static void test_resolve__port_of_the_address(void)
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
 	to.in.sin_port = htobe16(4711);
-	CHECK_EQ(devs[0]->ops->resolve(devs[0], &to, &h), 0);
+	CHECK_EQ(ports[0]->ops->resolve(ports[0], &to, &h), 0);
 	CHECK_EQ(be16_at(&h, 36), 4711);
 	close_sides(1);
 }
@@ -238,7 +240,7 @@ static void test_events__neighbour_moves(void)
 	open_sides(1);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &before), 0);
 	settle();
-	CHECK_EQ(devs[0]->ops->events(devs[0]), 0);
+	CHECK_EQ(ports[0]->ops->events(ports[0]), 0);
 	CHECK(!pair_run(&pair, 0, "ip neigh replace 10.77.0.2 lladdr 02:00:00:00:ca:fe dev eth1"));
 	CHECK_EQ(wait_event(DEVICE_ROUTES), DEVICE_ROUTES);
 	CHECK_EQ(resolve("10.77.0.2", &after), 0);
@@ -270,7 +272,7 @@ static void test_distrust__a_neighbour_is_looked_for_anew(void)
 					addresses[i], by_hand ? "permanent" : "reachable"));
 			CHECK_EQ(resolve(addresses[i], &h), 0);
 			CHECK(memcmp(h.data, right.data, 6));
-			devs[0]->ops->distrust(devs[0], &to);
+			ports[0]->ops->distrust(ports[0], &to);
 			CHECK_EQ(resolve_patiently(addresses[i], &h), 0);
 			CHECK_EQ(!memcmp(h.data, right.data, 6), !by_hand);
 		}
@@ -305,30 +307,30 @@ static void test_events__link_and_mtu(void)
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 down")); /* the carrier goes */
 	wait_event(DEVICE_DOWN);
 	/* What is queued now waits, instead of being dropped. */
-	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
-	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
-	devs[0]->ops->statistics(devs[0], &s);
+	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
+	CHECK_EQ(queues[0]->ops->kick(queues[0]), -EAGAIN);
+	queues[0]->ops->statistics(queues[0], &s);
 	CHECK_EQ(s.kicks, 0);
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 up"));
 	wait_event(DEVICE_UP);
-	CHECK_EQ(devs[0]->ops->kick(devs[0]), 0);
+	CHECK_EQ(queues[0]->ops->kick(queues[0]), 0);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
 	wait_event(DEVICE_DOWN);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 up"));
 	/* The kick saw it first; the engine hears of it all the same. */
-	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
-	for (int i = 0; i < 2000 && devs[0]->ops->kick(devs[0]); i++)
+	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
+	for (int i = 0; i < 2000 && queues[0]->ops->kick(queues[0]); i++)
 		usleep(1000);
 	wait_event(DEVICE_UP);
 	settle();
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 mtu 1400"));
 	wait_event(DEVICE_MTU);
-	CHECK_EQ(devs[0]->mtu, 1400); /* frames follow it down */
-	CHECK_EQ(devs[0]->frame_bytes, 1414);
+	CHECK_EQ(ports[0]->mtu, 1400); /* frames follow it down */
+	CHECK_EQ(queue_frame_bytes(queues[0]), 1414);
 	CHECK(!pair_run(&pair, 0, "ip link del eth1"));
 	CHECK(wait_event(DEVICE_GONE) & DEVICE_DOWN);
-	CHECK_EQ(devs[0]->ops->tx(devs[0], &desc, 1), 1);
-	CHECK_EQ(devs[0]->ops->kick(devs[0]), -EAGAIN);
+	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
+	CHECK_EQ(queues[0]->ops->kick(queues[0]), -EAGAIN);
 	close_sides(1);
 }
 
@@ -349,7 +351,7 @@ static ssize_t ctrl_recv(int side, union address *from, void *buf, uint32_t byte
 {
 	struct arrival arrival;
 
-	return devs[side]->ops->ctrl_recv(devs[side], from, buf, bytes, &arrival);
+	return ports[side]->ops->ctrl_recv(ports[side], from, buf, bytes, &arrival);
 }
 
 static ssize_t ctrl_wait(int side, union address *from, void *buf, uint32_t bytes)
@@ -372,7 +374,7 @@ static void check_ctrl(const char *to_text, const char *from_text)
 
 	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
 	CHECK_EQ(ctrl_recv(1, &from, &got, sizeof(got)), -EAGAIN);
-	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
+	CHECK_EQ(ports[0]->ops->ctrl_send(ports[0], &to, &ctrl, sizeof(ctrl)), 0);
 	CHECK_EQ(ctrl_wait(1, &from, &got, sizeof(got)), sizeof(got));
 	CHECK(!memcmp(&got, &ctrl, sizeof(got)));
 	CHECK_EQ(from.sa.sa_family, want.sa.sa_family);
@@ -398,7 +400,7 @@ static void check_refused(const char *to_text)
 	struct careful_ctrl got = { 0 };
 
 	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT);
-	CHECK_EQ(devs[0]->ops->ctrl_send(devs[0], &to, &ctrl, sizeof(ctrl)), 0);
+	CHECK_EQ(ports[0]->ops->ctrl_send(ports[0], &to, &ctrl, sizeof(ctrl)), 0);
 	CHECK_EQ(ctrl_wait(0, &from, &got, sizeof(got)), -ECONNREFUSED);
 	CHECK_EQ(from.sa.sa_family, to.sa.sa_family);
 	CHECK_EQ(from.in.sin_port, to.in.sin_port);
@@ -426,12 +428,12 @@ static void test_clock_and_random(void)
 	uint64_t a[4] = { 0 }, b[4] = { 0 }, before, after;
 
 	open_sides(1);
-	before = devs[0]->ops->now_ns(devs[0]);
+	before = ports[0]->ops->now_ns(ports[0]);
 	usleep(2000);
-	after = devs[0]->ops->now_ns(devs[0]);
+	after = ports[0]->ops->now_ns(ports[0]);
 	CHECK(after - before >= 2000000 && after - before < 2000000000);
-	devs[0]->ops->random(devs[0], a, sizeof(a));
-	devs[0]->ops->random(devs[0], b, sizeof(b));
+	ports[0]->ops->random(ports[0], a, sizeof(a));
+	ports[0]->ops->random(ports[0], b, sizeof(b));
 	CHECK(memcmp(a, b, sizeof(a)));
 	CHECK(a[3] && b[3]);
 	close_sides(1);

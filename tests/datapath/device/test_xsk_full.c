@@ -15,7 +15,7 @@ static void queue_frame(struct end *end, uint32_t frame_bytes)
 	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	uint32_t n = end_put(end, frame_bytes, descs);
 
-	CHECK_EQ(end->dev->ops->tx(end->dev, descs, n), n);
+	CHECK_EQ(end->queue->ops->tx(end->queue, descs, n), n);
 }
 
 /* More frames than the kernel takes in one go: EAGAIN, and none is lost. */
@@ -30,9 +30,9 @@ static void test_kick__again_until_all_left(void)
 
 		for (uint32_t i = 0; i < burst; i++)
 			queue_frame(&ends[0], 200);
-		CHECK_EQ(to_xsk(ends[0].dev)->tx_held, burst);
-		if (!to_xsk(ends[0].dev)->tx_budget)
-			CHECK_EQ(ends[0].dev->ops->kick(ends[0].dev), -EAGAIN);
+		CHECK_EQ(to_xsk(ends[0].queue)->tx_held, burst);
+		if (!to_xsk(ends[0].queue)->tx_budget)
+			CHECK_EQ(ends[0].queue->ops->kick(ends[0].queue), -EAGAIN);
 		kick_all(&ends[0]);
 		for (int i = 0; i < 2000 && got < burst; i++) {
 			got += end_drain(&ends[1], &bytes);
@@ -56,9 +56,10 @@ static void *flood_receiver(void *arg)
 	const uint32_t total = 50000;
 	uint64_t bytes = 0;
 	uint32_t got = 0;
-	uint64_t start = end->dev->ops->now_ns(end->dev);
+	uint64_t start = end->queue->port->ops->now_ns(end->queue->port);
 
-	while (got < total && end->dev->ops->now_ns(end->dev) - start < 30000000000ULL) {
+	while (got < total &&
+	       end->queue->port->ops->now_ns(end->queue->port) - start < 30000000000ULL) {
 		uint32_t n = end_drain(end, &bytes);
 
 		got += n;
@@ -73,21 +74,21 @@ static void *flood_receiver(void *arg)
 /* Keeps a window of R full until so many have left; the receiver is on another thread. */
 static void flood(uint32_t total)
 {
-	struct device *dev = ends[0].dev;
-	uint64_t start = dev->ops->now_ns(dev);
+	struct queue *queue = ends[0].queue;
+	uint64_t start = queue->port->ops->now_ns(queue->port);
 	struct device_desc desc;
 	uint32_t sent = 0;
 
 	while (sent < total) {
-		CHECK(dev->ops->now_ns(dev) - start < 30000000000ULL);
+		CHECK(queue->port->ops->now_ns(queue->port) - start < 30000000000ULL);
 		end_take_back(&ends[0]);
 		while (sent < total && ends[0].free_count &&
-		       sent - atomic_load(&flood_received) < ends[1].dev->info.receive_buffers) {
+		       sent - atomic_load(&flood_received) < ends[1].queue->info.receive_buffers) {
 			CHECK_EQ(end_put(&ends[0], 128, &desc), 1);
-			CHECK_EQ(dev->ops->tx(dev, &desc, 1), 1);
+			CHECK_EQ(queue->ops->tx(queue, &desc, 1), 1);
 			sent++;
 		}
-		dev->ops->kick(dev);
+		queue->ops->kick(queue);
 	}
 	kick_all(&ends[0]);
 }
@@ -127,7 +128,7 @@ static void check_flood(bool beside)
 	atomic_store(&flood_over, true);
 	if (beside)
 		pthread_join(other, NULL);
-	ends[0].dev->ops->statistics(ends[0].dev, &s);
+	ends[0].queue->ops->statistics(ends[0].queue, &s);
 	printf("  %llu kicks, %llu again\n", (unsigned long long)s.kicks,
 	       (unsigned long long)s.kicks_again);
 	CHECK_EQ(atomic_load(&flood_received), total);
@@ -172,7 +173,7 @@ static void test_kick__full_ring_is_not_a_loss(void)
 	if (setting->mode != CAREFUL_XDP_NATIVE || setting->without)
 		return;
 	open_both(1500, false);
-	if (!to_xsk(ends[0].dev)->tx_budget ||
+	if (!to_xsk(ends[0].queue)->tx_budget ||
 	    pair_run(&pair, 1,
 		     "unshare -m sh -c 'mount -t sysfs sysfs /sys &&"
 		     " echo 1 >/sys/class/net/eth1/threaded' &&"
@@ -185,13 +186,13 @@ static void test_kick__full_ring_is_not_a_loss(void)
 		queue_frame(&ends[0], 200);
 	rule_cpu0(true);
 	for (int i = 0; i < 20; i++)
-		rc |= ends[0].dev->ops->kick(ends[0].dev);
+		rc |= ends[0].queue->ops->kick(ends[0].queue);
 	got = end_drain(&ends[1], &bytes);
 	rule_cpu0(false);
 	CHECK_EQ(rc, -EAGAIN);
 	CHECK_EQ(got, 0);
 	for (int i = 0; i < 2000 && got < burst; i++) {
-		rc = ends[0].dev->ops->kick(ends[0].dev);
+		rc = ends[0].queue->ops->kick(ends[0].queue);
 		got += end_drain(&ends[1], &bytes);
 		usleep(100);
 	}
@@ -227,9 +228,9 @@ static uint32_t take_all(struct end *end, uint64_t *addr)
 	uint32_t got = 0;
 
 	memset(seen, 0, sizeof(seen));
-	for (; end->dev->ops->rx(end->dev, &desc, 1); got++) {
-		CHECK(desc.addr / end->dev->chunk_bytes < end->dev->rx_chunks);
-		CHECK(!seen[desc.addr / end->dev->chunk_bytes]++);
+	for (; end->queue->ops->rx(end->queue, &desc, 1); got++) {
+		CHECK(desc.addr / end->queue->chunk_bytes < end->queue->rx_chunks);
+		CHECK(!seen[desc.addr / end->queue->chunk_bytes]++);
 		*addr = desc.addr;
 	}
 	return got;
@@ -240,33 +241,33 @@ static uint32_t take_all(struct end *end, uint64_t *addr)
 static void test_fill__bounds_what_arrives(void)
 {
 	struct careful_device_statistics s;
-	struct device *dev;
+	struct queue *queue;
 	struct device_desc desc;
 	uint64_t addr = 0;
 
 	open_both(1500, false);
-	dev = ends[1].dev;
+	queue = ends[1].queue;
 	for (int round = 0; round < 10; round++)
 		send_and_drain(200);
-	for (uint32_t i = 0; i < dev->rx_chunks + 8; i++) {
+	for (uint32_t i = 0; i < queue->rx_chunks + 8; i++) {
 		while (!ends[0].free_count)
 			end_take_back(&ends[0]);
 		queue_frame(&ends[0], 128);
 		kick_all(&ends[0]);
 	}
 	usleep(20000);
-	CHECK_EQ(take_all(&ends[1], &addr), dev->rx_chunks);
-	dev->ops->statistics(dev, &s);
+	CHECK_EQ(take_all(&ends[1], &addr), queue->rx_chunks);
+	queue->ops->statistics(queue, &s);
 	CHECK_EQ(s.rx_dropped + s.rx_ring_full, 8);
 	/* One buffer back, one frame more, and in that buffer. */
-	addr = (addr & ~(uint64_t)(dev->chunk_bytes - 1)) + 17;
-	dev->ops->fill(dev, &addr, 1);
+	addr = (addr & ~(uint64_t)(queue->chunk_bytes - 1)) + 17;
+	queue->ops->fill(queue, &addr, 1);
 	end_take_back(&ends[0]);
 	queue_frame(&ends[0], 128);
 	kick_all(&ends[0]);
 	usleep(20000);
-	CHECK_EQ(dev->ops->rx(dev, &desc, 1), 1);
-	CHECK_EQ(desc.addr / dev->chunk_bytes, addr / dev->chunk_bytes);
+	CHECK_EQ(queue->ops->rx(queue, &desc, 1), 1);
+	CHECK_EQ(desc.addr / queue->chunk_bytes, addr / queue->chunk_bytes);
 	close_both();
 }
 

@@ -27,33 +27,33 @@ static struct careful_options defaults(void)
 	return (struct careful_options){ .ifname = "eth1", .instance = instance };
 }
 
-static int try_open(const struct careful_options *options, struct device **dev)
+static int try_open(const struct careful_options *options, struct queue **queue)
 {
 	int rc;
 
 	error.text[0] = '\0';
 	pair_enter(&pair, 0);
-	rc = xsk_open(options, dev, &error);
+	rc = xsk_open(options, queue, &error);
 	pair_leave(&pair);
 	return rc;
 }
 
-static struct device *open_good(const struct careful_options *options)
+static struct queue *open_good(const struct careful_options *options)
 {
-	struct device *dev = NULL;
-	int rc = try_open(options, &dev);
+	struct queue *queue = NULL;
+	int rc = try_open(options, &queue);
 
 	if (rc)
 		fprintf(stderr, "%s\n", error.text);
 	CHECK_EQ(rc, 0);
-	return dev;
+	return queue;
 }
 
 /* Refused with this errno, in one line that holds these words. */
 static void refused(const struct careful_options *options, int want, const char *words)
 {
-	struct device *dev = NULL;
-	int rc = try_open(options, &dev);
+	struct queue *queue = NULL;
+	int rc = try_open(options, &queue);
 
 	if (rc != want || !strstr(error.text, words))
 		fprintf(stderr, "said: %s\n", error.text);
@@ -98,8 +98,8 @@ static void expect_nothing_left(void)
 static void test_open__what_is_in_effect(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev = open_good(&options);
-	const struct careful_device_info *info = &dev->info;
+	struct queue *queue = open_good(&options);
+	const struct careful_device_info *info = &queue->info;
 
 	CHECK(!strcmp(info->ifname, "eth1"));
 	CHECK(!strcmp(info->driver, "veth"));
@@ -108,7 +108,7 @@ static void test_open__what_is_in_effect(void)
 	CHECK_EQ(info->zerocopy, 0);
 	CHECK_EQ(info->need_wakeup, 1);
 	CHECK_EQ(info->umem_bytes, 1024 * 4096);
-	CHECK_EQ(info->receive_buffers, to_xsk(dev)->tx_budget ? 512 : 256);
+	CHECK_EQ(info->receive_buffers, to_xsk(queue)->tx_budget ? 512 : 256);
 	CHECK_EQ(info->bounds[CAREFUL_BOUND_UMEM], 512);
 	CHECK(info->bounds[CAREFUL_BOUND_FILL_RING] >= 512);
 	CHECK(info->bounds[CAREFUL_BOUND_RX_RING] >= 512);
@@ -120,25 +120,25 @@ static void test_open__what_is_in_effect(void)
 	CHECK(exists("/run/careful/%s.lock"));
 	CHECK(program_on(0));
 	CHECK(qdisc_is("pfifo ca00:"));
-	dev->ops->close(dev);
+	device_close(queue);
 	expect_nothing_left();
 }
 
 static void test_open__generic_is_bounded_by_the_backlog(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev;
+	struct queue *queue;
 
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
 	options.rx_buffers = 4096;
-	dev = open_good(&options);
-	CHECK_EQ(dev->info.xdp_mode, CAREFUL_XDP_GENERIC);
-	CHECK(dev->info.bounds[CAREFUL_BOUND_BACKLOG] > 0);
-	if (dev->info.bounds[CAREFUL_BOUND_BACKLOG] < 4096) {
-		CHECK_EQ(dev->info.receive_bound, CAREFUL_BOUND_BACKLOG);
-		CHECK_EQ(dev->info.receive_buffers, dev->info.bounds[CAREFUL_BOUND_BACKLOG]);
+	queue = open_good(&options);
+	CHECK_EQ(queue->info.xdp_mode, CAREFUL_XDP_GENERIC);
+	CHECK(queue->info.bounds[CAREFUL_BOUND_BACKLOG] > 0);
+	if (queue->info.bounds[CAREFUL_BOUND_BACKLOG] < 4096) {
+		CHECK_EQ(queue->info.receive_bound, CAREFUL_BOUND_BACKLOG);
+		CHECK_EQ(queue->info.receive_buffers, queue->info.bounds[CAREFUL_BOUND_BACKLOG]);
 	}
-	dev->ops->close(dev);
+	device_close(queue);
 	expect_nothing_left();
 }
 
@@ -246,12 +246,12 @@ static void test_open__not_root(void)
 	pid_t child = fork();
 
 	if (!child) {
-		struct device *dev;
+		struct queue *queue;
 
 		pair_enter(&pair, 0);
 		if (setgid(65534) || setuid(65534))
 			_exit(2);
-		_exit(xsk_open(&options, &dev, &error) == -EPERM &&
+		_exit(xsk_open(&options, &queue, &error) == -EPERM &&
 				      strstr(error.text, "run as root") ?
 			      0 :
 			      1);
@@ -263,7 +263,7 @@ static void test_open__not_root(void)
 static void test_open__instance_in_use(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev = open_good(&options);
+	struct queue *queue = open_good(&options);
 	char words[64];
 
 	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
@@ -277,7 +277,7 @@ static void test_open__instance_in_use(void)
 	options.port = 4711;
 	refused(&options, -EBUSY, "another XDP program, careful_frags");
 	CHECK(qdisc_is("pfifo ca00:"));
-	dev->ops->close(dev);
+	device_close(queue);
 	expect_nothing_left();
 }
 
@@ -285,12 +285,12 @@ static void test_open__instance_in_use(void)
 static void test_open__leaves_a_qdisc_alone(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev;
+	struct queue *queue;
 
 	CHECK(!pair_run(&pair, 0, "tc qdisc add dev eth1 root handle 77: pfifo limit 99"));
-	dev = open_good(&options);
+	queue = open_good(&options);
 	CHECK(qdisc_is("pfifo 77: root .* limit 99p"));
-	dev->ops->close(dev);
+	device_close(queue);
 	CHECK(qdisc_is("pfifo 77: root .* limit 99p"));
 	CHECK(!pair_run(&pair, 0, "tc qdisc del dev eth1 root"));
 }
@@ -306,11 +306,11 @@ static pid_t start_owner(void)
 	CHECK(!pipe(ready));
 	child = fork();
 	if (!child) {
-		struct device *dev;
+		struct queue *queue;
 		ssize_t written;
 
 		pair_enter(&pair, 0);
-		if (xsk_open(&options, &dev, &error))
+		if (xsk_open(&options, &queue, &error))
 			_exit(1);
 		written = write(ready[1], "", 1);
 		(void)written;
@@ -326,7 +326,7 @@ static pid_t start_owner(void)
 static void test_killed_owner__leaves_no_program(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev;
+	struct queue *queue;
 	pid_t child = start_owner();
 	int status;
 
@@ -337,9 +337,9 @@ static void test_killed_owner__leaves_no_program(void)
 	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
 	CHECK(exists("/run/careful/%s.lock"));
 	CHECK(qdisc_is("pfifo ca00:"));
-	dev = open_good(&options);
-	CHECK_EQ(to_xsk(dev)->peers[0].cookie, 0);
-	dev->ops->close(dev);
+	queue = open_good(&options);
+	CHECK_EQ(to_xsk_port(queue->port)->peers[0].cookie, 0);
+	device_close(queue);
 	expect_nothing_left();
 	/* And with none after it the program is gone all the same. */
 	child = start_owner();
@@ -348,8 +348,8 @@ static void test_killed_owner__leaves_no_program(void)
 	for (int i = 0; i < 100 && program_on(0); i++)
 		usleep(10000);
 	CHECK_EQ(program_on(0), 0);
-	dev = open_good(&options);
-	dev->ops->close(dev);
+	queue = open_good(&options);
+	device_close(queue);
 }
 
 /* Over and over: nothing adds up, and a queue just left can be had again. */
@@ -360,9 +360,9 @@ static void test_open__again_and_again(void)
 
 	close(first);
 	for (int i = 0; i < 20; i++) {
-		struct device *dev = open_good(&options);
+		struct queue *queue = open_good(&options);
 
-		dev->ops->close(dev);
+		device_close(queue);
 	}
 	last = dup(0);
 	close(last);
@@ -374,14 +374,14 @@ static void test_open__again_and_again(void)
 static void test_pins__are_the_maps_in_use(void)
 {
 	struct careful_options options = defaults();
-	struct device *dev = open_good(&options);
+	struct queue *queue = open_good(&options);
 	const uint32_t key = 3, last = CAREFUL_TUNE_DEFAULT;
 	static struct careful_tune_entry entry;
 	struct careful_peer_entry peer;
 	char path[128];
 	int fd;
 
-	dev->ops->admit(dev, 3, 0xabc, 40);
+	queue->port->ops->admit(queue->port, 3, 0xabc, 40);
 	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/%s/peers", instance);
 	fd = bpf_obj_get(path);
 	CHECK(fd >= 0);
@@ -395,11 +395,12 @@ static void test_pins__are_the_maps_in_use(void)
 	entry.active = 2;
 	entry.version[2].plan[15].down_step_bytes = 99;
 	CHECK(!bpf_map_update_elem(fd, &last, &entry, BPF_ANY));
-	CHECK_EQ(dev->ops->tune(dev, last)->active, 2);
-	CHECK_EQ(dev->ops->tune(dev, last)->version[2].plan[15].down_step_bytes, 99);
-	CHECK_EQ(dev->ops->tune(dev, 3)->active, 0);
+	CHECK_EQ(queue->port->ops->tune(queue->port, last)->active, 2);
+	CHECK_EQ(queue->port->ops->tune(queue->port, last)->version[2].plan[15].down_step_bytes,
+		 99);
+	CHECK_EQ(queue->port->ops->tune(queue->port, 3)->active, 0);
 	close(fd);
-	dev->ops->close(dev);
+	device_close(queue);
 }
 
 int main(void)

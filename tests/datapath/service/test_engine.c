@@ -258,8 +258,9 @@ static void test_tune__live_and_never_stuck(void)
 
 		for (int side = 0; side < 2; side++)
 			for (uint32_t slot = 0; slot < 8; slot++) {
-				struct device *dev = ends.c[side]->dev;
-				struct careful_tune_entry *entry = dev->ops->tune(dev, slot);
+				struct queue *queue = ends.c[side]->queue;
+				struct careful_tune_entry *entry =
+					queue->port->ops->tune(queue->port, slot);
 
 				plan_default(entry, sizes[i]);
 				entry->version[0].minpulse_bytes[CAREFUL_SINK_NET_TX] = UINT32_MAX;
@@ -286,7 +287,7 @@ static void count_on(struct ends *ends, uint32_t more)
 				continue;
 			peer->seq_out += more;
 			peer->seq_in += more;
-			to_xsk(ends->c[side]->dev)->peers[slot].seq_last += more;
+			to_xsk_port(ends->c[side]->queue->port)->peers[slot].seq_last += more;
 			peer->tx.sent += more;
 			peer->tx.credits += more;
 			peer->rx.received += more;

@@ -198,7 +198,7 @@ static void test_session__frames_too_small_for_a_new_epoch(void)
 	ends_open(&ends, 1500);
 	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
-	ends.c[0]->dev->frame_bytes = DEVICE_FRAME_BYTES_MIN - 1;
+	ends.c[0]->port->mtu = DEVICE_FRAME_BYTES_MIN - 1 - ETHERNET_BYTES;
 	link_frames_changed(&ends.c[0]->link);
 	poll_until(&ends, 1, 0, CAREFUL_PEER_FAILED);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
@@ -323,18 +323,18 @@ static void open_replaced(struct ends *ends)
 }
 
 static struct {
-	struct device_ops ops;
-	const struct device_ops *real;
-	struct careful *other;
+	struct port_ops ops;
+	const struct port_ops *real;
+	struct careful *receiver, *other;
 	struct outcome outcome;
 	bool in_time;
 } race;
 
 /* Who sends a WELCOME is not scheduled again before the other has sent a request. */
-static int ctrl_send_and_pause(struct device *dev, const union address *to, const void *buf,
+static int ctrl_send_and_pause(struct port *port, const union address *to, const void *buf,
 			       uint32_t bytes)
 {
-	int rc = race.real->ctrl_send(dev, to, buf, bytes);
+	int rc = race.real->ctrl_send(port, to, buf, bytes);
 	struct pollfd ring = { .events = POLLIN };
 
 	if (((const struct careful_ctrl *)buf)->type != CAREFUL_WELCOME)
@@ -344,7 +344,7 @@ static int ctrl_send_and_pause(struct device *dev, const union address *to, cons
 	CHECK_EQ(careful_request(race.other, 0, 1, NULL, "x", 1, on_done, &race.outcome), 0);
 	for (int i = 0; i < 1000 || !race.other->link.peers[0].tx_frames; i++)
 		careful_poll(race.other);
-	CHECK_EQ(dev->ops->wait_fds(dev, &ring.fd, 1), 1);
+	ring.fd = race.receiver->queue->fd;
 	CHECK_EQ(poll(&ring, 1, 10000), 1); /* it is there */
 	return rc;
 }
@@ -362,11 +362,12 @@ static void test_life__told_before_its_first_request(void)
 	struct ends ends;
 
 	open_replaced(&ends);
-	race.real = ends.c[0]->dev->ops;
+	race.real = ends.c[0]->port->ops;
 	race.ops = *race.real;
 	race.ops.ctrl_send = ctrl_send_and_pause;
+	race.receiver = ends.c[0];
 	race.other = ends.c[1];
-	ends.c[0]->dev->ops = &race.ops;
+	ends.c[0]->port->ops = &race.ops;
 	careful_handle(ends.c[0], 1, on_first_request, NULL);
 	CHECK_EQ(peer_at(ends.c[1], "10.77.0.1", 0), 0);
 	await(&ends, &race.outcome);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See error.h. Calls nobody. */
+#include "device/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int refuse(struct careful_error *error, int rc, const char *format, ...)
+{
+	va_list args;
+
+	if (error) {
+		va_start(args, format);
+		vsnprintf(error->text, sizeof(error->text), format, args);
+		va_end(args);
+	}
+	return rc;
+}

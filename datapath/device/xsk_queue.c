@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A queue of the interface: opened and closed in the right order, and what is in effect
+ * there. Calls xsk_socket.c for UMEM and socket, xsk_bpf.c to have frames come, and, to
+ * open an interface with its one queue, xsk_port.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/xsk.h"
+
+enum {
+	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
+};
+
+static int read_options(struct queue *queue, const struct careful_options *options,
+			struct careful_error *error)
+{
+	queue->index = (uint16_t)options->queue;
+	queue->chunk_bytes = XSK_CHUNK_BYTES;
+	queue->rx_chunks = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
+	queue->tx_chunks = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
+	if (queue->rx_chunks & (queue->rx_chunks - 1) || queue->rx_chunks > XSK_BUFFERS_MAX)
+		return refuse(error, -EINVAL, "receive buffers %u: a power of two, at most %u",
+			      queue->rx_chunks, XSK_BUFFERS_MAX);
+	if (queue->tx_chunks > XSK_BUFFERS_MAX)
+		return refuse(error, -EINVAL, "send buffers %u: at most %u", queue->tx_chunks,
+			      XSK_BUFFERS_MAX);
+	return 0;
+}
+
+/* R: what every resource on the way of a frame can hold (DESIGN: Windows). */
+static void read_bounds(struct xsk_queue *xsk)
+{
+	struct careful_device_info *info = &xsk->queue.info;
+	const struct xsk_port *port = xsk_port_of(xsk);
+	bool generic = port->xdp_mode == CAREFUL_XDP_GENERIC;
+	bool veth = !strcmp(port->netdev.driver, "veth");
+
+	info->bounds[CAREFUL_BOUND_UMEM] = xsk->queue.rx_chunks;
+	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
+	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
+	info->bounds[CAREFUL_BOUND_DEVICE_RING] = port->netdev.rx_ring;
+	/* A veth's ring stops a sender that has a qdisc; but only since 6.16, which a kernel
+	 * that knows the budget (6.17) certainly is. */
+	if (veth && !generic && !xsk->tx_budget)
+		info->bounds[CAREFUL_BOUND_DEVICE_RING] = VETH_RING;
+	if (generic)
+		info->bounds[CAREFUL_BOUND_BACKLOG] = netdev_backlog();
+	info->receive_buffers = info->bounds[CAREFUL_BOUND_UMEM];
+	info->receive_bound = CAREFUL_BOUND_UMEM;
+	for (uint32_t i = 0; i < CAREFUL_BOUNDS; i++) {
+		if (!info->bounds[i] || info->bounds[i] >= info->receive_buffers)
+			continue;
+		info->receive_buffers = info->bounds[i];
+		info->receive_bound = i;
+	}
+}
+
+static void fill_info(struct xsk_queue *xsk)
+{
+	const struct xsk_port *port = xsk_port_of(xsk);
+	struct careful_device_info *info = &xsk->queue.info;
+
+	memcpy(info->ifname, port->netdev.name, sizeof(info->ifname));
+	memcpy(info->driver, port->netdev.driver, sizeof(info->driver));
+	info->ifindex = port->netdev.ifindex;
+	info->xdp_mode = port->xdp_mode;
+	info->queue = xsk->queue.index;
+	info->mtu = port->netdev.mtu;
+	read_bounds(xsk);
+}
+
+static void fill_all(struct queue *queue)
+{
+	for (uint32_t i = 0; i < queue->rx_chunks; i++) {
+		uint64_t addr = (uint64_t)i * queue->chunk_bytes;
+
+		xsk_fill(queue, &addr, 1);
+	}
+}
+
+/* Whatever of it is open; see the port's. */
+static void close_queue(struct queue *queue)
+{
+	struct xsk_queue *xsk = to_xsk(queue);
+
+	xsk_socket_close(xsk);
+	if (xsk_ours(xsk_port_of(xsk))) /* no child has it */
+		xsk_umem_unmap(xsk);
+	free(xsk);
+}
+
+static const struct queue_ops queue_ops = {
+	.rx = xsk_rx,
+	.fill = xsk_fill,
+	.tx = xsk_tx,
+	.kick = xsk_kick,
+	.complete = xsk_complete,
+	.statistics = xsk_statistics,
+	.close = close_queue,
+};
+
+static int open_parts(struct xsk_queue *xsk, const struct careful_options *options,
+		      struct careful_error *error)
+{
+	struct queue *queue = &xsk->queue;
+	int rc = xsk_umem_map(xsk, error);
+
+	if (!rc)
+		rc = xsk_socket_open(xsk, options->require_zerocopy, error);
+	if (!rc)
+		rc = xsk_bpf_redirect(xsk_port_of(xsk), queue->index, queue->fd, error);
+	return rc;
+}
+
+int xsk_open_without(const struct careful_options *options, uint32_t without, struct queue **queue,
+		     struct careful_error *error)
+{
+	struct xsk_queue *xsk = calloc(1, sizeof(*xsk));
+	int rc;
+
+	if (!xsk)
+		return refuse(error, -ENOMEM, "out of memory");
+	xsk->queue.ops = &queue_ops;
+	xsk->queue.fd = -1;
+	rc = read_options(&xsk->queue, options, error);
+	if (!rc)
+		rc = xsk_port_open(options, without, &xsk->queue.port, error);
+	if (rc) {
+		free(xsk);
+		return rc;
+	}
+	rc = open_parts(xsk, options, error);
+	if (rc) {
+		device_close(&xsk->queue);
+		return rc;
+	}
+	fill_all(&xsk->queue);
+	fill_info(xsk);
+	*queue = &xsk->queue;
+	return 0;
+}
+
+int xsk_open(const struct careful_options *options, struct queue **queue,
+	     struct careful_error *error)
+{
+	return xsk_open_without(options, 0, queue, error);
+}
