@@ -218,7 +218,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		.address = *address,
 		.dirty = best->dirty,
 		.kept_old = best->kept_old,
-		.built = best->built,
+		.flow.built = best->flow.built,
 		.operations = best->operations,
 	};
 	best->heard_ns = link->now_ns;
@@ -268,10 +268,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.state = peer->state,
 		.last_errno = (uint32_t)peer->last_errno,
 		.slot = peer->slot,
-		.credits_free = window_tx_free(&peer->tx),
-		.credits_window = peer->tx.size,
 		.frame_bytes = peer->frame_bytes,
-		.buffers_owed = window_rx_owed(&peer->rx),
 		.buffers_kept = peer->kept,
 		.operations = peer->operations,
 		.epochs = peer->epochs,
@@ -283,6 +280,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.lost_frames = peer->lost_frames,
 		.lost_there = peer->lost_there,
 	};
+	flow_info(&peer->flow, info);
 	memcpy(&info->address, &peer->address, sizeof(peer->address));
 	memcpy(info->name, peer->name, sizeof(info->name));
 }

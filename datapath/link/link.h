@@ -17,7 +17,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
-#include "link/window.h"
+#include "link/flow.h"
 
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
@@ -66,7 +66,7 @@ union link_message {
 /*
  * A frame being built in send buffers. The header's place is kept free.
  *
- * @built: what peer->built counts for it
+ * @built: what flow.built counts for it
  */
 struct link_txframe {
 	struct link_peer *peer;
@@ -132,10 +132,8 @@ struct link_question {
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
- * @freeing:    buffers whose addresses wait in the fill batch; returned when published
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
- * @built:      buffers that frames will fill which link_tx_build() began, not sent yet
  */
 struct link_peer {
 	struct link *link;
@@ -148,14 +146,9 @@ struct link_peer {
 	uint64_t cookie_out; /* of ours */
 	uint64_t cookie_was; /* of its frames in the epoch before this */
 	uint64_t epoch;
-	struct window_tx tx;
-	struct window_rx rx;
-	uint32_t seq_out;
-	uint32_t seq_in;
-	uint32_t freeing;
+	struct flow flow;
 	uint32_t kept;
 	uint32_t kept_old;
-	uint32_t built;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */
 	bool dirty; /* in link->dirty: something was freed for it */
@@ -304,7 +297,7 @@ void link_copy_out(struct link_peer *peer);
 /* Whether so many of the peer's buffers are held that it may soon have no credit. */
 static inline bool link_holds_many(const struct link_peer *peer)
 {
-	return peer->kept >= peer->rx.threshold;
+	return flow_holds_many(&peer->flow, peer->kept);
 }
 
 /* After something of the peer's was held. */
@@ -341,13 +334,13 @@ static inline bool link_knows(const struct link_peer *peer)
 /* Frames of ours that the peer has room for, beside those that it has handled. */
 static inline uint32_t link_room(const struct link_peer *peer)
 {
-	return peer->tx.size;
+	return peer->flow.tx.size;
 }
 
 /* Number of the last frame sent in this epoch; for traces. */
 static inline uint32_t link_seq_last(const struct link_peer *peer)
 {
-	return peer->seq_out;
+	return peer->flow.seq_out;
 }
 
 /* session.c: handshake and epochs */

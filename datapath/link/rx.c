@@ -96,7 +96,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
 	struct link_peer *peer;
-	uint32_t ahead;
+	uint32_t missing = 0;
 
 	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total) ||
 	    !right_ping(hdr))
@@ -106,21 +106,22 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	peer = link_peer_of(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;
-	ahead = careful_seq_ahead(be32toh(hdr->seq), peer->seq_in, peer->rx.size);
-	if (!ahead)
+	switch (flow_receive(&peer->flow, hdr, frame->cost, &missing)) {
+	case FLOW_OLD:
 		return CAREFUL_C_DROP_SEQ;
-	peer->heard = true;
-	if (ahead != 1) {
-		link_lost(peer, ahead - 1);
+	case FLOW_GAP:
+		peer->heard = true;
+		link_lost(peer, missing);
 		return CAREFUL_C_DROP_SEQ;
-	}
-	if (window_rx_receive(&peer->rx, frame->cost) ||
-	    window_tx_credit(&peer->tx, be32toh(hdr->credits))) {
+	case FLOW_BAD:
+		peer->heard = true;
 		link_count(link, CAREFUL_C_BAD_CREDITS);
 		link_break(peer);
 		return CAREFUL_C_DROP_SEQ;
+	case FLOW_NEXT:
+		break;
 	}
-	peer->seq_in++;
+	peer->heard = true;
 	frame->peer = peer;
 	frame->epoch = peer->epoch;
 	return CAREFUL_COUNTERS;
@@ -239,7 +240,7 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 	assert(link->fill_count <= link->queue->rx_chunks);
 	if (epoch != peer->epoch)
 		return;
-	peer->freeing += cost;
+	flow_free(&peer->flow, cost);
 	if (!peer->dirty) {
 		peer->dirty = true;
 		link->dirty[link->dirty_count++] = peer;
@@ -262,10 +263,6 @@ void link_publish(struct link *link)
 		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
 		link->fill_count = 0;
 	}
-	for (uint32_t i = 0; i < link->dirty_count; i++) {
-		struct link_peer *peer = link->dirty[i];
-
-		window_rx_return(&peer->rx, peer->freeing);
-		peer->freeing = 0;
-	}
+	for (uint32_t i = 0; i < link->dirty_count; i++)
+		flow_publish(&link->dirty[i]->flow);
 }

@@ -142,8 +142,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->name[sizeof(peer->name) - 1] = 0;
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
-	window_tx_init(&peer->tx, window);
-	peer->seq_out = 0;
+	flow_grant(&peer->flow, window);
 	return 0;
 }
 
@@ -151,7 +150,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 static void end_epoch(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	bool used = peer->phase == LINK_OPEN || peer->rx.received;
+	bool used = peer->phase == LINK_OPEN || flow_used(&peer->flow);
 
 	peer->phase = LINK_IDLE;
 	peer->bye_at = 0;
@@ -162,9 +161,7 @@ static void end_epoch(struct link_peer *peer)
 	peer->refused = false;
 	peer->withholding = false;
 	link_ping_reset(peer);
-	/* Frames may come before the WELCOME that says how we may send: the credits that
-	 * they carry are for the nothing that we sent. */
-	window_tx_init(&peer->tx, 0);
+	flow_close(&peer->flow);
 	if (!peer->cookie_in)
 		return;
 	link->port->ops->admit(link->port, peer->slot, 0, 0);
@@ -180,7 +177,6 @@ static void end_epoch(struct link_peer *peer)
 	peer->kept = 0;
 	/* What was freed and not yet published is owed to nobody now, but it is
 	 * only back when published: two empty looks at the RX ring see to both. */
-	peer->freeing = 0;
 	peer->drain_at = link->rx_drains + 2;
 }
 
@@ -196,8 +192,7 @@ static void begin_epoch(struct link_peer *peer)
 
 	assert(drained(peer) && !peer->cookie_in);
 	peer->cookie_in = random_nonzero(link);
-	peer->seq_in = 0;
-	window_rx_init(&peer->rx, link->window);
+	flow_open(&peer->flow, link->window);
 	link->port->ops->admit(link->port, peer->slot, peer->cookie_in, link->window);
 }
 

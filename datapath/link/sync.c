@@ -22,9 +22,7 @@ enum {
 static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	ctrl->cookie = htobe64(peer->cookie_out);
-	ctrl->seq_sent = htobe32(peer->seq_out);
-	ctrl->seq_rcvd = htobe32(peer->seq_in);
-	ctrl->returned = htobe32(peer->rx.returned);
+	flow_describe(&peer->flow, ctrl);
 }
 
 void link_sync(struct link_peer *peer)
@@ -82,8 +80,7 @@ bool link_question_answer(struct link_peer *peer)
 	question->nonce = 0;
 	describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
-	/* The answer tells what is owed, so it need not be told again. */
-	window_rx_announce(&peer->rx);
+	flow_told(&peer->flow);
 	link_ctrl_send(link, &peer->address, &ack, CAREFUL_SYNC_ACK);
 	return false;
 }
@@ -93,12 +90,6 @@ bool link_question_answer(struct link_peer *peer)
 static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	return peer->link->kick_again || ctrl->status || peer->heard;
-}
-
-/* Whether the answer agrees with what we know; frames under way make it differ. */
-static bool agrees(const struct link_peer *peer, uint32_t sent, uint32_t rcvd)
-{
-	return sent == peer->seq_in && rcvd == peer->seq_out;
 }
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -116,13 +107,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->refused_rounds = 0;
 	peer->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
-	if (agrees(peer, sent, rcvd)) {
+	if (flow_agrees(&peer->flow, ctrl)) {
 		peer->sync_disagreed = 0;
 		peer->blocked_ns = 0;
 		/* Silent for a reason of its own: back to asking seldom. */
 		peer->sync_ms = 2 * peer->sync_ms < link->sync_ms ? 2 * peer->sync_ms :
 								    link->sync_ms;
-		if (window_tx_credit(&peer->tx, be32toh(ctrl->returned))) {
+		if (flow_credit(&peer->flow, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}
@@ -148,7 +139,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->sync_seq_rcvd = rcvd;
 	if (++peer->sync_disagreed < DISAGREE_TIMES)
 		return true;
-	link_lost(peer, (peer->seq_out - rcvd) + (sent - peer->seq_in));
+	link_lost(peer, flow_missing(&peer->flow, ctrl));
 	return true;
 }
 
@@ -222,8 +213,8 @@ static bool refused_tick(struct link_peer *peer)
  * for ever, a reply, or a sign of life. */
 static bool awaited(const struct link_peer *peer)
 {
-	return window_tx_outstanding(&peer->tx) || peer->operations || peer->doubted ||
-	       peer->refused || peer->refused_rounds;
+	return flow_awaits(&peer->flow) || peer->operations || peer->doubted || peer->refused ||
+	       peer->refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)

@@ -53,7 +53,7 @@ uint32_t link_body_here(const struct link_peer *peer)
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
-	       window_tx_may_send(&peer->tx, link_cost(peer, body_bytes));
+	       flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
 /* Takes send buffers for a frame; false if too few are free. */
@@ -104,18 +104,17 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	if (!link_may_send(peer, body_bytes))
 		return false;
 	cost = link_cost(peer, body_bytes);
-	if (window_tx_free(&peer->tx) <= peer->built + cost ||
-	    !link_tx_get(peer, body_bytes, frame))
+	if (!flow_may_build(&peer->flow, cost) || !link_tx_get(peer, body_bytes, frame))
 		return false;
 	frame->built = cost;
-	peer->built += cost;
+	peer->flow.built += cost;
 	return true;
 }
 
 /* It is sent, or will not be. */
 static void unbuild(struct link_txframe *frame)
 {
-	frame->peer->built -= frame->built;
+	frame->peer->flow.built -= frame->built;
 	frame->built = 0;
 }
 
@@ -215,8 +214,7 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 	link->tx_pulse_frames++;
 }
 
-static void write_hdr(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq,
-		      uint32_t credits)
+static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
@@ -229,8 +227,6 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 		.src_node = htobe16(peer->slot_out),
 		.queue = htobe16(peer->queue_out),
 		.cookie = htobe64(peer->cookie_out),
-		.seq = htobe32(seq),
-		.credits = htobe32(credits),
 		.msg_id = htobe32(args->msg_id),
 		.msg_bytes = htobe32(args->msg_bytes),
 		.frag_off = htobe32(args->frag_off),
@@ -238,8 +234,12 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 	if (args->crc_bytes)
 		hdr->payload_crc = htobe32(link_crc32c(frame->body, args->crc_bytes));
-	hdr->check = htobe32(careful_hdr_check(hdr));
 	write_llhdr(peer, hdr, frame->body_total);
+}
+
+static void seal_hdr(struct link_txframe *frame)
+{
+	frame->hdr->check = htobe32(careful_hdr_check(frame->hdr));
 }
 
 /* Completes the header and queues the frame; link_kick() moves it. */
@@ -249,10 +249,10 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	struct link *link = peer->link;
 	uint32_t cost = link_cost(peer, frame->body_total);
 
-	assert(window_tx_free(&peer->tx) >= cost);
 	unbuild(frame);
-	window_tx_send(&peer->tx, cost);
-	write_hdr(frame, args, ++peer->seq_out, window_rx_announce(&peer->rx));
+	write_hdr(frame, args);
+	flow_send(&peer->flow, cost, frame->hdr);
+	seal_hdr(frame);
 	queue_frame(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
@@ -283,7 +283,8 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 	struct link_peer *peer = frame->peer;
 
 	assert(peer->address.sa.sa_family == AF_INET);
-	write_hdr(frame, args, 0, 0);
+	write_hdr(frame, args);
+	seal_hdr(frame);
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
 	queue_frame(peer->link, frame);
@@ -299,7 +300,7 @@ TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool a
 		.bytes = link->tx_pulse_payload,
 		.frames = link->tx_pulse_frames,
 		.peer = link->tx_pulse_frames ? link->tx_last->slot : 0,
-		.seq = link->tx_pulse_frames ? link->tx_last->seq_out : 0,
+		.seq = link->tx_pulse_frames ? link_seq_last(link->tx_last) : 0,
 		.flags = again || link->kick_again ? CAREFUL_TRACE_AGAIN : 0,
 	});
 }
@@ -355,7 +356,7 @@ static bool send_update(struct link_peer *peer)
 
 	if (!link->tx_free_count)
 		link_complete(link);
-	if (!link->tx_free_count || !window_tx_may_update(&peer->tx))
+	if (!link->tx_free_count || !flow_may_update(&peer->flow))
 		return false;
 	frame.desc[0].addr = link->tx_free[--link->tx_free_count];
 	frame.body = link->queue->umem + frame.desc[0].addr + LINK_PAYLOAD_AT;
@@ -374,11 +375,11 @@ void link_updates(struct link *link)
 
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
-		bool due = peer->phase == LINK_OPEN && window_rx_update_due(&peer->rx);
+		bool due = peer->phase == LINK_OPEN && flow_update_due(&peer->flow);
 
 		/* Without a credit, a buffer or an address now: next time. So too what was
 		 * released since link_publish(), which finds its peers in this list. */
-		if ((due && (!peer->llhdr.bytes || !send_update(peer))) || peer->freeing)
+		if ((due && (!peer->llhdr.bytes || !send_update(peer))) || peer->flow.freeing)
 			link->dirty[left++] = peer;
 		else
 			peer->dirty = false;

@@ -87,23 +87,23 @@ static void check_flow(struct world *world, int from, int to)
 	const struct link_peer *out = world_peer(world, from, to);
 	const struct link_peer *in = world_peer(world, to, from);
 	const struct wire *wire = &world->wire[from][to], *back = &world->wire[to][from];
-	uint32_t flying = 0, told = out->tx.credits;
+	uint32_t flying = 0, told = out->flow.tx.credits;
 
 	for (uint32_t i = 0; i < wire->count; i++)
 		flying += wire->flight[i].cost;
 	for (uint32_t i = 0; i < back->count; i++) {
-		if (back->flight[i].credits - told > out->tx.size)
+		if (back->flight[i].credits - told > out->flow.tx.size)
 			violation(world, "credits run backwards");
 		told = back->flight[i].credits;
 	}
-	if (out->seq_out - in->seq_in != wire->count)
+	if (out->flow.seq_out - in->flow.seq_in != wire->count)
 		violation(world, "frames are not numbered one by one");
-	if (told != in->rx.announced)
+	if (told != in->flow.rx.announced)
 		violation(world, "credits were announced and are on no frame");
-	if (window_tx_outstanding(&out->tx) > out->tx.size ||
-	    out->tx.sent - in->rx.received != flying ||
-	    in->rx.received - in->rx.returned != in->kept + in->freeing ||
-	    in->rx.returned - in->rx.announced > out->tx.size)
+	if (window_tx_outstanding(&out->flow.tx) > out->flow.tx.size ||
+	    out->flow.tx.sent - in->flow.rx.received != flying ||
+	    in->flow.rx.received - in->flow.rx.returned != in->kept + in->flow.freeing ||
+	    in->flow.rx.returned - in->flow.rx.announced > out->flow.tx.size)
 		violation(world, "credits are not conserved");
 	if (out->phase != LINK_OPEN || in->phase != LINK_OPEN)
 		violation(world, "a session broke");
@@ -145,10 +145,11 @@ uint32_t steps_rank(struct world *world)
 			if (!world_linked(world, i, j))
 				continue;
 			in = world_peer(world, i, j);
-			withhold = in->kept >= in->rx.threshold;
+			withhold = in->kept >= in->flow.rx.threshold;
 			for (uint32_t f = 0; f < world->wire[j][i].count; f++)
 				rank += 60u * world->wire[j][i].flight[f].cost;
-			rank += 56 * in->kept + 44 * in->freeing + 40 * window_rx_owed(&in->rx);
+			rank += 56 * in->kept + 44 * in->flow.freeing +
+				40 * window_rx_owed(&in->flow.rx);
 			rank += in->dirty + (withhold != in->withholding);
 		}
 	}

@@ -29,7 +29,7 @@ static uint8_t beyond(struct world *world, uint32_t counter, uint32_t base)
 	return (uint8_t)(counter - base);
 }
 
-static void get_kept(struct node *node, const struct link_peer *peer, struct flow *flow)
+static void get_kept(struct node *node, const struct link_peer *peer, struct direction *flow)
 {
 	for (uint32_t i = 0; i < node->kept_count; i++) {
 		const struct careful_kept *kept = node->kept[i];
@@ -45,18 +45,18 @@ static void get_kept(struct node *node, const struct link_peer *peer, struct flo
 	}
 }
 
-static void get_flow(struct world *world, int from, int to, struct flow *flow)
+static void get_flow(struct world *world, int from, int to, struct direction *flow)
 {
 	const struct link_peer *out = world_peer(world, from, to);
 	const struct link_peer *in = world_peer(world, to, from);
 	const struct wire *wire = &world->wire[from][to];
 	struct node *receiver = &world->node[to];
 
-	flow->sent = beyond(world, out->tx.sent, out->tx.credits);
-	flow->received = beyond(world, in->rx.received, out->tx.credits);
-	flow->returned = beyond(world, in->rx.returned, out->tx.credits);
-	flow->announced = beyond(world, in->rx.announced, out->tx.credits);
-	flow->freeing = (uint8_t)in->freeing;
+	flow->sent = beyond(world, out->flow.tx.sent, out->flow.tx.credits);
+	flow->received = beyond(world, in->flow.rx.received, out->flow.tx.credits);
+	flow->returned = beyond(world, in->flow.rx.returned, out->flow.tx.credits);
+	flow->announced = beyond(world, in->flow.rx.announced, out->flow.tx.credits);
+	flow->freeing = (uint8_t)in->flow.freeing;
 	flow->withholding = in->withholding;
 	for (uint32_t i = 0; i < receiver->link.dirty_count; i++)
 		if (receiver->link.dirty[i] == in)
@@ -68,7 +68,7 @@ static void get_flow(struct world *world, int from, int to, struct flow *flow)
 		const struct flight *flight = &wire->flight[i];
 
 		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
-		flow->credits[i] = beyond(world, flight->credits, in->tx.credits);
+		flow->credits[i] = beyond(world, flight->credits, in->flow.tx.credits);
 	}
 	get_kept(receiver, in, flow);
 }
@@ -152,7 +152,7 @@ static void put_rest(struct world *world, struct node *node)
 		world->wire[node->index][j].count = 0;
 }
 
-static void put_wire(struct world *world, int from, int to, const struct flow *flow)
+static void put_wire(struct world *world, int from, int to, const struct direction *flow)
 {
 	struct wire *wire = &world->wire[from][to];
 	struct node *sender = &world->node[from];
@@ -171,20 +171,20 @@ static void put_wire(struct world *world, int from, int to, const struct flow *f
 	}
 }
 
-static void put_flow(struct world *world, int from, int to, const struct flow *flow)
+static void put_flow(struct world *world, int from, int to, const struct direction *flow)
 {
 	struct link_peer *out = world_peer(world, from, to);
 	struct link_peer *in = world_peer(world, to, from);
 	struct node *receiver = &world->node[to];
 
-	out->tx.credits = SENT_BASE;
-	out->tx.sent = SENT_BASE + flow->sent;
-	out->seq_out = SEQ_BASE + flow->frames;
-	in->seq_in = SEQ_BASE;
-	in->rx.received = SENT_BASE + flow->received;
-	in->rx.returned = SENT_BASE + flow->returned;
-	in->rx.announced = SENT_BASE + flow->announced;
-	in->freeing = flow->freeing;
+	out->flow.tx.credits = SENT_BASE;
+	out->flow.tx.sent = SENT_BASE + flow->sent;
+	out->flow.seq_out = SEQ_BASE + flow->frames;
+	in->flow.seq_in = SEQ_BASE;
+	in->flow.rx.received = SENT_BASE + flow->received;
+	in->flow.rx.returned = SENT_BASE + flow->returned;
+	in->flow.rx.announced = SENT_BASE + flow->announced;
+	in->flow.freeing = flow->freeing;
 	in->withholding = flow->withholding;
 	in->kept = 0;
 	in->dirty = flow->dirty;

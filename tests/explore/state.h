@@ -28,7 +28,7 @@ enum {
  * @copied:    of those that were
  * @fixed:     kept frames that may not, by cost - 1
  */
-struct flow {
+struct direction {
 	uint8_t sent, received, returned, announced;
 	uint8_t freeing, dirty, withholding, frames;
 	uint8_t frame[FRAMES_MAX];
@@ -38,7 +38,7 @@ struct flow {
 };
 
 struct state {
-	struct flow flow[FLOWS_MAX];
+	struct direction flow[FLOWS_MAX];
 };
 
 /* How many flows the setting has, and the ends of each. */

@@ -84,7 +84,7 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 		.frag_bytes = (uint16_t)body,
 	};
 	struct link_txframe frame;
-	bool may = world->setting.spend_last ? window_tx_free(&peer->tx) >= cost :
+	bool may = world->setting.spend_last ? window_tx_free(&peer->flow.tx) >= cost :
 					       link_may_send(peer, body);
 
 	send_outside(peer);
@@ -99,7 +99,7 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 
 static bool copy_out_due(const struct link_peer *peer)
 {
-	return peer->kept >= peer->rx.threshold || peer->withholding;
+	return peer->kept >= peer->flow.rx.threshold || peer->withholding;
 }
 
 /* The bytes of a kept frame stay what they were, wherever they are now. */

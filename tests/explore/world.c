@@ -88,7 +88,7 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr) ||
 	    be64toh(hdr.cookie) != node->world->node[to].cookie[there->slot] ||
 	    be16toh(hdr.src_node) != there->slot ||
-	    be32toh(hdr.seq) != there->seq_in + wire->count + 1)
+	    be32toh(hdr.seq) != there->flow.seq_in + wire->count + 1)
 		violation(world, "a header that the receiver will refuse");
 	for (uint32_t i = 0; i < n; i++) {
 		flight->chunk[i] = descs[i].addr & ~(uint64_t)(CHUNK_BYTES - 1);
@@ -317,7 +317,7 @@ void world_init(struct world *world, const struct setting *setting)
 	handshake(world);
 	for (int i = 0; setting->threshold && i < setting->nodes; i++)
 		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
-			world->node[i].link.peers[slot].rx.threshold = setting->threshold;
+			world->node[i].link.peers[slot].flow.rx.threshold = setting->threshold;
 	if (!world->setting.cost_max) {
 		const struct link_peer *peer = world_peer(world, 0, 1);
 
@@ -357,7 +357,7 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_STAGE_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
-		.seq = htobe32(here->seq_in + 1),
+		.seq = htobe32(here->flow.seq_in + 1),
 		.credits = htobe32(flight->credits),
 		.msg_bytes = htobe32(body),
 		.frag_bytes = htobe16((uint16_t)body),

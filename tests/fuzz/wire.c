@@ -91,9 +91,9 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 	describe(&ctrl, host);
 	if (peer && type >= CAREFUL_SYNC) {
 		ctrl.cookie = htobe64(peer->cookie_in);
-		ctrl.seq_sent = htobe32(peer->seq_in);
-		ctrl.seq_rcvd = htobe32(peer->seq_out);
-		ctrl.returned = htobe32(peer->tx.sent);
+		ctrl.seq_sent = htobe32(peer->flow.seq_in);
+		ctrl.seq_rcvd = htobe32(peer->flow.seq_out);
+		ctrl.returned = htobe32(peer->flow.tx.sent);
 	}
 	return ctrl;
 }
@@ -252,8 +252,8 @@ static struct careful_hdr right_hdr(const struct node *node, uint32_t slot)
 		.type = CAREFUL_DATA,
 		.src_node = htobe16((uint16_t)slot),
 		.cookie = htobe64(peer->cookie_in),
-		.seq = htobe32(peer->seq_in + node->queue.index + 1),
-		.credits = htobe32(peer->tx.sent),
+		.seq = htobe32(peer->flow.seq_in + node->queue.index + 1),
+		.credits = htobe32(peer->flow.tx.sent),
 	};
 }
 

@@ -49,7 +49,7 @@ static void check_buffers(struct node *node)
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		n += filled(&node->c->messages, i, &built);
-		EXPECT(node, link->peers[i].built, built);
+		EXPECT(node, link->peers[i].flow.built, built);
 	}
 	sim_buffers(node->c->queue, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
@@ -58,11 +58,11 @@ static void check_buffers(struct node *node)
 
 static void check_windows(struct node *node, const struct link_peer *peer)
 {
-	const struct window_rx *rx = &peer->rx;
+	const struct window_rx *rx = &peer->flow.rx;
 
-	EXPECT(node, window_tx_outstanding(&peer->tx) <= peer->tx.size, 1);
+	EXPECT(node, window_tx_outstanding(&peer->flow.tx) <= peer->flow.tx.size, 1);
 	EXPECT(node, rx->received - rx->announced <= rx->size, 1);
-	EXPECT(node, rx->received - rx->returned, peer->kept + peer->freeing);
+	EXPECT(node, rx->received - rx->returned, peer->kept + peer->flow.freeing);
 	EXPECT(node, rx->returned - rx->announced <= rx->size, 1);
 }
 
@@ -90,11 +90,11 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 
 	if (!theirs || peer->phase != LINK_OPEN || peer->cookie_out != theirs->cookie_in)
 		return;
-	EXPECT(node, peer->tx.sent - theirs->rx.received <= peer->tx.size, 1);
+	EXPECT(node, peer->flow.tx.sent - theirs->flow.rx.received <= peer->flow.tx.size, 1);
 	if (sim_unharmed(world, node->port, other->port, peer->cookie_out))
-		EXPECT(node, peer->tx.sent,
-		       theirs->rx.received + sim_cost_under_way(world, node->port, other->port,
-								peer->cookie_out));
+		EXPECT(node, peer->flow.tx.sent,
+		       theirs->flow.rx.received + sim_cost_under_way(world, node->port, other->port,
+								     peer->cookie_out));
 }
 
 void check_node(struct node *node)
@@ -132,7 +132,7 @@ static void check_idle(struct node *node)
 		EXPECT(node, c->regions[i].uses, 0);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		EXPECT(node, link->peers[i].operations, 0);
-		EXPECT(node, link->peers[i].built, 0);
+		EXPECT(node, link->peers[i].flow.built, 0);
 	}
 }
 

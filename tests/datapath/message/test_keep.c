@@ -119,7 +119,7 @@ static void nested(bool inner_keeps)
 		CHECK_EQ(buffers_kept(ends.c[i], i ? 0 : ends.peer), 0);
 	}
 	for (int i = 0; i < 2; i++) { /* each buffer was given back once */
-		const struct window_rx *rx = &ends.c[i]->link.peers[i ? 0 : ends.peer].rx;
+		const struct window_rx *rx = &ends.c[i]->link.peers[i ? 0 : ends.peer].flow.rx;
 
 		careful_poll(ends.c[i]);
 		CHECK(rx->received);
@@ -167,7 +167,7 @@ static void test_keep__released_between_publishing_and_updates(void)
 	for (int i = 0; i < PATIENCE && kept_count; i++)
 		careful_poll(ends.c[1]);
 	CHECK_EQ(kept_count, 0);
-	rx = &ends.c[1]->link.peers[0].rx;
+	rx = &ends.c[1]->link.peers[0].flow.rx;
 	CHECK_EQ(rx->received, 20);
 	CHECK_EQ(rx->returned, 20);
 	ends_close(&ends);

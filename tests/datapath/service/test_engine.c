@@ -285,14 +285,14 @@ static void count_on(struct ends *ends, uint32_t more)
 
 			if (peer->state != CAREFUL_PEER_UP)
 				continue;
-			peer->seq_out += more;
-			peer->seq_in += more;
+			peer->flow.seq_out += more;
+			peer->flow.seq_in += more;
 			to_xsk_port(ends->c[side]->queue->port)->peers[slot].seq_last += more;
-			peer->tx.sent += more;
-			peer->tx.credits += more;
-			peer->rx.received += more;
-			peer->rx.returned += more;
-			peer->rx.announced += more;
+			peer->flow.tx.sent += more;
+			peer->flow.tx.credits += more;
+			peer->flow.rx.received += more;
+			peer->flow.rx.returned += more;
+			peer->flow.rx.announced += more;
 		}
 }
 
@@ -328,8 +328,8 @@ static void test_counters__wrap_around(void)
 		await(&ends, &outcome);
 		CHECK(!memcmp(outcome.payload, &i, sizeof(i)));
 	}
-	CHECK(peer->seq_in < before && peer->seq_out < before);
-	CHECK(peer->tx.credits < before && peer->rx.announced < before);
+	CHECK(peer->flow.seq_in < before && peer->flow.seq_out < before);
+	CHECK(peer->flow.tx.credits < before && peer->flow.rx.announced < before);
 	count_on(&ends, 0u - 200); /* once more, in the middle of a message */
 	outcome.done = 0;
 	careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, BYTES, 0, on_done, &outcome);

@@ -124,27 +124,28 @@ static void test_ping__credits_are_conserved(void)
 
 	open_up(&ends);
 	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
-	window = near(&ends)->tx.size;
+	window = near(&ends)->flow.tx.size;
 	for (uint32_t i = 0; i < 20; i++)
 		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 80 + 150 * i).status, 0);
-	CHECK_EQ(near(&ends)->tx.sent, 0);
-	CHECK_EQ(near(&ends)->seq_out, 0);
+	CHECK_EQ(near(&ends)->flow.tx.sent, 0);
+	CHECK_EQ(near(&ends)->flow.seq_out, 0);
 	/* More than a window: without updates it would end. */
 	for (uint32_t i = 0; i < 3 * window; i++) {
 		uint32_t stage = CAREFUL_STAGE_HOST_RX + i % 2;
 
 		CHECK_EQ(probe(&ends, stage, 600).stage, stage);
-		CHECK_EQ(near(&ends)->tx.sent, i + 1);
-		CHECK_EQ(far(&ends)->rx.received, i + 1);
+		CHECK_EQ(near(&ends)->flow.tx.sent, i + 1);
+		CHECK_EQ(far(&ends)->flow.rx.received, i + 1);
 	}
 	/* The last update may still be under way. */
-	for (int i = 0; i < PATIENCE &&
-			window_tx_outstanding(&near(&ends)->tx) != window_rx_owed(&far(&ends)->rx);
+	for (int i = 0; i < PATIENCE && window_tx_outstanding(&near(&ends)->flow.tx) !=
+						window_rx_owed(&far(&ends)->flow.rx);
 	     i++)
 		poll_both(&ends);
-	CHECK_EQ(far(&ends)->rx.returned, far(&ends)->rx.received);
+	CHECK_EQ(far(&ends)->flow.rx.returned, far(&ends)->flow.rx.received);
 	CHECK_EQ(far(&ends)->kept, 0);
-	CHECK_EQ(window_tx_outstanding(&near(&ends)->tx), window_rx_owed(&far(&ends)->rx));
+	CHECK_EQ(window_tx_outstanding(&near(&ends)->flow.tx),
+		 window_rx_owed(&far(&ends)->flow.rx));
 	ends_close(&ends);
 	close(fd);
 }
@@ -257,7 +258,7 @@ static void test_ping__strangers_get_nothing(void)
 		poll_both(&ends);
 	}
 	CHECK_EQ(recv(fd, &byte, 1, 0), -1);
-	CHECK_EQ(peer->rx.received, 0);
+	CHECK_EQ(peer->flow.rx.received, 0);
 	CHECK_EQ(peer->ping.answered, 3);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
@@ -269,7 +270,7 @@ static void test_ping__strangers_get_nothing(void)
 		poll_both(&ends);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), unknown + 1);
 	CHECK_EQ(recv(fd, &byte, 1, 0), -1);
-	CHECK_EQ(peer->rx.received, 0);
+	CHECK_EQ(peer->flow.rx.received, 0);
 	close(fd);
 	ends_close(&ends);
 }

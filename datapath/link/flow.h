@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The careful protocol of one peer (P2 section 5.3): the number of each frame, the credits it
+ * needs and brings, which window update is due, what an answer to SYNC proves. Nothing is kept
+ * of a frame that has left, and nothing is sent twice. Another protocol under the same message
+ * layer offers these functions in a file of its own. Buffers and peers are link's business.
+ * Calls: window.h.
+ */
+#ifndef LINK_FLOW_H
+#define LINK_FLOW_H
+
+#include <assert.h>
+#include <endian.h>
+
+#include <careful/abi.h>
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "link/window.h"
+
+/*
+ * @seq_out:  number of the last frame sent
+ * @seq_in:   of the last one received
+ * @freeing:  buffers whose addresses wait in the fill batch; returned when published
+ * @built:    buffers that frames will fill which are built and not sent yet
+ */
+struct flow {
+	struct window_tx tx;
+	struct window_rx rx;
+	uint32_t seq_out;
+	uint32_t seq_in;
+	uint32_t freeing;
+	uint32_t built;
+};
+
+/* What a frame under the right cookie and check is. */
+enum flow_verdict {
+	FLOW_NEXT, /* the one that is due */
+	FLOW_OLD, /* seen before, or beyond what can be: anyone can send it again */
+	FLOW_GAP, /* frames before it are missing */
+	FLOW_BAD, /* it had no credit, or brings credits that cannot be */
+};
+
+/* Our window opens: frames are counted from 1. */
+static inline void flow_open(struct flow *flow, uint32_t window)
+{
+	flow->seq_in = 0;
+	window_rx_init(&flow->rx, window);
+}
+
+/* The peer's window is known. */
+static inline void flow_grant(struct flow *flow, uint32_t window)
+{
+	flow->seq_out = 0;
+	window_tx_init(&flow->tx, window);
+}
+
+/* Both are over. Frames of the next may come before its WELCOME says how we may send: the
+ * credits that they carry are for the nothing that we sent. */
+static inline void flow_close(struct flow *flow)
+{
+	window_tx_init(&flow->tx, 0);
+	flow->freeing = 0;
+}
+
+/* Whether anything was received in it. */
+static inline bool flow_used(const struct flow *flow)
+{
+	return flow->rx.received != 0;
+}
+
+static inline bool flow_may_send(const struct flow *flow, uint32_t cost)
+{
+	return window_tx_may_send(&flow->tx, cost);
+}
+
+/* Whether a frame may be built that is sent later: with credits for each that is. */
+static inline bool flow_may_build(const struct flow *flow, uint32_t cost)
+{
+	return window_tx_may_send(&flow->tx, flow->built + cost);
+}
+
+/* An update may take the last credit. */
+static inline bool flow_may_update(const struct flow *flow)
+{
+	return window_tx_may_update(&flow->tx);
+}
+
+static inline bool flow_update_due(const struct flow *flow)
+{
+	return window_rx_update_due(&flow->rx);
+}
+
+/* A frame leaves: what the header says of the protocol. */
+static inline void flow_send(struct flow *flow, uint32_t cost, struct careful_hdr *hdr)
+{
+	assert(window_tx_free(&flow->tx) >= cost);
+	window_tx_send(&flow->tx, cost);
+	hdr->seq = htobe32(++flow->seq_out);
+	hdr->credits = htobe32(window_rx_announce(&flow->rx));
+}
+
+/* A frame came that fills cost buffers. *missing: of a gap, how many frames. */
+static inline enum flow_verdict flow_receive(struct flow *flow, const struct careful_hdr *hdr,
+					     uint32_t cost, uint32_t *missing)
+{
+	uint32_t ahead = careful_seq_ahead(be32toh(hdr->seq), flow->seq_in, flow->rx.size);
+
+	if (!ahead)
+		return FLOW_OLD;
+	if (ahead != 1) {
+		*missing = ahead - 1;
+		return FLOW_GAP;
+	}
+	if (window_rx_receive(&flow->rx, cost) ||
+	    window_tx_credit(&flow->tx, be32toh(hdr->credits)))
+		return FLOW_BAD;
+	flow->seq_in++;
+	return FLOW_NEXT;
+}
+
+/* Receive buffers are in the fill batch; then it is published, and they are owed. */
+static inline void flow_free(struct flow *flow, uint32_t cost)
+{
+	flow->freeing += cost;
+}
+
+static inline void flow_publish(struct flow *flow)
+{
+	window_rx_return(&flow->rx, flow->freeing);
+	flow->freeing = 0;
+}
+
+/* Whether so many buffers are held that the peer may soon have no credit. */
+static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
+{
+	return held >= flow->rx.threshold;
+}
+
+/* Whether the peer owes an answer to what was sent: credits, beyond those that may stay owed
+ * for ever. */
+static inline bool flow_awaits(const struct flow *flow)
+{
+	return window_tx_outstanding(&flow->tx) != 0;
+}
+
+/* What SYNC and its answer say. */
+static inline void flow_describe(const struct flow *flow, struct careful_ctrl *ctrl)
+{
+	ctrl->seq_sent = htobe32(flow->seq_out);
+	ctrl->seq_rcvd = htobe32(flow->seq_in);
+	ctrl->returned = htobe32(flow->rx.returned);
+}
+
+/* The answer told what is owed, so it need not be told again. */
+static inline void flow_told(struct flow *flow)
+{
+	window_rx_announce(&flow->rx);
+}
+
+/* Whether an answer to SYNC knows of the same frames; those under way make it differ. */
+static inline bool flow_agrees(const struct flow *flow, const struct careful_ctrl *ack)
+{
+	return be32toh(ack->seq_sent) == flow->seq_in && be32toh(ack->seq_rcvd) == flow->seq_out;
+}
+
+/* Frames that one which differs finds missing. */
+static inline uint32_t flow_missing(const struct flow *flow, const struct careful_ctrl *ack)
+{
+	return (flow->seq_out - be32toh(ack->seq_rcvd)) + (be32toh(ack->seq_sent) - flow->seq_in);
+}
+
+/* Takes the credits of an answer that finds none missing; -EPROTO if they cannot be. */
+static inline int flow_credit(struct flow *flow, const struct careful_ctrl *ack)
+{
+	return window_tx_credit(&flow->tx, be32toh(ack->returned));
+}
+
+static inline void flow_info(const struct flow *flow, struct careful_peer_info *info)
+{
+	info->credits_free = window_tx_free(&flow->tx);
+	info->credits_window = flow->tx.size;
+	info->buffers_owed = window_rx_owed(&flow->rx);
+}
+
+#endif /* LINK_FLOW_H */
