@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import click
 
 from careful.address import is_remote
 from careful.cli.command import command
-from careful.cli.common import shared, show
+from careful.cli.common import say, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.params import host_path
 from careful.cli.running import run
@@ -45,13 +47,22 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
     )
     inputs = names | {key: value for key, value in given.items() if key not in skipped}
     whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
+    err = names["target"] == "-"  # standard output is the file's
+    if given["verbose"] and not given["dry_run"]:
+        for name in report.deleted:
+            say(f"deleted {name}", err or given["as_json"])
     if given["as_json"] or not given["quiet"]:
-        err = names["target"] == "-"  # standard output is the file's
         text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
-        show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
+        if given["as_json"] or text:
+            show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
         some = report.files_count or report.equal or report.brought or report.links
         ctx.exit(PARTIAL if some else 1)
+
+
+def _names(verbose: bool, err: bool) -> Callable[[str], None] | None:
+    """Where -v names files; err: standard output is somebody else's."""
+    return partial(say, err=err) if verbose else None
 
 
 _PAGES = ("files", "exit-status")
@@ -100,7 +111,8 @@ def get(
     options, span = options_of(given, recursive, settings), span_of(given, len(words) - 1)
     route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
     paths = [path for _, path in parts]
-    with watch(not quiet and not as_json, verbose, progress_fd) as progress:
+    names = _names(verbose, as_json or target == "-")
+    with watch(not quiet and not as_json, names, progress_fd, parts[0][0]) as progress:
         report = run(
             route,
             lambda peer: session.get(peer, paths, target, recursive, options, progress, span),
@@ -146,7 +158,8 @@ def put(
     settings = config.load(config_path)
     options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(host, instance, settings, timeout_s)
-    with watch(not quiet and not as_json, verbose, progress_fd) as progress:
+    names = _names(verbose, as_json)
+    with watch(not quiet and not as_json, names, progress_fd, host) as progress:
         report = run(
             route,
             lambda peer: session.put(peer, sources, path, recursive, options, progress, span),

@@ -1,54 +1,100 @@
-"""How a transfer is watched: a bar on a terminal, lines for people, JSON lines for programs."""
+"""How a transfer is watched: lines for people, JSON lines for programs.
+
+Owns what a transfer's events become; `bar` draws them on a terminal. Calls nobody but that.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from careful.errors import shown
-from careful.units import shown_bytes as size
 
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1
+#: How long a program that takes no more of a non-blocking pipe is waited for, seconds.
+_PATIENCE_S = 10.0
+#: So many failures for one reason are named; the others are counted.
+_NAMED = 10
+
+
+class Events:
+    """JSON lines on a descriptor; a reader that has gone is not written to again.
+
+    Args:
+        fd: blocking or not.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    def write(self, line: dict[str, Any], needed: bool) -> bool:
+        """Write a line as a whole, or not at all; whether it was.
+
+        needed: it is waited for who reads slowly.
+        """
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        begun = False
+        while data and self._fd is not None:
+            try:
+                data = data[os.write(self._fd, data) :]
+                begun = True
+            except BlockingIOError:
+                if not (needed or begun):
+                    return False
+                self._wait()
+            except OSError:
+                self._fd = None
+        return not data
+
+    def _wait(self) -> None:
+        """Until there is room; who takes nothing for so long reads no more."""
+        assert self._fd is not None
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        if not poll.poll(_PATIENCE_S * 1000):
+            self._fd = None
 
 
 class Lines:
     """No bar: notes go to standard error, one line each.
 
     Args:
-        verbose: whether each file is named when it is done.
+        names: where each file is named when it is done; None: nowhere.
         fd: where JSON lines go; None: nowhere.
     """
 
-    def __init__(self, verbose: bool = False, fd: int | None = None) -> None:
-        self._verbose = verbose
-        self._fd = fd
+    def __init__(self, names: Callable[[str], None] | None = None, fd: int | None = None) -> None:
+        self._names = names
+        self._events = None if fd is None else Events(fd)
         self._told_at = 0.0
         self._began = time.monotonic()
         self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
-        self._failures = 0
+        self._failures: Counter[str] = Counter()
 
     def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        for reason, count in self._failures.items():
+            if count > _NAMED and self._names is None:
+                self.say(f"carefulctl: {count - _NAMED} more: {reason}")
         text = None if error is None else shown(str(error) or type(error).__name__)
         if isinstance(error, KeyboardInterrupt):
             text = "interrupted"
-        self._tell("end", always=True, failures_count=self._failures, error=text)
+        self._tell("end", True, failures_count=self._failures.total(), error=text)
 
-    def _tell(self, event: str, always: bool = False, **more: Any) -> None:
-        """Write a JSON line; a reader that has gone is not written to again."""
-        if self._fd is None:
-            return
+    def _tell(self, event: str, needed: bool = False, **more: Any) -> None:
+        """Tell a program; of bytes that moved now and then."""
         now = time.monotonic()
-        if not always and now < self._told_at + _EVERY_S:
+        if self._events is None or (not needed and now < self._told_at + _EVERY_S):
             return
-        self._told_at = now
         line = {
             "event": event,
             "elapsed_s": round(now - self._began, 6),
@@ -60,10 +106,8 @@ class Lines:
             "retries_count": self._retries,
             **more,
         }
-        try:
-            os.write(self._fd, json.dumps(line).encode() + b"\n")
-        except OSError:
-            self._fd = None
+        if self._events.write(line, needed):
+            self._told_at = now
 
     def update(self) -> None:
         """Show the counts."""
@@ -94,13 +138,13 @@ class Lines:
         """A file is complete, or failed."""
         self._done += 1
         self.update()
-        self._tell("file", always=True, name=name)
-        if self._verbose:
-            self.say(name)
+        self._tell("file", True, name=name)
+        if self._names:
+            self._names(shown(name))
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
         """So many files are complete."""
-        if self._fd is not None or self._verbose:
+        if self._events is not None or self._names:
             for name in names():
                 self.finished(name)
             return
@@ -114,87 +158,33 @@ class Lines:
     def note(self, text: str) -> None:
         """Print a note."""
         self.say(f"carefulctl: {text}")
-        self._tell("note", always=True, text=text)
+        self._tell("note", True, text=text)
 
     def failed(self, name: str, text: str) -> None:
-        """Print why; it is counted for the end."""
-        self._failures += 1
-        self.say(f"carefulctl: {text}")
-        self._tell("error", always=True, name=name, text=text)
+        """Print why; of thousands alike the first, and at the end how many more there were."""
+        reason = text.removeprefix(f"{name}: ")
+        self._failures[reason] += 1
+        if self._failures[reason] <= _NAMED or self._names:
+            self.say(f"carefulctl: {text}")
+        self._tell("error", True, name=name, text=text)
 
 
-class Bar(Lines):
-    """Bytes, rate, time left, files and retries, on the terminal at standard error.
-
-    Args:
-        verbose, fd: as of Lines.
-        clock: seconds.
-    """
-
-    def __init__(
-        self,
-        verbose: bool = False,
-        fd: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(verbose, fd)
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-        from rich.text import Text
-
-        class Rate(TextColumn):
-            """Bytes a second, in the units of the bytes."""
-
-            def render(self, task: Any) -> Text:
-                speed = task.finished_speed or task.speed
-                return Text("" if speed is None else f"{size(speed)}/s")
-
-        self._bar: Any = Progress(
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            Rate(""),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[files]}", markup=False),
-            console=Console(stderr=True),
-            transient=True,
-            refresh_per_second=8,
-            get_time=clock,
-        )
-        self._task = self._bar.add_task("", total=0, files="")
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._bar.stop()
-        super().__exit__(kind, error, trace)
-
-    def update(self) -> None:
-        """Show the counts."""
-        files = f"{self._done}/{self._files} files"
-        if self._retries:
-            files += f", {self._retries} retries"
-        total = self._bytes - self._present
-        self._bar.update(self._task, total=total, completed=self._moved, files=files)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def watch(bar: bool, verbose: bool = False, fd: int | None = None) -> Lines:
+def watch(
+    bar: bool,
+    names: Callable[[str], None] | None = None,
+    fd: int | None = None,
+    host: str = "the other host",
+) -> Lines:
     """A bar if it is wanted and standard error is a terminal, else lines.
 
     Args:
         bar: whether a bar is wanted.
-        verbose: whether each file is named.
+        names: where each file is named when it is done; None: nowhere.
         fd: where JSON lines go.
+        host: whom the bar says that it waits for.
     """
-    return (Bar if bar and sys.stderr.isatty() else Lines)(verbose, fd)
+    if not (bar and sys.stderr.isatty()):
+        return Lines(names, fd)
+    from careful.report.bar import Bar  # rich: for a terminal alone
+
+    return Bar(names, fd, host)

@@ -9,6 +9,14 @@ from collections.abc import Sequence
 _WHOLE = 26
 
 
+def alarm(text: str) -> str:
+    """A text that must not be overlooked: red where standard output is a terminal.
+
+    click takes the colour off everywhere else, and where NO_COLOR is set.
+    """
+    return f"\x1b[1;31m{text}\x1b[0m"
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table as text, numbers to the right.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from careful.errors import meaning, shown
+from careful.report.tables import alarm
 from careful.units import counted
 from careful.units import shown_bytes as size
 
@@ -122,11 +123,13 @@ def rehearsal(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """What a transfer did, in a line."""
+    """What a transfer did, in a line; "" where all that happened is an error, which was told."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count
-    parts = [f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s"]
-    parts.append(f"{rate:.2f} Gbit/s")
+    parts = []
+    if count or not report.failures:
+        parts.append(f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s")
+        parts.append(f"{rate:.2f} Gbit/s")
     checked = report.first_checked
     if count == 1 and checked:
         kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of blocks"
@@ -151,9 +154,9 @@ def summary(report: Report) -> str:
         parts.append(f"{counted(report.retries, 'piece')} asked for again")
     if report.lost.frames or report.lost.epochs:
         frames, epochs = report.lost
-        parts.append(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}")
+        parts.append(alarm(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}"))
     if report.skipped:
         parts.append(f"{len(report.skipped)} skipped")
-    if report.failures:
-        parts.append(f"{len(report.failures)} FAILED")
+    if len(report.failures) > 1 or (parts and report.failures):
+        parts.append(alarm(f"{len(report.failures)} FAILED"))
     return ", ".join(parts)

@@ -22,8 +22,9 @@ from careful.cli.common import show
 from careful.cli.main import run
 from careful.control import remote
 from careful.errors import CarefulError, Ended
+from careful.report.bar import Bar
 from careful.report.jsonout import document, write
-from careful.report.progress import Bar, Lines, watch
+from careful.report.progress import Lines, watch
 from careful.report.tables import table
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
@@ -123,27 +124,6 @@ def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatc
     assert "KiB" in said
 
 
-def test_bar__rate_time_left_and_retries(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take(terminal, monkeypatch)
-    now = 0.0
-    with Bar(clock=lambda: now) as bar:
-        bar.expect(2, 10 << 20)
-        for _ in range(4):
-            bar.moved(1 << 20)
-            now += 1
-            bar.moved(1 << 20)
-            now += 0.5
-        bar.retried()
-        bar.retried()
-    said = terminal.text()
-    assert "8.0/10.0 MiB" in said
-    assert "1.3 MiB/s" in said
-    assert "0:00:02" in said
-    assert "0/2 files, 2 retries" in said
-
-
 class Effect:
     """What remote.find() says is in effect."""
 
@@ -155,9 +135,9 @@ class Effect:
     ("words", "out", "err"),
     [
         ([], "XXH3 of blocks checked: 000000000000beef", ["carefulctl: h2:b: no"]),
-        (["-v"], "1 link, 1 deleted, 3 pieces asked for again", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-v"], "1 link, 1 deleted, 3 pieces asked for again", ["carefulctl: h2:b: no"]),
         (["-q"], "", ["carefulctl: h2:b: no"]),
-        (["-qv"], "", ["h2:a", "carefulctl: h2:b: no"]),
+        (["-qv"], "h2:a\ndeleted old\n", ["carefulctl: h2:b: no"]),
         (["-n"], "h2:a -> a\ndelete old\n1 file, 1 MiB to move, 1 link,", ["carefulctl: h2:b: no"]),
     ],
 )
@@ -186,6 +166,26 @@ def test_get__quiet_and_verbose(
     assert out in said.out
     assert bool(out) == bool(said.out)
     assert said.err.splitlines() == err
+    assert said.out.startswith("h2:a\ndeleted old\n") == ("v" in "".join(words))
+
+
+def test_get__an_error_alone_has_no_summary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ "0 files, 0 B, 0.00 Gbit/s" said nothing; of several it is said how many."""
+    report = Report(failures=[("h2:b", "h2:b: no")], seconds=1.0)
+
+    async def get(*_: Any) -> Report:
+        return report
+
+    monkeypatch.setattr(remote, "find", lambda *_: (None, Effect()))
+    monkeypatch.setattr(session, "get", get)
+    monkeypatch.setattr(transfer, "run", lambda _, work: asyncio.run(work(None)))
+    assert run(["get", "h2:b", "."]) == 1
+    assert capsys.readouterr().out == ""
+    report.failures.append(("h2:c", "h2:c: no"))
+    assert run(["get", "h2:b", "h2:c", "."]) == 1
+    assert capsys.readouterr().out == "2 FAILED\n"
 
 
 def test_finish__without_standard_output() -> None:
@@ -204,8 +204,11 @@ import sys
 from careful.cli import main, start
 from careful.report.progress import watch
 
+def progress_names(name):
+    print(name, file=sys.stderr)
+
 def run():
-    with watch(True, True) as progress:
+    with watch(True, progress_names) as progress:
         progress.finished("name")
     return 0
 
