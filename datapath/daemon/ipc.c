@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Clients of the local socket: connections, packets in and packets out. What the
- * questions do is ipc_op.c's and ipc_peer.c's.
+ * Clients of the local socket: they come and go, and ask. What the questions do is
+ * ipc_op.c's, which this calls, as the polls of ipc_peer.c and ipc_measure.c; answers
+ * leave through ipc_answer.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -12,34 +13,6 @@
 #include <unistd.h>
 
 #include "daemon/ipc_private.h"
-
-/* Reads only while another question could be taken, writes only if one waits to. */
-static void arm(struct ipc_client *client)
-{
-	struct epoll_event ev = { .data.ptr = &client->event };
-
-	if (client->fd < 0)
-		return;
-	if (!client->parked && client->ops_free)
-		ev.events |= EPOLLIN;
-	if (client->answers)
-		ev.events |= EPOLLOUT;
-	if (ev.events == client->armed)
-		return;
-	client->armed = ev.events;
-	epoll_ctl(client->ipc->epoll_fd, EPOLL_CTL_MOD, client->fd, &ev);
-}
-
-static void op_free(struct ipc_op *op)
-{
-	struct ipc_client *client = op->client;
-
-	client->ops_used--;
-	client->reserved -= op->reserve;
-	op->next = client->ops_free;
-	client->ops_free = op;
-	arm(client);
-}
 
 static void unpark(struct ipc_client *client)
 {
@@ -64,104 +37,10 @@ static void disconnect(struct ipc_client *client)
 	unpark(client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
-		op_free(answer->op);
+		ipc_op_free(answer->op);
 		free(answer);
 	}
 	client->ipc->busy++;
-}
-
-/* 1: sent; 0: no room; or -errno. */
-static int send_packet(int fd, const struct careful_ipc *head, const void *payload)
-{
-	struct iovec iov[2] = {
-		{ (void *)head, sizeof(*head) },
-		{ (void *)payload, head->payload_bytes },
-	};
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = head->payload_bytes ? 2 : 1 };
-
-	for (;;) {
-		if (sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-			return 1;
-		if (errno == EAGAIN)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
-}
-
-static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const void *payload)
-{
-	struct ipc_answer *answer = malloc(sizeof(*answer) + head->payload_bytes);
-	struct ipc_client *client = op->client;
-
-	if (!answer)
-		return -ENOMEM;
-	answer->next = NULL;
-	answer->op = op;
-	answer->head = *head;
-	if (head->payload_bytes)
-		memcpy(answer->payload, payload, head->payload_bytes);
-	*client->answers_tail = answer;
-	client->answers_tail = &answer->next;
-	arm(client);
-	return 0;
-}
-
-/* Not disconnected from here: who called may still use the client. The end of the
- * connection comes back as an event. */
-static void fail(struct ipc_client *client)
-{
-	client->failed = true;
-	shutdown(client->fd, SHUT_RDWR);
-}
-
-/* Answers a question, in head's fields and payload; the op ends when that is sent. */
-void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
-		uint32_t bytes)
-{
-	struct ipc_client *client = op->client;
-	struct careful_ipc none = { 0 };
-	int rc = 0;
-
-	head = head ? head : &none;
-	head->version = CAREFUL_IPC_VERSION;
-	head->op = op->op;
-	head->id = op->id;
-	head->status = status;
-	head->payload_bytes = bytes;
-	if (client->fd < 0) {
-		op_free(op);
-		return;
-	}
-	if (!client->answers)
-		rc = send_packet(client->fd, head, payload);
-	if (rc == 0) {
-		rc = queue_answer(op, head, payload);
-		if (rc == 0)
-			return;
-	}
-	op_free(op);
-	if (rc < 0)
-		fail(client);
-}
-
-static void flush(struct ipc_client *client)
-{
-	struct ipc_answer *answer;
-	int rc = 1;
-
-	while ((answer = client->answers)) {
-		rc = send_packet(client->fd, &answer->head, answer->payload);
-		if (rc <= 0)
-			break;
-		client->answers = answer->next;
-		if (!client->answers)
-			client->answers_tail = &client->answers;
-		op_free(answer->op);
-		free(answer);
-	}
-	client->failed |= rc < 0;
-	arm(client);
 }
 
 /* The one descriptor that came along, or -1. Others are closed. */
@@ -262,7 +141,7 @@ static void read_questions(struct ipc_client *client)
 			break;
 	}
 	client->failed |= rc < 0;
-	arm(client);
+	ipc_arm(client);
 }
 
 static void on_client(struct ipc_event *event, uint32_t events)
@@ -270,7 +149,7 @@ static void on_client(struct ipc_event *event, uint32_t events)
 	struct ipc_client *client = (struct ipc_client *)event;
 
 	if (client->fd >= 0 && (events & EPOLLOUT))
-		flush(client);
+		ipc_flush(client);
 	if (client->fd >= 0 && (events & EPOLLIN))
 		read_questions(client);
 	/* A client that only stopped writing still reads; one that is gone does not. */
@@ -323,7 +202,7 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
 		struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EMFILE };
 
-		send_packet(fd, &head, NULL);
+		ipc_send_packet(fd, &head, NULL);
 		close(fd);
 		free(client);
 		return;
@@ -342,7 +221,7 @@ static void retry(struct ipc_client *client)
 	if (!q || ipc_ask(client, q) == -EAGAIN)
 		return;
 	unpark(client);
-	arm(client);
+	ipc_arm(client);
 }
 
 void ipc_poll(struct ipc *ipc)

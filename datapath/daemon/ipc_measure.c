@@ -2,7 +2,7 @@
 /*
  * MEASURE: probes that the daemon sends and times itself, for a client's own pace is tens of
  * microseconds a frame. A train leaves in one go, between two rounds of the main loop;
- * a round trip begins when the one before is over.
+ * a round trip begins when the one before is over. Calls ipc_peer.c and ipc_answer.c.
  */
 #include <endian.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the local socket's questions do: files, requests, gets and stores towards
- * peers, and the handles that a client leaves behind.
+ * peers, and the handles that a client leaves behind. CONNECT, SIGNATURE and MEASURE
+ * are ipc_peer.c's, ipc_signature.c's and ipc_measure.c's; answers ipc_answer.c's.
  */
 #include <assert.h>
 #include <errno.h>
@@ -285,29 +286,17 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	}
 }
 
-static void answer_error(struct ipc_op *op, int status)
-{
-	ipc_answer(op, status, NULL, NULL, 0);
-}
-
 /*
  * Begins what a question asks for; its answer comes now or later. -EAGAIN: not yet,
  * ask again with the same question.
  */
 int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 {
-	struct ipc_op *op = client->ops_free;
-	uint32_t reserve = reserve_of(client, &q->head);
+	struct ipc_op *op = ipc_op_take(client, &q->head, reserve_of(client, &q->head));
 	int rc = 0;
 
-	if (!op || (client->reserved && client->reserved + reserve > IPC_ANSWER_BYTES))
+	if (!op)
 		return -EAGAIN;
-	client->ops_free = op->next;
-	*op = (struct ipc_op){
-		.client = client, .id = q->head.id, .op = q->head.op, .reserve = reserve
-	};
-	client->ops_used++;
-	client->reserved += reserve;
 	switch (q->head.version == CAREFUL_IPC_VERSION ? q->head.op : 0) {
 	case CAREFUL_IPC_INFO:
 		answer_info(client, op);
@@ -344,14 +333,11 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		rc = q->head.version == CAREFUL_IPC_VERSION ? -EOPNOTSUPP : -EPROTO;
 	}
 	if (rc == -EAGAIN) {
-		client->ops_used--;
-		client->reserved -= reserve;
-		op->next = client->ops_free;
-		client->ops_free = op;
+		ipc_op_free(op);
 		return rc;
 	}
 	if (rc)
-		answer_error(op, rc);
+		ipc_answer(op, rc, NULL, NULL, 0);
 	return 0;
 }
 

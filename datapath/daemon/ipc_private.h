@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the local socket's server share. All in one thread.
+ * What the files of the local socket's server share. All in one thread. Calls go from
+ * ipc.c to ipc_op.c, from there to ipc_peer.c, ipc_signature.c and ipc_measure.c, and
+ * from all of them to ipc_answer.c.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
@@ -120,10 +122,15 @@ struct ipc {
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
 
-/* ipc.c */
+/* ipc_answer.c */
+void ipc_arm(struct ipc_client *client);
+struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
+			   uint32_t reserve);
+void ipc_op_free(struct ipc_op *op);
+int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload);
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes);
-uint64_t ipc_now_ns(void);
+void ipc_flush(struct ipc_client *client);
 
 /* ipc_op.c */
 int ipc_ask(struct ipc_client *client, const struct ipc_question *question);
@@ -132,6 +139,7 @@ void ipc_close_files(struct ipc_client *client);
 bool ipc_close_handles(struct ipc_client *client);
 
 /* ipc_peer.c */
+uint64_t ipc_now_ns(void);
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);

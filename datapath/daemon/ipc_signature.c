@@ -2,7 +2,7 @@
 /*
  * SIGNATURE: a client's bursts, issued here and now as a program issues them that owns the
  * queue. The loop does nothing else meanwhile, which is what makes the figures the engine's;
- * ipc.h bounds how long.
+ * ipc.h bounds how long. Calls ipc_peer.c, ipc_answer.c and service/signature.c.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -23,6 +23,7 @@
 #include <careful/wire.h>
 
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The way out: answers to a client, sent or waiting for room in its socket, and the
+ * operations that end with them. Calls nobody.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "daemon/ipc_private.h"
+
+/* Reads only while another question could be taken, writes only if one waits to. */
+void ipc_arm(struct ipc_client *client)
+{
+	struct epoll_event ev = { .data.ptr = &client->event };
+
+	if (client->fd < 0)
+		return;
+	if (!client->parked && client->ops_free)
+		ev.events |= EPOLLIN;
+	if (client->answers)
+		ev.events |= EPOLLOUT;
+	if (ev.events == client->armed)
+		return;
+	client->armed = ev.events;
+	epoll_ctl(client->ipc->epoll_fd, EPOLL_CTL_MOD, client->fd, &ev);
+}
+
+void ipc_op_free(struct ipc_op *op)
+{
+	struct ipc_client *client = op->client;
+
+	client->ops_used--;
+	client->reserved -= op->reserve;
+	op->next = client->ops_free;
+	client->ops_free = op;
+	ipc_arm(client);
+}
+
+/* An operation for a question, with room for its answer; NULL: not now. */
+struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
+			   uint32_t reserve)
+{
+	struct ipc_op *op = client->ops_free;
+
+	if (!op || (client->reserved && client->reserved + reserve > IPC_ANSWER_BYTES))
+		return NULL;
+	client->ops_free = op->next;
+	*op = (struct ipc_op){
+		.client = client, .id = head->id, .op = head->op, .reserve = reserve
+	};
+	client->ops_used++;
+	client->reserved += reserve;
+	return op;
+}
+
+/* 1: sent; 0: no room; or -errno. */
+int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload)
+{
+	struct iovec iov[2] = {
+		{ (void *)head, sizeof(*head) },
+		{ (void *)payload, head->payload_bytes },
+	};
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = head->payload_bytes ? 2 : 1 };
+
+	for (;;) {
+		if (sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			return 1;
+		if (errno == EAGAIN)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const void *payload)
+{
+	struct ipc_answer *answer = malloc(sizeof(*answer) + head->payload_bytes);
+	struct ipc_client *client = op->client;
+
+	if (!answer)
+		return -ENOMEM;
+	answer->next = NULL;
+	answer->op = op;
+	answer->head = *head;
+	if (head->payload_bytes)
+		memcpy(answer->payload, payload, head->payload_bytes);
+	*client->answers_tail = answer;
+	client->answers_tail = &answer->next;
+	ipc_arm(client);
+	return 0;
+}
+
+/* Not disconnected from here: who called may still use the client. The end of the
+ * connection comes back as an event. */
+static void fail(struct ipc_client *client)
+{
+	client->failed = true;
+	shutdown(client->fd, SHUT_RDWR);
+}
+
+/* Answers a question, in head's fields and payload; the op ends when that is sent. */
+void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
+		uint32_t bytes)
+{
+	struct ipc_client *client = op->client;
+	struct careful_ipc none = { 0 };
+	int rc = 0;
+
+	head = head ? head : &none;
+	head->version = CAREFUL_IPC_VERSION;
+	head->op = op->op;
+	head->id = op->id;
+	head->status = status;
+	head->payload_bytes = bytes;
+	if (client->fd < 0) {
+		ipc_op_free(op);
+		return;
+	}
+	if (!client->answers)
+		rc = ipc_send_packet(client->fd, head, payload);
+	if (rc == 0) {
+		rc = queue_answer(op, head, payload);
+		if (rc == 0)
+			return;
+	}
+	ipc_op_free(op);
+	if (rc < 0)
+		fail(client);
+}
+
+/* Sends what waited, as far as there is room now. */
+void ipc_flush(struct ipc_client *client)
+{
+	struct ipc_answer *answer;
+	int rc = 1;
+
+	while ((answer = client->answers)) {
+		rc = ipc_send_packet(client->fd, &answer->head, answer->payload);
+		if (rc <= 0)
+			break;
+		client->answers = answer->next;
+		if (!client->answers)
+			client->answers_tail = &client->answers;
+		ipc_op_free(answer->op);
+		free(answer);
+	}
+	client->failed |= rc < 0;
+	ipc_arm(client);
+}
