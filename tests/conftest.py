@@ -1,6 +1,12 @@
 """What all tests share."""
 
+import os
+import shutil
 import signal
+import sys
+from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["lab", "hosts", "disks"]
 
@@ -8,3 +14,9 @@ pytest_plugins = ["lab", "hosts", "disks"]
 # would inherit that: tests of Ctrl-C would interrupt nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is tested is what is installed beside this Python, activated or not. Without it the
+# tests of daemons have nothing to test, and must not look as if they had passed.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+if shutil.which("carefuld") is None:
+    raise pytest.UsageError("carefuld is not built: tools/setup")

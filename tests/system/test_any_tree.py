@@ -24,8 +24,6 @@ from compare import assert_equal
 from hosts import RUN, Host
 from hypothesis import HealthCheck, given, settings
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
 EXAMPLES = int(os.environ.get("CAREFUL_EXAMPLES", "0"))
 ARCHIVE = Options(
     block_bytes=16384, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"

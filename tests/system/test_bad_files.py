@@ -21,8 +21,6 @@ from compare import assert_equal
 from disks import MakeDisk
 from hosts import Host, finish, make_file, wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
 both = pytest.mark.parametrize("way", ["get", "put"])
 
 

@@ -21,8 +21,6 @@ from careful.transfer.file import journal
 from hosts import MIB, PINS, Host, Hosts, alive, finish, make_file, moving, wait_for
 from lab import Lab
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
 #: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
 SLOWLY = ("--block-bytes", "16KiB", "--blocks", "2")
 #: What `up` puts on an interface, and must not leave there.

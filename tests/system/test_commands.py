@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ pytest.importorskip("careful._binding")
 
 from hosts import PINS, RUN, Host, alive, finish, wait_for
 from lab import Lab
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 @pytest.fixture

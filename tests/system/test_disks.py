@@ -14,9 +14,6 @@ pytest.importorskip("careful._binding")
 from disks import MakeDisk
 from hosts import MIB, Host, finish, make_file, wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
-
 FILES = 15
 
 

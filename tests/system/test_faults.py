@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +11,6 @@ pytest.importorskip("careful._binding")
 
 import faults
 from lab import Lab
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -41,8 +40,6 @@ from scapy.layers.inet6 import (
 )
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 RATE = 10_000
 SECONDS = 3

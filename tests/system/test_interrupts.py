@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,6 @@ pytest.importorskip("careful._binding")
 
 from hosts import Host, finish, wait_for
 from interrupts import Arena, Round, draw
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 @pytest.fixture(scope="module")

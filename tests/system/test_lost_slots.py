@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from functools import partial
 
 import pytest
@@ -14,8 +13,6 @@ from breaks import old_address, take_other_address
 from faults import moving, reached
 from ground import EXPORTED, FILE_BYTES
 from hosts import Host, Hosts, finish, make_file, wait_for
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 def in_use(server: Host) -> dict[str, int]:

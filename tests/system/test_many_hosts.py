@@ -12,8 +12,6 @@ import time
 import pytest
 from hosts import MIB, Hosts, alive, finish, make_file, moving
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
 
 def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
     three = hosts(hosts=3)

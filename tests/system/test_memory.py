@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hosts import MIB, Host, wait_for
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 #: The promise: UMEM, the copy-out pool, and this.
 MORE = 32 * MIB

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -15,8 +14,6 @@ pytest.importorskip("careful._binding")
 
 from careful.transfer.file import journal
 from hosts import MIB, Host, alive, finish, make_file, wait_for
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 SIZE = 24 * MIB + 4321
 BLOCK = 128 << 10

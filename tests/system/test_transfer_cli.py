@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -14,8 +13,6 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from hosts import MIB, Host, finish, make_file, moving, received, wait_for
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 def test_pipes__both_ways(shared_pair: tuple[Host, Host]) -> None:

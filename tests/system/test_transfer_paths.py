@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import re
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -17,8 +16,6 @@ pytest.importorskip("careful._binding")
 
 from careful.control import maps, tune
 from hosts import MIB, Host, Hosts, finish, make_file, moving
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 
 def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:

@@ -17,8 +17,6 @@ pytest.importorskip("careful._binding")
 from compare import assert_equal, set_xattr
 from hosts import MIB, Host, alive, finish, make_file, moving, wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
-
 
 def make_tree(top: Path) -> None:
     """A tree with one of everything, and many small files."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -19,7 +18,6 @@ FRAMES = 5_000_000
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built"),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 from hosts import PINS, Host, alive, wait_for
 from lab import MakeLab
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 Found = dict[str, tuple[str, str, str]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,8 +16,6 @@ from typing import Any
 import pytest
 from hosts import alive, wait_for
 from lab import Lab
-
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
 PINS = Path("/sys/fs/bpf/careful")
 

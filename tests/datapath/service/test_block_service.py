@@ -20,12 +20,11 @@ from hosts import alive, wait_for
 from lab import Lab
 
 pytest.importorskip("careful._binding")
-pytestmark = pytest.mark.skipif(shutil.which("carefuld") is None, reason="carefuld is not built")
 
-from careful._abi import lib, pack, sizeof, unpack  # noqa: E402
-from careful.address import resolve  # noqa: E402
-from careful.daemon.client import Answer, Client  # noqa: E402
-from careful.transfer.protocol.block import parse_listing  # noqa: E402
+from careful._abi import lib, pack, sizeof, unpack
+from careful.address import resolve
+from careful.daemon.client import Answer, Client
+from careful.transfer.protocol.block import parse_listing
 
 MIB = 1 << 20
 
