@@ -63,7 +63,7 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 		.token = be32toh(am->token),
 		.payload = payload,
 		.bytes = bytes,
-		.keepable = c->handled_frame != NULL,
+		.keepable = c->handled_frame || c->handled_kept,
 	};
 
 	if (!handler->fn) {
@@ -151,11 +151,14 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 		c->deferred[c->deferred_count++] = link_hold(&c->link, frame, true);
 		return;
 	} else {
+		struct careful_kept *kept;
+
 		c->handled_frame = frame;
-		c->handled_kept = NULL;
 		serve(c, peer, &am, frame->body + sizeof(am), bytes);
+		kept = c->handled_kept;
 		c->handled_frame = NULL;
-		if (c->handled_kept)
+		c->handled_kept = NULL;
+		if (kept)
 			return;
 	}
 	link_release(&c->link, frame);
@@ -175,6 +178,20 @@ static enum deferred_fate deferred_fate(const struct careful *c, const struct ca
 	return can_serve(c, &am) ? DEFERRED_SERVE : DEFERRED_KEEP;
 }
 
+/* It is held already: that ends here, unless the handler keeps it. */
+static void serve_deferred(struct careful *c, struct careful_kept *kept)
+{
+	struct careful_am am;
+
+	memcpy(&am, kept->body, sizeof(am));
+	c->handled_kept = kept;
+	c->deferred_taken = false;
+	serve(c, kept->peer, &am, kept->body + sizeof(am), kept->body_bytes - (uint32_t)sizeof(am));
+	c->handled_kept = NULL;
+	if (!c->deferred_taken)
+		link_let_go(&c->link, kept);
+}
+
 /* Serves what had to wait, oldest first, and drops what waited too long. */
 void am_deferred(struct careful *c)
 {
@@ -190,14 +207,11 @@ void am_deferred(struct careful *c)
 			continue;
 		}
 		if (fate == DEFERRED_SERVE) {
-			struct careful_am am;
-
-			memcpy(&am, kept->body, sizeof(am));
-			serve(c, kept->peer, &am, kept->body + sizeof(am),
-			      kept->body_bytes - (uint32_t)sizeof(am));
+			serve_deferred(c, kept);
 			c->deferred_ns = c->link.now_ns;
+		} else {
+			link_let_go(&c->link, kept);
 		}
-		link_let_go(&c->link, kept);
 	}
 	/* Each end may be waiting for what the other cannot do: that must end. */
 	if (c->deferred_count && c->link.now_ns - c->deferred_ns >= c->link.stall_ms * 1000000ull) {
@@ -358,10 +372,11 @@ struct careful_kept *careful_keep(const struct careful_message *message)
 {
 	struct careful *c = message->instance;
 
-	if (!message->keepable || !c->handled_frame)
+	if (!message->keepable)
 		return NULL;
-	if (!c->handled_kept)
+	if (!c->handled_kept && c->handled_frame)
 		c->handled_kept = link_hold(&c->link, c->handled_frame, true);
+	c->deferred_taken = true;
 	return c->handled_kept;
 }
 

@@ -90,10 +90,12 @@ struct careful {
 	int scratch_fd; /* -1: none */
 	uint8_t scratch; /* enum careful_scratch */
 
-	/* The frame in which the running handler's message lies, and whether the handler
-	 * kept it. NULL while none runs. */
+	/* Where the running handler's message lies: in a frame, or, if it was deferred, in
+	 * buffers that are held already. handled_kept is also what the handler kept of the
+	 * frame; deferred_taken says that it kept a deferred one. NULL while none runs. */
 	struct link_rxframe *handled_frame;
 	struct careful_kept *handled_kept;
+	bool deferred_taken;
 
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;

@@ -174,10 +174,50 @@ static void test_keep__released_between_publishing_and_updates(void)
 	close(empty.fd);
 }
 
+/* A request that had to wait for room to answer it is kept like any other. */
+static void test_keep__deferred(void)
+{
+	static const char text[] = "waits";
+	struct outcome outcome = { 0 };
+	const struct window_rx *rx;
+	struct ends ends;
+	uint32_t free_count;
+	struct careful *c;
+
+	kept_count = 0;
+	ends_open(&ends, 1500);
+	c = ends.c[1];
+	careful_handle(c, 9, keep, NULL);
+	free_count = c->messages.parked_free_count;
+	c->messages.parked_free_count = 0;
+	CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, text, sizeof(text),
+				 on_done, &outcome),
+		 0);
+	for (int i = 0; i < PATIENCE && !c->deferred_count; i++)
+		poll_both(&ends);
+	CHECK_EQ(c->deferred_count, 1);
+	c->messages.parked_free_count = free_count;
+	for (int i = 0; i < PATIENCE && !kept_count; i++)
+		poll_both(&ends);
+	CHECK_EQ(kept_count, 1);
+	CHECK_EQ(buffers_kept(c, 0), 1);
+	CHECK(!memcmp(careful_kept_payload(kept[0]), text, sizeof(text)));
+	CHECK_EQ(careful_reply_late(c, &names[0], 0, NULL, NULL, 0), 0);
+	careful_release(c, kept[0]);
+	CHECK_EQ(buffers_kept(c, 0), 0);
+	await(&ends, &outcome);
+	rx = &c->link.peers[0].flow.rx;
+	for (int i = 0; i < PATIENCE && rx->returned != rx->received; i++)
+		poll_both(&ends);
+	CHECK_EQ(rx->returned, rx->received);
+	ends_close(&ends);
+}
+
 int main(void)
 {
 	RUN(test_keep__copied_out_when_buffers_run_short);
 	RUN(test_keep__two_instances_do_not_mix);
+	RUN(test_keep__deferred);
 	RUN(test_keep__released_between_publishing_and_updates);
 	return 0;
 }
