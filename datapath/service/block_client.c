@@ -11,8 +11,16 @@
 
 #include "service/block_client.h"
 
-/* Epochs that may break under one call before it gives up; each was a loss. */
-enum { TRIES = 64, RENEWAL_MS = 10 };
+enum {
+	LOSSES_MAX = 64, /* epochs that may break under one call; each was a loss */
+	BUSY_MAX = 1000, /* times that one call is told to ask again */
+	PAUSE_MS = 10, /* until it does */
+};
+
+/* What went wrong under one call so far. */
+struct tries {
+	int losses, busy;
+};
 
 /* What an operation waits for. */
 struct outcome {
@@ -39,26 +47,29 @@ static void on_done(const struct careful_result *result, void *user)
  * Ends one try, which began with rc. True: the outcome stands. Every operation ends,
  * at the latest when the engine gives the peer up: there is no time limit here.
  */
-static bool settled(struct careful *instance, int rc, struct outcome *o, int *tries)
+static bool settled(struct careful *instance, int rc, struct outcome *o, struct tries *tries)
 {
 	while (!rc && !o->done)
 		careful_wait(instance, -1, -1);
 	if (rc)
 		o->status = rc;
-	if (o->status == -EAGAIN && rc) { /* too many under way: not for ever */
-		careful_wait(instance, RENEWAL_MS, -1);
-		return false;
-	}
-	if (o->status != -ECONNRESET || ++*tries == TRIES)
+	if (o->status == -EAGAIN) /* too much under way, here or at the server */
+		tries->busy++;
+	else if (o->status == -ECONNRESET)
+		tries->losses++;
+	else
 		return true;
-	careful_wait(instance, RENEWAL_MS, -1);
+	if (tries->busy >= BUSY_MAX || tries->losses >= LOSSES_MAX)
+		return true;
+	careful_wait(instance, PAUSE_MS, -1);
 	return false;
 }
 
 static int request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		   const void *payload, size_t bytes, struct outcome *o)
 {
-	int rc, tries = 0;
+	struct tries tries = { 0 };
+	int rc;
 
 	do {
 		*o = (struct outcome){ 0 };
@@ -133,7 +144,8 @@ int remote_file_get(struct careful *instance, const struct remote_file *file, ui
 		    const struct careful_span *local, uint32_t bytes, uint32_t flags)
 {
 	struct outcome o;
-	int rc, tries = 0;
+	struct tries tries = { 0 };
+	int rc;
 
 	do {
 		o = (struct outcome){ 0 };
@@ -147,7 +159,8 @@ int remote_file_put(struct careful *instance, const struct remote_file *file, ui
 		    const struct careful_span *local, uint32_t bytes, uint32_t flags)
 {
 	struct outcome o;
-	int rc, tries = 0;
+	struct tries tries = { 0 };
+	int rc;
 
 	do {
 		o = (struct outcome){ 0 };

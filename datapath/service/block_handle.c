@@ -10,7 +10,19 @@
 
 #include "service/block_private.h"
 
-/* A handle that a worker is about to fill for an OPEN or LIST. */
+/* Whether a handle of the peer will be free again without its doing anything. */
+static bool is_one_ending(const struct block_peer *peer)
+{
+	const struct block_handle *h = peer->handles;
+
+	while (h && h->state <= BLOCK_OPEN)
+		h = h->next;
+	return h;
+}
+
+/* A handle that a worker is about to fill for an OPEN, LIST or BATCH. -EMFILE: the peer has
+ * as many as it may; -EAGAIN: some of them end just now, maybe those of a process that was
+ * there before. */
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle)
 {
@@ -20,7 +32,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 
 	if (peer->handles_count >= BLOCK_HANDLES ||
 	    (listing && peer->listings_count >= BLOCK_LISTINGS))
-		return -EMFILE;
+		return is_one_ending(peer) ? -EAGAIN : -EMFILE;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;

@@ -326,7 +326,7 @@ static void park(struct block_server *server, const struct careful_message *mess
 	struct careful_kept *kept = parked ? careful_keep(message) : NULL;
 
 	if (!kept) {
-		careful_reply(message, -EBUSY, NULL, NULL, 0);
+		careful_reply(message, -EAGAIN, NULL, NULL, 0);
 		return;
 	}
 	server->parked_free = parked->next;

@@ -51,6 +51,9 @@
  *         (high, low), args[3] how many items failed. The answer has a record for each
  *         item, in the same order.
  *
+ * EAGAIN, to any request: the server has no room for it now, and has done nothing. The
+ * client waits a moment and asks again.
+ *
  * A request may be repeated after ECONNRESET: args[2] and args[3] of OPEN, LIST and BATCH
  * name the attempt (random; 0: no name), and the same name is answered with the same
  * handle; a COMMIT or CLOSE that did end its handle is answered as it was then.

@@ -89,6 +89,25 @@ def test_get__several_blocks_in_flight(
     assert 4 <= daemon.in_flight_max <= 8
 
 
+def test_request__asked_again_while_the_peer_has_no_room(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(content(10_000))
+    refused: dict[int, int] = {}
+
+    def fault(question: Any) -> int:
+        if question.op != lib.CAREFUL_IPC_REQUEST:
+            return 0
+        refused[question.handler] = refused.get(question.handler, 0) + 1
+        return -errno.EAGAIN if refused[question.handler] <= 3 else 0
+
+    daemon.fault = fault
+    get(route, ["a"], tmp_path / "b")
+    put(route, [tmp_path / "b"], "c")
+    assert (export / "c").read_bytes() == content(10_000)
+    assert min(refused.values()) > 3
+
+
 def test_get__without_digest(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(content(10_000))
     report = get(route, ["a"], tmp_path / "b", digest=False)

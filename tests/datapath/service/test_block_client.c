@@ -21,6 +21,7 @@ static char base[] = "/tmp/test_block_client.XXXXXX";
 static struct careful *c;
 static struct block_server *server;
 static unsigned int lose; /* answers still to be lost */
+static unsigned int full; /* requests that the server still has no room for */
 
 static void end(struct fake_operation *op, int status, const uint32_t *args, const void *payload,
 		uint32_t bytes)
@@ -41,9 +42,16 @@ static void end(struct fake_operation *op, int status, const uint32_t *args, con
 
 static void run_request(struct fake_operation *op)
 {
-	uint32_t token =
-		fake_request(c, op->peer, op->handler, op->args, op->payload, op->payload_bytes);
-	struct fake_answer *a = c->answers[token];
+	struct fake_answer *a;
+	uint32_t token;
+
+	if (full) {
+		full--;
+		end(op, -EAGAIN, NULL, NULL, 0);
+		return;
+	}
+	token = fake_request(c, op->peer, op->handler, op->args, op->payload, op->payload_bytes);
+	a = c->answers[token];
 
 	/* The answer may come after the client has asked again. */
 	while (!a->given && !lose)
@@ -175,7 +183,13 @@ int main(void)
 
 	assert(remote_file_stat(c, 0, "", &attr) == -ECONNRESET);
 	lose = 0;
-	/* So does what cannot begin at all. */
+	/* A server without room is asked again, but not without end. */
+	full = 100;
+	assert(remote_file_stat(c, 0, "", &attr) == 0 && full == 0);
+	full = 1000000;
+	assert(remote_file_stat(c, 0, "", &attr) == -EAGAIN);
+	full = 0;
+	/* What cannot begin at all fails at once. */
 	c->begin_errno = -ENOTCONN;
 	assert(remote_file_stat(c, 0, "", &attr) == -ENOTCONN);
 	stop();

@@ -6,9 +6,11 @@ range at a time; which ranges, and where to, is file/copy.py's.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +49,9 @@ __all__ = [
 
 #: How often a request that may have run is sent again.
 _ATTEMPTS = 20
+#: How long a request is sent again that the peer has no room for, and how long between, seconds.
+_FULL_S = 30.0
+_FULL_PAUSE_S = 0.02
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How often a listing is made anew whose handle the peer does not know any more.
@@ -164,16 +169,24 @@ class BlockClient:
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
-        """A request to the service; sent again after a reset, which block.h says does no harm."""
+        """A request to the service.
+
+        Sent again after a reset, which block.h says does no harm, and while the peer has no
+        room for it.
+        """
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
             words[2:4] = struct.unpack("=II", os.urandom(8))
-        for _ in range(_ATTEMPTS):
+        resets, until = 0, time.monotonic() + _FULL_S
+        while True:
             answer = await self._ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
-            if answer.status != -errno.ECONNRESET:
-                break
-            self.retried()
-        return answer
+            if answer.status == -errno.EAGAIN and time.monotonic() < until:
+                await asyncio.sleep(_FULL_PAUSE_S)
+            elif answer.status == -errno.ECONNRESET and resets < _ATTEMPTS:
+                resets += 1
+                self.retried()
+            else:
+                return answer
 
     async def stat(self, path: str) -> Attr:
         """Attributes of a path; of a symlink, its own."""
