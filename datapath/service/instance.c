@@ -17,9 +17,9 @@ enum {
 };
 
 static const struct engine_limits default_limits = {
-	.operations = 4096,
-	.regions = 4096,
-	.messages = { .outs = 256, .parked = 1024 },
+	.operations = CAREFUL_OPERATIONS_MAX,
+	.regions = CAREFUL_REGIONS_MAX,
+	.messages = { .outs = CAREFUL_BULK_MAX, .parked = CAREFUL_SMALL_MAX },
 };
 
 static void set_defaults(struct careful *c, const struct careful_options *in)
@@ -292,6 +292,7 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 			fds[count++] = own[i];
 	count += c->port->ops->wait_fds(c->port, fds + count, n - count);
 	*timeout_ms = (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	c->polls = POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
 	return (int)count;
 }
 
@@ -309,7 +310,6 @@ static int block(struct careful *c, int timeout_ms, int extra_fd)
 	if (timeout_ms < 0 || timeout_ms > most)
 		timeout_ms = most;
 	poll(pfds, (nfds_t)count + (extra_fd >= 0), timeout_ms);
-	c->polls = POLLS_PER_CLOCK - 1; /* time has passed: look at the clock */
 	return extra_fd >= 0 && pfds[count].revents;
 }
 

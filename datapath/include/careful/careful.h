@@ -28,6 +28,22 @@ enum {
 	CAREFUL_MTU_MIN = 210, /* IPv4; IPv6 itself wants 1280 */
 };
 
+/*
+ * What an instance has room for, all peers together; more is -EAGAIN until some have ended.
+ *
+ * @CAREFUL_OPERATIONS_MAX:  requests, stores and gets without their end
+ * @CAREFUL_SMALL_MAX:       messages that wait for credits: requests and gets in three
+ *                           quarters of them, answers in all
+ * @CAREFUL_BULK_MAX:        stores in three quarters of them, the data of gets in all
+ * @CAREFUL_REGIONS_MAX:     regions
+ */
+enum {
+	CAREFUL_OPERATIONS_MAX = 4096,
+	CAREFUL_SMALL_MAX = 1024,
+	CAREFUL_BULK_MAX = 256,
+	CAREFUL_REGIONS_MAX = 4096,
+};
+
 /* One line for a person, filled where a function fails at set-up. */
 struct careful_error {
 	char text[CAREFUL_ERROR_BYTES];
@@ -288,7 +304,8 @@ int careful_poll(struct careful *instance);
 /* Polls until frames came, a callback ran, or timeout_ms passed, waiting as wait_mode says.
  * extra_fd (or -1) ends the wait when readable. Returns as careful_poll(). */
 int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
-/* For an event loop of one's own: descriptors to poll(), and for how long at most. */
+/* For an event loop of one's own: descriptors to poll() for reading, and for how long at
+ * most; then careful_poll(). Asked anew before each wait. */
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
 /* Names a peer by address (port 0: the default) and starts the handshake. Returns
@@ -311,7 +328,7 @@ int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user
 /* Sets the function for requests (and completed stores) that name this index. */
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
- * -EMSGSIZE: payload exceeds careful_payload_bytes(); -EAGAIN: too many in flight. */
+ * -EMSGSIZE: payload exceeds careful_payload_bytes(); -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 /* Answers: within the handler, or later by careful_reply_to. */

@@ -62,6 +62,44 @@ static void test_wait__ends_with_news_that_no_frame_brings(void)
 	pair_close(&pair);
 }
 
+static struct {
+	struct port_ops ops;
+	const struct port_ops *real;
+	uint32_t hellos;
+} counted;
+
+static int ctrl_send_counted(struct port *port, const union address *to, const void *buf,
+			     uint32_t bytes)
+{
+	counted.hellos += ((const struct careful_ctrl *)buf)->type == CAREFUL_HELLO;
+	return counted.real->ctrl_send(port, to, buf, bytes);
+}
+
+/* In a loop of the application's own one round follows a wait, and timers are due by then. */
+static void test_wait_fds__a_poll_after_it_keeps_time(void)
+{
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	counted.real = ends.c[0]->port->ops;
+	counted.ops = *counted.real;
+	counted.ops.ctrl_send = ctrl_send_counted;
+	ends.c[0]->port->ops = &counted.ops;
+	for (int round = 0; round < 32; round++) { /* the other end does not answer */
+		struct pollfd pfds[DEVICE_WAIT_FDS_MAX + 1];
+		int fds[DEVICE_WAIT_FDS_MAX + 1], timeout_ms;
+		int n = careful_wait_fds(ends.c[0], fds, DEVICE_WAIT_FDS_MAX + 1, &timeout_ms);
+
+		for (int i = 0; i < n; i++)
+			pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+		CHECK(n > 0 && timeout_ms > 0);
+		poll(pfds, (nfds_t)n, timeout_ms);
+		CHECK_EQ(careful_poll(ends.c[0]), 0);
+	}
+	CHECK(counted.hellos >= 6);
+	ends_close(&ends);
+}
+
 /* P is 1: the peer that failed makes way for the one that comes. */
 static void test_slot__the_next_host_is_announced(void)
 {
@@ -400,6 +438,7 @@ int main(void)
 	RUN(test_close__what_was_answered_before_arrives);
 	RUN(test_interface__deleted);
 	RUN(test_wait__ends_with_news_that_no_frame_brings);
+	RUN(test_wait_fds__a_poll_after_it_keeps_time);
 	RUN(test_slot__the_next_host_is_announced);
 	RUN(test_slot__the_next_host_waits_for_the_ring);
 	return 0;
