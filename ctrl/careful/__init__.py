@@ -6,9 +6,8 @@ stores and gets with others that do. On host h2, one that serves:
     import careful
 
     with careful.open("eth1") as node:
-        table = bytearray(1 << 20)
-        region = node.register(table)
-        node.handle(1, lambda message: careful.Reply(args=(region.key,)))
+        table = node.register(bytearray(1 << 20))
+        node.handle(1, lambda message: table)
         node.handle(2, lambda message: message.payload.upper())
         while True:
             node.wait()
@@ -19,17 +18,41 @@ On host h1, one that asks:
 
     with careful.open("eth1") as node:
         h2 = node.connect("h2")
-        print(h2.request(2, b"hello").wait().payload)
-        key = h2.request(1).wait().args[0]
-        h2.store(key, b"some bytes", offset=4096).wait()
+        print(h2.request(2, b"hello").result().payload)
+        table = h2.region(h2.request(1).result().payload)
+        table.store(b"some bytes", offset=4096).result()
         part = bytearray(10)
-        h2.get(key, part, offset=4096).wait()
+        table.get(part, offset=4096).result()
         print(part)
 
+The same in an event loop, where operations are awaited and handlers may be coroutines:
+
+    import asyncio, careful
+
+    async def ask():
+        async with careful.open("eth1") as node:
+            h2 = await node.aconnect("h2")
+            print((await h2.request(2, b"hello")).payload)
+
+    asyncio.run(ask())
+
 Nothing happens behind the program's back: frames move, and handlers run, inside
-Node.poll(), Node.wait(), Node.connect() and Operation.wait(), in the thread that opened
-the node. What fails for a reason outside the program raises CarefulError, an OSError
-whose text says what failed on what, and where possible what to do.
+Node.poll(), Node.wait(), Node.connect() and Operation.result(), in the thread that opened
+the node; with `async with`, in rounds of the event loop. What fails for a reason outside the
+program raises CarefulError, an OSError whose text says what failed on what, and where
+possible what to do, and which is of Python's own class for that, too (TimeoutError,
+ConnectionError, FileNotFoundError ...).
+
+A handler's exception goes to Node.on_error, which logs it, and to the client, as
+RemoteError; the server goes on.
+
+Of all peers together a node has room for 4,096 operations without their end; of these 192
+stores, and 768 requests and gets that wait for credits. One more waits for room: in the
+call, which polls meanwhile; in a handler or an event loop, beside the program.
+
+A session that ended in a pause (who does not poll for stall_ms is given up by its peers) is
+begun anew by the next operation. What was on its way when a session ended fails with
+ECONNRESET, a ConnectionResetError: it may have run.
 
 careful.model computes how messages are best cut; it needs no privilege and no network.
 """
@@ -51,6 +74,8 @@ if TYPE_CHECKING:
         Operation,
         Peer,
         Region,
+        RemoteError,
+        RemoteRegion,
         Reply,
         Result,
     )
@@ -65,6 +90,8 @@ __all__ = [
     "Operation",
     "Peer",
     "Region",
+    "RemoteError",
+    "RemoteRegion",
     "Reply",
     "Result",
     "open",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno as errno_module
 import os
 import signal
+from typing import Any, Self, TypeVar
 
 #: What an errno means where careful returns it; others read as strerror() says.
 _MEANINGS = {
@@ -61,10 +62,11 @@ _UNCONNECTED = {
 }
 
 
-_kinds: dict[tuple[type[CarefulError], type[OSError]], type[CarefulError]] = {}
+_Error = TypeVar("_Error", bound="CarefulError")
+_kinds: dict[tuple[type, type], Any] = {}
 
 
-def _kind(base: type[CarefulError], errno: int) -> type[CarefulError]:
+def _kind(base: type[_Error], errno: int) -> type[_Error]:
     """`base`, mixed with the class that Python itself raises for an errno, if it has one."""
     builtin = ConnectionError if errno in _UNCONNECTED else type(OSError(errno, ""))
     if builtin is OSError or issubclass(base, builtin):
@@ -73,7 +75,8 @@ def _kind(base: type[CarefulError], errno: int) -> type[CarefulError]:
         name = f"Careful{builtin.__name__}" if base is CarefulError else base.__name__
         space = {"__doc__": base.__doc__, "__module__": base.__module__, "_mixed": base}
         _kinds[base, builtin] = type(name, (base, builtin), space)
-    return _kinds[base, builtin]
+    kind: type[_Error] = _kinds[base, builtin]
+    return kind
 
 
 class CarefulError(OSError):
@@ -89,7 +92,7 @@ class CarefulError(OSError):
         what: the interface, queue, peer or file that it is about.
     """
 
-    def __new__(cls, errno: int, text: str = "", what: str = "") -> CarefulError:
+    def __new__(cls, errno: int, text: str = "", what: str = "") -> Self:
         return super().__new__(_kind(cls, errno), errno, text or meaning(errno))
 
     def __init__(self, errno: int, text: str = "", what: str = "") -> None:

@@ -14,7 +14,7 @@ import time
 import careful
 from careful.control import maps, tune
 
-KEY = 1  # the request that asks for the region
+HANDLE = 1  # the request that asks for the region
 BYTES_MAX = 1 << 20
 
 
@@ -22,7 +22,7 @@ def serve() -> None:
     """A region to store into, until the end."""
     with careful.open("eth1") as node:
         region = node.register(bytearray(BYTES_MAX))
-        node.handle(KEY, lambda _: careful.Reply(args=(region.key,)))
+        node.handle(HANDLE, lambda _: region)
         print("ready", flush=True)
         while True:
             node.wait()
@@ -36,7 +36,7 @@ def set_plan(fragment_bytes: int) -> None:
 
 
 def one_run(
-    peer: careful.Peer, key: int, nbytes: int, counts: list[int], repeats: int
+    region: careful.RemoteRegion, nbytes: int, counts: list[int], repeats: int
 ) -> dict[str, list[float] | dict[int, list[float]]]:
     """Interleaved, so that what the machine does meanwhile meets all of them alike."""
     message = bytes(nbytes)
@@ -46,10 +46,10 @@ def one_run(
         for count in counts:
             set_plan(-(-nbytes // count))
             began = time.monotonic_ns()
-            peer.store(key, message).wait()
+            region.store(message).result()
             stores[count].append((time.monotonic_ns() - began) / 1e3)
         began = time.monotonic_ns()
-        peer.request(KEY).wait()
+        region.peer.request(HANDLE).result()
         empty.append((time.monotonic_ns() - began) / 1e3)
     return {"empty_us": empty, "stores_us": stores}
 
@@ -58,10 +58,10 @@ def time_stores(nbytes: int, fragments_max: int, repeats: int, runs: int) -> Non
     """One line a run."""
     with careful.open("eth1") as node:
         peer = node.connect("h2")
-        key = peer.request(KEY).wait().args[0]
+        region = peer.region(peer.request(HANDLE).result().payload)
         for _ in range(runs):
             counts = list(range(1, fragments_max + 1))
-            print(json.dumps(one_run(peer, key, nbytes, counts, repeats)), flush=True)
+            print(json.dumps(one_run(region, nbytes, counts, repeats)), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from careful.node.message import Message as Message
 from careful.node.message import Reply as Reply
 from careful.node.node import Node as Node
 from careful.node.operation import Operation as Operation
+from careful.node.operation import RemoteError as RemoteError
 from careful.node.operation import Result as Result
 from careful.node.peer import Peer as Peer
 from careful.node.region import Region as Region
+from careful.node.region import RemoteRegion as RemoteRegion

@@ -1,8 +1,9 @@
 """One instance of libcareful and the one thread that may use it.
 
-Owns the C pointer from careful_open() to careful_close(), the waiting, and the way
-of an exception out of a callback: C cannot carry it, so it is raised by the call
-that C ran the callback in. What callbacks mean is node.py's and operation.py's.
+Owns the C pointer from careful_open() to careful_close(), the waiting, what waits for
+room, and where an exception of a callback goes, which C cannot carry: to a hook, or, of an
+interrupt, out of the call that C ran the callback in. What callbacks mean is node.py's and
+operation.py's; in an event loop, loop.py calls this.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import logging
 import os
 import re
 import select
@@ -17,6 +19,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +27,25 @@ from careful._abi import ffi, lib
 from careful.errors import CarefulError, check
 
 if TYPE_CHECKING:
+    from careful.node.loop import Driver
     from careful.node.operation import Operation
 
 #: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
 _SLICE_MS = 50
+#: Without a poll for so long, what came meanwhile is taken before anything is asked, seconds:
+#: a peer may have given us up.
+_AWAY_S = 1.0
+#: How long that may take: the end of a session counts a few ticks after it came, seconds.
+_SETTLE_S, _SETTLE_MAX_S = 0.003, 0.1
+_FDS_MAX = 16
+
+_log = logging.getLogger("careful.node")
+
+#: What Node.on_error may be: called with an exception, and what raised it.
+ErrorHook = Callable[[Exception, str], object]
+
+#: What starts something, and is told where that fails later.
+_Waiting = tuple[Callable[[], int], Callable[[int], object]]
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 #: What was raised between C and the code that guards a callback: an interrupt, if anything.
@@ -71,6 +89,8 @@ class Engine:
     Attributes:
         operations: that have not ended; C has handles of them.
         owner: handle of the object whose callbacks C runs; it lives as long as this.
+        on_error: what is told of exceptions in callbacks.
+        driver: what polls in an event loop, or None.
 
     Raises:
         CarefulError: it cannot be opened; the text says what to do.
@@ -85,7 +105,11 @@ class Engine:
         self._errors: list[BaseException] = []
         self.operations: set[Operation] = set()
         self.owner: Any = None
+        self.on_error: ErrorHook = self._log_error
+        self.driver: Driver | None = None
+        self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
+        self._polled_s = time.monotonic()
         raw, texts = ffi.new("struct careful_options *"), []
         for name, value in options.items():
             if isinstance(value, str):
@@ -134,33 +158,97 @@ class Engine:
         return self._pointer
 
     def run(self, function: Callable[..., int], *args: Any) -> int:
-        """Call a function of C that may run callbacks; what they raised is raised here.
+        """Call a function of C that may run callbacks; interrupts in them are raised here.
 
         Raises:
             RuntimeError: called by a callback.
         """
         pointer = self.pointer
-        self._refuse_inside()
+        self.refuse_inside()
         self._inside = True
         self._news = 0
         try:
             rc = function(pointer, *args)
         finally:
             self._inside = False
+        self._polled_s = time.monotonic()
+        if self._backlog:
+            self._begin_waiting()
         self.raise_errors()
         return rc
 
-    def _refuse_inside(self) -> None:
+    def refuse_inside(self) -> None:
+        """Raise RuntimeError if a callback calls."""
         if self._inside:
             raise RuntimeError("a handler cannot wait: it runs inside poll()")
+
+    def in_loop(self) -> Driver:
+        """What polls this in an event loop.
+
+        Raises:
+            RuntimeError: nothing does.
+        """
+        if self.driver is None:
+            raise RuntimeError("to await, open the node with `async with careful.open(...)`")
+        return self.driver
+
+    def begin(self, queue: object, start: Callable[[], int], fail: Callable[[int], object]) -> int:
+        """Start something, or have it wait until C has room for it.
+
+        A program without an event loop waits here, outside of callbacks; in others it is
+        started later, in order.
+
+        Args:
+            queue: what waits for the same goes in order.
+            start: returns 0 or -errno; -EAGAIN: there is no room.
+            fail: told of an errno where it was started later.
+
+        Returns:
+            0, or -errno of what was started at once.
+        """
+        if queue not in self._backlog:
+            rc = start()
+            if self.driver is not None:
+                self.driver.wake()
+            if rc != -errno.EAGAIN:
+                return rc
+        one = (start, fail)
+        waiting = self._backlog.setdefault(queue, deque())
+        waiting.append(one)
+        if self.driver is None and not self._inside:
+            self.wait_until(lambda: one not in waiting, None)
+        return 0
+
+    def _begin_waiting(self) -> None:
+        """Start what waited, as far as there is room now."""
+        for queue, waiting in list(self._backlog.items()):
+            while waiting:
+                start, fail = waiting[0]
+                rc = start()
+                if rc == -errno.EAGAIN:
+                    break
+                waiting.popleft()
+                if rc < 0:
+                    fail(-rc)
+            else:
+                self._backlog.pop(queue, None)
 
     def heard(self) -> None:
         """Note that a callback runs."""
         self._news += 1
 
-    def failed(self, error: BaseException) -> None:
-        """Note what a callback raised."""
+    def failed(self, error: BaseException, where: str) -> None:
+        """Tell the hook what a callback raised; an interrupt is raised by the poll."""
+        if isinstance(error, Exception):
+            try:
+                self.on_error(error, where)
+                return
+            except BaseException as second:
+                error = second
         self._errors.append(error)
+
+    def _log_error(self, error: Exception, where: str) -> None:
+        _log.error("careful on %s: %s failed", self.what, where, exc_info=error)
 
     def raise_errors(self) -> None:
         """Raise what callbacks raised since the last time: alone, or as a group."""
@@ -176,6 +264,11 @@ class Engine:
         """One round: receive, send, run callbacks; how many frames came."""
         return check(self.run(lib.careful_poll), self.what)
 
+    def round(self) -> int:
+        """A few rounds that do not wait; whether frames came or callbacks ran, or -errno."""
+        rc = self.run(lib.careful_wait, 0, -1)
+        return rc if rc < 0 else rc + self._news
+
     def wait(self, timeout_s: float | None, fd: int = -1) -> int:
         """Poll until frames came, a callback ran, `fd` is readable or the time is over."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
@@ -183,19 +276,39 @@ class Engine:
             left = _SLICE_MS if end is None else (end - time.monotonic()) * 1000
             slice_ms = int(max(0.0, min(_SLICE_MS, left)))
             frames = check(self.run(lib.careful_wait, slice_ms, fd), self.what)
-            if frames or self._news or left <= slice_ms or _readable(fd):
+            if frames or self._news or left <= slice_ms or _readable([fd]):
                 return frames
+
+    def wait_fds(self) -> tuple[list[int], float]:
+        """Descriptors that are readable when there is something to poll for; seconds at most."""
+        fds, timeout_ms = ffi.new("int[]", _FDS_MAX), ffi.new("int *")
+        count = lib.careful_wait_fds(self.pointer, fds, _FDS_MAX, timeout_ms)
+        return [int(fd) for fd in fds[0:count]], timeout_ms[0] / 1000
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait until a condition holds that callbacks bring about; False: time is over."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        self._refuse_inside()
+        self.refuse_inside()
         while not condition():
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 return False
             self.wait(_SLICE_MS / 1000 if left is None else min(left, _SLICE_MS / 1000))
         return True
+
+    def catch_up(self) -> None:
+        """Where nothing polled for a while, take what came meanwhile."""
+        now = time.monotonic()
+        if self._inside or now - self._polled_s < _AWAY_S:
+            return
+        fds, end, settled = self.wait_fds()[0], now + _SETTLE_MAX_S, now
+        while now < end:
+            if _readable(fds):
+                settled = now + _SETTLE_S
+            if now >= settled:
+                return
+            check(self.run(lib.careful_wait, 0, -1), self.what)
+            now = time.monotonic()
 
     def end(self) -> None:
         """Close the C side, if it is open; no callback runs.
@@ -219,13 +332,21 @@ class Engine:
             RuntimeError: called by a callback, or in another thread.
         """
         if self._pointer is not None and self._process == os.getpid():
-            self._refuse_inside()
+            self.refuse_inside()
             _ = self.pointer
+        if self.driver is not None:
+            self.driver.stop()
+        self._backlog.clear()
         self.end()
 
 
-def _readable(fd: int) -> bool:
-    return fd >= 0 and bool(select.select([fd], [], [], 0)[0])
+def _readable(fds: list[int]) -> bool:
+    """Whether one of them is; select() knows none above 1023."""
+    poller = select.poll()
+    for fd in fds:
+        if fd >= 0:
+            poller.register(fd, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def _forked() -> None:

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from careful._abi import ffi, lib
 from careful.errors import check
+from careful.node.arguments import payload_of, words
 from careful.node.engine import Engine
+from careful.node.region import Region
 
 if TYPE_CHECKING:
     from careful.node.peer import Peer
-    from careful.node.region import Region
 
-
-_TOO_LARGE = "the reply is too large for one frame (payload_bytes)"
+_STATUS_MAX = 4096
+_TEXTS = {
+    -errno.EMSGSIZE: "the reply is too large for one frame (payload_bytes)",
+    -errno.EAGAIN: f"{int(lib.CAREFUL_SMALL_MAX)} messages wait to be sent; poll, then again",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class LateReply:
         Raises:
             RuntimeError: it was sent already.
             CarefulError: the session began anew (ECONNRESET), the payload is too
-                large (EMSGSIZE), too much is waiting to be sent (EAGAIN).
+                large (EMSGSIZE), or too much waits to be sent (EAGAIN): poll, then again.
         """
         if self.sent:
             raise RuntimeError("the request has been answered")
@@ -66,7 +70,7 @@ class LateReply:
         rc = lib.careful_reply_late(
             self._engine.pointer, self._to, answer.status, args, payload, len(payload)
         )
-        check(rc, self._peer.name, _TOO_LARGE if rc == -errno.EMSGSIZE else "")
+        check(rc, self._peer.name, _TEXTS.get(rc, ""))
         self.sent = True
 
 
@@ -109,7 +113,7 @@ class Message:
             self._late = LateReply(self._engine, self.peer, self._raw)
         return self._late
 
-    def _answer(self, value: Any) -> None:
+    def answer(self, value: Any) -> None:
         """Answer a request with what its handler returned, unless that was left open.
 
         Raises:
@@ -118,14 +122,14 @@ class Message:
         if self._late is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send(value)
 
-    def _fail(self, status: int) -> None:
+    def fail(self, error: BaseException) -> None:
         """Answer a request whose handler raised, unless it has been answered."""
         if self._late is None:
-            self._answer(Reply(status=status))
+            self.answer(failure(error, self.peer))
         elif not self._late.sent:
-            self._late.send(Reply(status=status))
+            self._late.send(failure(error, self.peer))
 
-    def _over(self) -> None:
+    def over(self) -> None:
         """The handler has returned: C's message is gone."""
         self._raw = None
 
@@ -134,30 +138,17 @@ Handler = Callable[[Message], Any]
 
 
 def as_reply(value: Any) -> Reply:
-    """What a handler returned, as a Reply: None is an empty one, a buffer its payload."""
+    """What a handler returned, as a Reply: None is empty, a buffer or a region its payload."""
     if value is None:
         return Reply()
+    if isinstance(value, Region):
+        return Reply(value.handle)
     return value if isinstance(value, Reply) else Reply(value)
 
 
-def payload_of(value: Any) -> Any:
-    """A payload for C.
-
-    Raises:
-        TypeError, ValueError: it is no contiguous buffer.
-    """
-    if isinstance(value, str):
-        raise TypeError("a payload is bytes or another buffer, not str: encode it")
-    return ffi.from_buffer(value)
-
-
-def words(args: tuple[int, ...]) -> Any:
-    """Up to four words for C.
-
-    Raises:
-        ValueError: more than four.
-        OverflowError: one does not fit 32 bits.
-    """
-    if len(args) > lib.CAREFUL_AM_ARGS:
-        raise ValueError(f"a message has {lib.CAREFUL_AM_ARGS} args, not {len(args)}")
-    return ffi.new("uint32_t[]", [*args, 0, 0, 0, 0][: lib.CAREFUL_AM_ARGS])
+def failure(error: BaseException, peer: Peer) -> Reply:
+    """The answer to a request whose handler raised: the errno, the class and the text."""
+    number = error.errno if isinstance(error, OSError) else None
+    text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace")
+    status = number if number and 0 < number < _STATUS_MAX else errno.EIO
+    return Reply(text[: peer.payload_bytes], status=status)

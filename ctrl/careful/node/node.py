@@ -2,67 +2,59 @@
 
 Owns handlers, peers and regions, and what of C's news concerns which of them.
 Frames move and callbacks run inside poll() and wait(), and in nothing else but
-what is said to wait.
+what is said to wait; in an event loop, in the rounds that loop.py plans.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import inspect
+import math
 import os
+from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from careful._abi import enum_names, ffi, lib
+from careful._abi import ffi, lib
+from careful.address import Address
 from careful.control import status
-from careful.control.config import Config, UpOptions, load, matches
+from careful.control.config import Config, UpOptions, load
 from careful.errors import CarefulError, check
-from careful.node.engine import Engine
-from careful.node.message import Handler, Message
+from careful.node.engine import Engine, ErrorHook
+from careful.node.loop import Driver
+from careful.node.message import Handler, LateReply, Message, failure
+from careful.node.options import NOT_OURS, fields_of
 from careful.node.peer import Peer
 from careful.node.region import Region
 
-#: Options that concern carefuld, not an instance.
-_NOT_OURS = ("cpu", "export")
-_ENUMS = {
-    "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
-    "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
-}
+#: States of a peer in which connect() has its answer.
+_SETTLED = ("up", "stalled", "failed", "none")
+#: How long an answer waits before it is tried again, where too many wait, seconds.
+_ROOM_S = 0.001
 
 
-def _field(ifname: str, name: str, value: Any) -> tuple[str, Any]:
-    """Field of struct careful_options, and its value, of an option that is given."""
-    if not matches(value, get_type_hints(UpOptions)[name]):
-        raise TypeError(f"{name} = {value!r}: that is of the wrong type")
-    if name in _ENUMS:
-        field, enum, prefix = _ENUMS[name]
-        names = {name: number for number, name in enum_names(enum, prefix).items()}
-        if value not in names:
-            text = f"{name} = {value!r}: one of {', '.join(names)}"
-            raise CarefulError(errno.EINVAL, text, ifname)
-        return field, names[value]
-    if isinstance(value, int) and not 0 <= value < 1 << 32:
-        raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
-    return name, value
+def _connected(peer: Peer) -> Peer:
+    """It, if it is.
 
-
-def _options(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
-    """Fields of struct careful_options."""
-    found: dict[str, Any] = {"ifname": ifname, "instance": instance}
-    for option in fields(options):
-        value = getattr(options, option.name)
-        if value is not None and option.name not in _NOT_OURS:
-            field, number = _field(ifname, option.name, value)
-            found[field] = number
-    return found
+    Raises:
+        CarefulError: it is not.
+    """
+    state, error = peer.state, peer.error
+    if state in ("up", "stalled"):
+        return peer
+    if state == "connecting":
+        peer.close()
+    raise CarefulError(error or errno.ETIMEDOUT, "", peer.name)
 
 
 class Node:
     """One NIC queue, owned by this program and used by the thread that opened it.
 
-    Made by careful.open(), whose arguments it takes. `with` closes it at the end. A child
-    of fork() has no part in it.
+    Made by careful.open(), whose arguments it takes. `with` closes it at the end. `async with`
+    does so as well, and polls it in the running event loop meanwhile: then operations can be
+    awaited, and handlers be coroutine functions. A child of fork() has no part in it.
 
     Attributes:
         ifname: the interface.
@@ -79,7 +71,7 @@ class Node:
     ) -> None:
         if not isinstance(ifname, str):
             raise TypeError(f"an interface is named by a str, not {type(ifname).__name__}")
-        if wrong := [name for name in _NOT_OURS if name in options]:
+        if wrong := [name for name in NOT_OURS if name in options]:
             raise TypeError(f"{wrong[0]} is an option of carefuld")
         if isinstance(config, Config):
             self.config = config
@@ -91,7 +83,7 @@ class Node:
         self._handlers: dict[int, Handler] = {}
         self._peers: dict[int, Peer] = {}
         self._regions: dict[int, Region] = {}
-        self._engine = Engine(_options(ifname, self.instance, given))
+        self._engine = Engine(fields_of(ifname, self.instance, given))
         self._engine.owner = ffi.new_handle(self)
         lib.careful_peer_watch(self._engine.pointer, lib.on_peer, self._engine.owner)
 
@@ -104,6 +96,29 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> Node:
+        info = self.info()
+        spins = {"spin": math.inf, "block": 0.0, "adaptive": info["spin_us"] / 1e6}
+        self._engine.driver = Driver(self._engine, spins[info["wait"]])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def on_error(self) -> ErrorHook:
+        """What is called when a handler or a done-callback raised: the exception, and where.
+
+        By default that is logged (logging, "careful.node"), and the node goes on. What this
+        raises itself, and what is no Exception (KeyboardInterrupt, SystemExit), is raised by
+        the poll or wait in which it happened.
+        """
+        return self._engine.on_error
+
+    @on_error.setter
+    def on_error(self, hook: ErrorHook) -> None:
+        self._engine.on_error = hook
+
     def close(self) -> None:
         """End all sessions and give the queue back; operations end with ECANCELED.
 
@@ -112,22 +127,23 @@ class Node:
         """
         self._engine.close()
         for region in self._regions.values():
-            region._try_remove()
+            region.try_remove()
         self._regions.clear()
         for peer in self._peers.values():
-            peer._forget()
+            peer.forget()
         self._peers.clear()
         self._handlers.clear()
         self._engine.owner = None
         for operation in list(self._engine.operations):
-            operation._fail(errno.ECANCELED, "the instance was closed")
+            operation.fail(errno.ECANCELED, "the instance was closed")
         self._engine.raise_errors()
 
     def poll(self) -> int:
         """One round: receive, send, run handlers; returns how many frames came.
 
         Raises:
-            BaseException: what a handler or callback raised; several as a group.
+            CarefulError: the interface is gone (ENODEV).
+            BaseException: an interrupt in a handler; what on_error raised.
         """
         return self._engine.poll()
 
@@ -142,20 +158,37 @@ class Node:
             How many frames came.
 
         Raises:
-            BaseException: as poll().
+            As poll().
         """
         return self._engine.wait(timeout_s, fd)
+
+    def wait_fds(self) -> tuple[list[int], float]:
+        """For an event loop of one's own: poll() when one of these is readable, or in time.
+
+        Returns:
+            Descriptors, and how long to wait for them at most, seconds. Ask again each time.
+        """
+        return self._engine.wait_fds()
+
+    async def serve_forever(self) -> None:
+        """Stay until this is cancelled; `async with` polls.
+
+        Raises:
+            CarefulError: the interface is gone (ENODEV).
+        """
+        await self._engine.in_loop().until(lambda: False)
 
     def handle(self, number: int, handler: Handler | None) -> None:
         """Set what runs for requests, and completed stores, that name a number.
 
-        What it returns is the reply: a Reply, a buffer, or None for an empty one. What
-        it raises fails the request there, with its errno if it is an OSError and EIO
-        if not, and is raised here by the poll or wait that it ran in.
+        What it returns is the reply: a Reply, a buffer, a Region of ours, or None for an
+        empty one. An exception in it goes to on_error here, and fails the request there with
+        RemoteError: the errno if it is an OSError, EIO if not, its class and its text.
 
         Args:
             number: 0 to 127.
-            handler: called with a Message; None: there is none.
+            handler: called with a Message; in an event loop, it may be a coroutine function.
+                None: there is none.
 
         Raises:
             TypeError: nothing to call.
@@ -186,7 +219,7 @@ class Node:
             TypeError, ValueError, BufferError: it has no such buffer.
             CarefulError: all regions are in use, or the peer's session has ended.
         """
-        index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer._in_use()
+        index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer.in_use()
         region = Region(self._engine, what, access, index)
         self._regions = {key: one for key, one in self._regions.items() if one.memory is not None}
         self._regions[region.key] = region
@@ -204,17 +237,23 @@ class Node:
             CarefulError: unknown, unreachable, silent, of another version, or all
                 windows are taken, here or there.
         """
-        address = self.config.resolve(host)
+        peer = self._connecting(self.config.resolve(host), host)
+        self._engine.wait_until(lambda: peer.state in _SETTLED, timeout_s)
+        return _connected(peer)
+
+    async def aconnect(self, host: str, timeout_s: float = 5.0) -> Peer:
+        """As connect(), in an event loop."""
+        driver = self._engine.in_loop()
+        loop = asyncio.get_running_loop()
+        address = await loop.run_in_executor(None, self.config.resolve, host)
+        peer = self._connecting(address, host)
+        await driver.until(lambda: peer.state in _SETTLED, timeout_s)
+        return _connected(peer)
+
+    def _connecting(self, address: Address, host: str) -> Peer:
         peer = self._peer(self._begin(address.sockaddr(), host))
         peer.name = host
-        settled = ("up", "stalled", "failed", "none")
-        self._engine.wait_until(lambda: peer.state in settled, timeout_s)
-        state, error = peer.state, peer.error
-        if state in ("up", "stalled"):
-            return peer
-        if state == "connecting":
-            peer.close()
-        raise CarefulError(error or errno.ETIMEDOUT, "", host)
+        return peer
 
     def _begin(self, sockaddr: bytes, host: str) -> int:
         raw = ffi.new("struct sockaddr_storage *")
@@ -258,16 +297,20 @@ class Node:
         try:
             if state in (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED):
                 self._drop_regions(index)
-            if state != lib.CAREFUL_PEER_NONE:
-                self._peer(index)
-            elif index in self._peers:
-                self._peers.pop(index)._forget()
+            if state == lib.CAREFUL_PEER_NONE:
+                if index in self._peers:
+                    self._peers.pop(index).forget()
+                return
+            peer = self._peer(index)
+            peer.failed = state == lib.CAREFUL_PEER_FAILED
+            if state == lib.CAREFUL_PEER_UP:
+                peer.lost_operation = False
         except BaseException as error:
-            self._engine.failed(error)
+            self._engine.failed(error, f"a change of peer {index}")
 
     def _drop_regions(self, index: int) -> None:
         """What only this peer could reach is of no use to the slot's next owner."""
-        for region in [one for one in self._regions.values() if one._peer == index]:
+        for region in [one for one in self._regions.values() if one.only == index]:
             with suppress(CarefulError):
                 region.remove()
 
@@ -275,24 +318,57 @@ class Node:
         """C: a request, or a store that is in its place."""
         self._engine.heard()
         message = None
+        where = f"handler {raw.handler}"
         try:
+            peer = self._peer(raw.peer)
+            where += f", asked by {peer.name},"
             handler = self._handlers[raw.handler]
-            message = Message(
-                self._engine, raw, self._peer(raw.peer), self._regions.get(raw.region)
-            )
-            message._answer(handler(message))
+            message = Message(self._engine, raw, peer, self._regions.get(raw.region))
+            value = handler(message)
+            if inspect.iscoroutine(value):
+                self._answer_later(message, value, where)
+            else:
+                message.answer(value)
         except BaseException as error:
-            self._engine.failed(error)
-            self._fail(message, error)
+            self._engine.failed(error, where)
+            self._fail(message, error, where)
         finally:
             if message is not None:
-                message._over()
+                message.over()
 
-    def _fail(self, message: Message | None, error: BaseException) -> None:
+    def _fail(self, message: Message | None, error: BaseException, where: str) -> None:
         """Tell the peer that a handler failed."""
-        number = error.errno if isinstance(error, OSError) else None
         try:
             if message is not None:
-                message._fail(number or errno.EIO)
+                message.fail(error)
         except Exception as second:
-            self._engine.failed(second)
+            self._engine.failed(second, where)
+
+    def _answer_later(self, message: Message, work: Coroutine[Any, Any, Any], where: str) -> None:
+        """Run what a coroutine function returned; what that returns is the answer."""
+        driver = self._engine.driver
+        if driver is None:
+            work.close()
+            raise TypeError("a coroutine function handles messages in an event loop alone")
+        late = None if message.region else message.later()
+        driver.task(self._run(work, message.peer, late, where))
+
+    async def _run(
+        self, work: Coroutine[Any, Any, Any], peer: Peer, late: LateReply | None, where: str
+    ) -> None:
+        try:
+            await self._give(late, await work)
+        except Exception as error:
+            self._engine.failed(error, where)
+            with suppress(CarefulError):
+                await self._give(late, failure(error, peer))
+
+    async def _give(self, late: LateReply | None, answer: Any) -> None:
+        """Answer, when there is room for it; who asked may be gone."""
+        while late is not None and not late.sent:
+            try:
+                late.send(answer)
+            except BlockingIOError:
+                await self._engine.in_loop().until(lambda: False, _ROOM_S)
+            except ConnectionError:
+                return

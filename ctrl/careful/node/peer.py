@@ -1,4 +1,8 @@
-"""A peer as a program uses it: requests, stores, gets, and its end."""
+"""A peer as a program uses it: requests, its regions, and its end.
+
+Owns how an operation begins, and that a session which ended in a pause is begun anew.
+It calls the engine; a region of a peer calls this.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,13 @@ from typing import Any
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError, check
+from careful.node.arguments import handler_number, payload_of, words
 from careful.node.engine import Engine
-from careful.node.memory import SPAN_MAX, Span
-from careful.node.message import payload_of, words
+from careful.node.memory import Span
 from careful.node.operation import Operation
+from careful.node.region import RemoteRegion
 
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
-_BUSY = "too many operations are on their way: poll() until some have ended"
-
-Then = Callable[[Operation], object]
 
 
 class Peer:
@@ -27,11 +29,14 @@ class Peer:
         index: its slot here.
         address: where it is.
         name: what errors call it.
+        failed: whether its session failed;
+        lost_operation: and an operation with it: then only connect() begins another.
     """
 
     def __init__(self, engine: Engine, index: int, name: str = "") -> None:
         self._engine = engine
         self._gone = False
+        self.failed = self.lost_operation = False
         self.index = index
         raw = ffi.addressof(self._info(), "address")
         self.address = Address.from_sockaddr(bytes(ffi.buffer(raw)))
@@ -66,7 +71,7 @@ class Peer:
         rc = lib.careful_payload_bytes(self._live(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Its slot is free: this object names nobody any more."""
         self._gone = True
 
@@ -76,132 +81,97 @@ class Peer:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
 
     def _live(self) -> Any:
+        """The C instance, to ask it something of this peer.
+
+        A session that ended while nothing was on its way is asked for again: a program
+        that did not poll for stall_ms was given up there, and nobody has been told.
+        """
         pointer = self._engine.pointer
+        self._engine.catch_up()
         if self._gone:
             raise CarefulError(errno.ENOTCONN, "the session has ended", self.name)
+        if self.failed and not self.lost_operation:
+            self._renew(pointer)
         return pointer
 
-    def _in_use(self) -> int:
+    def _renew(self, pointer: Any) -> None:
+        self.failed = False
+        raw = ffi.from_buffer(self.address.sockaddr())
+        args = (ffi.cast("struct sockaddr *", raw), len(raw))
+        if self._engine.inside:
+            check(lib.careful_peer(pointer, *args), self.name)
+        else:
+            check(self._engine.run(lib.careful_peer, *args), self.name)
+
+    def in_use(self) -> int:
         """Its slot, while that is its own."""
         self._live()
         return self.index
 
-    def _begin(
-        self, function: Callable[..., int], span: Span | None, then: Then | None, *args: Any
-    ) -> Operation:
-        operation = Operation(self._engine, self, span, then)
+    def begin(self, function: Callable[..., int], span: Span | None, *args: Any) -> Operation:
+        """An operation that a function of C begins, now or when there is room for it."""
+        operation = Operation(self._engine, self, span)
         self._engine.operations.add(operation)  # before C has its handle
         try:
-            self._refused(function(self._live(), self.index, *args, lib.on_done, operation._handle))
+            self._start(function, operation.fail, *args, lib.on_done, operation.handle)
         except Exception:  # not an interrupt: C may have the handle then
-            operation._drop()
+            operation.drop()
             raise
         return operation
 
-    def _refused(self, rc: int) -> None:
-        text = _BUSY if rc == -errno.EAGAIN else ""
-        if rc == -errno.EMSGSIZE:
-            text = "the payload is too large for one frame (payload_bytes); store or get it"
-        check(rc, self.name, text)
+    def _start(
+        self, function: Callable[..., int], fail: Callable[[int], object], *args: Any
+    ) -> None:
+        """Call a function of C, now or when it has room; `fail` hears where that fails then.
 
-    def request(
-        self, handler: int, payload: Any = b"", args: tuple[int, ...] = (), then: Then | None = None
-    ) -> Operation:
+        Raises:
+            CarefulError: it failed at once.
+        """
+        self._live()
+
+        def start() -> int:
+            return (
+                -errno.ENOTCONN if self._gone else function(self._engine.pointer, self.index, *args)
+            )
+
+        rc = self._engine.begin(self, start, fail)
+        large = "the payload is too large for one frame (payload_bytes); store or get it"
+        check(rc, self.name, large if rc == -errno.EMSGSIZE else "")
+
+    def request(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> Operation:
         """Run a handler there; its reply ends the operation.
 
         Args:
-            handler: its number, 0 to 127 for applications.
-            payload: any contiguous buffer, at most payload_bytes; copied.
+            handler: its number there.
+            payload: any contiguous buffer of at most payload_bytes; copied.
             args: up to four words of 32 bits.
-            then: called with the operation when it has ended.
 
         Raises:
-            CarefulError: the payload is too large (EMSGSIZE), too many are on their
-                way (EAGAIN), or the peer has failed.
+            CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
         """
-        data = payload_of(payload)
-        asked = (_number(handler), words(args), data, len(data))
-        return self._begin(lib.careful_request, None, then, *asked)
+        return self.begin(lib.careful_request, None, *_asked(handler, payload, args))
 
     def send(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> None:
         """A request that wants no reply; raises as request()."""
-        data = payload_of(payload)
-        asked = (_number(handler), words(args), data, len(data), ffi.NULL, ffi.NULL)
-        self._refused(lib.careful_request(self._live(), self.index, *asked))
+        asked = _asked(handler, payload, args)
+        self._start(lib.careful_request, bool, *asked, ffi.NULL, ffi.NULL)
 
-    def store(
-        self,
-        key: int,
-        source: Any,
-        offset: int = 0,
-        *,
-        handler: int | None = None,
-        args: tuple[int, ...] = (),
-        digest: bool = True,
-        then: Then | None = None,
-    ) -> Operation:
-        """Put bytes into a region there; when all are in place, run a handler, if named.
+    def region(self, handle: bytes | int) -> RemoteRegion:
+        """A region there, to store into and get from.
 
         Args:
-            key: of the region.
-            source: a contiguous buffer, a FileRange or an open file; held, and to be
-                left as it is, until the operation has ended.
-            offset: where in the region, bytes.
-            handler: its number there, or None.
-            args: for the handler.
-            digest: whether the bytes are checked there against their XXH3.
-            then: called with the operation when it has ended.
+            handle: its Region.handle there, as it came in a payload; or the bare key
+                that a program in C gave.
 
         Raises:
-            CarefulError: too many are on their way (EAGAIN), or the peer has failed.
-            ValueError: 4 GiB or more at a time.
+            ValueError: it is no handle.
         """
-        number = lib.CAREFUL_HANDLERS if handler is None else _number(handler)
-        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(source, "r")
-        local = ffi.new("struct careful_span *", span.span)
-        moved = (key, offset, local, span.nbytes, number, words(args), flags)
-        return self._begin(lib.careful_store, span, then, *moved)
-
-    def get(
-        self,
-        key: int,
-        target: Any,
-        offset: int = 0,
-        *,
-        digest: bool = True,
-        then: Then | None = None,
-    ) -> Operation:
-        """Fetch bytes of a region there: as many as the target holds.
-
-        Args:
-            key: of the region.
-            target: a writable contiguous buffer, or a FileRange with a length; held
-                until the operation has ended.
-            offset: where in the region, bytes.
-            digest: whether the bytes are checked here against their XXH3.
-            then: called with the operation when it has ended.
-
-        Raises:
-            CarefulError: too many are on their way (EAGAIN), or the peer has failed.
-            ValueError: 4 GiB or more at a time.
-        """
-        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(target, "w")
-        local = ffi.new("struct careful_span *", span.span)
-        return self._begin(lib.careful_get, span, then, key, offset, local, span.nbytes, flags)
+        return RemoteRegion(self, handle)
 
 
-def _number(handler: int) -> int:
-    if not 0 <= handler < lib.CAREFUL_HANDLERS:
-        raise ValueError(f"handler {handler}: 0 to {lib.CAREFUL_HANDLERS - 1}")
-    return handler
-
-
-def _span(what: Any, access: str) -> Span:
-    span = Span(what, access)
-    if span.nbytes > SPAN_MAX:
-        nbytes = span.nbytes
-        span.release()
-        raise ValueError(f"{nbytes} bytes at a time; {SPAN_MAX} is the most")
-    return span
+def _asked(handler: int, payload: Any, args: tuple[int, ...]) -> tuple[Any, ...]:
+    """Arguments of careful_request(); the payload is ours, for it may have to wait."""
+    data = payload_of(payload)
+    if not isinstance(payload, bytes):
+        data = ffi.from_buffer(bytes(ffi.buffer(data)))
+    return handler_number(handler), words(args), data, len(data)

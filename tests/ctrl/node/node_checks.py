@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from careful.errors import CarefulError
-from careful.node import Peer
+from careful.node import Peer, RemoteRegion
 from node_handlers import Handlers
 from node_server import NBYTES
 
@@ -32,21 +34,33 @@ def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
 
 
 @contextmanager
-def fails(number: int, *said: str) -> Iterator[None]:
+def fails(number: int, *said: str) -> Iterator[list[Any]]:
     """What stands in it raises CarefulError with this errno, and says that."""
     with raises(CarefulError, *said) as caught:
-        yield
+        yield caught
     assert isinstance(caught[0], OSError)
     assert caught[0].errno == number, repr(caught[0])
 
 
-def keys(peer: Peer) -> tuple[int, ...]:
-    return peer.request(Handlers.KEYS).wait(30).args[:3]
+def regions_of(peer: Peer) -> list[RemoteRegion]:
+    """Its array, its blank one, and its file."""
+    handles = peer.request(Handlers.REGIONS).result(30).payload
+    return [peer.region(handles[at : at + 16]) for at in range(0, len(handles), 16)]
 
 
 def report(peer: Peer) -> list[Any]:
-    found: list[Any] = json.loads(peer.request(Handlers.REPORT).wait(30).payload)
+    found: list[Any] = json.loads(peer.request(Handlers.REPORT).result(30).payload)
     return found
+
+
+@contextmanager
+def said_by_log() -> Iterator[io.StringIO]:
+    """What is logged meanwhile."""
+    heard = io.StringIO()
+    handler = logging.StreamHandler(heard)
+    logging.getLogger("careful.node").addHandler(handler)
+    yield heard
+    logging.getLogger("careful.node").removeHandler(handler)
 
 
 def descriptors() -> int:

@@ -6,7 +6,7 @@ import enum
 
 
 class Handlers(enum.IntEnum):
-    KEYS = 1
+    REGIONS = 1
     ECHO = 2
     FAIL = 3
     REFUSE = 4

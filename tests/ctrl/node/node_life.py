@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,12 +13,13 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import careful
 from careful.errors import CarefulError
 from careful.node import Node, Operation
-from node_checks import HOST, descriptors, fails, keys, raises, report
+from node_checks import HOST, descriptors, fails, raises, regions_of, report
 from node_handlers import Handlers
 from node_server import BLANK_BYTES, NBYTES
 
@@ -42,7 +44,7 @@ def peers(node: Node) -> None:
     operation = peer.request(Handlers.LATE, args=(0,))
     peer.close()
     with fails(errno.ECONNRESET, HOST):
-        operation.wait(30)
+        operation.result(30)
     assert peer.state == "none"
     assert peer not in node.peers
     with fails(errno.ENOTCONN, HOST):
@@ -51,14 +53,15 @@ def peers(node: Node) -> None:
         node.register(bytearray(1), peer=peer)
     again = node.connect(HOST)
     assert again is not peer
-    again.request(Handlers.RELEASE).wait(30)
+    again.request(Handlers.RELEASE).result(30)
 
 
 def close(node: Node) -> None:
     """What is on its way ends; nothing works afterwards; everything is given back."""
     peer = node.connect(HOST)
     ended: list[Operation] = []
-    waiting = peer.request(Handlers.LATE, args=(0,), then=ended.append)
+    waiting = peer.request(Handlers.LATE, args=(0,))
+    waiting.add_done_callback(ended.append)
     data = bytearray(10)
     node.register(data)
     pins = Path("/sys/fs/bpf/careful") / node.instance
@@ -67,7 +70,7 @@ def close(node: Node) -> None:
     node.close()
     assert ended == [waiting]
     with fails(errno.ECANCELED, HOST):
-        waiting.wait()
+        waiting.result()
     data.clear()
     assert peer.state == "none"
     for use in (node.poll, node.wait, node.counters, node.info, lambda: node.connect(HOST)):
@@ -76,7 +79,7 @@ def close(node: Node) -> None:
     node.close()
     assert not pins.exists()
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(30)
+        second.connect(HOST).request(Handlers.RELEASE).result(30)
 
 
 def options(node: Node) -> None:
@@ -110,19 +113,25 @@ def options(node: Node) -> None:
 
 
 def close_errors(node: Node) -> None:
-    """All that callbacks raise comes out, also of close()."""
+    """What callbacks raise is told, also by close(); interrupts come out of it, all of them."""
     peer = node.connect(HOST)
+    told: list[str] = []
+    node.on_error = lambda error, where: told.append(f"{error!r} {where}")
 
-    def then(operation: Operation) -> None:
-        raise KeyError("in the callback")
+    def fails_with(error: BaseException) -> Callable[[Operation], None]:
+        def then(operation: Operation) -> None:
+            raise error
 
-    for _ in range(2):
-        peer.request(Handlers.LATE, args=(0,), then=then)
+        return then
+
+    for error in (KeyError("mine"), SystemExit(1), KeyboardInterrupt()):
+        peer.request(Handlers.LATE, args=(0,)).add_done_callback(fails_with(error))
     with raises(BaseExceptionGroup, "callbacks failed") as caught:
         node.close()
-    assert [type(one) for one in caught[0].exceptions] == [KeyError, KeyError]
+    assert {type(one) for one in caught[0].exceptions} == {SystemExit, KeyboardInterrupt}
+    assert told == [f"KeyError('mine') callback of an operation of {HOST}"]
     with careful.open("eth1") as second:
-        second.connect(HOST).request(Handlers.RELEASE).wait(30)
+        second.connect(HOST).request(Handlers.RELEASE).result(30)
 
 
 def misuse(node: Node) -> None:
@@ -143,10 +152,14 @@ def misuse(node: Node) -> None:
 
     peer = node.connect(HOST)
     node.handle(Handlers.CALLED, lambda message: node.poll())
+    node.on_error = lambda error, where: caught.append(error)
     peer.send(Handlers.CALL_BACK)
+    while len(caught) < 3:
+        node.wait(30)
     with raises(RuntimeError, "a handler cannot wait"):
-        while True:
-            node.wait(30)
+        raise caught[2]
+    with raises(RuntimeError, "async with"):
+        peer.request(Handlers.ECHO).__await__().send(None)
     with raises(ValueError, "0 to 127"):
         node.handle(128, lambda message: None)
 
@@ -178,10 +191,10 @@ def forked(node: Node) -> None:
         assert descriptors() < before - 10
         os.read(reader, 1)
         sys.exit(0)  # and atexit runs
-    assert peer.request(Handlers.ECHO, b"still here").wait(30).payload == b"ereh llits"
+    assert peer.request(Handlers.ECHO, b"still here").result(30).payload == b"ereh llits"
     node.close()
     with careful.open("eth1") as again:
-        result = again.connect(HOST).request(Handlers.ECHO, b"again").wait(30)
+        result = again.connect(HOST).request(Handlers.ECHO, b"again").result(30)
         assert result.payload == b"niaga"
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
         os.write(writer, b"x")
@@ -202,7 +215,9 @@ def interrupt(node: Node) -> None:
         node = careful.open("eth1", wait=wait_mode)
     reader, writer = os.pipe()
     os.write(writer, b"x")
-    assert node.wait(60, reader) == 0
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    os.dup2(reader, 1500)  # more than select() knows
+    assert node.wait(60, 1500) == 0
     began = time.monotonic()
     assert node.wait(0.2) == 0
     assert time.monotonic() - began >= 0.2
@@ -251,13 +266,13 @@ def killed(node: Node) -> None:
 def peer_gone(node: Node, number: int, stopped: bool) -> None:
     """What is on its way ends with the reason, and so does what comes after."""
     peer, pid = node.connect(HOST), int(sys.argv[3])
-    memory, blank, _ = keys(peer)
+    memory, blank, _ = regions_of(peer)
     os.kill(pid, signal.SIGSTOP)
     into = bytearray(NBYTES)
     flying = [
         peer.request(Handlers.ECHO),
-        peer.get(memory, into),
-        peer.store(blank, bytes(BLANK_BYTES)),
+        memory.get(into),
+        blank.store(bytes(BLANK_BYTES)),
     ]
     node.poll()
     if not stopped:
@@ -265,7 +280,7 @@ def peer_gone(node: Node, number: int, stopped: bool) -> None:
     began = time.monotonic()
     for operation in flying:
         with fails(number, HOST):
-            operation.wait()
+            operation.result()
     assert time.monotonic() - began < 20
     into.clear()
     assert (peer.state, peer.error) == ("failed", number)
@@ -284,7 +299,7 @@ def interface_gone(node: Node) -> None:
     with fails(errno.ENODEV, "eth1", "the interface is gone"):
         while True:
             node.wait(30)
-    assert flying.done
+    assert flying.done()
     with fails(errno.ENODEV, HOST, "the interface is gone"):
         flying.result()
     with fails(errno.ENODEV):
@@ -298,7 +313,7 @@ def peer_killed(node: Node) -> None:
 def peer_silent(node: Node) -> None:
     peer_gone(node, errno.ETIMEDOUT, stopped=True)
     peer = node.connect(HOST)
-    assert peer.request(Handlers.ECHO, b"again").wait(30).payload == b"niaga"
+    assert peer.request(Handlers.ECHO, b"again").result(30).payload == b"niaga"
 
 
 def beside_carefuld() -> None:
@@ -312,4 +327,19 @@ def beside_carefuld() -> None:
 
 
 def quit_server(node: Node) -> None:
-    node.connect(HOST).request(Handlers.QUIT).wait(30)
+    node.connect(HOST).request(Handlers.QUIT).result(30)
+
+
+def away(node: Node) -> None:
+    """A program that slept, and was given up by its peer, goes on as if nothing had been."""
+    peer = node.connect(HOST)
+    assert peer.request(Handlers.ECHO, b"first").result(30).payload == b"tsrif"
+    memory = regions_of(peer)[0]
+    for attempt in range(2):
+        time.sleep(2.5)
+        assert peer.request(Handlers.ECHO, b"again").result(30).payload == b"niaga", attempt
+        time.sleep(2.5)
+        into = bytearray(10)
+        assert memory.get(into, offset=5).result(30).nbytes == 10
+        assert into == bytes(range(5, 15))
+    assert node.counters()["lost_frames"] == 0

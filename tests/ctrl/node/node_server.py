@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import sys
 from typing import Any
 
 import careful
@@ -36,8 +37,11 @@ class Server:
             part = node.register(FileRange(file, 10), "rw")
         self.regions = [node.register(self.array, "r"), node.register(self.blank, "rw"), part]
 
-    def keys(self, message: Message) -> Reply:
-        return Reply(args=tuple(region.key for region in self.regions))
+    def on_error(self, error: Exception, where: str) -> None:
+        self.events.append([type(error).__name__, str(error), where])
+
+    def regions_(self, message: Message) -> bytes:
+        return b"".join(region.handle for region in self.regions)
 
     def echo(self, message: Message) -> Reply:
         return Reply(message.payload[::-1], tuple(reversed(message.args)))
@@ -48,7 +52,7 @@ class Server:
         raise ValueError("a handler's own mistake")
 
     def refuse(self, message: Message) -> Reply:
-        return Reply(b"why", status=errno.EDOM)
+        return Reply(b"why", (4, 3), status=errno.EDOM)
 
     def late(self, message: Message) -> bytes:
         self.waiting.append(message.later())
@@ -82,26 +86,26 @@ class Server:
         self.running = False
 
     def step(self) -> None:
-        try:
-            self.node.wait(1.0)
-            for peer, payload in self.calls:
-                peer.request(Handlers.CALLED, payload, then=self.answered)
-            self.calls.clear()
-        except (ValueError, OSError) as error:
-            self.events.append([type(error).__name__, str(error)])
+        self.node.wait(1.0)
+        for peer, payload in self.calls:
+            peer.request(Handlers.CALLED, payload).add_done_callback(self.answered)
+        self.calls.clear()
 
     def answered(self, operation: Any) -> None:
         try:
             self.events.append(operation.result().payload.decode())
         except CarefulError as error:
-            self.events.append(["called", error.errno])
+            self.events.append(["called", error.errno, str(error)])
 
 
 def main() -> None:
-    with careful.open("eth1", peers=2) as node:
+    options = {"stall_ms": int(sys.argv[1])} if len(sys.argv) > 1 else {}
+    with careful.open("eth1", peers=2, **options) as node:
         server = Server(node)
+        node.on_error = server.on_error
         for number in Handlers:
-            if function := getattr(server, number.name.lower(), None):
+            name = "regions_" if number == Handlers.REGIONS else number.name.lower()
+            if function := getattr(server, name, None):
                 node.handle(number, function)
         print("ready", flush=True)
         while server.running:

@@ -9,12 +9,11 @@ import mmap
 import os
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xxhash
-from careful.node import FileRange, Message, Node, Operation
-from node_checks import HOST, WANTED, descriptors, fails, keys, raises, report
+from careful.node import FileRange, Message, Node, Operation, RemoteError
+from node_checks import HOST, WANTED, descriptors, fails, raises, regions_of, report, said_by_log
 from node_handlers import Handlers
 from node_server import BLANK_BYTES, NBYTES
 
@@ -26,25 +25,29 @@ def request(node: Node) -> None:
     assert info["window_buffers"] == info["receive_buffers"] // 2
     peer = node.connect(HOST)
     assert (peer.state, peer.name) == ("up", HOST)
-    result = peer.request(Handlers.ECHO, b"hello", (1, 2, 0xFFFFFFFF)).wait(30)
+    result = peer.request(Handlers.ECHO, b"hello", (1, 2, 0xFFFFFFFF)).result(30)
     assert (result.payload, result.args) == (b"olleh", (0, 0xFFFFFFFF, 2, 1))
     ended: list[Operation] = []
-    flying = [
-        peer.request(Handlers.ECHO, number.to_bytes(4, "big"), then=ended.append)
-        for number in range(500)
-    ]
-    assert not flying[-1].done
-    with fails(errno.EINPROGRESS, HOST):
-        flying[-1].result()
+    flying = [peer.request(Handlers.ECHO, number.to_bytes(4, "big")) for number in range(500)]
+    for operation in flying:
+        operation.add_done_callback(ended.append)
+    assert not flying[-1].done()
+    assert flying[-1].running()
+    assert not flying[-1].cancel()
+    with raises(TimeoutError, HOST):
+        flying[-1].result(0)
     for number, operation in enumerate(flying):
-        assert operation.wait(30).payload == number.to_bytes(4, "little")
+        assert operation.result(30).payload == number.to_bytes(4, "little")
     assert ended == flying
+    flying[0].add_done_callback(ended.append)
+    assert ended == [*flying, flying[0]]
+    assert flying[0].exception() is None
     most = peer.payload_bytes
-    assert len(peer.request(Handlers.ECHO, np.zeros(most, np.uint8)).wait(30).payload) == most
+    assert len(peer.request(Handlers.ECHO, np.zeros(most, np.uint8)).result(30).payload) == most
     with fails(errno.EMSGSIZE, HOST, "payload_bytes"):
         peer.request(Handlers.ECHO, bytes(most + 1))
     with fails(errno.ENOSYS, HOST, "no handler"):
-        peer.request(Handlers.NONE).wait(30)
+        peer.request(Handlers.NONE).result(30)
     with raises(ValueError, "4 args"):
         peer.request(Handlers.ECHO, args=(1, 2, 3, 4, 5))
     with raises(OverflowError):
@@ -59,48 +62,107 @@ def request(node: Node) -> None:
 
 
 def handler_errors(node: Node) -> None:
-    """What a handler raises fails the request there, and is raised where it ran."""
+    """What a handler raises fails the request there, and goes to on_error where it ran."""
     peer = node.connect(HOST)
     report(peer)
-    with fails(errno.ENOENT, HOST):
-        peer.request(Handlers.FAIL, args=(1,)).wait(30)
-    with fails(errno.EIO, HOST):
-        peer.request(Handlers.FAIL, args=(0,)).wait(30)
-    with fails(errno.EDOM, HOST):
-        peer.request(Handlers.REFUSE).wait(30)
-    with fails(errno.EMSGSIZE, HOST):
-        peer.request(Handlers.TOO_LARGE).wait(30)
-    kinds = [name for name, _ in report(peer)]
-    assert kinds == ["FileNotFoundError", "ValueError", "CarefulError"]
+    with fails(errno.ENOENT, HOST, "its handler failed: FileNotFoundError: ", "no such thing"):
+        peer.request(Handlers.FAIL, args=(1,)).result(30)
+    failed = peer.request(Handlers.FAIL, args=(0,)).exception(30)
+    assert isinstance(failed, RemoteError)
+    assert (failed.errno, failed.reply.payload) == (
+        errno.EIO,
+        b"ValueError: a handler's own mistake",
+    )
+    with fails(errno.EDOM, HOST, "its handler failed: why") as caught:
+        peer.request(Handlers.REFUSE).result(30)
+    assert isinstance(caught[0], RemoteError)
+    assert (caught[0].reply.payload, caught[0].reply.args) == (b"why", (4, 3, 0, 0))
+    with fails(errno.EMSGSIZE, HOST, "too large for one frame"):
+        peer.request(Handlers.TOO_LARGE).result(30)
+    events = report(peer)
+    assert [name for name, *_ in events] == [
+        "FileNotFoundError",
+        "ValueError",
+        "CarefulError",
+    ]
+    assert events[0][2].startswith(f"handler {int(Handlers.FAIL)}, asked by ")
+    assert peer.request(Handlers.ECHO, b"goes on").result(30).payload == b"no seog"
 
     def called(message: Message) -> bytes:
         if message.payload == b"raise":
             raise ZeroDivisionError("in the handler")
+        if message.payload == b"exit":
+            raise SystemExit(3)
         return b"called with " + message.payload
 
     node.handle(Handlers.CALLED, called)
-    peer.send(Handlers.CALL_BACK, b"raise")
-    with raises(ZeroDivisionError, "in the handler"):
+    with said_by_log() as log:
+        peer.send(Handlers.CALL_BACK, b"raise")
+        while not log.getvalue():
+            node.wait(30)
+    assert "careful on eth1: handler 10, asked by 10.77.0.2" in log.getvalue() or ":" in HOST
+    assert "ZeroDivisionError: in the handler" in log.getvalue()
+    peer.send(Handlers.CALL_BACK, b"exit")
+    with raises(SystemExit):
         while True:
             node.wait(30)
     peer.send(Handlers.CALL_BACK, b"care")
-    events: list[Any] = []
-    while len(events) < 2:
+    events = []
+    while len(events) < 3:
         events += report(peer)
-    assert events == [["called", errno.EIO], "called with care"]
+    assert [one[1] for one in events[:2]] == [errno.EIO, errno.EIO]
+    assert "ZeroDivisionError: in the handler" in events[0][2]
+    assert events[2] == "called with care"
+
+    def reraise(error: Exception, where: str) -> None:
+        raise error
 
     def then(operation: Operation) -> None:
         raise KeyError(operation.result().payload)
 
-    operation = peer.request(Handlers.ECHO, b"x", then=then)
+    node.on_error = reraise
+    operation = peer.request(Handlers.ECHO, b"x")
+    operation.add_done_callback(then)
     with raises(KeyError, "x"):
-        operation.wait(30)
+        operation.result(30)
     assert operation.result().payload == b"x"
     node.handle(Handlers.CALLED, None)
     peer.send(Handlers.CALL_BACK, b"care")
     while not (events := report(peer)):
         pass
-    assert events == [["called", errno.ENOSYS]]
+    assert [one[1] for one in events] == [errno.ENOSYS]
+
+
+def full(node: Node) -> None:
+    """More than there is room for waits for room, and all of it is done, in order."""
+    peer = node.connect(HOST)
+    _, blank, _ = regions_of(peer)
+    ended: list[bytes] = []
+    flying = []
+    for number in range(6000):
+        flying.append(peer.request(Handlers.ECHO, number.to_bytes(4, "big")))
+        flying[-1].add_done_callback(lambda one: ended.append(one.result().payload))
+    stores = [blank.store(bytes([number % 256]), number) for number in range(1000)]
+    assert node._engine.operations
+    for operation in [*flying, *stores]:
+        operation.result(30)
+    assert ended == [number.to_bytes(4, "little") for number in range(6000)]
+    back = bytearray(1000)
+    blank.get(back).result(30)
+    assert back == bytes(number % 256 for number in range(1000))
+    assert node._engine.operations == set()
+
+    def burst(message: Message) -> None:  # a handler cannot wait: the node does it later
+        for number in range(2000):
+            flying.append(peer.request(Handlers.ECHO, number.to_bytes(4, "big")))
+
+    flying.clear()
+    node.handle(Handlers.CALLED, burst)
+    peer.send(Handlers.CALL_BACK)
+    while len(flying) < 2000:
+        node.wait(30)
+    for number, operation in enumerate(flying):
+        assert operation.result(30).payload == number.to_bytes(4, "little")
 
 
 def late_reply(node: Node) -> None:
@@ -110,79 +172,83 @@ def late_reply(node: Node) -> None:
     flying = [peer.request(Handlers.LATE, args=(0,)) for _ in range(3)]
     failed = peer.request(Handlers.LATE, args=(1,))
     with fails(errno.EIO, HOST):
-        failed.wait(30)
+        failed.result(30)
     with fails(errno.ETIMEDOUT, HOST):
-        flying[0].wait(0.2)
-    assert not any(one.done for one in flying)
-    peer.request(Handlers.RELEASE).wait(30)
-    results = [one.wait(30) for one in flying]
+        flying[0].result(0.2)
+    assert not any(one.done() for one in flying)
+    peer.request(Handlers.RELEASE).result(30)
+    results = [one.result(30) for one in flying]
     assert [(one.payload, one.args[0]) for one in results] == [(b"late", k) for k in range(3)]
-    assert [name for name, _ in report(peer)] == ["ValueError"]
+    assert [name for name, *_ in report(peer)] == ["ValueError"]
 
 
 def get(node: Node) -> None:
     """From memory and from a file, to memory, arrays and files."""
     peer = node.connect(HOST)
-    memory, _, file = keys(peer)
-    for key in (memory, file):
+    memory, _, file = regions_of(peer)
+    for region in (memory, file):
         target = bytearray(NBYTES)
-        result = peer.get(key, target).wait(30)
+        result = region.get(target).result(30)
         assert (result.nbytes, target) == (NBYTES, bytes(WANTED))
         assert result.digest == xxhash.xxh3_64_intdigest(target)
     array = np.zeros(1000, np.uint8)
-    assert peer.get(memory, array[100:900], offset=5000, digest=False).wait(30).digest == 0
+    assert memory.get(array[100:900], offset=5000, digest=False).result(30).digest == 0
     assert (array[100:900] == WANTED[5000:5800]).all()
     assert not array[:100].any()
     assert not array[900:].any()
     fd = os.memfd_create("target")
     with os.fdopen(fd, "rb+") as target_file:
-        operation = peer.get(memory, FileRange(target_file, 7, 1000), offset=1)
-        operation.wait(30)
+        operation = memory.get(FileRange(target_file, 7, 1000), offset=1)
+        operation.result(30)
         assert os.pread(fd, 2000, 0) == bytes(7) + bytes(WANTED[1:1001])
     with mmap.mmap(-1, 4096) as area:
-        peer.get(memory, area).wait(30)
+        memory.get(area).result(30)
         assert area[:] == bytes(WANTED[:4096])
-    assert peer.get(memory, bytearray()).wait(30).nbytes == 0
+    assert memory.get(bytearray()).result(30).nbytes == 0
     with fails(errno.ERANGE, HOST, "beyond"):
-        peer.get(memory, bytearray(10), offset=NBYTES - 9).wait(30)
+        memory.get(bytearray(10), offset=NBYTES - 9).result(30)
     with fails(errno.ENOENT, HOST, "no such region"):
-        peer.get(memory ^ 0x80000000, bytearray(10)).wait(30)
+        peer.region(memory.key ^ 0x80000000).get(bytearray(10)).result(30)
     with raises(ValueError):
-        peer.get(memory, np.zeros((10, 10), np.uint8)[:, :5])
+        memory.get(np.zeros((10, 10), np.uint8)[:, :5])
     with raises(BufferError):
-        peer.get(memory, b"read-only")
+        memory.get(b"read-only")
+    assert (memory.peer, memory.access, memory.nbytes) == (peer, "r", NBYTES)
+    for wrong in (b"", b"x" * 15, bytes(16)):
+        with raises(ValueError, "handle"):
+            peer.region(wrong)
 
 
 def store(node: Node) -> None:
     """Into an array and into a file; a handler hears of it."""
     peer = node.connect(HOST)
     report(peer)
-    read_only, blank, file = keys(peer)
+    read_only, blank, file = regions_of(peer)
     source = np.random.default_rng(5).integers(0, 65536, 300_000, np.uint16)
-    result = peer.store(blank, source, handler=Handlers.STORED, args=(7, 8)).wait(30)
+    result = blank.store(source, handler=Handlers.STORED, args=(7, 8)).result(30)
     assert result.nbytes == BLANK_BYTES
     assert result.digest == xxhash.xxh3_64_intdigest(source)
     back = np.empty_like(source)
-    peer.get(blank, back).wait(30)
+    blank.get(back).result(30)
     assert (back == source).all()
-    peer.store(blank, b"in the middle", 1000, handler=Handlers.STORED, digest=False).wait(30)
-    peer.get(blank, back).wait(30)
+    blank.store(b"in the middle", 1000, handler=Handlers.STORED, digest=False).result(30)
+    blank.get(back).result(30)
     assert back.tobytes()[1000:1013] == b"in the middle"
     assert back.tobytes()[1013:] == source.tobytes()[1013:]
     assert report(peer) == [[1, 0, BLANK_BYTES, 7, 8, 0, 0], [1, 1000, 13, 0, 0, 0, 0]]
 
     with Path(__file__).open("rb") as ours:
         text = Path(__file__).read_bytes()
-        assert peer.store(file, ours, 100).wait(30).nbytes == len(text)
+        assert file.store(ours, 100).result(30).nbytes == len(text)
     got = bytearray(len(text) + 1)
-    peer.get(file, got, 99).wait(30)
+    file.get(got, 99).result(30)
     assert got == bytes(WANTED[99:100]) + text
-    peer.store(file, WANTED[100 : 100 + len(text)], 100).wait(30)  # for whoever comes next
+    file.store(WANTED[100 : 100 + len(text)], 100).result(30)  # for whoever comes next
     with fails(errno.EACCES, HOST, "does not allow"):
-        peer.store(read_only, b"x").wait(30)
+        read_only.store(b"x").result(30)
     with fails(errno.ENOSYS, HOST, "no handler", "in place"):
-        peer.store(blank, b"THERE", 1000, handler=Handlers.NONE).wait(30)
-    peer.get(blank, back).wait(30)
+        blank.store(b"THERE", 1000, handler=Handlers.NONE).result(30)
+    blank.get(back).result(30)
     assert back.tobytes()[1000:1013] == b"THEREe middle"
     assert report(peer) == []
     assert node.counters()["lost_frames"] == 0
@@ -235,17 +301,17 @@ def memory_is_held(node: Node) -> None:
     region.remove()
     data.extend(b"more")
 
-    memory = keys(peer)[0]
+    memory = regions_of(peer)[0]
     target = np.zeros(NBYTES, np.uint8)
-    alive, operation = weakref.ref(target), peer.get(memory, target)
+    alive, operation = weakref.ref(target), memory.get(target)
     del target
     gc.collect()
     assert alive() is not None
-    operation.wait(30)
+    operation.result(30)
     gc.collect()
     assert alive() is None
     into = bytearray(100)
-    operation = peer.get(memory, into)
+    operation = memory.get(into)
     with raises(BufferError):
         into.clear()
     del operation  # the node holds it

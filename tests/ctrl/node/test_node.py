@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import careful
 import pytest
@@ -40,10 +41,11 @@ def server(lab: Lab) -> Iterator[Lab]:
     assert process.communicate(timeout=30)[1] == ""
 
 
-def run(lab: Lab, case: str, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return lab.run(
-        "h1", sys.executable, "-X", "dev", HERE / "node_client.py", case, *args, check=check
-    )
+def run(
+    lab: Lab, case: str, *args: str, check: bool = True, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    client = (sys.executable, "-X", "dev", HERE / "node_client.py", case, *args)
+    return lab.run("h1", *client, check=check, **more)
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -55,11 +57,31 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["regions", "memory_is_held", "peers", "close", "close_errors", "options", "misuse", "forked"],
+    [
+        "regions",
+        "memory_is_held",
+        "full",
+        "peers",
+        "close",
+        "close_errors",
+        "options",
+        "misuse",
+        "forked",
+        "loop_failures",
+        "loop_handlers",
+        "own_loop",
+        "coroutine_without_loop",
+    ],
 )
 def test_node__case(server: Lab, case: str) -> None:
     done = run(server, case)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("wait", ["adaptive", "spin", "block"])
+def test_loop__waiting(server: Lab, wait: str) -> None:
+    environment = {**os.environ, "CASE_WAIT": wait}
+    assert run(server, "loop_traffic", env=environment).stderr == ""
 
 
 def test_wait__ends_with_a_signal(server: Lab) -> None:
@@ -113,13 +135,25 @@ def test_carefulctl__beside_a_program(server: Lab) -> None:
     run(server, "get")
 
 
-@pytest.mark.parametrize("case", ["peer_killed", "peer_silent", "interface_gone"])
+@pytest.mark.parametrize(
+    "case",
+    ["peer_killed", "peer_silent", "interface_gone", "loop_interface_gone", "loop_peer_killed"],
+)
 def test_other_end__is_gone(make_lab: MakeLab, case: str) -> None:
     lab = make_lab()
     process = lab.start("h2", sys.executable, HERE / "node_server.py")
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     run(lab, case, "h2", str(process.pid))
+
+
+@pytest.mark.parametrize("case", ["away", "loop_away"])
+def test_session__given_up_in_a_pause(make_lab: MakeLab, case: str) -> None:
+    lab = make_lab()
+    process = lab.start("h2", sys.executable, HERE / "node_server.py", "1000")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    run(lab, case)
 
 
 def code_in(text: str) -> list[str]:
@@ -135,12 +169,14 @@ def test_example__does_what_is_said(make_lab: MakeLab, where: str) -> None:
     lab = make_lab()
     text = (HERE.parents[2] / where).read_text() if "." in where else careful.__doc__
     assert text is not None
-    serve, ask = code_in(text)
+    serve, ask, *more = code_in(text)
     process = lab.start("h2", sys.executable, "-c", serve.replace(*READY))
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     done = lab.run("h1", sys.executable, "-c", ask)
     assert done.stdout == "b'HELLO'\nbytearray(b'some bytes')\n"
+    for program in more:
+        assert lab.run("h1", sys.executable, "-c", program).stdout == "b'HELLO'\n"
 
 
 def test_open__without_privilege(server: Lab) -> None:

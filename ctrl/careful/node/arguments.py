@@ -1,0 +1,41 @@
+"""What a program gives to C with a message: handlers' numbers, words, payloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from careful._abi import ffi, lib
+
+
+def handler_number(number: int) -> int:
+    """A handler's number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not 0 <= number < lib.CAREFUL_HANDLERS:
+        raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS - 1}")
+    return number
+
+
+def payload_of(value: Any) -> Any:
+    """A payload for C.
+
+    Raises:
+        TypeError, ValueError: it is no contiguous buffer.
+    """
+    if isinstance(value, str):
+        raise TypeError("a payload is bytes or another buffer, not str: encode it")
+    return ffi.from_buffer(value)
+
+
+def words(args: tuple[int, ...]) -> Any:
+    """Up to four words for C.
+
+    Raises:
+        ValueError: more than four.
+        OverflowError: one does not fit 32 bits.
+    """
+    if len(args) > lib.CAREFUL_AM_ARGS:
+        raise ValueError(f"a message has {lib.CAREFUL_AM_ARGS} args, not {len(args)}")
+    return ffi.new("uint32_t[]", [*args, 0, 0, 0, 0][: lib.CAREFUL_AM_ARGS])

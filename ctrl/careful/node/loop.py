@@ -1,0 +1,139 @@
+"""A node inside an asyncio event loop: no thread, no blocking call.
+
+Owns when a node is polled there: at once after something was asked of it, as long as
+frames come, for spin_us after the last of them (or always, where it was opened to spin),
+and then when a descriptor of it is readable or its timers are due. It calls engine.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from careful.errors import CarefulError
+
+if TYPE_CHECKING:
+    from careful.node.engine import Engine
+
+
+class Driver:
+    """What polls an engine in the running loop, from now until stop().
+
+    Args:
+        engine: used by this thread alone.
+        spin_s: how long to poll after frames came; inf: always.
+    """
+
+    def __init__(self, engine: Engine, spin_s: float) -> None:
+        self._engine = engine
+        self._spin_s = spin_s
+        self._loop = asyncio.get_running_loop()
+        self._busy_at = self._loop.time()
+        self._fds: set[int] = set()
+        self._next: asyncio.Handle | None = None
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: CarefulError | None = None
+        self._stopped = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Poll in the loop's next round."""
+        if not self._stopped:
+            self._later(self._loop.call_soon(self._step))
+
+    def future(self) -> asyncio.Future[None]:
+        """A future of this loop.
+
+        Raises:
+            RuntimeError: another loop runs.
+            CarefulError: the interface is gone, and nothing polls any more.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(f"careful on {self._engine.what} belongs to another event loop")
+        if self._failure is not None:
+            raise self._failure
+        return self._loop.create_future()
+
+    def task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine beside; cancelled by stop()."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait until a condition holds that callbacks bring about; False: time is over.
+
+        Raises:
+            CarefulError: the interface is gone.
+        """
+        one = condition, self.future()
+        self._waiting.append(one)
+        self.wake()
+        try:
+            await asyncio.wait([one[1]], timeout=timeout_s)
+            if not one[1].done():
+                return False
+            one[1].result()
+            return True
+        finally:
+            self._waiting.remove(one)
+            one[1].cancel()
+
+    def stop(self) -> None:
+        """Let go of the loop; the engine stays open."""
+        self._stopped = True
+        self._later(None)
+        for fd in self._fds:
+            self._loop.remove_reader(fd)
+        self._fds.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def _later(self, following: asyncio.Handle | None) -> None:
+        """This, and nothing that was planned before, is the next to run."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = following
+
+    def _step(self) -> None:
+        """One round of the engine, and the next one's time."""
+        moved = 1  # where a callback's interrupt ends this round, another follows
+        try:
+            moved = self._engine.round()
+        finally:
+            if moved < 0:
+                self._fail(CarefulError(-moved, "", self._engine.what))
+            elif not self._stopped:
+                self._plan(moved > 0)
+        self._tell()
+
+    def _plan(self, moved: bool) -> None:
+        now = self._loop.time()
+        if moved:
+            self._busy_at = now
+        if now - self._busy_at <= self._spin_s:
+            self.wake()
+            return
+        fds, timeout_s = self._engine.wait_fds()
+        for fd in self._fds.difference(fds):
+            self._loop.remove_reader(fd)
+        for fd in set(fds) - self._fds:
+            self._loop.add_reader(fd, self._step)
+        self._fds = set(fds)
+        self._later(self._loop.call_later(timeout_s, self._step))
+
+    def _tell(self) -> None:
+        """Wake those whose condition holds."""
+        for condition, future in self._waiting:
+            if not future.done() and condition():
+                future.set_result(None)
+
+    def _fail(self, error: CarefulError) -> None:
+        """Nothing comes any more; whoever waits is told."""
+        self._failure = error
+        self.stop()
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,45 @@
+"""The options of careful.open(), which are those of `carefulctl up`, for careful_open()."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from careful._abi import enum_names
+from careful.control.config import UpOptions, matches
+from careful.errors import CarefulError
+
+#: Options that concern carefuld, not an instance.
+NOT_OURS = ("cpu", "export")
+_ENUMS = {
+    "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
+    "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
+}
+
+
+def _field(ifname: str, name: str, value: Any) -> tuple[str, Any]:
+    """Field of struct careful_options, and its value, of an option that is given."""
+    if not matches(value, get_type_hints(UpOptions)[name]):
+        raise TypeError(f"{name} = {value!r}: that is of the wrong type")
+    if name in _ENUMS:
+        field, enum, prefix = _ENUMS[name]
+        names = {name: number for number, name in enum_names(enum, prefix).items()}
+        if value not in names:
+            text = f"{name} = {value!r}: one of {', '.join(names)}"
+            raise CarefulError(errno.EINVAL, text, ifname)
+        return field, names[value]
+    if isinstance(value, int) and not 0 <= value < 1 << 32:
+        raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
+    return name, value
+
+
+def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
+    """Fields of struct careful_options."""
+    found: dict[str, Any] = {"ifname": ifname, "instance": instance}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value is not None and option.name not in NOT_OURS:
+            field, number = _field(ifname, option.name, value)
+            found[field] = number
+    return found
