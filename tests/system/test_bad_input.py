@@ -272,7 +272,7 @@ def setns(fd: int) -> None:
 def refusal(hello: bytes) -> bytes:
     """What a peer of the next version answers to a HELLO."""
     asked = unpack("careful_ctrl", hello)
-    from careful.wire.layers import CarefulCtrl
+    from scapy_layers import CarefulCtrl
 
     return bytes(
         CarefulCtrl(

@@ -26,7 +26,6 @@ pytest.importorskip("careful._binding")
 import flood
 from careful._abi import lib
 from careful.control import maps
-from careful.wire.layers import CarefulAm, CarefulCtrl, CarefulHdr
 from flood import frames_of
 from hosts import MIB, Host, finish, make_file, wait_for
 from lab import Lab
@@ -40,6 +39,7 @@ from scapy.layers.inet6 import (
 )
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
+from scapy_layers import CarefulAm, CarefulCtrl, CarefulHdr
 
 RATE = 10_000
 SECONDS = 3

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import lab
 import pytest
 from hosts import Host, hosts_up
 
@@ -15,8 +17,9 @@ RATES = (819.2, 1638.4, 1024.0)
 
 #: Probes by who is nobody's peer: of every limit, with a cookie that is not, and garbage.
 STRANGER = """
-import os, socket
-from careful.wire.layers import CarefulHdr
+import os, socket, sys
+sys.path.insert(0, sys.argv[1])
+from scapy_layers import CarefulHdr
 to = ("10.77.0.2", 51966)
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(500):
@@ -94,7 +97,7 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
 def test_stages__a_stranger_gets_no_answer_and_takes_no_buffer(hosts: list[Host]) -> None:
     there = hosts[1]
     before = {name: counted(there, name) for name in ("admitted", "pings_answered", "pass_ping")}
-    said = hosts[0].lab.run("h1", "python", "-c", STRANGER).stdout
+    said = hosts[0].lab.run("h1", "python", "-c", STRANGER, Path(lab.__file__).parent).stdout
     assert said == "silent\n"
     assert {name: counted(there, name) for name in before} == before
     assert counted(there, "drop_cookie") > 0

@@ -21,6 +21,7 @@ from click.shell_completion import shell_complete
 from careful import __version__
 from careful.cli.command import LazyGroup
 from careful.errors import CarefulError, Ended, LossError, shown
+from careful.extras import MissingExtraError
 from careful.report.jsonout import document
 
 #: Exit status where a loss ended a transfer.
@@ -117,7 +118,7 @@ def cli(ctx: click.Context) -> None:
         ctx.color = False
 
 
-def _line(error: OSError | ValueError) -> str:
+def _line(error: OSError | ValueError | MissingExtraError) -> str:
     """What an error says, on one line."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, CarefulError) and error.strerror:
@@ -131,7 +132,7 @@ def _status_of(error: BaseException) -> int:
     return LOST if isinstance(error, LossError) else 1
 
 
-def _failed(error: OSError | ValueError | Ended, asked: dict[str, Any]) -> int:
+def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
     """Tell of an error, as JSON too if that is asked for; its exit status."""
     if os.environ.get("CAREFUL_DEBUG"):
         traceback.print_exc()
@@ -168,7 +169,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _told(error.format_message(), error.exit_code, asked, error.show)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", 128 + signal.SIGINT, asked)
-    except (OSError, ValueError, Ended) as error:
+    except (OSError, ValueError, MissingExtraError, Ended) as error:
         return _failed(error, asked)
     return 0
 

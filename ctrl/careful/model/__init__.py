@@ -1,7 +1,7 @@
 """The pipeline model: latency and optimal fragmentation, computed and simulated.
 
 P1 (optimal pipelines) sections 2 to 5, P3 (cut-through) and P5 (adaptive pipelining). Pure
-computation on numpy; scipy is imported only when the linear program or the fit runs. Only
+computation on numpy; scipy (the extra `plan`) is imported only when the linear program runs. Only
 `files.py` reads anything.
 """
 
@@ -26,6 +26,7 @@ from careful.model.latency import (
 )
 from careful.model.lp import lp_sizes
 from careful.model.planner import STRATEGIES, Plan, plan
+from careful.model.pulses import cut_through_speedup, pulse_rules
 from careful.model.simulation import (
     EagerPulse,
     FixedPulse,
@@ -35,7 +36,6 @@ from careful.model.simulation import (
     simulate,
 )
 from careful.model.stages import Limits, Pipeline, Stage
-from careful.model.trapeze import cut_through_speedup, fit_alphastation, pulse_rules
 from careful.model.tunemap import ClassPlan, TunePlan, class_of, class_plan, class_table
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "class_table",
     "cut_through_speedup",
     "exit_times_us",
-    "fit_alphastation",
     "fixed_latency_us",
     "hierarchical",
     "latency_us",

@@ -1,7 +1,8 @@
 """The linear program of P1 section 2: optimal among plans without reassembly.
 
-scipy is imported on first use. For a given number of fragments it is exact; for the best
-number, bounds on both sides leave a finite range that is searched.
+scipy is imported on first use: it is the extra `plan`, and all else does without. For a given
+number of fragments the program is exact; for the best number, bounds on both sides leave a
+finite range that is searched.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.extras import need
 from careful.model.latency import fragments_bound, latency_us
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
 
@@ -27,8 +29,10 @@ def lp_sizes(
     """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
 
     Minimises tau_{k-1,n-1}. Raises ValueError when k sizes cannot be below the upper limit
-    (the lower one is left where k of it are more than the message).
+    (the lower one is left where k of it are more than the message), MissingExtraError
+    without scipy.
     """
+    need("scipy", "the linear program (lp, which best asks too)")
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
     from scipy.sparse import coo_array  # type: ignore[import-untyped,unused-ignore]
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from careful.extras import need
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
@@ -20,9 +22,15 @@ SUFFIXES = (".png", ".svg")
 
 
 def check_path(path: str | Path) -> None:
-    """Raise ValueError unless a plot can be written under this name (.png or .svg)."""
+    """Make sure, before anything is measured for it, that a plot can be drawn.
+
+    Raises:
+        ValueError: the name ends in neither .png nor .svg.
+        MissingExtraError: matplotlib is not installed.
+    """
     if Path(path).suffix not in SUFFIXES:
         raise ValueError(f"{path}: plots are .png or .svg")
+    need("matplotlib", "a plot")
 
 
 def ink(background: str) -> str:

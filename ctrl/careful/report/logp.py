@@ -6,8 +6,9 @@ from typing import Any
 
 from careful.measure.estimators.logp import Curve, Result
 from careful.measure.estimators.logp_predict import Trial
-from careful.measure.statistics.estimate import t_quantile
+from careful.measure.statistics.estimate import LEVEL
 from careful.measure.statistics.line import RELATIVE_MAX
+from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
 from careful.report.tables import table
 
@@ -36,7 +37,7 @@ def named(found: Result) -> dict[str, Figure]:
 
 def _curve(curve: Curve) -> dict[str, Any]:
     costs, errors = curve.costs()
-    half = t_quantile(max(curve.samples_count - 1, 1))
+    half = t_quantile(LEVEL, max(curve.samples_count - 1, 1))
     return {
         "compute_us": curve.compute_us,
         "send_only_until_messages": curve.send_messages,

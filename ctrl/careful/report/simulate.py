@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from careful.model.planner import plan, rules
+from careful.model.pulses import cut_through_speedup, pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
 from careful.model.simulation import (
     Message,
@@ -17,7 +18,6 @@ from careful.model.simulation import (
     simulate,
 )
 from careful.model.stages import Pipeline, check_message_bytes
-from careful.model.trapeze import cut_through_speedup, pulse_latency_us, pulse_rules
 from careful.report import plan_plots
 from careful.report.jsonout import document
 from careful.report.tables import sizes, table

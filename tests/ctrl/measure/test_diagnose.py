@@ -13,7 +13,7 @@ from careful._abi import ffi, lib
 from careful.address import Address, resolve
 from careful.daemon.client import Answer as IpcAnswer
 from careful.errors import CarefulError
-from careful.measure.probes import diagnose, exchange, session, stage_probe
+from careful.measure.probes import diagnose, exchange, ping, session
 from careful.measure.probes.bursts import Session as Signatures
 from careful.measure.probes.udp import Answer, Reply
 
@@ -174,10 +174,10 @@ def test_probes__a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_stage_probes__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = object.__new__(stage_probe.StageSession)
+    one = object.__new__(ping.StageSession)
     one.host, one._address, one._own, one._kick_runs_all = "h2", PEER, OWN, False
     for number in (errno.ECONNRESET, errno.ENOTCONN):
-        reply = stage_probe.StageReply(-number)
+        reply = ping.StageReply(-number)
         monkeypatch.setattr(one, "ask", lambda *_, reply=reply: reply)
         with pytest.raises(CarefulError, match="h2: its careful ended or began anew"):
             one.probe(1, 600, 1.0)

@@ -17,7 +17,7 @@ from careful.errors import CarefulError
 from careful.measure.estimators import host_stages, path_to_file
 from careful.measure.estimators.hops import Path
 from careful.measure.estimators.pathchar import Options, Pathchar
-from careful.measure.probes.stage_probe import StageReply
+from careful.measure.probes.ping import StageReply
 from careful.measure.probes.udp import Answer, Reply
 from careful.report import measure_plots
 from careful.report.pathchar_stages import resources, stages_figures, stages_table
@@ -153,7 +153,7 @@ def test_stages__stop_when_they_are_known() -> None:
     quiet, noisy = FakeHosts(jitter_us=0.01), FakeHosts(jitter_us=50.0)
     assert quiet.measure(seconds=1000).rounds_count == host_stages.ROUNDS_MIN
     assert noisy.measure(seconds=1000).rounds_count > host_stages.ROUNDS_MIN
-    assert set(quiet.asked) == {lib.CAREFUL_LIMIT_STORE}
+    assert set(quiet.asked) == {lib.CAREFUL_STAGE_STORE}
 
 
 def test_stages__of_one_thread_or_cpu_are_one_resource() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from careful.model import Pipeline, Stage, fit_alphastation, load_shipped, plan, shipped_names
+from alphastation import fit_alphastation
+from careful.model import Pipeline, Stage, load_shipped, plan, shipped_names
+from careful.model.pulses import pulse_latency_us
 from careful.model.surfaces import against_static, over_bandwidth, over_sizes, with_stage
-from careful.model.trapeze import pulse_latency_us
-from careful.report.paper import markdown, ramp_gains, rows
-from careful.report.paper_shapes import shapes
+from paper_shapes import shapes
+from papers import markdown, ramp_gains, rows
 
 TABLE = Path(__file__).with_name("paper-table.md")
 ROWS = rows()

@@ -18,7 +18,7 @@ from careful.model import (
     pulse_rules,
     simulate,
 )
-from careful.model.trapeze import pulse_latency_us
+from careful.model.pulses import pulse_latency_us
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import make, pipelines

@@ -18,7 +18,7 @@ from typing import Protocol
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.measure.estimators.hops import Path, Segment
-from careful.measure.probes.stage_probe import StageReply
+from careful.measure.probes.ping import StageReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
@@ -38,7 +38,7 @@ HOST_TX, NET_TX, NET_RX, HOST_RX, STORE = "hostTx", "netTx", "netRx", "hostRx", 
 
 
 class Ask(Protocol):
-    """ask(stage, size_bytes, timeout_s): see careful.measure.probes.stage_probe.StageSession."""
+    """ask(stage, size_bytes, timeout_s): see careful.measure.probes.ping.StageSession."""
 
     def __call__(self, stage: int, size_bytes: int, timeout_s: float, /) -> StageReply: ...
 

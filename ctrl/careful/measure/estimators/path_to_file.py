@@ -15,7 +15,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.estimators import host_stages, pathchar
 from careful.measure.estimators.hops import Path
-from careful.measure.probes.stage_probe import StageSession
+from careful.measure.probes.ping import StageSession
 
 
 def measure(

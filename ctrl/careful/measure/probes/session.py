@@ -1,6 +1,6 @@
 """A session with one peer by way of carefuld, for as long as a measurement takes.
 
-What is asked in it is exchange.py's and stage_probe.py's.
+What is asked in it is exchange.py's and ping.py's.
 """
 
 from __future__ import annotations

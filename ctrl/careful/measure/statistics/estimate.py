@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
+
+from careful.measure.statistics.quantiles import t_quantile
 
 #: Share of cases in which an interval shall contain the true value.
 LEVEL = 0.95
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(dof: float) -> float:
-    """Two-sided Student quantile of LEVEL; dof: degrees of freedom, > 0, may be infinite."""
-    from scipy.special import ndtri, stdtrit
-
-    share = 0.5 + LEVEL / 2
-    return float(ndtri(share) if math.isinf(dof) else stdtrit(dof, share))
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Estimate:
     @property
     def half(self) -> float:
         """Half of the 95 % interval."""
-        spread = t_quantile(self.dof) * self.se if self.se else 0.0
+        spread = t_quantile(LEVEL, self.dof) * self.se if self.se else 0.0
         return spread + self.slack
 
     @property

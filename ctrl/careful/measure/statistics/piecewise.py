@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import fdtri
 
 from careful.measure.statistics.line import Array, Line, fit_line
+from careful.measure.statistics.quantiles import f_quantile
 
 #: Points that must leave a line before it ends, and that a line needs at least.
 LOOK_AHEAD = 3
@@ -146,7 +146,7 @@ def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
     # Below the noise nothing is better than anything.
     least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
     ratio = (one - two) / 3 / least
-    return ratio / float(fdtri(3, freedom, 1 - _CHANCE))
+    return ratio / f_quantile(3, freedom, _CHANCE)
 
 
 def _needed(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:

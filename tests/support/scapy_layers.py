@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any
 
 import xxhash
+from careful import _abi
+from careful._abi import enum_names, ffi, flag_names, lib
 from scapy.fields import (
     ByteEnumField,
     ByteField,
@@ -30,9 +32,6 @@ from scapy.fields import (
 )
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, Raw, bind_layers
-
-from careful import _abi
-from careful._abi import enum_names, ffi, flag_names, lib
 
 _PLAIN: dict[int, Any] = {1: ByteField, 2: ShortField, 4: IntField, 8: LongField}
 _HEX: dict[int, Any] = {4: XIntField, 8: XLongField}

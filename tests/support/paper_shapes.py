@@ -1,6 +1,6 @@
 """What the papers' figures show without a number: our figures, and whether they agree.
 
-`paper.py` prints them below its numbers; tests/ctrl/model/test_papers.py asserts each.
+`papers.py` prints them below its numbers; test_papers.py asserts each.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
 from careful.model import surfaces
 from careful.model.files import load_shipped
 from careful.model.fixed import segments
+from careful.model.pulses import pulse_latency_us
 from careful.model.stages import KIB, Array
-from careful.model.trapeze import pulse_latency_us
 
 PULSE_BYTES = (512,)
 

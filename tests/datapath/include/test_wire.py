@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import scapy_layers as layers
 import xxhash
 from careful import _abi
 from careful._abi import ffi, lib
 from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import parse_listing
-from careful.wire import layers
-from careful.wire.layers import (
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+from scapy_layers import (
     CarefulAbort,
     CarefulAm,
     CarefulBlockAttr,
@@ -22,11 +27,6 @@ from careful.wire.layers import (
     CarefulHdr,
     CarefulListing,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-from scapy.packet import Packet, Raw
 
 LAYERS: list[tuple[type[Packet], str]] = [
     (CarefulHdr, "careful_hdr"),

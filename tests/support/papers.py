@@ -10,20 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
+from alphastation import fit_alphastation
 from careful.model import surfaces
 from careful.model.files import load_shipped, shipped_names
 from careful.model.fixed import best_count
 from careful.model.planner import plan
-from careful.model.stages import KIB, Pipeline
-from careful.model.trapeze import (
+from careful.model.pulses import (
     PAGE_BYTES,
     cut_through_speedup,
-    fit_alphastation,
     pulse_latency_us,
 )
+from careful.model.stages import KIB, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, class_table
-from careful.report.paper_shapes import shapes
+from paper_shapes import shapes
 
 BETWEEN = "between the figure's lines: the greatest on a grid twice as fine, over the bound"
 

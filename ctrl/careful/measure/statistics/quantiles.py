@@ -1,0 +1,90 @@
+"""Quantiles of Student's t and of F, from the incomplete beta function. Pure; calls nothing.
+
+They are all that measuring needs of scipy, which is too much to install for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import NormalDist
+
+#: Beyond so many degrees of freedom, t is normal to seven digits.
+_NORMAL_DOF = 1e7
+_TERMS_MAX = 20000
+_STEPS_MAX = 200
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(share: float, dof: float) -> float:
+    """What |t| exceeds with a probability of 1 - share.
+
+    share: between 0 and 1; dof: degrees of freedom, > 0, may be infinite.
+    """
+    if dof > _NORMAL_DOF:
+        return NormalDist().inv_cdf(0.5 + share / 2)
+    return _where(lambda t: beta_share(dof / 2, 0.5, dof, t * t), 1 - share)
+
+
+@lru_cache(maxsize=1024)
+def f_quantile(dof: float, dof_below: float, chance: float) -> float:
+    """What an F of (dof, dof_below) degrees of freedom exceeds with a probability of chance."""
+    return _where(lambda f: beta_share(dof_below / 2, dof / 2, dof_below, dof * f), chance)
+
+
+def beta_share(a: float, b: float, x: float, y: float) -> float:
+    """The regularised incomplete beta function I of (a, b) at x / (x + y).
+
+    a, b > 0; x, y >= 0, not both 0: given apart, so that nothing is lost near 0 and 1.
+    By the continued fraction of DLMF 8.17.22, evaluated as Lentz does.
+    """
+    at, rest = x / (x + y), y / (x + y)
+    if not at or not rest:
+        return float(not rest)
+    if at > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+        return 1 - beta_share(b, a, y, x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(log_front + a * math.log(at) + b * math.log(rest)) / a
+    fraction = upper = 1.0
+    lower = 0.0
+    for term in range(1, _TERMS_MAX):
+        m, odd = divmod(term, 2)
+        part = -(a + m) * (a + b + m) if odd else m * (b - m)
+        part *= at / ((a + term - 1) * (a + term))
+        lower = 1 / (1 + part * lower)
+        upper = 1 + part / upper
+        fraction *= upper * lower
+        if abs(upper * lower - 1) < 1e-15:
+            break
+    return front / fraction
+
+
+def _where(falling: Callable[[float], float], wanted: float) -> float:
+    """Where a function of numbers above 0 that falls from 1 to 0 has a value.
+
+    By false position (Illinois) on logarithms, of which tails are nearly straight lines.
+    """
+
+    def off(exponent: float) -> float:
+        return math.log(max(falling(math.exp(exponent)), 1e-320) / wanted)
+
+    low, high = 0.0, 1.0
+    while (below := off(low)) < 0:
+        low -= 1
+    while (above := off(high)) > 0:
+        low, below = high, above
+        high += 1
+    side = 0
+    for _ in range(_STEPS_MAX):
+        middle = (low * above - high * below) / (above - below)
+        found = off(middle)
+        if abs(found) < 1e-12 or not low < middle < high:
+            break
+        if found > 0:
+            low, below, above = middle, found, above / 2 if side > 0 else above
+            side = 1
+        else:
+            high, above, below = middle, found, below / 2 if side < 0 else below
+            side = -1
+    return math.exp(middle)

@@ -1,0 +1,87 @@
+"""The core without its extras: it imports, measures, plans, and says what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from careful.extras import EXTRAS, MissingExtraError, need
+
+#: As if none of them were installed; pillow and contourpy come with matplotlib alone.
+WITHOUT = """
+import sys
+for name in ("scipy", "matplotlib", "scapy", "PIL", "contourpy"):
+    sys.modules[name] = None
+"""
+
+EVERY_MODULE = """
+import importlib, pkgutil, careful
+for one in pkgutil.walk_packages(careful.__path__, "careful."):
+    if one.name != "careful.libcareful":  # the C library
+        importlib.import_module(one.name)
+"""
+
+#: What a loop that measures a path and sets fragment sizes by it goes through.
+LOOP = """
+import numpy as np
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import fit_line
+from careful.measure.statistics.piecewise import fit_piecewise
+from careful.measure.statistics.sample import figure
+from careful.model import class_table, load_shipped, plan
+sizes = np.repeat(np.arange(64, 3000, 200), 5)
+line = fit_line(sizes, 10 + sizes / 100 + np.tile([0, 0.1, 0.2, 0.3, 0.4], 15))
+assert line.supported and line.G_us_per_KiB.half > 0
+assert fit_piecewise(np.arange(1, 20), np.arange(1, 20) * 2.0).lines
+assert Estimate(1.0, 0.1, 5).half > 0.2
+assert len(class_table(load_shipped("gam"))) == 16
+assert plan(load_shipped("gam"), 4096, lp=False).fragments_count > 1
+"""
+
+
+def without(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT + code, *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("code", [EVERY_MODULE, LOOP], ids=["every module", "tuning"])
+def test_core__does_without_the_extras(code: str) -> None:
+    done = without(code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["plan", "--pipeline", "gam", "--bytes", "4KiB"], "careful[plan]"),
+        (["plan", "--pipeline", "gam", "--bytes", "4KiB", "--strategy", "lp"], "careful[plan]"),
+        (
+            ["simulate", "--pipeline", "gam", "--bytes", "4KiB", "--plot", "nowhere/x.svg"],
+            "careful[plot]",
+        ),
+        (["measure", "pathchar", "127.0.0.1", "--plot", "nowhere/x.svg"], "careful[plot]"),
+    ],
+)
+def test_command__names_the_extra_in_one_line(argv: list[str], said: str) -> None:
+    done = without("from careful.cli.start import main; main()", *argv)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert f"pip install '{said}'" in last
+    assert "Traceback" not in done.stderr
+
+
+def test_command__needs_no_extra_for_the_rest() -> None:
+    planning = ["plan", "--pipeline", "gam", "--bytes", "4KiB", "--strategy", "ramp"]
+    for argv in (["--help"], planning):
+        done = without("from careful.cli.start import main; main()", *argv)
+        assert (done.returncode, done.stderr) == (0, ""), argv
+
+
+def test_need__says_who_needs_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in EXTRAS:
+        need(package, "this test")
+    monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
+    with pytest.raises(MissingExtraError, match=r"^a test needs scipy: pip install 'careful\[plan"):
+        need("scipy", "a test")
