@@ -70,13 +70,18 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	cursor->next_bytes = cursor->plan.first_bytes;
 	if (cursor->next_bytes < FRAGMENT_MIN)
 		cursor->next_bytes = FRAGMENT_MIN;
-	/* Equal fragments rather than a short last one (P1 section 5.4). */
-	if (is_fixed(&cursor->plan) && message_bytes > cursor->next_bytes) {
-		uint64_t bytes = message_bytes;
-		uint64_t k = (bytes + cursor->next_bytes - 1) / cursor->next_bytes;
+	cursor->message_bytes = message_bytes;
+}
 
-		cursor->next_bytes = (uint32_t)((bytes + k - 1) / k);
-	}
+/* Equal fragments rather than a short last one (P1 section 5.4), of what a frame holds at
+ * most: 4096 bytes over frames of 3750 are two of 2048. */
+static uint32_t equal(const struct plan_cursor *cursor, uint32_t cap_bytes)
+{
+	uint64_t bytes = cursor->message_bytes;
+	uint32_t most = cursor->next_bytes < cap_bytes ? cursor->next_bytes : cap_bytes;
+	uint64_t k = (bytes + most - 1) / most;
+
+	return bytes > most ? (uint32_t)((bytes + k - 1) / k) : most;
 }
 
 static uint32_t scale(uint32_t bytes, uint32_t ratio_q16, uint32_t step_bytes)
@@ -92,7 +97,12 @@ uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 	const struct careful_plan *plan = &cursor->plan;
 	uint32_t bytes = cursor->next_bytes;
 
-	if (!is_fixed(plan)) {
+	if (is_fixed(plan)) {
+		if (!cursor->equal) {
+			cursor->next_bytes = bytes = equal(cursor, cap_bytes);
+			cursor->equal = true;
+		}
+	} else {
 		if (!cursor->down && plan->peak_bytes && bytes >= plan->peak_bytes) {
 			bytes = plan->peak_bytes;
 			cursor->down = true;

@@ -11,10 +11,19 @@
 
 #include <careful/abi.h>
 
+/*
+ * Where a message stands in its plan.
+ *
+ * @next_bytes:  of the next fragment, before what a frame holds is looked at
+ * @equal:       next_bytes is that of all fragments, which are equal
+ * @down:        the peak was reached
+ */
 struct plan_cursor {
 	struct careful_plan plan;
 	uint32_t minpulse_bytes[CAREFUL_SINKS];
+	uint32_t message_bytes;
 	uint32_t next_bytes;
+	bool equal;
 	bool down;
 };
 

@@ -92,10 +92,11 @@ class TunePlan:
         size = max(self.first_bytes, FRAGMENT_BYTES_MIN)
         if self.is_fixed:
             # Not one by one: messages of many frames are planned while somebody waits.
+            size = min(size, most)
             if message_bytes > size:
                 size = -(-message_bytes // -(-message_bytes // size))
-            whole, tail = divmod(message_bytes, min(size, most))
-            return [min(size, most)] * whole + ([tail] if tail else [])
+            whole, tail = divmod(message_bytes, size)
+            return [size] * whole + ([tail] if tail else [])
         return list(self._ramp(message_bytes, most))
 
     def _ramp(self, message_bytes: int, most_bytes: int) -> Iterator[int]:
