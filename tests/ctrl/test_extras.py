@@ -18,7 +18,7 @@ for name in ("scipy", "matplotlib", "scapy", "PIL", "contourpy"):
 EVERY_MODULE = """
 import importlib, pkgutil, careful
 for one in pkgutil.walk_packages(careful.__path__, "careful."):
-    if one.name != "careful.libcareful":  # the C library
+    if not one.name.endswith((".libcareful", ".__main__")):  # the C library; programs
         importlib.import_module(one.name)
 """
 

@@ -66,6 +66,7 @@ class Plan:
     """How a message is cut, and what that costs.
 
     strategy: which of STRATEGIES made it; latency_us: exact, of these very sizes;
+    bottleneck: a stage, or a resource that stages share, with their names;
     fragments_bytes: sizes at the top level, in order; lower_bound_us: P1 equation 5;
     one_fragment_us: latency without fragmentation; levels: of a plan with reassembly,
     top first; sizes_by_stage: what each stage passes, one tuple a stage;
@@ -280,7 +281,6 @@ def searched_plan(
                 attempt(k)
         count = valley
     sizes = tuple(float(size) for size in equal_sizes(message_bytes, count))
-    time_us = pipeline.g_us + sizes[0] * pipeline.G_us_per_byte
     bounds = [float(message_bytes * pipeline.G_us_per_byte.max() + pipeline.g_us.sum())]
     for resource in {stage.resource for stage in pipeline.stages if stage.resource}:
         shared = [stage for stage in pipeline.stages if stage.resource == resource]
@@ -290,7 +290,7 @@ def searched_plan(
         message_bytes=message_bytes,
         latency_us=attempt(count),
         fragments_bytes=sizes,
-        bottleneck=pipeline.stages[int(np.argmax(time_us))].name,
+        bottleneck=pipeline.busiest(sizes[0]),
         lower_bound_us=max(bounds) + pipeline.delay_us,
         one_fragment_us=attempt(1),
         sizes_by_stage=(sizes,) * len(pipeline),

@@ -227,6 +227,19 @@ class Pipeline:
         """Index of the slowest stage for fragments of `size_bytes` (P1 section 2)."""
         return int(np.argmax(self.g_us + size_bytes * self.G_us_per_byte))
 
+    def busiest(self, size_bytes: float) -> str:
+        """What takes longest for a fragment of `size_bytes`, in words: "B", or "cpu (A, C)".
+
+        Stages of one resource never overlap: their times add up, wherever they are.
+        """
+        taken: dict[tuple[str, str], tuple[float, list[str]]] = {}
+        for stage in self.stages:
+            key = (stage.resource, "" if stage.resource else stage.name)
+            sum_us, names = taken.get(key, (0.0, []))
+            taken[key] = (sum_us + stage.time_us(size_bytes), [*names, stage.name])
+        (resource, _), (_, names) = max(taken.items(), key=lambda one: one[1][0])
+        return names[0] if len(names) == 1 else f"{resource} ({', '.join(names)})"
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -259,6 +259,31 @@ def test_speed__sixteen_classes_under_half_a_second(name):
     assert min(taken) < 0.5
 
 
+def test_bottleneck__is_what_stages_share():
+    # With 50 fragments the CPU is busy for 1000 of 1005 µs, B for 750.
+    stages = (
+        Stage("A", 10, 0, resource="cpu"),
+        Stage("B", 15, 0),
+        Stage("C", 10, 0, resource="cpu"),
+    )
+    made = plan(Pipeline(stages), 50, "fixed", fragments_count=50)
+    assert made.bottleneck == "cpu (A, C)"
+    assert 1000 < made.latency_us <= 1015
+
+
+def test_bottleneck__is_a_stage_that_is_slower_than_what_others_share():
+    stages = (
+        Stage("A", 10, 0, resource="cpu"),
+        Stage("B", 15, 8),
+        Stage("C", 10, 0, resource="cpu"),
+    )
+    pipeline = Pipeline(stages)
+    # B takes over where 15 + x 8 / 1024 reaches 20 µs.
+    assert pipeline.busiest(639) == "cpu (A, C)"
+    assert pipeline.busiest(641) == "B"
+    assert plan(pipeline, 6410, "fixed", fragments_count=10).bottleneck == "B"
+
+
 def test_import__needs_nothing_heavy():
     code = (
         "import sys, careful.model;"
