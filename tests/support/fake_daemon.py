@@ -383,6 +383,10 @@ class FakeDaemon:
             os.close(handle.fd)
             return Answer(payload=attr_bytes(found))
         assert handle.temporary is not None
+        if os.path.lexists(handle.path) and not args[1] & lib.CAREFUL_BLOCK_REPLACE:
+            os.close(handle.fd)
+            handle.temporary.unlink()
+            return Answer(-errno.EEXIST)
         os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
         os.fchmod(handle.fd, fields["mode"])
         if fields["mtime_ns"]:

@@ -49,10 +49,10 @@ def test_archive__any_tree_there_and_back(
         source.mkdir()
         build(source, tree, [])
         there = Path(folder).name
-        got = transfers.get(route, [f"{there}/tree"], str(here), True, ARCHIVE, Silent())
+        got = transfers.get(route, [f"{there}/tree/"], str(here), True, ARCHIVE, Silent())
         assert got.failures == []
         assert_equal(source, here)
-        sent = transfers.put(route, [str(here)], f"{there}/back", True, ARCHIVE, Silent())
+        sent = transfers.put(route, [f"{here}/"], f"{there}/back", True, ARCHIVE, Silent())
         assert sent.failures == []
         assert_equal(source, Path(folder) / "back")
         found = transfers.verify(route, f"{there}/back", str(here), True, 4096)

@@ -31,21 +31,20 @@ def test_fsync__flushes_of_the_disk(
         make_file(source / f"small{index}", 1000)
     flushes, one = {}, {}
     for policy in ("none", "end", "file"):
-        words = ("--fsync", policy, "h2:source", disk.top / policy)
+        words = ("--fsync", policy, "h2:source/", disk.top / policy)
         if way == "put":
-            words = ("--fsync", policy, source, f"h2:disk/{policy}")
+            words = ("--fsync", policy, f"{source}/", f"h2:disk/{policy}")
         before = disk.flushes()
         a.ctl(way, "-r", *words)
         flushes[policy] = disk.flushes() - before
-        words = tuple(f"{word}/0" if word == "h2:source" else word for word in words)
-        words = tuple(word / "0" if word == source else word for word in words)
+        words = tuple(f"{word}0" if str(word).endswith("/") else word for word in words)
         before = disk.flushes()
         a.ctl(way, *words[:3], f"{words[3]}-one")
         one[policy] = disk.flushes() - before
     print(flushes, one)
     assert flushes["none"] == one["none"] == 0
     assert 1 <= one["end"] <= one["file"]
-    # With `end` there are some for the mark and the tree, none for each file.
+    # With `end` there are some for the tree, none for each file.
     assert 1 <= flushes["end"] < FILES <= flushes["file"]
 
 
@@ -60,7 +59,7 @@ def test_read_error__of_one_block(
     whole |= {f"s{index}": make_file(disk.top / f"s{index}", 3000, index) for index in range(5)}
     shutil.rmtree(disk.top / "lost+found")
     bad = disk.break_last_block().name
-    words = ("h2:disk", a.own / "to") if way == "get" else (disk.top, "h2:to")
+    words = ("h2:disk/", a.own / "to") if way == "get" else (f"{disk.top}/", "h2:to")
     done = a.ctl(way, "-r", "--json", *words, check=False)
     assert done.returncode == 3, done.stderr
     failures = json.loads(done.stdout)["failures"]

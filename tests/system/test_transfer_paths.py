@@ -26,7 +26,7 @@ def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:
         make_file(b.export / "tree" / "deep" / str(k), 777 * k, k)
     a.ctl("get", f"{there}:big", a.own / "big", *more)
     a.ctl("put", a.own / "big", f"{there}:back", *more)
-    a.ctl("get", "-r", f"{there}:tree", a.own / "tree", *more)
+    a.ctl("get", "-r", f"{there}:tree", a.own, *more)
     assert (a.own / "big").read_bytes() == kept
     assert (b.export / "back").read_bytes() == kept
     for k in range(40):

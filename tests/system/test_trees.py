@@ -51,7 +51,7 @@ def test_archive__both_ways(pair: tuple[Host, Host]) -> None:
     found = json.loads(a.ctl("get", "-a", "h2:tree", a.own, "--json").stdout)
     assert (found["files_count"], found["links_count"]) == (1003, 2)
     assert_equal(b.export / "tree", a.own / "tree")
-    a.ctl("put", "-a", a.own / "tree", "h2:back")
+    a.ctl("put", "-a", f"{a.own}/tree/", "h2:back")
     assert_equal(b.export / "tree", b.export / "back")
     # Once more: nothing is to be done.
     again = json.loads(a.ctl("get", "-a", "-u", "--delete", "h2:tree", a.own, "--json").stdout)

@@ -56,7 +56,7 @@ def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> N
         if given["as_json"] or text:
             show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
     if report.failures:
-        some = report.files_count or report.equal or report.brought or report.links
+        some = report.files_count or report.equal or report.newer or report.links
         ctx.exit(PARTIAL if some else 1)
 
 

@@ -90,14 +90,15 @@ _OPTIONS = [
     _what("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
     _what("--offset", type=BYTES, metavar="N", help="Of one file: begin there."),
     _what("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
+    _what("--mkpath", is_flag=True, help="Make missing directories of the target."),
     _what("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
     _replaced("-f", "--force", is_flag=True, help="Replace files that exist."),
     _replaced(
         "-u",
         "--update",
         is_flag=True,
-        help="Leave files alone that have the source's size and time, and replace others; "
-        "sets times.",
+        help="Leave files alone that have the source's size and time, or are newer; replace "
+        "others; sets times.",
     ),
     _replaced(
         "-c",
@@ -254,6 +255,8 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         xattrs=archive,
         sparse=given["sparse"],
         update=given["update"],
+        keep_newer=given["update"],
+        make_path=given["mkpath"],
         checksum=given["checksum"],
         delete=given["delete"],
         dry_run=given["dry_run"],

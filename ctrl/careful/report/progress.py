@@ -160,9 +160,8 @@ class Lines:
         self.say(f"carefulctl: {text}")
         self._tell("note", True, text=text)
 
-    def failed(self, name: str, text: str) -> None:
+    def failed(self, name: str, text: str, reason: str) -> None:
         """Print why; of thousands alike the first, and at the end how many more there were."""
-        reason = text.removeprefix(f"{name}: ")
         self._failures[reason] += 1
         if self._failures[reason] <= _NAMED or self._names:
             self.say(f"carefulctl: {text}")

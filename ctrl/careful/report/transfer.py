@@ -84,7 +84,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
         "failures": [{"name": name, "error": text} for name, text in report.failures],
         "skipped": [{"name": name, "kind": kind} for name, kind in report.skipped],
         "equal": [{"name": name, "bytes": nbytes} for name, nbytes in report.equal],
-        "brought": [{"name": name, "bytes": nbytes} for name, nbytes in report.brought],
+        "newer": [{"name": name, "bytes": nbytes} for name, nbytes in report.newer],
         "deleted": report.deleted,
         "files_count": report.files_count,
         "links_count": report.links,
@@ -114,7 +114,7 @@ def rehearsal(report: Report) -> str:
         (len(report.deleted), "to delete"),
         (len(report.equal), "equal"),
         (size(report.matched_bytes) if report.matched_bytes else 0, "of the rest equal"),
-        (len(report.brought), "there from an earlier transfer"),
+        (len(report.newer), "newer at the target"),
         (len(report.skipped), "skipped"),
         (len(report.failures), "FAILED"),
     )
@@ -139,13 +139,14 @@ def summary(report: Report) -> str:
         parts.append(f"{kind} checked")
     elif count:
         parts.append("nothing checked")
-    if report.brought or report.resumed_bytes:
-        whole = f" ({counted(len(report.brought), 'file')})" if report.brought else ""
-        parts.append(f"{size(report.resumed_bytes)}{whole} were there from an earlier transfer")
+    if report.resumed_bytes:
+        parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
     if report.matched_bytes:
         parts.append(f"{size(report.matched_bytes)} were equal")
     if report.equal:
         parts.append(f"{counted(len(report.equal), 'file')} equal and left alone")
+    if report.newer:
+        parts.append(f"{counted(len(report.newer), 'file')} newer at the target and left alone")
     if report.links:
         parts.append(counted(report.links, "link"))
     if report.deleted:

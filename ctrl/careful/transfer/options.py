@@ -31,6 +31,8 @@ class Options:
         xattrs: whether extended attributes and ACLs are the source's.
         sparse: whether zeros become holes; holes stay holes in any case.
         update: whether files of the same size and time are left alone.
+        keep_newer: whether files are that are newer at the target.
+        make_path: whether missing directories above the target are made.
         checksum: whether blocks that are equal are found by their digests first.
         delete: whether what the source does not have is removed from a tree.
         dry_run: whether nothing is changed.
@@ -54,6 +56,8 @@ class Options:
     xattrs: bool = False
     sparse: bool = False
     update: bool = False
+    keep_newer: bool = False
+    make_path: bool = False
     checksum: bool = False
     delete: bool = False
     dry_run: bool = False
@@ -69,7 +73,7 @@ class Options:
     @property
     def looks(self) -> bool:
         """Whether what is at the target matters."""
-        return self.update or self.checksum or self.delete or self.dry_run
+        return self.update or self.keep_newer or self.checksum or self.delete or self.dry_run
 
     @property
     def keeps_times(self) -> bool:
@@ -111,8 +115,8 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something a person should know."""
 
-    def failed(self, name: str, text: str) -> None:
-        """A name's transfer failed; the text says of what, and why."""
+    def failed(self, name: str, text: str, reason: str) -> None:
+        """A name's transfer failed; the text says of what, and why; the reason is the why alone."""
 
 
 class Silent:
@@ -125,7 +129,7 @@ class Silent:
     def finished(self, name: str) -> None: ...
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
     def note(self, text: str) -> None: ...
-    def failed(self, name: str, text: str) -> None:
+    def failed(self, name: str, text: str, reason: str) -> None:
         self.note(text)
 
 

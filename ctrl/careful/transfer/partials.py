@@ -17,7 +17,6 @@ from careful.transfer.file.local import shown
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
 from careful.transfer.protocol.block import BlockClient, Entry
-from careful.transfer.tree.marks import Mark, read_mark, read_remote_mark
 
 #: All others are why something could not be done.
 _STATES = {"resumable", "leftover", "in use", "removed"}
@@ -60,7 +59,6 @@ class _Claim:
 
     Attributes:
         journal: of the file.
-        mark: that the file is.
         busy: whether a transfer has it.
         age_s: since it was changed, seconds.
 
@@ -75,7 +73,6 @@ class _Claim:
         try:
             self.age_s = time.time() - os.fstat(self._fd).st_mtime
             self.journal = read_journal(self._fd)
-            self.mark = read_mark(path)
             # Whoever makes many locks their directory (datapath/storage/items.h).
             self._folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
             self.busy = not (_locked(self._fd) and _locked(self._folder))
@@ -107,17 +104,14 @@ def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in files if is_partial(name))
 
 
-def _describe(
-    where: tuple[str, str], journal: Journal | None, mark: Mark | None, age_s: float, busy: bool
-) -> Found:
+def _describe(where: tuple[str, str], journal: Journal | None, age_s: float, busy: bool) -> Found:
     """A partial file of a path, and of a name for people."""
     path, name = where
-    state = "in use" if busy else "resumable" if journal or mark else "leftover"
+    state = "in use" if busy else "resumable" if journal else "leftover"
     if journal is not None:
         identity, present = journal.identity, journal.bytes_in_place
         return Found(name, path, identity.bytes, present, shown(identity.source), age_s, state)
-    source = f"{shown(mark.source)} ({shown(mark.kind)})" if mark is not None else ""
-    return Found(name, path, None, None, source, age_s, state)
+    return Found(name, path, None, None, "", age_s, state)
 
 
 def find_local(top: str, clean: bool) -> list[Found]:
@@ -153,7 +147,7 @@ def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
     except OSError as error:
         return _find_unreadable(path, clean and whole is None, error)
     try:
-        one = _describe((path, shown(path)), claim.journal, claim.mark, claim.age_s, claim.busy)
+        one = _describe((path, shown(path)), claim.journal, claim.age_s, claim.busy)
         if clean and not claim.busy and (whole is None or _serves_nobody(one, whole)):
             one = _removed(one)
         return one
@@ -222,8 +216,8 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
 async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found:
     path = entry.name if top == "." else f"{top}/{entry.name}"
     age_s = time.time() - entry.attr.mtime_ns / 1e9
-    journal, mark = await _remote_contents(remote, path) if entry.attr.is_file else (None, None)
-    return _describe((entry.name, remote.name(shown(path))), journal, mark, age_s, False)
+    journal = await _remote_journal(remote, path) if entry.attr.is_file else None
+    return _describe((entry.name, remote.name(shown(path))), journal, age_s, False)
 
 
 async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Found]:
@@ -252,32 +246,32 @@ async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: s
     gone = []
     for name in names:
         path = name if top == "." else f"{top}/{name}"
-        one = _describe((name, name), *await _remote_contents(remote, path), 0.0, False)
+        one = _describe((name, name), await _remote_journal(remote, path), 0.0, False)
         if _serves_nobody(one, whole):
             gone.append(one)
     await _cleared(remote, top, gone)
 
 
-async def _remote_contents(remote: BlockClient, path: str) -> tuple[Journal | None, Mark | None]:
-    """The journal of a peer's partial file, or the mark that it is."""
+async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
+    """The journal of a peer's partial file."""
     what = remote.name(shown(path))
     try:
         handle, attr = await remote.open(path)
     except CarefulError:
-        return None, None
+        return None
     try:
         footer_at = attr.bytes - FOOTER_BYTES
         if footer_at < 0:
-            return None, None
+            return None
         footer = await remote.read(handle, footer_at, FOOTER_BYTES, what)
         nbytes = Journal.bytes_of_tail(footer)
         if 0 < nbytes <= attr.bytes:
             tail = await remote.read(handle, attr.bytes - nbytes, nbytes, what)
-            return Journal.parse(tail), None
-        return None, await read_remote_mark(remote, handle, attr, path)
+            return Journal.parse(tail)
+        return None
     except CarefulError as error:
         if error.errno in FATAL:
             raise
-        return None, None
+        return None
     finally:
         await remote.close(handle, path)

@@ -35,13 +35,12 @@ class Report:
         failures: (name, reason) of what was not.
         skipped: (name, kind) of symlinks and special files.
         equal: files that were left alone, and their bytes.
-        brought: likewise, those that an interrupted run of the same command had brought.
+        newer: likewise, those that are newer at the target.
         directories: how many were made.
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
         lost: what the network lost meanwhile.
-        may_go_on: whether something broke that may go well later: then a tree's mark stays.
         batch_retries: pieces of batches and listings that were asked for again.
     """
 
@@ -50,13 +49,12 @@ class Report:
     failures: list[tuple[str, str]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     equal: list[tuple[str, int]] = field(default_factory=list)
-    brought: list[tuple[str, int]] = field(default_factory=list)
+    newer: list[tuple[str, int]] = field(default_factory=list)
     directories: int = 0
     links: int = 0
     deleted: list[str] = field(default_factory=list)
     seconds: float = 0.0
     lost: Lost = field(default_factory=Lost)
-    may_go_on: bool = False
     batch_retries: int = 0
 
     def add(self, result: FileResult) -> None:
@@ -92,8 +90,7 @@ class Report:
     @property
     def resumed_bytes(self) -> int:
         """What earlier transfers had brought, and did not come again."""
-        whole = sum(nbytes for _, nbytes in self.brought)
-        return whole + sum(result.resumed_bytes for result in self.singles)
+        return sum(result.resumed_bytes for result in self.singles)
 
     @property
     def matched_bytes(self) -> int:

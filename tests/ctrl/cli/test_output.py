@@ -29,7 +29,7 @@ from careful.report.tables import table
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
 from careful.transfer.report import Report
-from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.outcome import Outcome
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
 NAME = "new\nline \x1b[31m \udcff"
@@ -307,7 +307,7 @@ def test_progress__errors_and_the_end(
         contextlib.suppress(BaseException),
         watch(False, False, file.fileno()) as progress,
     ):
-        sink = Sink(Options(), progress, Report())
+        sink = Outcome(Options(), progress, Report())
         sink.fail("h2:f", CarefulError(errno.EIO, "broken", "h2:f"))
         progress.note("no failure")
         if error is not None:

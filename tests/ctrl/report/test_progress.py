@@ -75,8 +75,8 @@ def test_failed__thousands_alike_are_counted(
     lines = tmp_path / "lines"
     with lines.open("wb") as file, watch(False, None, file.fileno()) as progress:
         for number in range(5000):
-            progress.failed(f"h2:f{number}", f"h2:f{number}: exists already")
-        progress.failed("h2:g", "h2:g: no space")
+            progress.failed(f"h2:f{number}", f"h2:f{number}: exists already", "exists already")
+        progress.failed("h2:g", "h2:g: no space", "no space")
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "carefulctl: h2:f0: exists already"
     assert said[-2:] == [
@@ -89,7 +89,7 @@ def test_failed__thousands_alike_are_counted(
     assert told[-1]["failures_count"] == 5001
     with Lines(names=print) as verbose:
         for number in range(20):
-            verbose.failed(f"h2:f{number}", f"h2:f{number}: exists already")
+            verbose.failed(f"h2:f{number}", f"h2:f{number}: exists already", "exists already")
     assert len(capsys.readouterr().err.splitlines()) == 20
 
 

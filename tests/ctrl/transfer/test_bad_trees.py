@@ -152,4 +152,8 @@ def test_symlink__asked_for_by_name(ends: Ends) -> None:
     report = ends.run(what="link")
     assert (report.failures, report.links) == ([], 1)
     assert (ends.target.parent / "link").readlink() == Path("no/where")
+    again = ends.run(what="link")
+    assert (again.failures, again.links, len(again.equal)) == ([], 0, 1)
+    (ends.target.parent / "link").unlink()
+    (ends.target.parent / "link").symlink_to("else/where")
     assert "exists" in ends.run(what="link").failures[0][1]

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def get(
 
 
 def put(
-    route: Route, sources: list[Path], target: str, recursive: bool = False, **more: Any
+    route: Route, sources: Sequence[str | Path], target: str, recursive: bool = False, **more: Any
 ) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
     return transfers.put(route, [str(s) for s in sources], target, recursive, options, Silent())
@@ -180,7 +181,7 @@ def test_request__reset_after_it_ran(
         return 0
 
     daemon.fault = fault
-    assert not put(route, [tmp_path / "t"], "a", recursive=True).failures
+    assert not put(route, [f"{tmp_path}/t/"], "a", recursive=True).failures
     assert not first
     assert (export / "a/b").read_bytes() == b"x"
     assert names(export) == ["a", "a/b", "a/large"]
@@ -200,6 +201,11 @@ def test_get__into_directory(route: Route, export: Path, tmp_path: Path) -> None
 
 
 def test_get__several_need_a_directory(route: Route, export: Path, tmp_path: Path) -> None:
+    with pytest.raises(CarefulError, match="to: there is no such directory; --mkpath makes it"):
+        get(route, ["a", "b"], tmp_path / "to")
+    with pytest.raises(CarefulError, match="h2:to: there is no such directory"):
+        put(route, [tmp_path / "a", tmp_path / "b"], "to")
+    (tmp_path / "to").write_bytes(b"")
     with pytest.raises(CarefulError, match="is no directory to put several"):
         get(route, ["a", "b"], tmp_path / "to")
 
@@ -208,7 +214,7 @@ def test_get__exists(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(b"new")
     (tmp_path / "b").write_bytes(b"old")
     report = get(route, ["a"], tmp_path / "b")
-    assert "exists already; -f replaces it" in report.failures[0][1]
+    assert "exists already, and differs; -f replaces it" in report.failures[0][1]
     assert (tmp_path / "b").read_bytes() == b"old"
     assert not get(route, ["a"], tmp_path / "b", replace=True).failures
     assert (tmp_path / "b").read_bytes() == b"new"
@@ -232,9 +238,8 @@ def test_get__appears_meanwhile(
 def test_put__exists(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(b"old")
     (tmp_path / "b").write_bytes(b"new")
-    assert (
-        "h2:a: exists already; -f replaces it" in put(route, [tmp_path / "b"], "a").failures[0][1]
-    )
+    failures = put(route, [tmp_path / "b"], "a").failures
+    assert "h2:a: exists already, and differs; -f replaces it" in failures[0][1]
     assert (export / "a").read_bytes() == b"old"
     assert not put(route, [tmp_path / "b"], "a", replace=True).failures
     assert (export / "a").read_bytes() == b"new"
@@ -360,10 +365,10 @@ def test_get_tree__round_trip(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     make_tree(export / "t", 100)
-    report = get(route, ["t"], tmp_path / "to", recursive=True)
+    report = get(route, ["t/"], tmp_path / "to", recursive=True)
     same(export / "t", tmp_path / "to")
     assert len(report.files) == 100
-    report = put(route, [tmp_path / "to"], "back", recursive=True)
+    report = put(route, [f"{tmp_path}/to/"], "back", recursive=True)
     same(export / "t", export / "back")
     assert len(report.files) == 100
     assert not daemon.handles
@@ -406,9 +411,9 @@ def test_get_tree__symlinks_are_skipped(route: Route, export: Path, tmp_path: Pa
     report = get(route, ["t"], tmp_path / "to", recursive=True)
     assert report.skipped == [("h2:t/link", "symlink")]
     assert not report.failures
-    (tmp_path / "to/link").symlink_to("d0")
-    report = put(route, [tmp_path / "to"], "back", recursive=True)
-    assert report.skipped == [(f"{tmp_path}/to/link", "symlink")]
+    (tmp_path / "to/t/link").symlink_to("d0")
+    report = put(route, [tmp_path / "to/t"], "back", recursive=True)
+    assert report.skipped == [(f"{tmp_path}/to/t/link", "symlink")]
 
 
 def test_get_tree__read_only_directory(route: Route, export: Path, tmp_path: Path) -> None:
@@ -416,7 +421,7 @@ def test_get_tree__read_only_directory(route: Route, export: Path, tmp_path: Pat
     (export / "t/d/f").write_bytes(b"1")
     (export / "t/d").chmod(0o555)
     assert not get(route, ["t"], tmp_path / "to", recursive=True).failures
-    assert (tmp_path / "to/d").stat().st_mode & 0o777 == 0o555
+    assert (tmp_path / "to/t/d").stat().st_mode & 0o777 == 0o555
 
 
 def test_get_tree__file_where_a_directory_should_be(
@@ -433,7 +438,7 @@ def test_get_tree__file_where_a_directory_should_be(
 
 def test_get_tree__thousand_small_files(route: Route, export: Path, tmp_path: Path) -> None:
     make_tree(export / "t", 1000)
-    report = get(route, ["t"], tmp_path / "to", recursive=True, block_bytes=1 << 20)
+    report = get(route, ["t/"], tmp_path / "to", recursive=True, block_bytes=1 << 20)
     assert len(report.files) == 1000
     assert report.seconds < 5  # 2 s is asked of an idle machine
     same(export / "t", tmp_path / "to")

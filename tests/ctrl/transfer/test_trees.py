@@ -193,9 +193,11 @@ def test_dry_run__changes_nothing(ends: Ends) -> None:
     assert (report.files, len(report.equal)) == ([], 1)
     assert [Path(name).name for name in report.deleted] == ["extra"]
     assert describe(ends.target) == before
+    (ends.target / "d/new").write_bytes(b"y")
+    before = describe(ends.target)
     refused = ends.run(replace(dry, replace=False, update=False))
     assert [text.partition(": ")[2] for _, text in refused.failures] == [
-        "exists already; -f replaces it"
+        "exists already, and differs; -f replaces it"
     ]
     assert describe(ends.target) == before
 

@@ -11,7 +11,7 @@ from careful._abi import lib
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
 from careful.transfer.protocol.block import Attr
-from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.outcome import Outcome
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,7 @@ def parts(
 
 
 async def apply_attributes(
-    source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Sink
+    source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Outcome
 ) -> None:
     """Give names of the target what names of the source have.
 
@@ -66,7 +66,7 @@ async def apply_attributes(
         await _set(target, others, flags & ~lib.CAREFUL_BATCH_XATTRS, sink)
 
 
-async def _set(target: Tree, items: list[Item], flags: int, sink: Sink) -> None:
+async def _set(target: Tree, items: list[Item], flags: int, sink: Outcome) -> None:
     if not items:
         return
     answers = batch.parse(await target.run(batch.joined(items), flags))
@@ -87,7 +87,7 @@ async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[I
     return found
 
 
-async def sync_file_system(tree: Tree, sink: Sink) -> None:
+async def sync_file_system(tree: Tree, sink: Outcome) -> None:
     """Make all durable that lies where a directory does (syncfs).
 
     Args:

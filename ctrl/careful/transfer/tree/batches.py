@@ -30,7 +30,7 @@ from careful.transfer.tree.lanes import (
     part_bytes,
     small_bytes,
 )
-from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.outcome import Outcome
 
 #: Batches under way at a time: one is read, one crosses, one is written.
 _BATCHES = 3
@@ -46,14 +46,14 @@ class SmallFiles:
         source, target: the two directories.
         flags: CAREFUL_BATCH_*.
         sink: told of everything.
-        late: gets files whose name something has; None: they fail.
+        late: gets files whose name something has.
 
     Attributes:
         alone: files that were no small ones any longer; they are left to others.
     """
 
     def __init__(
-        self, source: Tree, target: Tree, flags: int, sink: Sink, late: list[Entry] | None = None
+        self, source: Tree, target: Tree, flags: int, sink: Outcome, late: list[Entry]
     ) -> None:
         self.source, self.target, self.flags, self.late = source, target, flags, late
         self.sink, self.options = sink, sink.options
@@ -224,7 +224,7 @@ class SmallFiles:
 
     def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:
         name, target = self.source.name(entry.name), self.target.name(entry.name)
-        if answer.status == errno.EEXIST and self.late is not None:
+        if answer.status == errno.EEXIST:
             self.late.append(entry)
         elif answer.status:
             self.sink.fail_errno(name, answer.status, target)

@@ -2,87 +2,63 @@
 
 Owns the order: directories before what is in them, small files in batches (batches.py) beside
 large ones, then links, then what is to go, and attributes last, children before their
-directories. One item's failure does not end the others.
+directories. One item's failure does not end the others. It calls batches.py and direction.py.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer.file.blocks import all_of
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
-from careful.transfer.file.local import current_umask
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
-from careful.transfer.protocol.batch import Item, Tree
+from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
 from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.tree.batches import SmallFiles
 from careful.transfer.tree.clashes import in_the_way, is_another, look_alike, taken_for_one
-from careful.transfer.tree.digests import Compare, equal_small
-from careful.transfer.tree.interrupted import Continuation
-from careful.transfer.tree.lanes import Part
-from careful.transfer.tree.marks import Mark
-from careful.transfer.tree.outcome import Sink
+from careful.transfer.tree.digests import equal_small
+from careful.transfer.tree.existing import Fate, fate
+from careful.transfer.tree.outcome import Outcome
+from careful.transfer.tree.scan import Apart
 
-
-class Ways(NamedTuple):
-    """What is done to a tree from outside.
-
-    Attributes:
-        move: transfers the file of a name by itself; None: it was equal.
-        compare: compares it.
-        clear: removes leftovers of these names from the target, of transfers that ended.
-        done: all is there.
-    """
-
-    move: Callable[[str, Attr], Awaitable[FileResult | None]]
-    compare: Compare
-    clear: Callable[[list[str]], Awaitable[None]]
-    done: Callable[[], Awaitable[None]]
+if TYPE_CHECKING:
+    from careful.transfer.direction import Direction
 
 
 class TreeTransfer:
     """A tree on its way.
 
     Args:
-        source, target: the two directories; both are there, unless options.dry_run.
+        way: from which end to which.
+        paths: of the two directories; both are there, unless options.dry_run.
         top: attributes of the source, and whether the target was made just now.
-        mark: of an earlier run of the same command, which this one continues.
-        is_get: whether the target is ours: the umask holds for it.
-        entries: of the source, but those of plain.
-        plain: its small files where nobody needs to look at each.
-        existing: of the target, where somebody will ask; else empty.
+        apart: what the source has.
+        existing: what the target has.
         sink: told of everything.
-        ways: what is done from outside.
-        spares: whether what was there before an earlier run stays, though files are replaced.
     """
 
     def __init__(
         self,
-        source: Tree,
-        target: Tree,
+        way: Direction,
+        paths: tuple[str, str],
         top: tuple[Attr, bool],
-        mark: Mark | None,
-        is_get: bool,
-        entries: Sequence[Entry],
-        plain: Sequence[Part],
+        apart: Apart,
         existing: Iterable[Entry],
-        sink: Sink,
-        ways: Ways,
-        spares: bool,
+        sink: Outcome,
     ) -> None:
-        self.source, self.target, self.is_get = source, target, is_get
-        self.sink, self.options, self.ways = sink, sink.options, ways
+        self.way, self.paths = way, paths
+        self.source, self.target = way.source.tree(paths[0]), way.target.tree(paths[1])
+        self.sink, self.options = sink, sink.options
         self.existing = {entry.name: entry for entry in existing}
-        self.entries, self.plain = entries, plain
+        self.entries, self.plain = apart
         self.top = Entry(".", top[0], "", 0)
         self.directories: list[Entry] = []
         self.symlinks: list[Entry] = []
@@ -98,14 +74,22 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_SYNC
         if not self.options.digest:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
-        self.equal_small = partial(equal_small, source, target)
-        self.continued = Continuation(
-            mark, self.existing, sink, source.name, ways.compare, self.equal_small, spares
-        )
-        self.doubtful: list[Entry] = []
+        self.doubtful: list[tuple[Entry, Fate]] = []
         self.differing: set[str] = set()
-        late = self.continued.late if mark else None
-        self.small_files = SmallFiles(source, target, self.batch_flags, sink, late)
+        #: Names that came to be there while we worked.
+        self.late: list[Entry] = []
+        self.small_files = SmallFiles(self.source, self.target, self.batch_flags, sink, self.late)
+
+    def close(self) -> None:
+        """Let go of both directories."""
+        self.source.close()
+        self.target.close()
+
+    async def _common(self, name: str) -> tuple[int, bool]:
+        """How much of a file is equal at both ends, and whether all of it is."""
+        way, (source, target) = self.way, self.paths
+        ends = way.source.join(source, name), way.target.join(target, name)
+        return await way.common(*ends, self.options.block_bytes)
 
     def plan(self) -> None:
         """Sort the entries by what is to be done with them."""
@@ -121,8 +105,6 @@ class TreeTransfer:
                 self.directories.append(entry)
             elif entry.error:
                 continue
-            elif self.continued.refuses(entry):
-                self._failed_there(entry.name, errno.EEXIST)
             elif attr.is_link and self.options.links:
                 if not self._link_is_equal(entry):
                     self.symlinks.append(entry)
@@ -141,38 +123,68 @@ class TreeTransfer:
 
     def _link_is_equal(self, entry: Entry) -> bool:
         there = self.existing.get(entry.name)
-        stays = self.options.update or self.options.checksum or self.continued.brought(entry.name)
-        return stays and there is not None and there.attr.is_link and there.target == entry.target
+        return there is not None and there.attr.is_link and there.target == entry.target
 
     def _plan_file(self, entry: Entry) -> None:
         there = self.existing.get(entry.name)
-        if self.options.update and not self.options.checksum and is_equal(entry, there):
-            self._is_there(entry)
-        elif self._is_compared(entry):
-            self.doubtful.append(entry)
-        elif not self.continued.takes(entry):
+        what = fate(entry.attr, there.attr if there else None, self.options)
+        if what is Fate.MOVE:
             self._plan_move(entry)
+        elif what is Fate.EQUAL:
+            self._is_there(entry)
+        elif what is Fate.NEWER:
+            self.sink.report.newer.append((self.source.name(entry.name), entry.attr.bytes))
+        elif what is Fate.REFUSE:
+            self._refuse(entry)
+        else:
+            self.doubtful.append((entry, what))
+
+    def _refuse(self, entry: Entry) -> None:
+        self.sink.progress.expect(1, 0)
+        self._failed_there(entry.name, errno.EEXIST)
+        self.sink.progress.finished(self.source.name(entry.name))
 
     def _is_there(self, entry: Entry) -> None:
         self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
         self.in_place[entry.name] = entry.attr
 
+    async def _settle(self, doubtful: list[tuple[Entry, Fate]]) -> None:
+        """Compare files; what is equal is done, others are refused, or move in part."""
+        files = [entry for entry, _ in doubtful]
+        told = await equal_small(self.source, self.target, files)
+        todo = iter(doubtful)
+
+        async def worker() -> None:
+            for entry, what in todo:
+                is_equal = told.get(entry.name)
+                if what is Fate.COMPARE and is_equal is None:
+                    is_equal = await self._is_equal(entry)
+                if is_equal:
+                    self._is_there(entry)
+                elif what is Fate.DIFFER:
+                    if is_equal is False and entry.attr.bytes <= self.options.block_bytes:
+                        self.differing.add(entry.name)  # its one block is
+                    self._plan_move(entry)
+                elif is_equal is False:
+                    self._refuse(entry)
+
+        width = min(self.options.files_in_flight, len(doubtful))
+        await all_of(*(worker() for _ in range(width)))
+
+    async def _is_equal(self, entry: Entry) -> bool | None:
+        """Whether a file is equal at both ends; None: it could not be told, and somebody was."""
+        try:
+            return (await self._common(entry.name))[1]
+        except CarefulError as error:
+            self.sink.fail(self.source.name(entry.name), error)
+            return None
+
     def _is_compared(self, entry: Entry) -> bool:
+        """Whether blocks of a file are compared before they move."""
         there = self.existing.get(entry.name)
         if not self.options.checksum or entry.name in self.differing:
             return False
         return there is not None and there.attr.is_file
-
-    async def _settle_doubtful(self) -> None:
-        """--checksum: leave small files alone that are equal; of others see what moves."""
-        told = await self.equal_small(self.doubtful)
-        for entry in self.doubtful:
-            if told.get(entry.name):
-                self._is_there(entry)
-                continue
-            if entry.name in told and entry.attr.bytes <= self.options.block_bytes:
-                self.differing.add(entry.name)  # its one block is
-            self._plan_move(entry)
 
     def _plan_move(self, entry: Entry) -> None:
         self.sink.progress.expect(1, entry.attr.bytes)
@@ -186,9 +198,7 @@ class TreeTransfer:
     async def run(self) -> None:
         """Do all of it."""
         self.plan()
-        for entry in await self.continued.settle():
-            self._plan_move(entry)
-        await self._settle_doubtful()
+        await self._settle(self.doubtful)
         if self.options.dry_run:
             await self._rehearse()
             return
@@ -211,23 +221,26 @@ class TreeTransfer:
             self._large_files(self.large),
         )
         await self._large_files(self.small_files.alone)
-        await self.continued.settle_late()
+        await self._settle([(entry, Fate.COMPARE) for entry in self.late])
         await self._make_links(left(self.symlinks), barred)
         await self._look_alikes()
         if self.options.delete:
             await self._delete()
-        if self.continued.is_one:
-            there = [one.name for one in self.existing.values() if not one.attr.is_dir]
-            await self.ways.clear([name for name in there if is_partial(name)])
+        await self._clear()
         await self._attributes()
+
+    async def _clear(self) -> None:
+        """Remove what earlier runs left, now that all is there."""
+        there = [one.name for one in self.existing.values() if not one.attr.is_dir]
+        left = [name for name in there if is_partial(name)]
+        if left:
+            whole = "" if self.sink.report.failures else self.way.source.name(self.paths[0])
+            await self.way.target.clear(self.paths[1], left, whole)
 
     async def _rehearse(self) -> None:
         """Say what would be done."""
         for entry in self.small + self.large:
-            there = self.existing.get(entry.name)
-            if there is not None and not self.options.replace:
-                self._failed_there(entry.name, errno.EEXIST)
-            elif self._is_compared(entry):
+            if self._is_compared(entry):
                 await self._rehearse_comparison(entry)
             else:
                 names = self.source.name(entry.name), self.target.name(entry.name)
@@ -246,7 +259,7 @@ class TreeTransfer:
             entry.attr.bytes,
         )
         try:
-            common, is_same = await self.ways.compare(entry.name)
+            common, is_same = await self._common(entry.name)
         except CarefulError as error:
             self.sink.fail(names[0], error)
             return
@@ -267,8 +280,7 @@ class TreeTransfer:
 
     def _clashing(self) -> list[Entry]:
         """What has to go before the source's entries get their names, and may."""
-        entries = [one for one in self.entries if not self.continued.refuses(one)]
-        return in_the_way(entries, self.existing, self.options)
+        return in_the_way(self.entries, self.existing, self.options)
 
     async def _make_directories(self) -> set[str]:
         """Make them; the names of those that could not be, and of all below them."""
@@ -304,10 +316,10 @@ class TreeTransfer:
             for entry in todo:
                 name = self.source.name(entry.name)
                 try:
-                    result = await self.ways.move(entry.name, entry.attr)
+                    result = await self._move(entry.name)
                 except CarefulError as error:
-                    if error.errno == errno.EEXIST and self.continued.is_one:
-                        self.continued.late.append(entry)
+                    if error.errno == errno.EEXIST and not self.options.replace:
+                        self.late.append(entry)
                     else:
                         self.sink.fail(name, error)
                 else:
@@ -321,6 +333,12 @@ class TreeTransfer:
 
         width = min(self.options.files_in_flight, len(entries))
         await all_of(*(worker() for _ in range(width)))
+
+    async def _move(self, name: str) -> FileResult | None:
+        """Move a file by itself; None: it was equal."""
+        way, (source, target) = self.way, self.paths
+        ends = way.source.join(source, name), way.target.join(target, name)
+        return await way.copy(*ends, self.options, self.sink.progress)
 
     async def _make_links(self, symlinks: list[Entry], barred: set[str]) -> None:
         made: list[tuple[str, Item]] = [
@@ -349,10 +367,7 @@ class TreeTransfer:
                 self._failed_there(name, answer.status)
 
     async def _is_made(self, name: str, item: Item) -> bool:
-        """Whether an earlier run made a link, in its last moments maybe."""
-        is_new = name not in self.existing or self.continued.brought(name)
-        if not (self.continued.is_one and is_new):
-            return False
+        """Whether what is there is the link that was to be made."""
         names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
         found = await self._run([Item(lib.CAREFUL_ITEM_READ, one) for one in names])
         if any(one.status for one in found):
@@ -407,13 +422,8 @@ class TreeTransfer:
 
     async def _attributes(self) -> None:
         """Give large files and directories what small files came with; the deepest first."""
-        files = {**self.in_place, **self.continued.names}
-        await self._attributes_of(files, list(reversed(self.directories)))
+        await self._attributes_of(self.in_place, [*reversed(self.directories), self.top])
         await self._sync()
-        if not self.sink.report.may_go_on:
-            await self.ways.done()
-        await self._attributes_of({}, [self.top])
-        await self._sync()  # of the top alone: all else is durable
 
     async def _sync(self) -> None:
         if self.options.fsync != "none":
@@ -429,23 +439,15 @@ class TreeTransfer:
             fresh = [
                 Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), self._usual_mode(one.attr))
                 for one in directories
-                if one.name in self.made or self.continued.brought(one.name)
+                if one.name in self.made
             ]
             await self._run(fresh, lib.CAREFUL_BATCH_MODE)
 
     def _usual_mode(self, attr: Attr) -> bytes:
-        mask = current_umask() if self.is_get else 0
-        return batch.packed_attr(attr._replace(mode=attr.mode & ~0o7000 & ~mask))
+        mode = attr.mode & ~0o7000 & ~self.way.target.mask
+        return batch.packed_attr(attr._replace(mode=mode))
 
 
 def new_mode(attr: Attr) -> bytes:
     """Attributes of a directory that is made: writable to the end."""
     return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))
-
-
-def is_equal(entry: Entry, there: Entry | None) -> bool:
-    """Whether size and time say that a file need not be sent."""
-    if there is None or not there.attr.is_file:
-        return False
-    mine, other = entry.attr, there.attr
-    return (mine.bytes, mine.mtime_ns) == (other.bytes, other.mtime_ns)

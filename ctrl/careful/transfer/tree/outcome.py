@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from careful.errors import FATAL, CarefulError
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.report import Moved, Report
+from careful.transfer.tree.existing import REFUSED
 
-#: Failures that say what was found, not that something broke: names that are taken, or gone from
-#: the source, or too long; special files; extended attributes that cannot be carried.
-_FINAL = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG}
-_FINAL |= {errno.ENOTSUP, errno.E2BIG}
 TEXTS = {
-    errno.EEXIST: "exists already; -f replaces it",
+    errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
     errno.E2BIG: "has extended attributes of more than 192 KiB: too many to carry",
     errno.ESTALE: "changed while it was being transferred",
@@ -38,7 +35,7 @@ def kind_of(mode: int) -> str:
 
 
 @dataclass(frozen=True)
-class Sink:
+class Outcome:
     """Where a transfer tells what becomes of its files."""
 
     options: Options
@@ -52,9 +49,8 @@ class Sink:
         self._note(name, error)
 
     def _note(self, name: str, error: CarefulError) -> None:
-        self.report.may_go_on |= error.errno not in _FINAL
         self.report.failures.append((name, str(error)))
-        self.progress.failed(name, str(error))
+        self.progress.failed(name, str(error), error.reason)
 
     def fail_errno(self, name: str, code: int, what: str = "") -> None:
         """Note a failure that an errno of a file says: it is nobody else's, whatever it is.

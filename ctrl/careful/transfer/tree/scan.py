@@ -93,9 +93,9 @@ class Apart(NamedTuple):
     plain: Sequence[Part]
 
 
-def taken_apart(listing: Listing, options: Options, is_first: bool) -> Apart:
-    """Take a listing apart, of a tree whose first transfer this is, or another."""
-    if not is_first or options.looks or options.blake3 or options.filters != Filters():
+def taken_apart(listing: Listing, options: Options, is_alone: bool) -> Apart:
+    """Take a listing apart; is_alone: the target has nothing yet."""
+    if not is_alone or options.looks or options.blake3 or options.filters != Filters():
         return Apart(selected(listing.entries(), options.filters), ())
     sifted = sift(listing.data, options)
     return Apart(listing.entries(sifted.rest), sifted.parts)

@@ -1,0 +1,233 @@
+"""The two ends of a transfer, and which way it goes: all that differs between get and put.
+
+Owns what is done to a directory of this machine and of a peer's alike. It calls file/ for single
+files, tree/scan.py for listings and protocol/batch.py for many names at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from functools import partial
+from typing import Protocol
+
+from careful.errors import CarefulError, from_os
+from careful.transfer.file.blocks import in_thread
+from careful.transfer.file.compare import common_bytes
+from careful.transfer.file.copy import get_file, put_file
+from careful.transfer.file.local import current_umask, shown, sync_directory
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.partials import clear_local, clear_remote
+from careful.transfer.protocol.batch import LocalTree, RemoteTree, Tree
+from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
+from careful.transfer.tree.scan import list_local, local_attr, not_there
+
+
+class End(Protocol):
+    """A machine's files, as a transfer sees them.
+
+    Attributes:
+        mask: permission bits that new directories do not get.
+    """
+
+    mask: int
+
+    def name(self, path: str) -> str:
+        """What people are told of a path."""
+
+    def path(self, given: str) -> str:
+        """A path as the user wrote it, as the rest of these takes it."""
+
+    def join(self, folder: str, name: str) -> str:
+        """A name below a directory."""
+
+    def tree(self, folder: str) -> Tree:
+        """A directory in which items are run."""
+
+    async def stat(self, path: str, follow: bool) -> Attr | None:
+        """Attributes; None: nothing has the name. A peer's symlinks are never followed."""
+
+    async def listing(self, folder: str) -> Listing:
+        """All that is below a directory, parents first."""
+
+    async def make_directory(self, path: str, mode: int) -> bool:
+        """Make a directory that its owner may write to; whether it was not there.
+
+        Raises:
+            CarefulError: it cannot be made, or is something else.
+        """
+
+    async def sync_name(self, folder: str) -> None:
+        """Make the names in a directory durable, where that is not done with each file."""
+
+    async def clear(self, folder: str, names: list[str], whole: str) -> None:
+        """Remove partial files that no transfer goes on with.
+
+        Args:
+            folder: that they are below.
+            names: of them.
+            whole: a source of which all is there, as journals name it; "": none.
+        """
+
+
+class Here:
+    """This machine's files."""
+
+    def __init__(self) -> None:
+        self.mask = current_umask()
+
+    def name(self, path: str) -> str:
+        """See End."""
+        return shown(path)
+
+    def path(self, given: str) -> str:
+        """See End."""
+        return given.rstrip("/") or given[:1]
+
+    def join(self, folder: str, name: str) -> str:
+        """See End."""
+        return os.path.join(folder, name)
+
+    def tree(self, folder: str) -> LocalTree:
+        """See End."""
+        return LocalTree(folder)
+
+    async def stat(self, path: str, follow: bool) -> Attr | None:
+        """See End."""
+        try:
+            return local_attr(os.stat(path, follow_symlinks=follow))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise from_os(error, shown(path)) from None
+
+    async def listing(self, folder: str) -> Listing:
+        """See End."""
+        return await in_thread(partial(list_local, folder))
+
+    async def make_directory(self, path: str, mode: int) -> bool:
+        """See End."""
+        try:
+            os.mkdir(path, mode & 0o777 & ~self.mask | 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise _no_directory(shown(path)) from None
+            return False
+        except OSError as error:
+            raise from_os(error, shown(path)) from None
+        return True
+
+    async def sync_name(self, folder: str) -> None:
+        """See End."""
+        try:
+            await in_thread(partial(sync_directory, folder))
+        except OSError as error:
+            raise from_os(error, shown(folder or ".")) from None
+
+    async def clear(self, folder: str, names: list[str], whole: str) -> None:
+        """See End."""
+        paths = [os.path.join(folder, name) for name in names]
+        await in_thread(partial(clear_local, paths, whole))
+
+
+class There:
+    """A peer's files.
+
+    Args:
+        remote: the peer's tree.
+    """
+
+    def __init__(self, remote: BlockClient) -> None:
+        self.remote, self.mask = remote, 0
+
+    def name(self, path: str) -> str:
+        """See End."""
+        return self.remote.name(shown(path))
+
+    def path(self, given: str) -> str:
+        """See End."""
+        return relative(given)
+
+    def join(self, folder: str, name: str) -> str:
+        """See End."""
+        return posixpath.normpath(posixpath.join(folder, name))
+
+    def tree(self, folder: str) -> RemoteTree:
+        """See End."""
+        return RemoteTree(self.remote, folder)
+
+    async def stat(self, path: str, follow: bool) -> Attr | None:
+        """See End."""
+        try:
+            return await self.remote.stat(path)
+        except CarefulError as error:
+            if not_there(error):
+                return None
+            raise
+
+    async def listing(self, folder: str) -> Listing:
+        """See End."""
+        return await self.remote.list(folder, True)
+
+    async def make_directory(self, path: str, mode: int) -> bool:
+        """See End."""
+        there = await self.stat(path, follow=False)
+        if there is not None and not there.is_dir:
+            raise _no_directory(self.name(path))
+        if there is None:
+            await self.remote.mkdir(path, mode & 0o777 | 0o700)
+        return there is None
+
+    async def sync_name(self, folder: str) -> None:
+        """See End: the peer does it when a file gets its name."""
+
+    async def clear(self, folder: str, names: list[str], whole: str) -> None:
+        """See End."""
+        await clear_remote(self.remote, folder, names, whole)
+
+
+def _no_directory(name: str) -> CarefulError:
+    return CarefulError(errno.ENOTDIR, "exists already, and is no directory", name)
+
+
+class Direction:
+    """From which end to which.
+
+    Args:
+        remote: the peer's tree.
+        fetch: whether the source is the peer's.
+    """
+
+    def __init__(self, remote: BlockClient, fetch: bool) -> None:
+        self.remote, self.fetch = remote, fetch
+        here, there = Here(), There(remote)
+        self.source: End = there if fetch else here
+        self.target: End = here if fetch else there
+
+    async def copy(
+        self, source: str, target: str, options: Options, progress: Progress
+    ) -> FileResult | None:
+        """Move one file; see get_file() and put_file()."""
+        move = get_file if self.fetch else put_file
+        return await move(self.remote, source, target, options, progress)
+
+    async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
+        """How many bytes two files have in common, and whether that is all of both.
+
+        Raises:
+            CarefulError: one of them cannot be read.
+        """
+        there, here = (source, target) if self.fetch else (target, source)
+        return await common_bytes(self.remote, there, here, block_bytes)
+
+    async def attributes(self, source: str, follow: bool) -> Attr:
+        """Attributes of a source.
+
+        Raises:
+            CarefulError: there is none.
+        """
+        found = await self.source.stat(source, follow)
+        if found is None:
+            raise CarefulError(errno.ENOENT, "", self.source.name(source))
+        return found

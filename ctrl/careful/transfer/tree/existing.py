@@ -1,0 +1,48 @@
+"""What becomes of a source whose name the target has already. The one rule for files and trees.
+
+A name that is there is compared: what is equal is done, what is not is refused by name, unless
+the options say that it may be replaced. So the same command twice gives the same, and one that
+was interrupted goes on with what is missing. It calls nobody.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from careful.transfer.options import Options
+from careful.transfer.protocol.entries import Attr
+
+REFUSED = "exists already, and differs; -f replaces it"
+
+
+class Fate(Enum):
+    """What is done with a file."""
+
+    MOVE = "it comes, whatever is there"
+    EQUAL = "what is there is equal, say size and time"
+    NEWER = "what is there is newer, and stays"
+    COMPARE = "digests decide: equal is done, other is refused"
+    DIFFER = "digests decide: equal is done, of others the blocks that differ come"
+    REFUSE = "it is refused"
+
+
+def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
+    """What is done with a file.
+
+    Args:
+        source: the file.
+        there: what has its name at the target; None: nothing.
+        options: update, newer, checksum and replace count.
+    """
+    if there is None:
+        return Fate.MOVE
+    if options.keep_newer and there.is_file and there.mtime_ns > source.mtime_ns:
+        return Fate.NEWER
+    if options.checksum and there.is_file:
+        return Fate.DIFFER
+    same = (there.bytes, there.mtime_ns) == (source.bytes, source.mtime_ns)
+    if options.update and there.is_file and same:
+        return Fate.EQUAL
+    if options.replace:
+        return Fate.MOVE
+    return Fate.COMPARE if there.is_file and there.bytes == source.bytes else Fate.REFUSE
