@@ -27,6 +27,10 @@ enum {
 	CONNECT_MS = 5000, /* without an answer: the peer counts as unreachable */
 	DISTRUST_MS = 1000, /* without an answer: maybe its link address is another now */
 	CONTROL_BATCH = 32, /* control messages handled in one go */
+	/* What a receive buffer can hold of a frame: one that held more than any frame has
+	 * would make frames cost nothing. */
+	BUFFER_BYTES_MIN = 256,
+	BUFFER_BYTES_MAX = 1 << 16,
 };
 
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
@@ -124,7 +128,9 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
 
-	if (window < WINDOW_MIN || window > 1u << 20 || buffer_bytes < 256 || !ctrl->cookie)
+	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
+		return -EPROTO;
+	if (buffer_bytes < BUFFER_BYTES_MIN || buffer_bytes > BUFFER_BYTES_MAX)
 		return -EPROTO;
 	limit = (uint64_t)window_cost_max(window) * buffer_bytes;
 	if (frame_bytes > queue_frame_bytes(peer->link->queue))

@@ -78,6 +78,11 @@ struct node *node_open(void);
 void node_close(struct node *node);
 /* Makes a session with a host, by the handshake; false: there is none. */
 bool node_session(struct node *node, uint32_t host);
+/* The same with a HELLO of its own, what node_hello() gives or a bent one. */
+bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello);
+struct careful_ctrl node_hello(uint32_t host);
+/* A host sends a control message, checked, and the instance sees it. */
+void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 
 /* One step each, as the input says. */
 void node_frame(struct node *node, struct input *in);

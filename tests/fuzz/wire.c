@@ -40,7 +40,7 @@ static void describe(struct careful_ctrl *ctrl, uint32_t host)
 	ctrl->incarnation = htobe64(host + 1);
 }
 
-bool node_session(struct node *node, uint32_t host)
+struct careful_ctrl node_hello(uint32_t host)
 {
 	struct careful_ctrl hello = {
 		.version = CAREFUL_WIRE_VERSION,
@@ -48,18 +48,35 @@ bool node_session(struct node *node, uint32_t host)
 		.bytes = htobe16(sizeof(hello)),
 		.nonce = htobe64(100 + host),
 	};
+
+	describe(&hello, host);
+	return hello;
+}
+
+void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
+{
+	push_checked(node, host, ctrl);
+	node_time(node, 1);
+}
+
+bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello)
+{
 	const union address address = node_host(host);
 	struct link_peer *peer;
 
-	describe(&hello, host);
-	push_checked(node, host, &hello);
-	node_time(node, 1);
-	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
-	push_checked(node, host, &hello);
-	node_time(node, 1);
+	node_tell(node, host, hello);
+	hello->token = node->said[CAREFUL_CHALLENGE & 7].token;
+	node_tell(node, host, hello);
 	node_time(node, 1);
 	peer = link_peer_find(&node->c->link, &address);
 	return peer && peer->phase == LINK_OPEN;
+}
+
+bool node_session(struct node *node, uint32_t host)
+{
+	struct careful_ctrl hello = node_hello(host);
+
+	return node_ask(node, host, &hello);
 }
 
 /* A control message that would be right, as far as the instance can be asked. */

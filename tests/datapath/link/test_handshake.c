@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a peer may say of itself in the handshake: a crafted one must not get further. */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+
+#include "check.h"
+#include "node.h"
+
+static const struct offer {
+	uint32_t buffer_bytes;
+	bool fits;
+} offers[] = {
+	{ 0, false },	   { 255, false },   { 256, true },	     { NODE_BUFFER, true },
+	{ 1 << 16, true }, { 65537, false }, { 0x80000000u, false }, { 0xffffffffu, false },
+};
+
+enum {
+	OFFERS = sizeof(offers) / sizeof(offers[0]),
+};
+
+/* Whatever a session's peer said, a frame costs it something. */
+static void expect_costs(const struct node *node)
+{
+	const struct link_peer *peer = &node->c->link.peers[0];
+
+	CHECK(link_cost(peer, 0) >= 1);
+	CHECK(link_cost(peer, link_body_max(peer)) >= 1);
+	CHECK(link_cost(peer, link_body_max(peer)) <= window_cost_max(NODE_RX / NODE_PEERS));
+}
+
+static void test_hello__buffers_that_no_frame_fills_are_refused(void)
+{
+	for (uint32_t i = 0; i < OFFERS; i++) {
+		struct careful_ctrl hello = node_hello(0);
+		struct node *node = node_open();
+
+		hello.buffer_bytes = htobe32(offers[i].buffer_bytes);
+		printf("  %u bytes\n", offers[i].buffer_bytes);
+		CHECK_EQ(node_ask(node, 0, &hello), offers[i].fits);
+		if (offers[i].fits) {
+			expect_costs(node);
+		} else {
+			CHECK_EQ(node->last.type, CAREFUL_REFUSE);
+			CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_FRAME);
+		}
+		node_close(node);
+	}
+}
+
+static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
+{
+	const union address to = node_host(0);
+
+	for (uint32_t i = 0; i < OFFERS; i++) {
+		struct node *node = node_open();
+		struct careful_ctrl answer = node_hello(0);
+		struct careful_peer_info info;
+
+		printf("  %u bytes\n", offers[i].buffer_bytes);
+		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+		node_time(node, 1);
+		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+		answer.nonce = node->last.nonce;
+		answer.type = CAREFUL_CHALLENGE;
+		answer.token = htobe64(77);
+		node_tell(node, 0, &answer);
+		CHECK_EQ(be64toh(node->last.token), 77);
+		answer.type = CAREFUL_WELCOME;
+		answer.buffer_bytes = htobe32(offers[i].buffer_bytes);
+		node_tell(node, 0, &answer);
+		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+		if (offers[i].fits) {
+			CHECK_EQ(info.state, CAREFUL_PEER_UP);
+			expect_costs(node);
+		} else {
+			CHECK_EQ(info.state, CAREFUL_PEER_FAILED);
+			CHECK_EQ(info.last_errno, EPROTO);
+		}
+		node_close(node);
+	}
+}
+
+int main(void)
+{
+	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
+	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
+	return 0;
+}
