@@ -84,6 +84,7 @@ class FakeDaemon:
         self.ended: dict[int, Answer] = {}
         self.asked: list[int] = []
         self.in_flight_max = 0
+        self.files_now = 0  # registered by the client that came last
         self.unlisted = 0  # so many names of each listing were too long
         self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
         self.info = ffi.new("struct careful_info *")
@@ -199,12 +200,16 @@ class FakeDaemon:
                 self.connected.append(payload)
                 return Answer(self.connect_status, values={"peer": 3})
             if q.op == lib.CAREFUL_IPC_FILE_ADD:
+                if len(files) == lib.CAREFUL_IPC_FILES:
+                    os.close(fds[0])
+                    return Answer(-errno.EMFILE)
                 self._next += 1
                 files[self._next] = fds[0]
-                assert len(files) <= lib.CAREFUL_IPC_FILES
+                self.files_now = len(files)
                 return Answer(values={"file": self._next})
             if q.op == lib.CAREFUL_IPC_FILE_REMOVE:
                 os.close(files.pop(q.file))
+                self.files_now = len(files)
                 return Answer()
             assert q.peer == 3
             if q.op == lib.CAREFUL_IPC_REQUEST:

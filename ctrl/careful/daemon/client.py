@@ -14,6 +14,7 @@ import socket
 import time
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -283,9 +284,21 @@ class AsyncClient:
                 future.set_exception(error)
 
     async def ask(
-        self, op: int, payload: bytes = b"", fd: int | None = None, **fields: Any
+        self,
+        op: int,
+        payload: bytes = b"",
+        fd: int | None = None,
+        unheard: Done | None = None,
+        **fields: Any,
     ) -> Answer:
         """Ask a question and return its answer, whatever its status.
+
+        Args:
+            op: CAREFUL_IPC_*.
+            payload: of the question.
+            fd: a descriptor to pass on.
+            unheard: called with the answer if who asked was cancelled meanwhile.
+            **fields: of struct careful_ipc.
 
         Raises:
             CarefulError: the connection is gone.
@@ -299,6 +312,8 @@ class AsyncClient:
         def done(answer: Answer) -> None:
             if not future.done():
                 future.set_result(answer)
+            elif unheard is not None:
+                unheard(answer)
 
         try:
             self.client.submit(op, done, payload, fd, **fields)
@@ -307,3 +322,8 @@ class AsyncClient:
             self._fail(error)
             raise
         return await future
+
+    def tell(self, op: int, **fields: Any) -> None:
+        """Ask a question whose answer nobody waits for; a connection that is gone answers none."""
+        with suppress(CarefulError):
+            self.client.submit(op, lambda _: None, **fields)

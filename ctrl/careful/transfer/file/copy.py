@@ -82,38 +82,20 @@ class _Fetch:
                     await self.remote.close(handle, self.source)
                     return None
             self.progress.present(resumed + matched)
-            file = await self.remote.add_file(part.fd)
-            mover = Mover(
-                self.remote,
-                lib.CAREFUL_IPC_GET,
-                handle,
-                part.fd,
-                file,
-                name,
-                self.options,
-                self.progress,
-                block_bytes,
-            )
-            mover.reopen = partial(self._reopened, attr, name)
-            if has_holes(attr):
-                extents = await remote_extents(self.remote, handle, attr.bytes, self.source)
-                # What an earlier transfer or the old file left is no hole until it is one.
-                there = await in_thread(partial(local_extents, part.fd, attr.bytes))
-                mover.ranges = ranges_of(merged(extents, there))
-            note = None
-            if kept is not None:
-                journal = kept.journal
-                note = lambda index, digest: kept.note(journal.mark(index, digest))  # noqa: E731
-            try:
-                digest = await mover.run(attr.bytes, known, note)
-                if self.options.blake3:
-                    digest = await agreed(mover, self.remote, attr.bytes, self.source)
-            except BaseException:
-                await quietly(self.remote.remove_file(file))
-                if mover.handle != handle:
-                    await quietly(self.remote.close(mover.handle, self.source))
-                raise
-            await self.remote.remove_file(file)
+            async with self.remote.registered(part.fd) as file:
+                mover = Mover(
+                    self.remote,
+                    lib.CAREFUL_IPC_GET,
+                    handle,
+                    part.fd,
+                    file,
+                    name,
+                    self.options,
+                    self.progress,
+                    block_bytes,
+                )
+                mover.reopen = partial(self._reopened, attr, name)
+                digest = await self._fetch(mover, kept, known, attr)
             after = await self._closed(mover)
             check_same((attr.bytes, attr.mtime_ns), (after.bytes, after.mtime_ns), name)
             mtime_ns = attr.mtime_ns if self.options.keeps_times else None
@@ -133,6 +115,30 @@ class _Fetch:
             options.blake3,
             mover.hole_bytes,
         )
+
+    async def _fetch(
+        self, mover: Mover, kept: KeptPartial | None, known: dict[int, int], attr: Attr
+    ) -> int | None:
+        """Move what is not here yet; the file's digest."""
+        handle, file_bytes = mover.handle, attr.bytes
+        note = None
+        if kept is not None:
+            journal = kept.journal
+            note = lambda index, digest: kept.note(journal.mark(index, digest))  # noqa: E731
+        try:
+            if has_holes(attr):
+                extents = await remote_extents(self.remote, handle, file_bytes, self.source)
+                # What an earlier transfer or the old file left is no hole until it is one.
+                there = await in_thread(partial(local_extents, mover.fd, file_bytes))
+                mover.ranges = ranges_of(merged(extents, there))
+            digest = await mover.run(file_bytes, known, note)
+            if self.options.blake3:
+                digest = await agreed(mover, self.remote, file_bytes, self.source)
+            return digest
+        except BaseException:
+            if mover.handle != handle:
+                await quietly(self.remote.close(mover.handle, self.source))
+            raise
 
     async def _reopened(self, attr: Attr, name: str) -> int:
         """The source opened again; its handle."""
@@ -308,32 +314,27 @@ async def put_file(
         there = part.journal.bytes_in_place if known else 0
         resumed, seeded = (0, there) if part.seeded else (there, 0)
         progress.present(there)
-        file = await remote.add_file(fd)
-        mover = Mover(
-            remote,
-            lib.CAREFUL_IPC_STORE,
-            part.handle,
-            fd,
-            file,
-            name,
-            options,
-            progress,
-            part.journal.block_bytes,
-        )
-        mover.reopen = part.reopen
-        if part.sparse:
-            here = await _extents_here(fd, attr.st_size, source, options)
-            # What an earlier transfer or the old file left is no hole until it is one.
-            left = await remote_extents(remote, part.handle, attr.st_size, target)
-            mover.ranges = ranges_of(merged(here, left))
-        try:
+        async with remote.registered(fd) as file:
+            mover = Mover(
+                remote,
+                lib.CAREFUL_IPC_STORE,
+                part.handle,
+                fd,
+                file,
+                name,
+                options,
+                progress,
+                part.journal.block_bytes,
+            )
+            mover.reopen = part.reopen
+            if part.sparse:
+                here = await _extents_here(fd, attr.st_size, source, options)
+                # What an earlier transfer or the old file left is no hole until it is one.
+                left = await remote_extents(remote, part.handle, attr.st_size, target)
+                mover.ranges = ranges_of(merged(here, left))
             digest = await mover.run(attr.st_size, known, part.mark)
             if options.blake3:
                 digest = await agreed(mover, remote, attr.st_size, target)
-        except BaseException:
-            await quietly(remote.remove_file(file))
-            raise
-        await remote.remove_file(file)
         now = os.fstat(fd)
         before = (attr.st_size, attr.st_mtime_ns)
         check_same(before, (now.st_size, now.st_mtime_ns), shown(source))

@@ -11,7 +11,8 @@ import errno
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -353,13 +354,30 @@ class BlockClient:
 
     async def add_file(self, fd: int) -> int:
         """Register an open file with our carefuld; its index there."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd)
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._added)
         return answer.check(self.ipc.client.name).file
+
+    def _added(self, answer: Answer) -> None:
+        """A file was registered for one who has gone."""
+        if not answer.status:
+            self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=answer.file)
 
     async def remove_file(self, file: int) -> None:
         """Take a registered file back, once nothing uses it any more."""
         answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
         answer.check(self.ipc.client.name)
+
+    @asynccontextmanager
+    async def registered(self, fd: int) -> AsyncIterator[int]:
+        """An open file that carefuld knows, for as long as this lasts; its index there."""
+        file = await self.add_file(fd)
+        try:
+            yield file
+        except BaseException:
+            # What uses it may go on for a while; carefuld waits for that, not we.
+            self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
+            raise
+        await self.remove_file(file)
 
     async def move(
         self,
@@ -405,9 +423,8 @@ class BlockClient:
     async def _move_through(
         self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str
     ) -> None:
-        file = await self.add_file(fd)
-        await self.move_whole(op, handle, nbytes, file, what, offset)
-        await self.remove_file(file)
+        async with self.registered(fd) as file:
+            await self.move_whole(op, handle, nbytes, file, what, offset)
 
     async def move_whole(
         self, op: int, handle: int, nbytes: int, file: int, what: str, offset: int = 0
