@@ -23,6 +23,7 @@ _MEANINGS = {
     errno_module.ETIMEDOUT: "no answer in time",
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",
+    errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
     errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
     errno_module.ENODEV: "the interface is gone",
     errno_module.ENODATA: "the source became shorter",

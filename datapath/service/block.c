@@ -5,7 +5,6 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,41 +63,6 @@ int block_timeout_ms(struct block_server *server)
 	return server->ending.head || server->unsent.head ? 1 : -1;
 }
 
-static int open_exports(struct block_server *server, const struct block_export_options *exports,
-			uint32_t n, struct careful_error *error)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		struct block_export *e = &server->exports[i];
-
-		e->fd = open(exports[i].path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (e->fd < 0) {
-			int rc = -errno;
-
-			snprintf(error->text, sizeof(error->text), "export %s: %s", exports[i].path,
-				 strerror(-rc));
-			return rc;
-		}
-		e->writable = exports[i].writable;
-		snprintf(e->name, sizeof(e->name), "%s", exports[i].name ? exports[i].name : "");
-		server->exports_count++;
-		if (n > 1 && (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))) {
-			snprintf(error->text, sizeof(error->text),
-				 "export %s: has no name to tell it from the others",
-				 exports[i].path);
-			return -EINVAL;
-		}
-		for (uint32_t j = 0; n > 1 && j < i; j++) {
-			if (strcmp(server->exports[j].name, e->name) != 0)
-				continue;
-			snprintf(error->text, sizeof(error->text),
-				 "export %s: another is called \"%s\" already", exports[i].path,
-				 e->name);
-			return -EEXIST;
-		}
-	}
-	return 0;
-}
-
 static int allocate(struct block_server *server)
 {
 	struct careful_info info;
@@ -130,8 +94,7 @@ static int allocate(struct block_server *server)
 
 static void deallocate(struct block_server *server)
 {
-	for (uint32_t i = 0; i < server->exports_count; i++)
-		close(server->exports[i].fd);
+	block_exports_deinit(server);
 	free(server->peers);
 	free(server->jobs);
 	free(server->parked);
@@ -156,7 +119,7 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	block_queue_init(&s->unsent);
 	block_queue_init(&s->ending);
 	snprintf(error->text, sizeof(error->text), "block service: cannot start");
-	rc = open_exports(s, exports, n, error);
+	rc = block_exports_init(s, exports, n, error);
 	if (!rc)
 		rc = allocate(s);
 	if (!rc)

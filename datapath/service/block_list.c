@@ -144,13 +144,19 @@ static int list_top(struct listing *l)
 	for (uint32_t i = 0; !rc && i < l->server->exports_count; i++) {
 		const struct block_export *export = &l->server->exports[i];
 		size_t n = strlen(export->name);
+		int fd = block_export_open(export), code = fd < 0 ? -fd : 0;
 		struct stat st;
 
 		memset(&l->scan.record.entry, 0, sizeof(l->scan.record.entry));
 		memcpy(l->scan.record.text, export->name, n);
-		if (fstat(export->fd, &st))
-			return -errno;
-		attr_set(&l->scan.record.entry.attr, &st);
+		if (!code && fstat(fd, &st))
+			code = errno;
+		if (fd >= 0)
+			close(fd);
+		if (!code)
+			attr_set(&l->scan.record.entry.attr, &st);
+		l->scan.record.entry.error = htobe32((uint32_t)code);
+		l->scan.unreadable += code != 0;
 		rc = append(&l->scan, entry_seal(&l->scan, n, 0), l);
 	}
 	return rc;

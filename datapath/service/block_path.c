@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "service/block_private.h"
 #include "storage/beneath.h"
@@ -45,6 +46,7 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 {
 	const struct block_export *export;
 	const char *rest;
+	int base, fd;
 
 	if (*path == '/')
 		return -EXDEV;
@@ -55,7 +57,12 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 		return -ENOENT;
 	if (from)
 		*from = export;
-	return beneath_open(export->fd, rest, flags, resolve);
+	base = block_export_open(export);
+	if (base < 0)
+		return base;
+	fd = beneath_open(base, rest, flags, resolve);
+	close(base);
+	return fd;
 }
 
 /*

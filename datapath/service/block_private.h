@@ -172,8 +172,13 @@ struct block_peer {
 	uint32_t ended_next;
 };
 
+/*
+ * @path:  of the directory, without symlinks
+ * @was:   what stood there when it was exported
+ */
 struct block_export {
-	int fd;
+	char *path;
+	struct statx was;
 	bool writable;
 	char name[NAME_MAX + 1];
 };
@@ -263,6 +268,12 @@ uint32_t block_handle_retry(struct block_server *server);
 void block_handle_remember(struct block_server *server, const struct block_job *end);
 const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op);
+
+/* block_export.c: open: any thread. A descriptor, or -errno; -ENOLINK: it is gone. */
+int block_exports_init(struct block_server *server, const struct block_export_options *exports,
+		       uint32_t n, struct careful_error *error);
+void block_exports_deinit(struct block_server *server);
+int block_export_open(const struct block_export *export);
 
 /* block_path.c: worker threads. */
 int block_path_open(const struct block_server *server, const char *path, int flags,

@@ -54,6 +54,9 @@
  * EAGAIN, to any request: the server has no room for it now, and has done nothing. The
  * client waits a moment and asks again.
  *
+ * ENOLINK, to any request with a path: the exported directory itself is not there (any more,
+ * or again): it is found by its path at each request.
+ *
  * A request may be repeated after ECONNRESET: args[2] and args[3] of OPEN, LIST and BATCH
  * name the attempt (random; 0: no name), and the same name is answered with the same
  * handle; a COMMIT or CLOSE that did end its handle is answered as it was then.

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The directories that peers see. Nothing holds them: each request finds its export again by
+ * its path, so that one that was removed and made again is served, one that is unmounted can
+ * be, and one that is gone is -ENOLINK. Paths in them are block_path.c's. Calls nothing of
+ * the server.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "service/block_private.h"
+
+static int identify(int fd, struct statx *found)
+{
+	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, found) ? -errno : 0;
+}
+
+static bool is_same(const struct statx *a, const struct statx *b)
+{
+	return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+	       a->stx_dev_minor == b->stx_dev_minor && a->stx_btime.tv_sec == b->stx_btime.tv_sec &&
+	       a->stx_btime.tv_nsec == b->stx_btime.tv_nsec;
+}
+
+/*
+ * Whether the directory that stands at the path now is the export's. Another one counts where
+ * something is mounted, which takes privilege. Else it lies on the file system that the first
+ * one lay on, since an unmounted disk's mount point is not the disk; and it is that one's
+ * owner's or root's, since others may be able to make a directory there.
+ */
+static bool is_export(const struct block_export *export, const struct statx *now)
+{
+	const struct statx *was = &export->was;
+
+	if (is_same(was, now) || now->stx_attributes & STATX_ATTR_MOUNT_ROOT)
+		return true;
+	return was->stx_dev_major == now->stx_dev_major &&
+	       was->stx_dev_minor == now->stx_dev_minor &&
+	       (now->stx_uid == was->stx_uid || now->stx_uid == 0);
+}
+
+int block_export_open(const struct block_export *export)
+{
+	/* No component was a symlink when it was exported. */
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_NO_SYMLINKS,
+	};
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, export->path, &how, sizeof(how));
+	struct statx now;
+	int rc;
+
+	if (fd < 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? -ENOLINK : -errno;
+	rc = identify(fd, &now);
+	if (!rc && !is_export(export, &now))
+		rc = -ENOLINK;
+	if (!rc)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* Takes path for an export, whatever symlinks lead there now. */
+static int find(struct block_export *export, const char *path)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), again, rc;
+	struct statx now;
+
+	if (fd < 0)
+		return -errno;
+	rc = identify(fd, &export->was);
+	close(fd);
+	export->path = rc ? NULL : realpath(path, NULL);
+	if (!export->path)
+		return rc ? rc : -errno;
+	/* The canonical path of /proc/PID/root, for one, is that of another directory. */
+	again = block_export_open(export);
+	if (again < 0)
+		return again;
+	rc = identify(again, &now);
+	close(again);
+	return rc ? rc : is_same(&export->was, &now) ? 0 : -EXDEV;
+}
+
+static int refuse(struct careful_error *error, const char *path, int rc, const char *why)
+{
+	snprintf(error->text, sizeof(error->text), "export %s: %s", path, why);
+	return rc;
+}
+
+static int add(struct block_server *server, const struct block_export_options *options,
+	       bool is_one_of_several, struct careful_error *error)
+{
+	struct block_export *e = &server->exports[server->exports_count];
+	int rc = find(e, options->path);
+
+	if (rc == -EXDEV)
+		return refuse(error, options->path, rc, "its path leads by way of /proc");
+	if (rc)
+		return refuse(error, options->path, rc, strerror(-rc));
+	e->writable = options->writable;
+	snprintf(e->name, sizeof(e->name), "%s", options->name ? options->name : "");
+	server->exports_count++;
+	if (!is_one_of_several)
+		return 0;
+	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
+		return refuse(error, options->path, -EINVAL,
+			      "has no name to tell it from the others");
+	for (const struct block_export *other = server->exports; other < e; other++) {
+		if (strcmp(other->name, e->name) != 0)
+			continue;
+		snprintf(error->text, sizeof(error->text),
+			 "export %s: another is called \"%s\" already", options->path, e->name);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+int block_exports_init(struct block_server *server, const struct block_export_options *exports,
+		       uint32_t n, struct careful_error *error)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < n; i++)
+		rc = add(server, &exports[i], n > 1, error);
+	return rc;
+}
+
+void block_exports_deinit(struct block_server *server)
+{
+	for (uint32_t i = 0; i < BLOCK_EXPORTS; i++)
+		free(server->exports[i].path);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Exported directories that are removed, made again, moved, replaced, mounted and unmounted
+ * under a block server. Mounts and other owners need root: skipped otherwise.
+ */
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "block_end.h"
+
+static struct fake_answer *by_path(uint16_t handler, const char *path)
+{
+	uint32_t args[4] = { 0 };
+
+	return answer(fake_request(c, 0, handler, args, path, (uint32_t)strlen(path)));
+}
+
+static struct fake_answer *with_open(uint16_t handler, const char *path, uint32_t flags)
+{
+	char buf[sizeof(struct careful_block_open) + PATH_MAX];
+	struct careful_block_open open = {
+		.flags = htobe32(flags),
+		.mode = htobe32(0755),
+		.bytes = htobe64(3),
+		.path_bytes = htobe32((uint32_t)strlen(path)),
+	};
+	uint32_t args[4] = { 0 };
+
+	memcpy(buf, &open, sizeof(open));
+	memcpy(buf + sizeof(open), path, strlen(path));
+	return answer(
+		fake_request(c, 0, handler, args, buf, (uint32_t)(sizeof(open) + strlen(path))));
+}
+
+static int status(const char *path)
+{
+	return by_path(CAREFUL_BLOCK_STAT, path)->status;
+}
+
+static void close_key(uint32_t key)
+{
+	uint32_t args[4] = { key };
+
+	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == 0);
+}
+
+static void put_file(const char *path, const char *text)
+{
+	FILE *f = fopen(at(path), "w");
+
+	assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void make(const char *path, const char *file)
+{
+	char name[PATH_MAX];
+
+	assert(mkdir(at(path), 0755) == 0);
+	snprintf(name, sizeof(name), "%s/%s", path, file);
+	put_file(name, "x");
+}
+
+static void remove_tree(const char *path)
+{
+	char command[PATH_MAX + 80];
+
+	snprintf(command, sizeof(command), "rm -rf %s", at(path));
+	assert(system(command) == 0);
+}
+
+static void start(const char *first, const char *second)
+{
+	struct block_export_options exports[2] = { { strdup(at(first)), "one", true },
+						   { second ? strdup(at(second)) : NULL, "two",
+						     true } };
+	struct careful_error error;
+
+	c = fake_create();
+	assert(block_serve(c, exports, second ? 2 : 1, &server, &error) == 0);
+	free((void *)exports[0].path);
+	free((void *)exports[1].path);
+}
+
+/* Every request with a path says that the export is gone, and changes nothing. */
+static void assert_gone(void)
+{
+	assert(by_path(CAREFUL_BLOCK_LIST, "")->status == -ENOLINK);
+	assert(status("") == -ENOLINK && status("a") == -ENOLINK);
+	assert(with_open(CAREFUL_BLOCK_OPEN, "a", 0)->status == -ENOLINK);
+	assert(with_open(CAREFUL_BLOCK_OPEN, "n", CAREFUL_BLOCK_CREATE)->status == -ENOLINK);
+	assert(with_open(CAREFUL_BLOCK_OPEN, "", CAREFUL_BLOCK_SCRATCH)->status == -ENOLINK);
+	assert(with_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
+}
+
+static void test_export__made_again(void)
+{
+	struct fake_answer *a;
+	char buf[8];
+
+	make("one", "a");
+	start("one", NULL);
+	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	assert(a->status == 0);
+	remove_tree("one");
+	assert_gone();
+	/* What was open stays so. */
+	assert(pread(fake_region(c, a->args[0])->span.fd, buf, 8, 0) == 1);
+	close_key(a->args[0]);
+	make("one", "b");
+	assert(status("b") == 0 && status("a") == -ENOENT);
+	a = with_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
+	assert(a->status == 0);
+	close_key(a->args[0]);
+	/* Moved away, and back. */
+	assert(rename(at("one"), at("away")) == 0);
+	assert_gone();
+	assert(rename(at("away"), at("one")) == 0);
+	assert(status("b") == 0);
+	stop();
+	remove_tree("one");
+}
+
+/* The listing of all exports tells which of them is gone, and goes on. */
+static void test_export__listed(void)
+{
+	struct fake_answer *a;
+	char buf[1024];
+	size_t bytes, at_byte = 0;
+	int found = 0;
+
+	make("one", "a");
+	make("two", "b");
+	start("one", "two");
+	remove_tree("one");
+	a = by_path(CAREFUL_BLOCK_LIST, "");
+	assert(a->status == 0 && a->args[3] == 1 && a->args[2] < sizeof(buf));
+	bytes = a->args[2];
+	assert(pread(fake_region(c, a->args[0])->span.fd, buf, bytes, 0) == (ssize_t)bytes);
+	while (at_byte < bytes) {
+		const struct careful_block_entry *e = (void *)(buf + at_byte);
+		bool gone = !memcmp(e + 1, "one", 3);
+
+		assert(be32toh(e->error) == (gone ? ENOLINK : 0));
+		assert(S_ISDIR(be32toh(e->attr.mode)) == !gone);
+		at_byte += (sizeof(*e) + be16toh(e->name_bytes) + 7) & ~7UL;
+		found++;
+	}
+	assert(found == 2);
+	close_key(a->args[0]);
+	assert(status("one") == -ENOLINK && status("one/a") == -ENOLINK && status("two/b") == 0);
+	stop();
+	remove_tree("two");
+}
+
+/* A symlink leads to an export only if it did at the start. */
+static void test_export__symlinks(void)
+{
+	make("real", "a");
+	make("secret", "a");
+	assert(symlink("real", at("link")) == 0);
+	start("link", NULL);
+	assert(status("a") == 0);
+	/* It names what it named. */
+	assert(unlink(at("link")) == 0 && symlink("secret", at("link")) == 0);
+	put_file("secret/b", "x");
+	assert(status("a") == 0 && status("b") == -ENOENT);
+	assert(rename(at("real"), at("was")) == 0 && symlink("secret", at("real")) == 0);
+	assert_gone();
+	assert(unlink(at("real")) == 0);
+	put_file("real", "");
+	assert_gone();
+	stop();
+	remove_tree("real");
+	remove_tree("was");
+	remove_tree("secret");
+	assert(unlink(at("link")) == 0);
+}
+
+/* Whoever may write to the directory above could make one there. */
+static void test_export__another_owner(void)
+{
+	make("one", "a");
+	assert(chown(at("one"), 1000, 1000) == 0);
+	start("one", NULL);
+	/* The same directory may be given away. */
+	assert(chown(at("one"), 1001, 1001) == 0 && status("a") == 0);
+	remove_tree("one");
+	make("one", "a");
+	assert(chown(at("one"), 1002, 1002) == 0);
+	assert_gone();
+	assert(chown(at("one"), 1000, 1000) == 0 && status("a") == 0);
+	assert(chown(at("one"), 0, 0) == 0 && status("a") == 0);
+	stop();
+	remove_tree("one");
+}
+
+static void mount_at(const char *path)
+{
+	assert(mount("none", at(path), "tmpfs", 0, NULL) == 0);
+}
+
+static void test_export__mounts(void)
+{
+	assert(unshare(CLONE_NEWNS) == 0);
+	assert(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	make("disk", "a");
+	mount_at("disk");
+	put_file("disk/b", "x");
+	start("disk", NULL);
+	assert(status("b") == 0 && status("a") == -ENOENT);
+	/* The mount point below is not the disk. */
+	assert(umount2(at("disk"), MNT_DETACH) == 0);
+	assert_gone();
+	assert(!exists("disk/d") && !exists("disk/n"));
+	/* Another one is, and nothing keeps it from being unmounted. */
+	mount_at("disk");
+	put_file("disk/e", "x");
+	assert(status("e") == 0 && status("b") == -ENOENT);
+	assert(umount2(at("disk"), 0) == 0);
+	assert_gone();
+	stop();
+	/* A directory that was none is covered by a mount. */
+	start("disk", NULL);
+	assert(status("a") == 0);
+	mount_at("disk");
+	assert(status("a") == -ENOENT && status("") == 0);
+	assert(umount2(at("disk"), 0) == 0 && status("a") == 0);
+	stop();
+	remove_tree("disk");
+}
+
+/* The canonical path is another directory's. */
+static void test_serve__by_way_of_proc(void)
+{
+	struct block_export_options export = { .name = "x" };
+	struct careful_error error;
+	char path[64];
+	int fd;
+
+	make("one", "a");
+	fd = open(at("one"), O_PATH | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	export.path = path;
+	c = fake_create();
+	/* One that is still there has a path. */
+	assert(block_serve(c, &export, 1, &server, &error) == 0);
+	assert(status("a") == 0);
+	stop();
+	remove_tree("one");
+	c = fake_create();
+	assert(block_serve(c, &export, 1, &server, &error) < 0);
+	fake_destroy(c);
+	close(fd);
+}
+
+int main(void)
+{
+	bool is_root = geteuid() == 0;
+	int before = open_fds();
+
+	assert(mkdtemp(base));
+	test_export__made_again();
+	test_export__listed();
+	test_export__symlinks();
+	test_serve__by_way_of_proc();
+	if (is_root) {
+		test_export__another_owner();
+		test_export__mounts();
+	}
+	assert(open_fds() == before);
+	remove_base();
+	printf("test_block_exports: ok%s\n",
+	       is_root ? "" : ", mounts and owners skipped: they need root");
+	return 0;
+}
