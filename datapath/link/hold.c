@@ -3,7 +3,7 @@
  * Receive buffers that outlive their batch: kept by handlers, or read by a write to
  * a file. Their credits return with the release. When a peer's kept buffers reach T,
  * the oldest are copied out to ordinary memory (P2 section 5.3), up to a bound; at
- * the bound credits are withheld, which stalls that peer alone.
+ * the bound credits are withheld, which stalls that peer alone. Calls rx.c.
  */
 #include "link/link.h"
 

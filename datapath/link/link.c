@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A link's life and its table of peers. Everything it will ever need is allocated
- * here; the paths of frames allocate nothing.
+ * A link's life, what is known of all of it, and what the device's news mean to it.
+ * Everything it will ever need is allocated here; the paths of frames allocate nothing.
+ * Calls session.c, tx.c.
  */
 #include "link/link.h"
 
@@ -113,6 +114,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->pool_buffer_bytes = queue->buffer_bytes;
 
 	link->peers = calloc(link->peers_max, sizeof(*link->peers));
+	link->sessions = calloc(link->peers_max, sizeof(*link->sessions));
 	link->tx_free = calloc(queue->tx_chunks, sizeof(*link->tx_free));
 	link->fill = calloc(queue->rx_chunks, sizeof(*link->fill));
 	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
@@ -120,14 +122,15 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
 	link->pool = calloc(link->pool_count + 1, link->pool_buffer_bytes);
 	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
-	if (!link->peers || !link->tx_free || !link->fill || !link->dirty || !link->kept ||
-	    !link->kept_free || !link->pool || !link->pool_free) {
+	if (!link->peers || !link->sessions || !link->tx_free || !link->fill || !link->dirty ||
+	    !link->kept || !link->kept_free || !link->pool || !link->pool_free) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
 	link_init_buffers(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		link->peers[i].link = link;
+		link->peers[i].session = &link->sessions[i];
 		link->peers[i].slot = (uint16_t)i;
 	}
 	link->port->ops->random(link->port, &link->incarnation, sizeof(link->incarnation));
@@ -139,6 +142,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 void link_deinit(struct link *link)
 {
 	free(link->peers);
+	free(link->sessions);
 	free(link->tx_free);
 	free(link->fill);
 	free(link->dirty);
@@ -147,92 +151,6 @@ void link_deinit(struct link *link)
 	free(link->pool);
 	free(link->pool_free);
 	*link = (struct link){ 0 };
-}
-
-static bool address_equal(const union address *a, const union address *b)
-{
-	if (a->sa.sa_family != b->sa.sa_family)
-		return false;
-	if (a->sa.sa_family == AF_INET)
-		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr &&
-		       a->in.sin_port == b->in.sin_port;
-	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr)) &&
-	       a->in6.sin6_port == b->in6.sin6_port;
-}
-
-struct link_peer *link_peer_find(struct link *link, const union address *address)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-
-		if (peer->state != CAREFUL_PEER_NONE && address_equal(&peer->address, address))
-			return peer;
-	}
-	return NULL;
-}
-
-/* A slot whose peer failed, and of which no buffer is held, is free for another. */
-static bool slot_free(const struct link_peer *peer)
-{
-	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED) &&
-	       !peer->kept && !peer->kept_old && !peer->operations;
-}
-
-/* All slots are taken: those of hosts that went without a word are to be found out. */
-static void doubt_all(struct link *link)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		link->peers[i].doubted = true;
-}
-
-/* The peer with this address, in a new slot if need be; NULL: all P are taken. */
-struct link_peer *link_peer_get(struct link *link, const union address *address)
-{
-	struct link_peer *peer = link_peer_find(link, address);
-	struct link_peer *best = NULL;
-
-	if (peer)
-		return peer;
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		peer = &link->peers[i];
-		/* Who closed the session and is back takes up the slot where it was left. */
-		if (peer->state == CAREFUL_PEER_NONE && address_equal(&peer->address, address)) {
-			best = peer;
-			break;
-		}
-		if (!slot_free(peer))
-			continue;
-		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
-			best = peer;
-	}
-	if (!best) {
-		doubt_all(link);
-		return NULL;
-	}
-	*best = (struct link_peer){
-		.link = link,
-		.slot = best->slot,
-		.epoch = best->epoch + 1,
-		.tenants = best->tenants + 1,
-		.drain_at = best->drain_at, /* the last one's frames may still lie there */
-		.address = *address,
-		.dirty = best->dirty,
-		.kept_old = best->kept_old,
-		.flow.built = best->flow.built,
-		.operations = best->operations,
-	};
-	best->heard_ns = link->now_ns;
-	best->sync_ms = link->sync_ms;
-	return best;
-}
-
-void link_state(struct link_peer *peer, uint8_t state)
-{
-	if (peer->state == state)
-		return;
-	peer->state = state;
-	peer->since_ns = peer->link->now_ns;
-	peer->link->changed = true;
 }
 
 /* Where the kernel would send frames by now. */
@@ -244,7 +162,8 @@ void link_routes_changed(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 		struct llhdr fresh;
 
-		if (peer->phase == LINK_OPEN && !port->ops->resolve(port, &peer->address, &fresh))
+		if (peer->phase == LINK_OPEN &&
+		    !port->ops->resolve(port, &peer->session->address, &fresh))
 			peer->llhdr = fresh;
 	}
 }
@@ -264,30 +183,31 @@ void link_info(struct link *link, struct careful_info *info)
 /* All of *info but what waits above: messages. */
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
+	const struct session *session = peer->session;
 	*info = (struct careful_peer_info){
 		.state = peer->state,
-		.last_errno = (uint32_t)peer->last_errno,
+		.last_errno = (uint32_t)session->last_errno,
 		.slot = peer->slot,
 		.frame_bytes = peer->frame_bytes,
 		.buffers_kept = peer->kept,
 		.operations = peer->operations,
-		.epochs = peer->epochs,
+		.epochs = session->epochs,
 		.withholding = peer->withholding,
 		.tx_frames = peer->tx_frames,
 		.tx_bytes = peer->tx_bytes,
 		.rx_frames = peer->rx_frames,
 		.rx_bytes = peer->rx_bytes,
-		.lost_frames = peer->lost_frames,
-		.lost_there = peer->lost_there,
+		.lost_frames = session->lost_frames,
+		.lost_there = session->lost_there,
 	};
 	flow_info(&peer->flow, info);
-	memcpy(&info->address, &peer->address, sizeof(peer->address));
-	memcpy(info->name, peer->name, sizeof(info->name));
+	memcpy(&info->address, &session->address, sizeof(session->address));
+	memcpy(info->name, session->name, sizeof(info->name));
 }
 
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where)
 {
-	*where = (struct careful_peer_whereabouts){ .incarnation = peer->incarnation };
+	*where = (struct careful_peer_whereabouts){ .incarnation = peer->session->incarnation };
 	if (peer->llhdr.bytes >= sizeof(where->mac)) /* Ethernet's begins with it */
 		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
 }

@@ -17,7 +17,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
-#include "link/flow.h"
+#include "link/peer.h"
 
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
@@ -93,122 +93,11 @@ struct link_send_args {
 	uint32_t crc_bytes;
 };
 
-/*
- * The ping to a peer, and what was answered to the peer's. The answer needs nothing
- * that is not here before the probe leaves.
- *
- * @last:      its number; 0: none was sent in this epoch
- * @asked:     where it is to end, enum careful_stage; 0: none is under way
- * @known:     the peer has answered one in this epoch
- * @answered:  number of the peer's last one that XDP ended
- */
-struct link_ping {
-	uint32_t last;
-	uint8_t asked;
-	bool known;
-	bool done; /* result says how it ended */
-	uint32_t answered;
-	uint64_t until_ns;
-	struct careful_ping_result result;
-};
-
-/*
- * The peer's SYNC, until it is answered: control messages come by another way than frames, and
- * faster, so what it sent before may not even be in the RX ring yet. That it is, a tick later,
- * and what the ring has then is taken before the answer counts.
- *
- * @nonce:  as it came; 0: none
- * @ticks:  since it came; the first is the one that read it
- * @drains: answered when link->rx_drains is this; 0: not yet known
- * @taken:  or, where the ring never is empty, when link->rx_taken is this
- */
-struct link_question {
-	__be64 nonce;
-	uint32_t ticks;
-	uint64_t drains;
-	uint64_t taken;
-};
-
-/*
- * One peer. The index in link->peers is its slot in the peers map.
- *
- * @kept:       buffers of this epoch held by handlers or files
- * @kept_old:   buffers of earlier epochs still held: no new window until 0
- */
-struct link_peer {
-	struct link *link;
-	uint16_t slot;
-	uint16_t slot_out; /* src_node of our frames */
-	uint16_t queue_out;
-	uint8_t state; /* enum careful_peer_state */
-	uint8_t phase; /* enum link_phase */
-	uint64_t cookie_in; /* of its frames; 0: none admitted */
-	uint64_t cookie_out; /* of ours */
-	uint64_t cookie_was; /* of its frames in the epoch before this */
-	uint64_t epoch;
-	struct flow flow;
-	uint32_t kept;
-	uint32_t kept_old;
-	uint32_t buffer_bytes; /* of the peer's receive buffers */
-	uint32_t frame_bytes; /* largest frame towards it */
-	bool dirty; /* in link->dirty: something was freed for it */
-	bool heard; /* a frame or control message arrived since the last tick */
-	bool withholding;
-	struct llhdr llhdr;
-
-	/* Handshake and liveness: link/session.c, link/sync.c. */
-	union address address;
-	uint64_t incarnation; /* the peer's */
-	uint64_t nonce; /* of our HELLO; 0: we are not asking */
-	uint64_t nonce_in; /* of the HELLO that this epoch answers */
-	uint64_t token;
-	uint64_t drain_at; /* no new window before link->rx_drains is this */
-	uint64_t bye_at; /* the session ends when link->rx_drains is this; 0: no BYE came */
-	uint32_t lives; /* incarnations of the peer that were met */
-	uint32_t tenants; /* hosts that this slot has been given to */
-	struct link_question question;
-	uint64_t sync_nonce; /* of our SYNC without an answer; 0: none */
-	uint64_t heard_ns;
-	uint64_t asked_ns; /* last HELLO, SYNC sent */
-	uint32_t retry_ms; /* from a HELLO to the next, while there is no answer */
-	uint32_t sync_ms; /* silence before a SYNC: at most link->sync_ms, less after a loss */
-	uint64_t since_ns; /* the state's, or the silence's, beginning */
-	uint64_t no_way_ns; /* when its frames' link address was last looked for in vain, */
-	uint32_t no_way; /* and how often so far */
-	uint64_t distrusted_ns; /* when its link address was last asked for anew, in silence */
-	uint32_t sync_disagreed; /* answers in a row that disagree with the same counts */
-	uint64_t blocked_ns; /* since when frames may wait in a full TX ring; 0: they don't */
-	uint64_t disagreed_ns; /* when the last of them came that counts */
-	uint32_t sync_seq_sent, sync_seq_rcvd; /* what those answers said */
-	bool refused; /* ICMP refused the last question, or a frame */
-	uint32_t refused_rounds; /* questions in a row that were */
-	uint64_t refused_ns; /* asked_ns of the last one counted */
-	uint32_t operations; /* replies that service waits for: keeps the sync going */
-	int last_errno;
-	uint32_t epochs; /* that were opened */
-	bool want; /* somebody here wants the session: ask for it */
-	bool doubted; /* its slot is wanted: is it still there? */
-	char name[CAREFUL_NAME_BYTES];
-	struct link_ping ping; /* link/ping.c */
-
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, lost_frames;
-	uint64_t lost_there; /* frames that the peer found lost */
-	uint32_t lost_said; /* what its last HELLO or WELCOME said of that */
-};
-
-/* Where a session's handshake stands. */
-enum link_phase {
-	LINK_IDLE = 0, /* nothing asked, nothing granted */
-	LINK_ASKING, /* HELLO sent, no token yet */
-	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
-	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
-	LINK_OPEN,
-};
-
 struct link {
 	struct queue *queue;
 	struct port *port; /* the queue's */
 	struct link_peer *peers;
+	struct session *sessions; /* each peer's */
 	uint32_t peers_max;
 	uint32_t window;
 	uint64_t counters[CAREFUL_COUNTERS];
@@ -259,13 +148,10 @@ static inline void link_count(struct link *link, enum careful_counter counter)
 	link->counters[counter]++;
 }
 
-/* link.c: life, peers */
+/* link.c: life, what is known */
 int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
-struct link_peer *link_peer_find(struct link *link, const union address *address);
-struct link_peer *link_peer_get(struct link *link, const union address *address);
-void link_state(struct link_peer *peer, uint8_t state);
 void link_frames_changed(struct link *link);
 void link_routes_changed(struct link *link);
 void link_info(struct link *link, struct careful_info *info);
@@ -278,7 +164,6 @@ void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
 void link_publish(struct link *link);
-struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 
@@ -343,28 +228,61 @@ static inline uint32_t link_seq_last(const struct link_peer *peer)
 	return peer->flow.seq_out;
 }
 
-/* session.c: handshake and epochs */
+/* peer.c: the table of peers, and messages to them */
+struct link_peer *link_peer_find(struct link *link, const union address *address);
+struct link_peer *link_peer_get(struct link *link, const union address *address);
+struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
+void link_state(struct link_peer *peer, uint8_t state);
+bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
+		    uint8_t type);
+void link_unheard(struct link_peer *peer, uint64_t since_ns);
+uint64_t link_random(struct link *link);
+
+/* Hosts that the peer's slot was given to, processes that were met there, and the errno that
+ * its last session ended with. */
+static inline uint32_t link_tenants(const struct link_peer *peer)
+{
+	return peer->session->tenants;
+}
+
+static inline uint32_t link_lives(const struct link_peer *peer)
+{
+	return peer->session->lives;
+}
+
+static inline int link_error(const struct link_peer *peer)
+{
+	return peer->session->last_errno;
+}
+
+/* epoch.c: beginning and end */
+void epoch_begin(struct link_peer *peer);
+void epoch_opened(struct link_peer *peer);
+void epoch_end(struct link_peer *peer);
+bool epoch_drained(const struct link_peer *peer);
+void link_close(struct link_peer *peer, int error);
+void link_bye(struct link_peer *peer);
+
+/* session.c: wanted, broken, given up (handshake.h: agreed) */
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
 void link_lost(struct link_peer *peer, uint32_t frames);
-void link_close(struct link_peer *peer, int error);
-void link_control(struct link *link);
-void link_drained(struct link *link);
-void link_session_tick(struct link_peer *peer);
-bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
-		    uint8_t type);
+void session_tick(struct link_peer *peer);
 
 /* sync.c: what silence means */
-void link_tick(struct link *link);
-uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_question_tick(struct link_peer *peer);
 bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
-void link_sync(struct link_peer *peer);
-void link_unheard(struct link_peer *peer, uint64_t since_ns);
+bool link_awaits(const struct link_peer *peer);
+bool link_sync_tick(struct link_peer *peer);
+
+/* control.c: the control socket, and time */
+void link_control(struct link *link);
+void link_drained(struct link *link);
+void link_tick(struct link *link);
+uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 
 /* ping.c: pings */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);

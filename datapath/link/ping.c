@@ -39,18 +39,19 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes)
 /* Whether the probe can be sent at all: 0, the body's bytes, or -errno. */
 static int check(const struct link_peer *peer, const struct careful_ping_ask *ask)
 {
+	const struct session *session = peer->session;
 	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
 
 	if (ask->stage < CAREFUL_STAGE_NET_RX || ask->stage > CAREFUL_STAGE_STORE ||
 	    ask->ttl > 255 || (ask->ttl && !outside))
 		return -EINVAL;
-	if (peer->address.sa.sa_family != AF_INET)
+	if (session->address.sa.sa_family != AF_INET)
 		return -EAFNOSUPPORT;
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return -ENOTCONN;
-	if (peer->ping.asked || peer->ping.done)
+	if (session->ping.asked || session->ping.done)
 		return -EAGAIN;
-	if (!outside && !peer->ping.known)
+	if (!outside && !session->ping.known)
 		return -ENOTSUP;
 	return body_bytes(peer, ask->bytes);
 }
@@ -77,10 +78,10 @@ void link_stamps_tick(struct link *link)
 	link->port->ops->stamps(link->port, false);
 }
 
-/* Sends a probe and times that; its end is in peer->ping. -errno as careful_ping(). */
+/* Sends a probe and times that; its end is in peer->session->ping. -errno as careful_ping(). */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 {
-	struct link_ping *ping = &peer->ping;
+	struct link_ping *ping = &peer->session->ping;
 	struct link *link = peer->link;
 	bool outside = ask->stage == CAREFUL_STAGE_NET_RX;
 	uint64_t begun_ns, built_ns;
@@ -123,25 +124,28 @@ int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 
 static void end(struct link_peer *peer, int status)
 {
-	peer->ping.result.status = status;
-	peer->ping.asked = 0;
-	peer->ping.done = true;
+	struct link_ping *ping = &peer->session->ping;
+	ping->result.status = status;
+	ping->asked = 0;
+	ping->done = true;
 	peer->link->pings_done = true;
 }
 
 void link_ping_tick(struct link_peer *peer)
 {
-	if (peer->ping.asked && peer->link->now_ns >= peer->ping.until_ns)
+	const struct link_ping *ping = &peer->session->ping;
+	if (ping->asked && peer->link->now_ns >= ping->until_ns)
 		end(peer, -ETIMEDOUT);
 }
 
 /* The epoch is over, and with it the numbers of its probes. */
 void link_ping_reset(struct link_peer *peer)
 {
-	if (peer->ping.asked)
+	struct link_ping *ping = &peer->session->ping;
+	if (ping->asked)
 		end(peer, -ECONNRESET);
-	peer->ping.last = peer->ping.answered = 0;
-	peer->ping.known = false;
+	ping->last = ping->answered = 0;
+	ping->known = false;
 }
 
 /* Answers a probe of the peer, whose last stage ended at end_ns. */
@@ -159,7 +163,7 @@ void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer
 	answer->check = 0;
 	answer->check = htobe32(careful_message_check(answer, sizeof(*answer)));
 	link_count(peer->link, CAREFUL_C_PINGS_ANSWERED);
-	port->ops->ctrl_send(port, &peer->address, answer, sizeof(*answer));
+	port->ops->ctrl_send(port, &peer->session->address, answer, sizeof(*answer));
 }
 
 /* A probe that XDP stamped and passed; as link_on_sync() and its like. */
@@ -178,13 +182,13 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
-	if (!careful_ping_new(probe, peer->ping.answered))
+	if (!careful_ping_new(probe, peer->session->ping.answered))
 		return false;
 	if (probed.probe != probe) {
 		link_count(link, CAREFUL_C_PINGS_LATE);
 		return true;
 	}
-	peer->ping.answered = probe;
+	peer->session->ping.answered = probe;
 	answer.arrived_ns = htobe64(probed.at_ns);
 	answer.net_cpu = htobe16((uint16_t)probed.net_cpu);
 	answer.host_cpu = htobe16((uint16_t)probed.cpu);
@@ -194,10 +198,11 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 
 static bool ended_rightly(const struct link_peer *peer, const struct careful_ping_answer *answer)
 {
-	if (peer->ping.asked == CAREFUL_STAGE_STORE)
+	const struct link_ping *ping = &peer->session->ping;
+	if (ping->asked == CAREFUL_STAGE_STORE)
 		return answer->stage == CAREFUL_STAGE_STORE ||
 		       answer->stage == CAREFUL_STAGE_HOST_RX;
-	return answer->stage == peer->ping.asked;
+	return answer->stage == ping->asked;
 }
 
 static void arrived(struct careful_ping_result *result, const struct arrival *arrival)
@@ -214,10 +219,11 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 
 	if (answer->version != CAREFUL_WIRE_VERSION ||
 	    be32toh(answer->check) != careful_message_check(answer, sizeof(*answer)) || !peer ||
-	    !peer->cookie_in || be64toh(answer->cookie) != peer->cookie_in || !peer->ping.asked ||
-	    be32toh(answer->probe) != peer->ping.last || !ended_rightly(peer, answer))
+	    !peer->cookie_in || be64toh(answer->cookie) != peer->cookie_in ||
+	    !peer->session->ping.asked || be32toh(answer->probe) != peer->session->ping.last ||
+	    !ended_rightly(peer, answer))
 		return false;
-	result = &peer->ping.result;
+	result = &peer->session->ping.result;
 	memcpy(&result->by, from, sizeof(*from));
 	result->stage = answer->stage;
 	result->arrived_ns = be64toh(answer->arrived_ns);
@@ -229,7 +235,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 	result->net_cpu = be16toh(answer->net_cpu);
 	result->host_cpu = be16toh(answer->host_cpu);
 	arrived(result, arrival);
-	peer->ping.known = true;
+	peer->session->ping.known = true;
 	end(peer, 0);
 	return true;
 }
@@ -242,12 +248,12 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 	struct link_peer *peer = link_peer_find(link, to);
 	struct careful_ping_result *result;
 
-	if (!peer || peer->ping.asked != CAREFUL_STAGE_NET_RX)
+	if (!peer || peer->session->ping.asked != CAREFUL_STAGE_NET_RX)
 		return;
 	if (quoted->type &&
-	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->ping.last))
+	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->session->ping.last))
 		return;
-	result = &peer->ping.result;
+	result = &peer->session->ping.result;
 	memcpy(&result->by, &arrival->by, sizeof(arrival->by));
 	result->icmp_type = arrival->icmp_type;
 	result->icmp_code = arrival->icmp_code;

@@ -2,7 +2,7 @@
 /*
  * Frames in: find the peer, check the sequence, take the credits, and see every
  * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier.
+ * is published there, not earlier. Calls session.c, peer.c.
  */
 #include "link/link.h"
 
@@ -35,20 +35,6 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	if (i > DEVICE_SEGMENTS_MAX)
 		*bytes = 0;
 	return i;
-}
-
-/* The peer whose session a header names, or NULL. */
-struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
-{
-	uint32_t slot = be16toh(hdr->src_node);
-	struct link_peer *peer;
-
-	if (slot >= link->peers_max)
-		return NULL;
-	peer = &link->peers[slot];
-	if (!peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
-		return NULL;
-	return peer;
 }
 
 static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)

@@ -3,7 +3,7 @@
  * What silence means. A lost last frame leaves no gap, so when credits or replies
  * have been outstanding for sync_ms without an arrival, each end tells the other
  * what it sent and received. Only answers that disagree are a loss; no answer is a
- * stall, and after stall_ms the end of the session.
+ * stall, and after stall_ms the end of the session. Calls session.c, epoch.c, peer.c.
  */
 #include "link/link.h"
 
@@ -14,7 +14,6 @@ enum {
 	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
-	SYNC_QUICK_MS = 10, /* silence before a question, after a loss */
 	REFUSED_TIMES = 3,
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
@@ -25,33 +24,35 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	flow_describe(&peer->flow, ctrl);
 }
 
-void link_sync(struct link_peer *peer)
+static void ask(struct link_peer *peer)
 {
+	struct session *session = peer->session;
 	struct link *link = peer->link;
 	struct careful_ctrl ctrl = { 0 };
 
-	if (!peer->sync_nonce)
-		link->port->ops->random(link->port, &peer->sync_nonce, sizeof(peer->sync_nonce));
-	peer->sync_nonce |= 1;
-	ctrl.nonce = htobe64(peer->sync_nonce);
+	if (!session->sync.nonce)
+		link->port->ops->random(link->port, &session->sync.nonce,
+					sizeof(session->sync.nonce));
+	session->sync.nonce |= 1;
+	ctrl.nonce = htobe64(session->sync.nonce);
 	describe(peer, &ctrl);
-	peer->asked_ns = link->now_ns;
+	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);
-	link_ctrl_send(link, &peer->address, &ctrl, CAREFUL_SYNC);
+	link_ctrl_send(link, &session->address, &ctrl, CAREFUL_SYNC);
 }
 
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (peer->phase == LINK_OPEN && peer->question.nonce != ctrl->nonce)
-		peer->question = (struct link_question){ .nonce = ctrl->nonce };
+	if (peer->phase == LINK_OPEN && peer->session->question.nonce != ctrl->nonce)
+		peer->session->question = (struct link_question){ .nonce = ctrl->nonce };
 	return true; /* else it will be asked again */
 }
 
 /* After control messages were read: those that came before have their frames in the ring. */
-void link_question_tick(struct link_peer *peer)
+static void question_tick(struct link_peer *peer)
 {
-	struct link_question *question = &peer->question;
+	struct link_question *question = &peer->session->question;
 	struct link *link = peer->link;
 
 	if (!question->nonce)
@@ -66,7 +67,7 @@ void link_question_tick(struct link_peer *peer)
 /* After frames were taken from the ring: answers. Whether there is still something to answer. */
 bool link_question_answer(struct link_peer *peer)
 {
-	struct link_question *question = &peer->question;
+	struct link_question *question = &peer->session->question;
 	struct careful_ctrl ack = { .nonce = question->nonce };
 	struct link *link = peer->link;
 
@@ -81,7 +82,7 @@ bool link_question_answer(struct link_peer *peer)
 	describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
-	link_ctrl_send(link, &peer->address, &ack, CAREFUL_SYNC_ACK);
+	link_ctrl_send(link, &peer->session->address, &ack, CAREFUL_SYNC_ACK);
 	return false;
 }
 
@@ -94,24 +95,26 @@ static bool undecided(const struct link_peer *peer, const struct careful_ctrl *c
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
+	struct session *session = peer->session;
+	struct link_sync *sync = &session->sync;
 	uint32_t sent = be32toh(ctrl->seq_sent);
 	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
 	struct link *link = peer->link;
 
-	if (peer->phase != LINK_OPEN || !peer->sync_nonce ||
-	    be64toh(ctrl->nonce) != peer->sync_nonce || be64toh(ctrl->cookie) != peer->cookie_in)
+	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce ||
+	    be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	peer->sync_nonce = 0;
-	peer->doubted = false;
-	peer->heard_ns = link->now_ns;
-	peer->refused_rounds = 0;
-	peer->refused = false;
+	sync->nonce = 0;
+	session->doubted = false;
+	session->heard_ns = link->now_ns;
+	sync->refused_rounds = 0;
+	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
 	if (flow_agrees(&peer->flow, ctrl)) {
-		peer->sync_disagreed = 0;
-		peer->blocked_ns = 0;
+		sync->disagreed = 0;
+		sync->blocked_ns = 0;
 		/* Silent for a reason of its own: back to asking seldom. */
-		peer->sync_ms = 2 * peer->sync_ms < link->sync_ms ? 2 * peer->sync_ms :
+		sync->wait_ms = 2 * sync->wait_ms < link->sync_ms ? 2 * sync->wait_ms :
 								    link->sync_ms;
 		if (flow_credit(&peer->flow, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
@@ -120,42 +123,32 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return true;
 	}
 	if (undecided(peer, ctrl)) {
-		peer->sync_disagreed = 0;
-		if (!peer->blocked_ns)
-			peer->blocked_ns = link->now_ns;
-		if (link->now_ns - peer->blocked_ns >= link->stall_ms * 1000000ull)
+		sync->disagreed = 0;
+		if (!sync->blocked_ns)
+			sync->blocked_ns = link->now_ns;
+		if (link->now_ns - sync->blocked_ns >= link->stall_ms * 1000000ull)
 			link_close(peer, ETIMEDOUT);
 		return true;
 	}
-	peer->blocked_ns = 0;
-	if (peer->sync_disagreed && (sent != peer->sync_seq_sent || rcvd != peer->sync_seq_rcvd))
-		peer->sync_disagreed = 0;
+	sync->blocked_ns = 0;
+	if (sync->disagreed && (sent != sync->seq_sent || rcvd != sync->seq_rcvd))
+		sync->disagreed = 0;
 	/* The first may have been long on its way, and ICMP makes us ask at once. */
-	if (peer->sync_disagreed &&
-	    link->now_ns - peer->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
+	if (sync->disagreed && link->now_ns - sync->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
 		return true;
-	peer->disagreed_ns = link->now_ns;
-	peer->sync_seq_sent = sent;
-	peer->sync_seq_rcvd = rcvd;
-	if (++peer->sync_disagreed < DISAGREE_TIMES)
+	sync->disagreed_ns = link->now_ns;
+	sync->seq_sent = sent;
+	sync->seq_rcvd = rcvd;
+	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
 	link_lost(peer, flow_missing(&peer->flow, ctrl));
 	return true;
 }
 
-/* The network lost frames. Where it did so once it may again: silence means less now. */
-void link_lost(struct link_peer *peer, uint32_t frames)
-{
-	peer->link->counters[CAREFUL_C_LOST_FRAMES] += frames;
-	peer->lost_frames += frames;
-	if (peer->sync_ms > SYNC_QUICK_MS)
-		peer->sync_ms = SYNC_QUICK_MS;
-	link_break(peer);
-}
-
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (!peer->sync_nonce || be64toh(ctrl->nonce) != peer->sync_nonce)
+	const struct link_sync *sync = &peer->session->sync;
+	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
 		return false;
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
@@ -170,7 +163,7 @@ static bool quotes_us(const struct link_peer *peer, const union link_message *qu
 	uint64_t cookie = be64toh(quoted->hdr.cookie);
 
 	if (quoted->ctrl.type == CAREFUL_HELLO)
-		return peer->nonce && be64toh(quoted->ctrl.nonce) == peer->nonce;
+		return handshake_answers(&peer->session->handshake, &quoted->ctrl);
 	if (quoted->ctrl.type & CAREFUL_CTRL_BIT)
 		cookie = be64toh(quoted->ctrl.cookie);
 	return cookie && cookie == peer->cookie_out;
@@ -183,112 +176,96 @@ bool link_on_refused(struct link_peer *peer, const union link_message *quoted)
 {
 	if (!quotes_us(peer, quoted))
 		return false;
-	peer->refused = true;
-	if (peer->phase == LINK_OPEN && !peer->sync_nonce)
-		link_sync(peer);
+	peer->session->sync.refused = true;
+	if (peer->phase == LINK_OPEN && !peer->session->sync.nonce)
+		ask(peer);
 	return true;
 }
 
 /* After each question: was it refused, and is that enough? */
 static bool refused_tick(struct link_peer *peer)
 {
-	uint64_t waited_ms = (peer->link->now_ns - peer->asked_ns) / 1000000;
+	struct session *session = peer->session;
+	struct link_sync *sync = &session->sync;
+	uint64_t waited_ms = (peer->link->now_ns - session->asked_ns) / 1000000;
 
-	if (!peer->refused || waited_ms < REFUSED_RETRY_MS)
+	if (!sync->refused || waited_ms < REFUSED_RETRY_MS)
 		return false;
-	peer->refused = false;
-	if (peer->refused_ns == peer->asked_ns)
+	sync->refused = false;
+	if (sync->refused_ns == session->asked_ns)
 		return false; /* one question counts once, however often it is refused */
-	peer->refused_ns = peer->asked_ns;
-	if (++peer->refused_rounds >= REFUSED_TIMES) {
+	sync->refused_ns = session->asked_ns;
+	if (++sync->refused_rounds >= REFUSED_TIMES) {
 		link_close(peer, ECONNREFUSED);
 		return true;
 	}
 	if (peer->phase == LINK_OPEN)
-		link_sync(peer);
+		ask(peer);
 	return false;
 }
 
 /* Whether something is awaited of the peer: credits for more than may stay owed
  * for ever, a reply, or a sign of life. */
-static bool awaited(const struct link_peer *peer)
+bool link_awaits(const struct link_peer *peer)
 {
-	return flow_awaits(&peer->flow) || peer->operations || peer->doubted || peer->refused ||
-	       peer->refused_rounds;
+	const struct session *session = peer->session;
+	return flow_awaits(&peer->flow) || peer->operations || session->doubted ||
+	       session->sync.refused || session->sync.refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)
 {
+	struct session *session = peer->session;
 	struct link *link = peer->link;
-	uint64_t wait_ms = peer->sync_disagreed ? DISAGREE_RETRY_MS : peer->sync_ms;
-	uint64_t silent_ms = (link->now_ns - peer->heard_ns) / 1000000;
+	uint64_t wait_ms = session->sync.disagreed ? DISAGREE_RETRY_MS : session->sync.wait_ms;
+	uint64_t silent_ms = (link->now_ns - session->heard_ns) / 1000000;
 
-	if (!awaited(peer)) {
-		peer->heard_ns = link->now_ns;
-		peer->sync_nonce = 0;
+	if (!link_awaits(peer)) {
+		session->heard_ns = link->now_ns;
+		session->sync.nonce = 0;
 		return;
 	}
-	if (silent_ms >= link->stall_ms && peer->sync_nonce) {
+	if (silent_ms >= link->stall_ms && session->sync.nonce) {
 		link_close(peer, ETIMEDOUT);
 		return;
 	}
-	if (silent_ms < wait_ms || (link->now_ns - peer->asked_ns) / 1000000 < wait_ms)
+	if (silent_ms < wait_ms || (link->now_ns - session->asked_ns) / 1000000 < wait_ms)
 		return;
-	if (peer->sync_nonce && peer->state == CAREFUL_PEER_UP &&
+	if (session->sync.nonce && peer->state == CAREFUL_PEER_UP &&
 	    silent_ms >= 2ull * link->sync_ms) {
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
-	if (peer->sync_nonce)
-		link_unheard(peer, peer->heard_ns);
-	link_sync(peer);
+	if (session->sync.nonce)
+		link_unheard(peer, session->heard_ns);
+	ask(peer);
 }
 
-/* For how long nothing here needs the clock or a poll, at most most_ms. */
-uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
+/* The peer gave a sign of life since the last tick. */
+static void heard(struct link_peer *peer)
 {
-	if (link->kick_again || link->draining)
-		return 1;
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		const struct link_peer *peer = &link->peers[i];
-		uint32_t ms = most_ms;
+	struct session *session = peer->session;
 
-		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
-			ms = peer->retry_ms;
-		else if (peer->phase == LINK_OPEN && awaited(peer))
-			ms = peer->sync_ms;
-		if (ms < most_ms)
-			most_ms = ms;
-	}
-	return most_ms;
+	peer->heard = false;
+	session->doubted = false;
+	session->heard_ns = peer->link->now_ns;
+	session->sync.blocked_ns = 0;
+	session->sync.refused_rounds = 0;
+	session->sync.refused = false;
+	session->sync.disagreed = 0;
+	session->sync.nonce = 0;
+	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 }
 
-/* Once a millisecond or so: everything that depends on time. */
-void link_tick(struct link *link)
+/* Asks whom too little is heard of. Whether that was the session's end. */
+bool link_sync_tick(struct link_peer *peer)
 {
-	link_stamps_tick(link);
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-
-		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
-			continue;
-		link_ping_tick(peer);
-		if (peer->heard) {
-			peer->heard = false;
-			peer->blocked_ns = 0;
-			peer->doubted = false;
-			peer->heard_ns = link->now_ns;
-			peer->refused_rounds = 0;
-			peer->refused = false;
-			peer->sync_disagreed = 0;
-			peer->sync_nonce = 0;
-			link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
-		}
-		link_question_tick(peer);
-		if (refused_tick(peer))
-			continue;
-		if (peer->phase == LINK_OPEN)
-			sync_tick(peer);
-		link_session_tick(peer);
-	}
+	if (peer->heard)
+		heard(peer);
+	question_tick(peer);
+	if (refused_tick(peer))
+		return true;
+	if (peer->phase == LINK_OPEN)
+		sync_tick(peer);
+	return false;
 }

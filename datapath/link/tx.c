@@ -2,7 +2,7 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that (P2 section 2.1).
+ * is kept after that (P2 section 2.1). Calls no other file of link.
  */
 #include "link/link.h"
 
@@ -183,7 +183,7 @@ static void write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, u
 	uint32_t udp = 8 + LINK_HDR_BYTES + body_bytes;
 
 	memcpy(p, peer->llhdr.data, peer->llhdr.bytes);
-	if (peer->address.sa.sa_family == AF_INET) {
+	if (p[LINK_ETHERNET_BYTES] >> 4 == 4) {
 		uint32_t sum = (uint32_t)(uint8_t)~p[24] << 8 | (uint8_t)~p[25];
 
 		sum += udp - 8;
@@ -282,7 +282,7 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 {
 	struct link_peer *peer = frame->peer;
 
-	assert(peer->address.sa.sa_family == AF_INET);
+	assert(peer->session->address.sa.sa_family == AF_INET);
 	write_hdr(frame, args);
 	seal_hdr(frame);
 	if (ttl)

@@ -46,7 +46,7 @@ static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
 	if (!peer) {
 		*rc = -ENOENT;
 	} else if (peer->state == CAREFUL_PEER_FAILED) {
-		*rc = peer->last_errno ? -peer->last_errno : -ENOTCONN;
+		*rc = link_error(peer) ? -link_error(peer) : -ENOTCONN;
 		return NULL;
 	}
 	return peer;

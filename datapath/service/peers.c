@@ -95,7 +95,7 @@ int careful_peer_whereabouts(struct careful *c, uint32_t index,
 /* What operations of an epoch that is over are told. */
 int engine_over_status(const struct link_peer *peer)
 {
-	return peer->state == CAREFUL_PEER_FAILED && peer->last_errno ? -peer->last_errno :
+	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
 									-ECONNRESET;
 }
 
@@ -128,19 +128,19 @@ void engine_changes(struct careful *c)
 			seen->epoch = peer->epoch;
 			epoch_over(c, peer);
 		}
-		if (seen->tenants != peer->tenants) {
+		if (seen->tenants != link_tenants(peer)) {
 			bool other = seen->state != CAREFUL_PEER_NONE;
 
-			seen->tenants = peer->tenants;
+			seen->tenants = link_tenants(peer);
 			seen->lives = 0;
 			seen->state = CAREFUL_PEER_NONE;
 			if (other) /* what was said to belong to this slot is another host's */
 				tell(c, i, CAREFUL_PEER_NONE);
 		}
-		if (seen->lives != peer->lives) {
-			bool again = seen->lives != 0 && peer->lives != 0;
+		if (seen->lives != link_lives(peer)) {
+			bool again = seen->lives != 0 && link_lives(peer) != 0;
 
-			seen->lives = peer->lives;
+			seen->lives = link_lives(peer);
 			if (again) /* another process there: its handles are void */
 				tell(c, i, CAREFUL_PEER_FAILED);
 		}

@@ -43,7 +43,7 @@ void ping_finish(struct careful *c)
 {
 	c->link.pings_done = false;
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
-		struct link_ping *ping = &c->link.peers[i].ping;
+		struct link_ping *ping = &c->link.peers[i].session->ping;
 		struct careful_ping_result result = { .status = -ECONNRESET };
 		careful_ping_fn *done = c->pings[i].done;
 

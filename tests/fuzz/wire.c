@@ -379,17 +379,17 @@ static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
 	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
-	uint32_t host = ntohl(peer->address.in.sin_addr.s_addr) - 0x0a000001;
+	uint32_t host = ntohl(peer->session->address.in.sin_addr.s_addr) - 0x0a000001;
 	struct careful_ping_answer answer = {
 		.version = CAREFUL_WIRE_VERSION,
 		.type = CAREFUL_PING_ANSWER,
 		.cookie = htobe64(peer->cookie_in),
-		.probe = htobe32(peer->ping.last),
+		.probe = htobe32(peer->session->ping.last),
 		.stage = what & 7,
 	};
 	struct careful_hdr quoted = {
 		.type = CAREFUL_PING,
-		.msg_id = htobe32(peer->ping.last),
+		.msg_id = htobe32(peer->session->ping.last),
 	};
 
 	if (what & 0x20)

@@ -95,7 +95,7 @@ static void count(struct node *node)
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		node->cluster->counters[i] += info.counters[i];
 	for (uint32_t i = 0; i < node->c->link.peers_max; i++)
-		node->cluster->epochs += node->c->link.peers[i].epochs;
+		node->cluster->epochs += node->c->link.peers[i].session->epochs;
 }
 
 static void stop(struct node *node)

@@ -71,7 +71,7 @@ static struct link_peer *other_end(struct node *node, const struct link_peer *pe
 				   struct node **other)
 {
 	struct sim_world *world = node->cluster->world;
-	uint32_t port = sim_port(world, &peer->address);
+	uint32_t port = sim_port(world, &peer->session->address);
 	union address address;
 
 	*other = &node->cluster->nodes[port % NODES_MAX];

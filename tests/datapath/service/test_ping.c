@@ -259,7 +259,7 @@ static void test_ping__strangers_get_nothing(void)
 	}
 	CHECK_EQ(recv(fd, &byte, 1, 0), -1);
 	CHECK_EQ(peer->flow.rx.received, 0);
-	CHECK_EQ(peer->ping.answered, 3);
+	CHECK_EQ(peer->session->ping.answered, 3);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_PINGS_ANSWERED), 3);

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The control socket and the clock: each message, and each tick, goes to whom it concerns.
+ * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+
+enum { CONTROL_BATCH = 32 }; /* control messages handled in one go */
+
+static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (!peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
+	/* It came by another way than frames, and faster: what the peer sent before may
+	 * still lie in the RX ring. */
+	if (!peer->session->bye_at)
+		peer->session->bye_at = peer->link->rx_drains + 1;
+	return true;
+}
+
+static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+	bool meant = false;
+
+	if (ctrl->type == CAREFUL_HELLO) {
+		if (peer && peer->session->bye_at) /* it is back already */
+			link_bye(peer);
+		handshake_on_hello(link, from, ctrl);
+		return;
+	}
+	if (ctrl->type == CAREFUL_SYNC &&
+	    (!peer || !peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)) {
+		struct careful_ctrl gone = { .nonce = ctrl->nonce };
+
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+		link_ctrl_send(link, from, &gone, CAREFUL_GONE);
+		return;
+	}
+	switch (peer ? ctrl->type : 0) {
+	case CAREFUL_CHALLENGE:
+		meant = handshake_on_challenge(peer, ctrl);
+		break;
+	case CAREFUL_WELCOME:
+		meant = handshake_on_welcome(peer, ctrl);
+		break;
+	case CAREFUL_REFUSE:
+		meant = handshake_on_refuse(peer, ctrl);
+		break;
+	case CAREFUL_SYNC:
+		meant = link_on_sync(peer, ctrl);
+		break;
+	case CAREFUL_SYNC_ACK:
+		meant = link_on_sync_ack(peer, ctrl);
+		break;
+	case CAREFUL_GONE:
+		meant = link_on_gone(peer, ctrl);
+		break;
+	case CAREFUL_BYE:
+		meant = on_bye(peer, ctrl);
+		break;
+	default:
+		break;
+	}
+	if (!meant)
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+}
+
+/* Another version: say which one is spoken here; believe a REFUSE that does so. */
+static void other_version(struct link *link, const union address *from,
+			  const struct careful_ctrl *ctrl)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+
+	link_count(link, CAREFUL_C_CTRL_VERSION);
+	if (ctrl->type == CAREFUL_HELLO)
+		handshake_refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
+	else if (ctrl->type == CAREFUL_REFUSE && peer)
+		handshake_on_refuse(peer, ctrl);
+}
+
+static void on_control(struct link *link, const union address *from,
+		       const struct careful_ctrl *ctrl, size_t got)
+{
+	if (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+	else if (ctrl->version != CAREFUL_WIRE_VERSION)
+		other_version(link, from, ctrl);
+	else if (be32toh(ctrl->check) != careful_ctrl_check(ctrl))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+	else
+		dispatch(link, from, ctrl);
+}
+
+static void on_message(struct link *link, const union address *from,
+		       const union link_message *message, size_t got, const struct arrival *arrival)
+{
+	bool meant;
+
+	if (message->hdr.type == CAREFUL_PING && got >= sizeof(message->hdr)) {
+		meant = link_on_ping(link, &message->hdr);
+	} else if (message->answer.type == CAREFUL_PING_ANSWER && got == sizeof(message->answer)) {
+		meant = link_on_ping_answer(link, from, &message->answer, arrival);
+	} else {
+		on_control(link, from, &message->ctrl, got);
+		return;
+	}
+	if (!meant)
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+}
+
+/* ICMP: nobody listens at an address. */
+static void on_refused(struct link *link, const union address *at, const union link_message *quoted)
+{
+	struct link_peer *peer = link_peer_find(link, at);
+
+	if (!peer || !link_on_refused(peer, quoted))
+		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
+}
+
+/* Reads the control socket: a bounded number of messages, so that a flood of them
+ * cannot keep frames waiting. */
+void link_control(struct link *link)
+{
+	struct port *port = link->port;
+
+	for (int i = 0; i < CONTROL_BATCH; i++) {
+		union link_message message = { 0 };
+		struct arrival arrival = { 0 };
+		union address from = { 0 };
+		ssize_t got =
+			port->ops->ctrl_recv(port, &from, &message, sizeof(message), &arrival);
+
+		if (got == -ECONNREFUSED) {
+			on_refused(link, &from, &message);
+			continue;
+		}
+		if (got == -EHOSTUNREACH) {
+			link_on_ping_icmp(link, &from, &message.hdr, &arrival);
+			continue;
+		}
+		if (got < 0)
+			return;
+		on_message(link, &from, &message, (size_t)got, &arrival);
+	}
+}
+
+/* Goes on where the RX ring was seen empty; not only when the clock is looked at. */
+void link_drained(struct link *link)
+{
+	link->draining = false;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		link->draining |= link_question_answer(peer);
+		if (!handshake_waits(peer))
+			continue;
+		handshake_drained(peer);
+		if (handshake_waits(peer) && !peer->kept_old)
+			link->draining = true;
+	}
+}
+
+/* For how long nothing here needs the clock or a poll, at most most_ms. */
+uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
+{
+	if (link->kick_again || link->draining)
+		return 1;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct link_peer *peer = &link->peers[i];
+		uint32_t ms = most_ms;
+
+		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
+			ms = peer->session->handshake.retry_ms;
+		else if (peer->phase == LINK_OPEN && link_awaits(peer))
+			ms = peer->session->sync.wait_ms;
+		if (ms < most_ms)
+			most_ms = ms;
+	}
+	return most_ms;
+}
+
+/* Once a millisecond or so: everything that depends on time. */
+void link_tick(struct link *link)
+{
+	link_stamps_tick(link);
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
+			continue;
+		link_ping_tick(peer);
+		if (!link_sync_tick(peer))
+			session_tick(peer);
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An epoch's beginning and end, and the session's end. Either end of a session drains the old
+ * epoch before a new one begins: its slot in the peers map is closed, the RX ring seen empty,
+ * and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
+ * Calls ping.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+
+/* Ends the epoch on our side: nothing more is admitted, what is held is old. */
+void epoch_end(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct link *link = peer->link;
+	bool used = peer->phase == LINK_OPEN || flow_used(&peer->flow);
+
+	peer->phase = LINK_IDLE;
+	session->bye_at = 0;
+	session->question.nonce = 0;
+	session->sync.nonce = 0;
+	session->sync.disagreed = 0;
+	session->sync.refused_rounds = 0;
+	session->sync.refused = false;
+	peer->withholding = false;
+	link_ping_reset(peer);
+	flow_close(&peer->flow);
+	if (!peer->cookie_in)
+		return;
+	link->port->ops->admit(link->port, peer->slot, 0, 0);
+	session->cookie_was = peer->cookie_in;
+	peer->cookie_in = 0;
+	/* Both asked at once: what waits to be sent in a window that was never used was
+	 * not sent, and goes with the next. */
+	if (used) {
+		peer->epoch++;
+		link->changed = true;
+	}
+	peer->kept_old += peer->kept;
+	peer->kept = 0;
+	/* What was freed and not yet published is owed to nobody now, but it is
+	 * only back when published: two empty looks at the RX ring see to both. */
+	session->drain_at = link->rx_drains + 2;
+}
+
+/* Whether every buffer of the old epoch is back. */
+bool epoch_drained(const struct link_peer *peer)
+{
+	return !peer->kept_old && peer->link->rx_drains >= peer->session->drain_at;
+}
+
+/* Opens our window to the peer; the message that tells it so comes after. */
+void epoch_begin(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+
+	assert(epoch_drained(peer) && !peer->cookie_in);
+	peer->cookie_in = link_random(link);
+	flow_open(&peer->flow, link->window);
+	link->port->ops->admit(link->port, peer->slot, peer->cookie_in, link->window);
+}
+
+/* The peer's window is known, and ours was told. */
+void epoch_opened(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct link *link = peer->link;
+
+	peer->phase = LINK_OPEN;
+	session->epochs++;
+	session->heard_ns = link->now_ns;
+	peer->heard = true;
+	session->last_errno = 0;
+	if (link->port->ops->resolve(link->port, &session->address, &peer->llhdr))
+		peer->llhdr.bytes = 0;
+	session->no_way = 0;
+	link_state(peer, CAREFUL_PEER_UP);
+}
+
+/* Gives the session up, with the errno that its users are told. */
+void link_close(struct link_peer *peer, int error)
+{
+	struct session *session = peer->session;
+	struct careful_ctrl ctrl = { .cookie = htobe64(peer->cookie_out) };
+	struct link *link = peer->link;
+
+	if (peer->phase == LINK_OPEN && peer->cookie_out)
+		link_ctrl_send(link, &session->address, &ctrl, CAREFUL_BYE);
+	epoch_end(peer);
+	link->closed++;
+	handshake_forget(&session->handshake);
+	session->want = false;
+	peer->cookie_out = 0;
+	session->last_errno = error;
+	/* Also what was queued before there was any session is over now. */
+	peer->epoch++;
+	link_state(peer, error ? CAREFUL_PEER_FAILED : CAREFUL_PEER_NONE);
+	link->changed = true;
+}
+
+/* The peer said BYE, and what it sent before has been seen, or does not matter now. */
+void link_bye(struct link_peer *peer)
+{
+	peer->cookie_out = 0; /* no BYE in answer */
+	link_close(peer, ECONNRESET);
+}

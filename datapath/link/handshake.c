@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The handshake.
+ *
+ *   A: HELLO                      no state at B yet
+ *   B: CHALLENGE token            a hash of A's address and nonce: no state either
+ *   A: HELLO token, A's window    A admits B's frames before it sends this
+ *   B: WELCOME B's window         B admits A's frames before it sends this
+ *
+ * After a loss the first two are left out: the token is the cookie of the epoch that
+ * ended, which nobody else knows, and which is good for one new epoch. A stranger who
+ * cannot read what is sent to A cannot make B believe that A began anew.
+ *
+ * Calls epoch.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+#include <sodium/crypto_shorthash.h>
+#include <string.h>
+
+enum {
+	RETRY_MS = 50, /* between two HELLOs, at most; */
+	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
+	/* What a receive buffer can hold of a frame: one that held more than any frame has
+	 * would make frames cost nothing. */
+	BUFFER_BYTES_MIN = 256,
+	BUFFER_BYTES_MAX = 1 << 16,
+};
+
+/* Proof that whoever returns it received what we sent to this address. It names the
+ * attempt, our epoch and how many were opened before, so that it opens one at most. */
+static uint64_t challenge_token(struct link *link, const union address *address, uint64_t nonce,
+				const struct link_peer *peer)
+{
+	struct {
+		uint64_t nonce, epoch;
+		uint8_t host[16];
+		uint16_t port;
+		uint8_t pad[2];
+		uint32_t epochs;
+	} in = {
+		.nonce = nonce,
+		.epoch = peer ? peer->epoch : 0,
+		.epochs = peer ? peer->session->epochs : link->closed,
+	};
+	uint64_t token;
+
+	if (address->sa.sa_family == AF_INET) {
+		memcpy(in.host, &address->in.sin_addr, 4);
+		in.port = address->in.sin_port;
+	} else {
+		memcpy(in.host, &address->in6.sin6_addr, 16);
+		in.port = address->in6.sin6_port;
+	}
+	_Static_assert(crypto_shorthash_BYTES == sizeof(token), "token size");
+	_Static_assert(crypto_shorthash_KEYBYTES == sizeof(link->secret), "secret size");
+	crypto_shorthash((uint8_t *)&token, (const uint8_t *)&in, sizeof(in), link->secret);
+	return token | 1;
+}
+
+/* What HELLO and WELCOME say of our receive side. */
+static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
+{
+	const struct link *link = peer->link;
+
+	ctrl->cookie = htobe64(peer->cookie_in);
+	ctrl->slot = htobe16(peer->slot);
+	ctrl->queue = htobe16(link->queue->index);
+	ctrl->window = htobe32(link->window);
+	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
+	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
+	ctrl->lost = htobe32((uint32_t)peer->session->lost_frames);
+	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
+}
+
+/* Is it the process that was there before? */
+static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct session *session = peer->session;
+	if (session->incarnation == be64toh(ctrl->incarnation))
+		return;
+	session->incarnation = be64toh(ctrl->incarnation);
+	session->lives++;
+	session->lost_said = 0;
+	peer->link->changed = true;
+}
+
+/* The peer counts what it found lost since it started, or since it knows us. */
+static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct session *session = peer->session;
+	uint32_t said = be32toh(ctrl->lost);
+
+	session->lost_there += said < session->lost_said ? said : said - session->lost_said;
+	session->lost_said = said;
+}
+
+/* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
+static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct session *session = peer->session;
+	uint32_t window = be32toh(ctrl->window);
+	uint32_t buffer_bytes = be32toh(ctrl->buffer_bytes);
+	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
+	uint64_t limit;
+
+	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
+		return -EPROTO;
+	if (buffer_bytes < BUFFER_BYTES_MIN || buffer_bytes > BUFFER_BYTES_MAX)
+		return -EPROTO;
+	limit = (uint64_t)window_cost_max(window) * buffer_bytes;
+	if (frame_bytes > queue_frame_bytes(peer->link->queue))
+		frame_bytes = queue_frame_bytes(peer->link->queue);
+	if (frame_bytes > limit)
+		frame_bytes = (uint32_t)limit;
+	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
+		return -EPROTO;
+	peer->cookie_out = be64toh(ctrl->cookie);
+	peer->slot_out = be16toh(ctrl->slot);
+	peer->queue_out = be16toh(ctrl->queue);
+	peer->buffer_bytes = buffer_bytes;
+	peer->frame_bytes = frame_bytes;
+	memcpy(session->name, ctrl->name, sizeof(session->name));
+	session->name[sizeof(session->name) - 1] = 0;
+	meet(peer, ctrl);
+	take_lost(peer, ctrl);
+	flow_grant(&peer->flow, window);
+	return 0;
+}
+
+static void send_hello(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct careful_ctrl ctrl = { .nonce = htobe64(session->handshake.nonce) };
+
+	session->asked_ns = peer->link->now_ns;
+	if (peer->phase == LINK_ASKED) {
+		ctrl.token = htobe64(session->handshake.token);
+		describe(peer, &ctrl);
+	}
+	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_HELLO);
+}
+
+/* Asks for a session. */
+void handshake_ask(struct link_peer *peer)
+{
+	struct handshake *handshake = &peer->session->handshake;
+	peer->phase = LINK_ASKING;
+	handshake->nonce = link_random(peer->link);
+	handshake->token = 0;
+	handshake->retry_ms = RETRY_MS_MIN;
+	send_hello(peer);
+}
+
+/* The same of who shared an epoch with us until now, and may know it still. */
+void handshake_ask_again(struct link_peer *peer)
+{
+	struct handshake *handshake = &peer->session->handshake;
+	peer->phase = LINK_ASKING;
+	handshake->nonce = link_random(peer->link);
+	handshake->token = peer->cookie_out;
+	handshake->retry_ms = RETRY_MS_MIN;
+	peer->session->asked_ns = peer->link->now_ns;
+	peer->link->draining = true;
+}
+
+/* Whether a HELLO's token is the cookie of the epoch that we share with its sender, or
+ * of the last one where we are asking ourselves. */
+static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
+{
+	uint64_t token = be64toh(hello->token);
+
+	if (!peer || !token)
+		return false;
+	if (peer->phase == LINK_OPEN)
+		return token == peer->cookie_in;
+	return (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
+	       token == peer->session->cookie_was;
+}
+
+void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      enum careful_refusal why)
+{
+	struct careful_ctrl ctrl = {
+		.nonce = hello->nonce,
+		.window = htobe32(link->peers_max),
+		.status = htobe32(why),
+	};
+
+	link_count(link, CAREFUL_C_CTRL_REFUSED);
+	link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
+}
+
+static void welcome(struct link_peer *peer)
+{
+	struct careful_ctrl ctrl = { .nonce = htobe64(peer->session->handshake.nonce_in) };
+
+	describe(peer, &ctrl);
+	link_ctrl_send(peer->link, &peer->session->address, &ctrl, CAREFUL_WELCOME);
+}
+
+/* A valid HELLO waits until the old epoch has drained. */
+static void try_welcome(struct link_peer *peer)
+{
+	if (!epoch_drained(peer))
+		return;
+	epoch_begin(peer);
+	epoch_opened(peer);
+	welcome(peer);
+}
+
+void handshake_on_hello(struct link *link, const union address *from,
+			const struct careful_ctrl *hello)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+	uint64_t nonce = be64toh(hello->nonce);
+	uint64_t token = challenge_token(link, from, nonce, peer);
+
+	if (peer && peer->phase == LINK_OPEN && peer->session->handshake.nonce_in == nonce) {
+		/* Ours got lost; or a HELLO from before its challenge comes late. */
+		if (hello->token)
+			welcome(peer);
+		return;
+	}
+	if (peer && peer->phase == LINK_DRAINING && peer->session->handshake.nonce_in == nonce)
+		return; /* it gets its answer */
+	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
+		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
+
+		link_count(link, CAREFUL_C_CTRL_CHALLENGED);
+		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
+		return;
+	}
+	/* Both ask at once: the larger nonce is answered, the other is not. */
+	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
+	    peer->session->handshake.nonce > nonce)
+		return;
+	if (!peer)
+		peer = link_peer_get(link, from);
+	if (!peer) {
+		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PEERS);
+		return;
+	}
+	epoch_end(peer);
+	if (adopt(peer, hello)) {
+		handshake_refuse(link, from, hello, CAREFUL_REFUSED_FRAME);
+		/* Whatever there was with it is over: nobody would ask again. */
+		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
+		return;
+	}
+	handshake_forget(&peer->session->handshake);
+	peer->session->handshake.nonce_in = nonce;
+	peer->phase = LINK_DRAINING;
+	link->draining = true;
+	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
+		link_state(peer, CAREFUL_PEER_RENEWING);
+	else if (peer->state != CAREFUL_PEER_RENEWING)
+		link_state(peer, CAREFUL_PEER_CONNECTING);
+	try_welcome(peer);
+}
+
+/* Our window opens before the HELLO that says so; not before the old one is empty. */
+static void try_hello(struct link_peer *peer)
+{
+	if (!epoch_drained(peer))
+		return;
+	epoch_begin(peer);
+	peer->phase = LINK_ASKED;
+	send_hello(peer);
+}
+
+bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct session *session = peer->session;
+	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) ||
+	    !handshake_answers(&session->handshake, ctrl))
+		return false;
+	session->sync.refused = false;
+	session->sync.refused_rounds = 0;
+	if (session->handshake.token == be64toh(ctrl->token))
+		return true; /* the answer to a HELLO that we repeated */
+	/* Another than before: the peer ended an epoch since, maybe that of the window
+	 * which we opened. A new question, and nothing said to the old one counts. */
+	if (peer->phase == LINK_ASKED) {
+		epoch_end(peer);
+		handshake_ask(peer);
+		return true;
+	}
+	/* Its frames may overtake its WELCOME: whose they are is known before they can come. */
+	meet(peer, ctrl);
+	session->handshake.token = be64toh(ctrl->token);
+	session->handshake.retry_ms = RETRY_MS_MIN;
+	peer->link->draining = true;
+	try_hello(peer);
+	return true;
+}
+
+bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->phase != LINK_ASKED || !handshake_answers(&peer->session->handshake, ctrl))
+		return false;
+	if (adopt(peer, ctrl)) {
+		link_close(peer, EPROTO);
+		return true;
+	}
+	handshake_forget(&peer->session->handshake);
+	epoch_opened(peer);
+	return true;
+}
+
+bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t why = be32toh(ctrl->status);
+
+	if (!handshake_answers(&peer->session->handshake, ctrl))
+		return false;
+	link_close(peer, why == CAREFUL_REFUSED_VERSION ? EPROTONOSUPPORT :
+			 why == CAREFUL_REFUSED_PEERS	? EUSERS :
+							  EMSGSIZE);
+	return true;
+}
+
+/* Whether a handshake waits for the old epoch's buffers. */
+bool handshake_waits(const struct link_peer *peer)
+{
+	return peer->phase == LINK_DRAINING ||
+	       (peer->phase == LINK_ASKING && peer->session->handshake.token);
+}
+
+/* Goes on where the old epoch may have drained. */
+void handshake_drained(struct link_peer *peer)
+{
+	if (peer->phase == LINK_DRAINING)
+		try_welcome(peer);
+	else
+		try_hello(peer);
+}
+
+/* Repeats a HELLO that got no answer. */
+void handshake_tick(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct handshake *handshake = &session->handshake;
+
+	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || handshake_waits(peer) ||
+	    peer->link->now_ns - session->asked_ns < handshake->retry_ms * 1000000ull)
+		return;
+	link_unheard(peer, session->since_ns);
+	handshake->retry_ms *= 2;
+	if (handshake->retry_ms > RETRY_MS)
+		handshake->retry_ms = RETRY_MS;
+	send_hello(peer);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How two ends agree on a session: who asks, what proves that the asker is at its address,
+ * what each says of its receive side. What an epoch is it leaves to epoch.c, and when one is
+ * wanted to session.c. A handshake with keys takes the place of these functions and of this
+ * struct; nobody else reads the struct.
+ */
+#ifndef LINK_HANDSHAKE_H
+#define LINK_HANDSHAKE_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/wire.h>
+
+#include "device/device.h"
+
+struct link;
+struct link_peer;
+
+/*
+ * @nonce:      of our HELLO; 0: we are not asking
+ * @nonce_in:   of the HELLO that this epoch answers
+ * @token:      that the peer's CHALLENGE gave us; 0: none yet
+ * @retry_ms:   from a HELLO to the next, while there is no answer
+ */
+struct handshake {
+	uint64_t nonce;
+	uint64_t nonce_in;
+	uint64_t token;
+	uint32_t retry_ms;
+};
+
+void handshake_ask(struct link_peer *peer);
+void handshake_ask_again(struct link_peer *peer);
+bool handshake_waits(const struct link_peer *peer);
+void handshake_drained(struct link_peer *peer);
+void handshake_tick(struct link_peer *peer);
+void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      enum careful_refusal why);
+
+/* Messages; those that return say whether they meant anything. */
+void handshake_on_hello(struct link *link, const union address *from,
+			const struct careful_ctrl *hello);
+bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl);
+
+/* Whether a message answers the HELLO that we sent last. */
+static inline bool handshake_answers(const struct handshake *handshake,
+				     const struct careful_ctrl *ctrl)
+{
+	return handshake->nonce && be64toh(ctrl->nonce) == handshake->nonce;
+}
+
+/* We ask no more. */
+static inline void handshake_forget(struct handshake *handshake)
+{
+	handshake->nonce = 0;
+}
+
+#endif /* LINK_HANDSHAKE_H */

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The table of peers, and messages to one of them. What a message means, and when a session
+ * begins and ends, is for others. Calls no other file of link.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum { DISTRUST_MS = 1000 }; /* without an answer: maybe its link address is another now */
+
+static bool address_equal(const union address *a, const union address *b)
+{
+	if (a->sa.sa_family != b->sa.sa_family)
+		return false;
+	if (a->sa.sa_family == AF_INET)
+		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr &&
+		       a->in.sin_port == b->in.sin_port;
+	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr)) &&
+	       a->in6.sin6_port == b->in6.sin6_port;
+}
+
+struct link_peer *link_peer_find(struct link *link, const union address *address)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state != CAREFUL_PEER_NONE &&
+		    address_equal(&peer->session->address, address))
+			return peer;
+	}
+	return NULL;
+}
+
+/* A slot whose peer failed, and of which no buffer is held, is free for another. */
+static bool slot_free(const struct link_peer *peer)
+{
+	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED) &&
+	       !peer->kept && !peer->kept_old && !peer->operations;
+}
+
+/* All slots are taken: those of hosts that went without a word are to be found out. */
+static void doubt_all(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->peers[i].session->doubted = true;
+}
+
+/* A slot's next tenant. */
+static void reset(struct link_peer *peer, const union address *address)
+{
+	struct session *session = peer->session;
+	struct link *link = peer->link;
+
+	*session = (struct session){
+		.address = *address,
+		.tenants = session->tenants + 1,
+		.drain_at = session->drain_at, /* the last one's frames may still lie there */
+		.heard_ns = link->now_ns,
+		.sync.wait_ms = link->sync_ms,
+	};
+	*peer = (struct link_peer){
+		.link = link,
+		.session = session,
+		.slot = peer->slot,
+		.epoch = peer->epoch + 1,
+		.dirty = peer->dirty,
+		.kept_old = peer->kept_old,
+		.flow.built = peer->flow.built,
+		.operations = peer->operations,
+	};
+}
+
+/* The peer with this address, in a new slot if need be; NULL: all P are taken. */
+struct link_peer *link_peer_get(struct link *link, const union address *address)
+{
+	struct link_peer *peer = link_peer_find(link, address);
+	struct link_peer *best = NULL;
+
+	if (peer)
+		return peer;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		peer = &link->peers[i];
+		/* Who closed the session and is back takes up the slot where it was left. */
+		if (peer->state == CAREFUL_PEER_NONE &&
+		    address_equal(&peer->session->address, address)) {
+			best = peer;
+			break;
+		}
+		if (!slot_free(peer))
+			continue;
+		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
+			best = peer;
+	}
+	if (!best) {
+		doubt_all(link);
+		return NULL;
+	}
+	reset(best, address);
+	return best;
+}
+
+void link_state(struct link_peer *peer, uint8_t state)
+{
+	if (peer->state == state)
+		return;
+	peer->state = state;
+	peer->session->since_ns = peer->link->now_ns;
+	peer->link->changed = true;
+}
+
+/* The peer whose session a header names, or NULL. */
+struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
+{
+	uint32_t slot = be16toh(hdr->src_node);
+	struct link_peer *peer;
+
+	if (slot >= link->peers_max)
+		return NULL;
+	peer = &link->peers[slot];
+	if (!peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
+		return NULL;
+	return peer;
+}
+
+bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
+		    uint8_t type)
+{
+	ctrl->version = CAREFUL_WIRE_VERSION;
+	ctrl->type = type;
+	ctrl->bytes = htobe16(sizeof(*ctrl));
+	ctrl->incarnation = htobe64(link->incarnation);
+	ctrl->check = 0;
+	ctrl->check = htobe32(careful_ctrl_check(ctrl));
+	return link->port->ops->ctrl_send(link->port, to, ctrl, sizeof(*ctrl)) == 0;
+}
+
+/* Called with each question that is repeated. */
+void link_unheard(struct link_peer *peer, uint64_t since_ns)
+{
+	struct port *port = peer->link->port;
+	uint64_t now_ns = peer->link->now_ns;
+
+	if (since_ns < peer->session->distrusted_ns)
+		since_ns = peer->session->distrusted_ns;
+	if (!port->ops->distrust || now_ns - since_ns < DISTRUST_MS * 1000000ull)
+		return;
+	peer->session->distrusted_ns = now_ns;
+	port->ops->distrust(port, &peer->session->address);
+}
+
+/* A secret that is not 0. */
+uint64_t link_random(struct link *link)
+{
+	uint64_t value = 0;
+
+	while (!value)
+		link->port->ops->random(link->port, &value, sizeof(value));
+	return value;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is known of a peer: struct link_peer is what each frame touches, struct session the
+ * rest, which control messages and the clock do. Only datapath/link reads the latter; those
+ * above ask link (link.h).
+ */
+#ifndef LINK_PEER_H
+#define LINK_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "device/device.h"
+#include "link/flow.h"
+#include "link/handshake.h"
+
+/*
+ * The ping to a peer, and what was answered to the peer's. The answer needs nothing
+ * that is not here before the probe leaves.
+ *
+ * @last:      its number; 0: none was sent in this epoch
+ * @asked:     where it is to end, enum careful_stage; 0: none is under way
+ * @known:     the peer has answered one in this epoch
+ * @answered:  number of the peer's last one that XDP ended
+ */
+struct link_ping {
+	uint32_t last;
+	uint8_t asked;
+	bool known;
+	bool done; /* result says how it ended */
+	uint32_t answered;
+	uint64_t until_ns;
+	struct careful_ping_result result;
+};
+
+/*
+ * The peer's SYNC, until it is answered: control messages come by another way than frames, and
+ * faster, so what it sent before may not even be in the RX ring yet. That it is, a tick later,
+ * and what the ring has then is taken before the answer counts.
+ *
+ * @nonce:  as it came; 0: none
+ * @ticks:  since it came; the first is the one that read it
+ * @drains: answered when link->rx_drains is this; 0: not yet known
+ * @taken:  or, where the ring never is empty, when link->rx_taken is this
+ */
+struct link_question {
+	__be64 nonce;
+	uint32_t ticks;
+	uint64_t drains;
+	uint64_t taken;
+};
+
+/*
+ * Our SYNC, and what its answers said.
+ *
+ * @nonce:          of the one without an answer; 0: none
+ * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
+ * @disagreed:      answers in a row that disagree with the same counts,
+ * @disagreed_ns:   when the last of them came that counts,
+ * @seq_sent, @seq_rcvd: what those answers said
+ * @blocked_ns:     since when frames may wait in a full TX ring; 0: they don't
+ * @refused:        ICMP refused the last question, or a frame
+ * @refused_rounds: questions in a row that were
+ * @refused_ns:     session.asked_ns of the last one counted
+ */
+struct link_sync {
+	uint64_t nonce;
+	uint32_t wait_ms;
+	uint32_t disagreed;
+	uint64_t disagreed_ns;
+	uint32_t seq_sent, seq_rcvd;
+	uint64_t blocked_ns;
+	uint64_t refused_ns;
+	uint32_t refused_rounds;
+	bool refused;
+};
+
+/*
+ * A session beside its frames.
+ *
+ * @incarnation: the peer's
+ * @lives:       incarnations of it that were met
+ * @tenants:     hosts that this slot has been given to
+ * @epochs:      that were opened
+ * @cookie_was:  of its frames in the epoch before this
+ * @drain_at:    no new window before link->rx_drains is this
+ * @bye_at:      the session ends when link->rx_drains is this; 0: no BYE came
+ * @since_ns:    the state's, or the silence's, beginning
+ * @heard_ns:    when the peer last gave a sign
+ * @asked_ns:    last HELLO, SYNC sent
+ * @no_way:      how often its frames' link address was looked for in vain, @no_way_ns: last
+ * @distrusted_ns: when its link address was last asked for anew, in silence
+ * @want:        somebody here wants the session: ask for it
+ * @doubted:     its slot is wanted: is it still there?
+ * @lost_frames: that were found lost here; @lost_there: by the peer; @lost_said: what its last
+ *               HELLO or WELCOME said of that
+ */
+struct session {
+	union address address;
+	char name[CAREFUL_NAME_BYTES];
+	struct handshake handshake;
+	uint64_t incarnation;
+	uint32_t lives;
+	uint32_t tenants;
+	uint32_t epochs;
+	uint64_t cookie_was;
+	uint64_t drain_at;
+	uint64_t bye_at;
+	uint64_t since_ns;
+	uint64_t heard_ns;
+	uint64_t asked_ns;
+	uint64_t no_way_ns;
+	uint32_t no_way;
+	uint64_t distrusted_ns;
+	int last_errno;
+	bool want;
+	bool doubted;
+	struct link_question question;
+	struct link_sync sync;
+	struct link_ping ping;
+	uint64_t lost_frames;
+	uint64_t lost_there;
+	uint32_t lost_said;
+};
+
+/* Where a session's handshake stands. */
+enum link_phase {
+	LINK_IDLE = 0, /* nothing asked, nothing granted */
+	LINK_ASKING, /* HELLO sent, no token yet */
+	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
+	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
+	LINK_OPEN,
+};
+
+/*
+ * One peer. The index in link->peers is its slot in the peers map.
+ *
+ * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
+ * @kept:       buffers of this epoch held by handlers or files
+ * @kept_old:   buffers of earlier epochs still held: no new window until 0
+ * @operations: replies that service waits for: keeps the sync going
+ */
+struct link_peer {
+	struct link *link;
+	struct session *session;
+	uint64_t epoch;
+	uint64_t cookie_in; /* of its frames; 0: none admitted */
+	uint64_t cookie_out; /* of ours */
+	struct flow flow;
+	uint32_t kept;
+	uint32_t kept_old;
+	uint32_t operations;
+	uint32_t buffer_bytes; /* of the peer's receive buffers */
+	uint32_t frame_bytes; /* largest frame towards it */
+	uint16_t slot;
+	uint16_t slot_out; /* src_node of our frames */
+	uint16_t queue_out;
+	uint8_t state; /* enum careful_peer_state */
+	uint8_t phase; /* enum link_phase */
+	bool dirty; /* in link->dirty: something was freed for it */
+	bool heard; /* a frame or control message arrived since the last tick */
+	bool withholding;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	struct llhdr llhdr;
+};
+
+_Static_assert(sizeof(struct link_peer) <= 256, "four cache lines");
+
+#endif /* LINK_PEER_H */
