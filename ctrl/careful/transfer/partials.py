@@ -264,11 +264,11 @@ async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
         if footer_at < 0:
             return None
         footer = await remote.read(handle, footer_at, FOOTER_BYTES, what)
-        nbytes = Journal.bytes_of_tail(footer)
-        if 0 < nbytes <= attr.bytes:
-            tail = await remote.read(handle, attr.bytes - nbytes, nbytes, what)
-            return Journal.parse(tail)
-        return None
+        nbytes = Journal.bytes_of_tail(footer, attr.bytes)
+        if not nbytes:
+            return None
+        tail = await remote.read(handle, attr.bytes - nbytes, nbytes, what)
+        return Journal.parse(tail, attr.bytes)
     except CarefulError as error:
         if error.errno in FATAL:
             raise

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file import journal
 from careful.transfer.file.copy import Options, Silent
-from careful.transfer.file.journal import Identity, Journal, read_journal
+from careful.transfer.file.journal import Identity, Journal, check_source, read_journal
+from careful.transfer.partials import find_local
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096
@@ -249,7 +253,7 @@ def test_journal__round_trip() -> None:
     assert journal.count == 3
     journal.mark(0, 7)
     journal.mark(2, 0)
-    again = Journal.parse(journal.tail)
+    again = Journal.parse(journal.tail, 10_000 + journal.tail_bytes)
     assert again is not None
     assert again.identity == journal.identity
     assert (again.in_place, again.digest(0), again.digest(1)) == ([0, 2], 7, None)
@@ -259,17 +263,63 @@ def test_journal__round_trip() -> None:
 
 def test_journal__damaged(tmp_path: Path) -> None:
     tail = Journal(Identity("x", 10_000, 1, 2, 3), 4096).tail
-    assert Journal.parse(tail[1:]) is None
-    assert Journal.parse(tail[:-1] + b"\xff") is not None  # the block size: caught by the count
-    assert Journal.parse(b"\0" * len(tail)) is None
+    size = 10_000 + len(tail)
+    assert Journal.parse(tail, size) is not None
+    assert Journal.parse(tail[1:], size) is None
+    assert Journal.parse(tail[:-1] + b"\xff", size) is not None  # 4351: as many blocks
+    assert Journal.parse(b"\0" * len(tail), size) is None
     for at in range(len(tail)):
         broken = bytearray(tail)
         broken[at] ^= 0xFF
-        Journal.parse(bytes(broken))  # raises nothing
+        Journal.parse(bytes(broken), size)  # raises nothing
     (tmp_path / "x").write_bytes(b"x" * 9_999 + tail)
     fd = os.open(tmp_path / "x", os.O_RDONLY)
     assert read_journal(fd) is None
     os.close(fd)
+
+
+_SHAPE = {"source": "x", "bytes": 10_000, "mtime_ns": 1, "ctime_ns": 2, "inode": 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        "[]",
+        "{}",
+        json.dumps(_SHAPE | {"bytes": "10000"}),
+        json.dumps(_SHAPE | {"bytes": 10_000.0}),
+        json.dumps(_SHAPE | {"bytes": None}),
+        json.dumps(_SHAPE | {"source": ["x"]}),
+        json.dumps(_SHAPE | {"more": 1}),
+    ],
+    ids=["deep", "list", "nothing", "text", "float", "null", "source", "more"],
+)
+def test_journal__crafted(tmp_path: Path, text: str) -> None:
+    entries = bytes(3 * 16)
+    footer = struct.pack(">8sQII", b"careful1", 48 + len(text) + 24, len(text), 4096)
+    path = tmp_path / f".x.careful-{1:016x}.part"
+    path.write_bytes(bytes(10_000) + entries + text.encode() + footer)
+    (found,) = find_local(str(tmp_path), False)
+    assert (found.state, found.bytes) == ("leftover", None)
+
+
+def test_journal__a_tail_as_large_as_the_file(tmp_path: Path) -> None:
+    path, size = tmp_path / "x", 1 << 43
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(size - 24)
+        file.write(struct.pack(">8sQII", b"careful1", size, 1 << 30, 1))
+    with path.open("rb") as file:
+        assert read_journal(file.fileno()) is None
+
+
+def test_check_source__says_what_changed() -> None:
+    was = Identity("x", 10_000, 1, 2, 3)
+    with pytest.raises(CarefulError, match="^x: changed since its transfer began: --restart"):
+        check_source(was, replace(was, mtime_ns=9), "x")
+    with pytest.raises(CarefulError, match=r"began \(10000 bytes then, 9 now\): --restart"):
+        check_source(was, replace(was, bytes=9), "x")
 
 
 def test_resume__came_without_digests(ends: Ends) -> None:

@@ -35,6 +35,8 @@ _FOOTER = struct.Struct(">8sQII")
 #: 1 where the block is in place, then its XXH3 (0: none was taken).
 _ENTRY = struct.Struct(">QQ")
 _IDENTITY_STEP = 512
+#: What no identity and no block is beyond: anybody may write what looks like a journal.
+_IDENTITY_MAX, _BLOCK_MIN = 64 << 10, 4096
 FOOTER_BYTES = _FOOTER.size
 #: How long another transfer of the same file is waited for: one that was killed may
 #: still be let go of by a daemon, seconds.
@@ -58,6 +60,22 @@ class Identity:
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+    @staticmethod
+    def parse(text: bytes) -> Identity:
+        """An identity as a journal has it.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            found = json.loads(text)
+        except RecursionError as error:
+            raise ValueError from error
+        names = {"source": str, "bytes": int, "mtime_ns": int, "ctime_ns": int, "inode": int}
+        if not isinstance(found, dict) or {key: type(found[key]) for key in found} != names:
+            raise ValueError
+        return Identity(**found)
 
     def changed(self, now: Identity) -> bool:
         """Whether the contents are others, as far as attributes tell."""
@@ -99,26 +117,29 @@ class Journal:
         return len(self.tail)
 
     @staticmethod
-    def bytes_of_tail(footer: bytes) -> int:
-        """How long the tail is that ends in `footer`; 0: that is none."""
-        magic, nbytes, _, _ = _FOOTER.unpack(footer)
-        return int(nbytes) if magic == _MAGIC else 0
+    def bytes_of_tail(footer: bytes, size: int) -> int:
+        """How long the tail is that ends in `footer`, in a file of `size` bytes; 0: that is none."""
+        magic, nbytes, text_bytes, block_bytes = _FOOTER.unpack(footer)
+        if magic != _MAGIC or not 0 < nbytes <= size:
+            return 0
+        if text_bytes > _IDENTITY_MAX or block_bytes < _BLOCK_MIN:
+            return 0
+        count = -(-(size - nbytes) // block_bytes)
+        return int(nbytes) if nbytes == count * _ENTRY.size + text_bytes + _FOOTER.size else 0
 
     @classmethod
-    def parse(cls, tail: bytes) -> Journal | None:
-        """A journal from its tail, or None where that is damaged."""
-        if len(tail) < _FOOTER.size:
+    def parse(cls, tail: bytes, size: int) -> Journal | None:
+        """A journal from the tail of a file of `size` bytes; None where that is damaged."""
+        footer = tail[-_FOOTER.size :]
+        if len(footer) != _FOOTER.size or cls.bytes_of_tail(footer, size) != len(tail):
             return None
-        magic, nbytes, text_bytes, block_bytes = _FOOTER.unpack(tail[-_FOOTER.size :])
-        if magic != _MAGIC or nbytes != len(tail) or not block_bytes:
-            return None
+        _, _, text_bytes, block_bytes = _FOOTER.unpack(footer)
         text_at = len(tail) - _FOOTER.size - text_bytes
         try:
-            identity = Identity(**json.loads(tail[text_at : -_FOOTER.size]))
-            count = -(-identity.bytes // block_bytes)
-            if text_at != count * _ENTRY.size:
-                return None
-        except (TypeError, ValueError):
+            identity = Identity.parse(tail[text_at : -_FOOTER.size])
+        except ValueError:
+            return None
+        if identity.bytes != size - len(tail):
             return None
         return cls(identity, block_bytes, tail[:text_at])
 
@@ -172,11 +193,8 @@ def read_journal(fd: int) -> Journal | None:
     size = os.fstat(fd).st_size
     if size < FOOTER_BYTES:
         return None
-    nbytes = Journal.bytes_of_tail(os.pread(fd, FOOTER_BYTES, size - FOOTER_BYTES))
-    journal = Journal.parse(os.pread(fd, nbytes, size - nbytes)) if 0 < nbytes <= size else None
-    if journal is not None and journal.identity.bytes + nbytes != size:
-        return None
-    return journal
+    nbytes = Journal.bytes_of_tail(os.pread(fd, FOOTER_BYTES, size - FOOTER_BYTES), size)
+    return Journal.parse(os.pread(fd, nbytes, size - nbytes), size) if nbytes else None
 
 
 def lock(fd: int, name: str) -> None:
@@ -208,12 +226,9 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
         CarefulError: the source changed.
     """
     if was.changed(now):
-        raise CarefulError(
-            errno.ESTALE,
-            f"changed since its transfer began ({was.bytes} bytes then, {now.bytes} now): "
-            "--restart begins again",
-            name,
-        )
+        sizes = f" ({was.bytes} bytes then, {now.bytes} now)" if was.bytes != now.bytes else ""
+        text = f"changed since its transfer began{sizes}: --restart begins again"
+        raise CarefulError(errno.ESTALE, text, name)
 
 
 class KeptPartial(Partial):

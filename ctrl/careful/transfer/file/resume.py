@@ -291,13 +291,10 @@ class RemotePartial:
         if size < FOOTER_BYTES:
             return None
         footer = await self.remote.read(made.handle, size - FOOTER_BYTES, FOOTER_BYTES, what)
-        nbytes = Journal.bytes_of_tail(footer)
-        if not 0 < nbytes <= size:
+        nbytes = Journal.bytes_of_tail(footer, size)
+        if not nbytes:
             return None
-        found = Journal.parse(await self.remote.read(made.handle, size - nbytes, nbytes, what))
-        if found is None or found.identity.bytes + nbytes != size:
-            return None
-        return found
+        return Journal.parse(await self.remote.read(made.handle, size - nbytes, nbytes, what), size)
 
     def _open_tail(self) -> None:
         self._fd = os.memfd_create("careful-journal", os.MFD_CLOEXEC)
