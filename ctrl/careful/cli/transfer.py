@@ -108,7 +108,7 @@ def get(
         raise click.UsageError("all sources must be on one host")
     recursive = recursive or given["archive"]
     settings = config.load(config_path)
-    options, span = options_of(given, recursive, settings), span_of(given, len(words) - 1)
+    options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
     paths = [path for _, path in parts]
     names = _names(verbose, as_json or target == "-")

@@ -316,7 +316,7 @@ def test_journal__a_tail_as_large_as_the_file(tmp_path: Path) -> None:
 
 def test_check_source__says_what_changed() -> None:
     was = Identity("x", 10_000, 1, 2, 3)
-    with pytest.raises(CarefulError, match="^x: changed since its transfer began: --restart"):
+    with pytest.raises(CarefulError, match=r"^x: changed since its transfer began: --restart"):
         check_source(was, replace(was, mtime_ns=9), "x")
     with pytest.raises(CarefulError, match=r"began \(10000 bytes then, 9 now\): --restart"):
         check_source(was, replace(was, bytes=9), "x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import signal
 import threading
 from dataclasses import replace
@@ -18,8 +19,10 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
+from careful.transfer.session import connected
 from careful.transfer.stream import ends
 from careful.transfer.stream.ends import Span
+from careful.transfer.stream.ring import Held, receive
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -122,6 +125,72 @@ def test_range__of_a_source(route: Route, export: Path, tmp_path: Path) -> None:
         put(route, str(tmp_path / "g"), "more", offset=len(DATA) - 100, nbytes=101)
     assert not (tmp_path / "more").exists()
     assert not (export / "more").exists()
+
+
+def test_range__of_standard_input(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    (tmp_path / "g").write_bytes(DATA)
+    with (tmp_path / "g").open("rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        put(route, "-", "part", offset=5000, nbytes=10_000)
+    assert (export / "part").read_bytes() == DATA[5000:15_000]
+    with (tmp_path / "g").open("rb") as source:
+        monkeypatch.setattr("sys.stdin", source)
+        assert put(route, "-", "none", offset=len(DATA) + 1).bytes == 0
+
+
+@pytest.mark.parametrize("span", [{}, {"nbytes": 5}])
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_special__nothing_replaces_it(
+    route: Route, export: Path, tmp_path: Path, way: str, span: dict[str, int]
+) -> None:
+    source, target = (export, tmp_path) if way == "get" else (tmp_path, export)
+    (source / "f").write_bytes(DATA)
+    os.mkfifo(target / "fifo")
+    ends = ("f", str(tmp_path / "fifo")) if way == "get" else (str(tmp_path / "f"), "fifo")
+    told = ""
+    try:
+        report = (get if way == "get" else put)(route, *ends, FORCE, **span)
+        told = report.failures[0][1]
+    except CarefulError as error:
+        told = str(error)
+    assert "fifo: is a special file: nothing replaces it" in told
+    assert (target / "fifo").is_fifo()
+
+
+def test_get__interrupted_in_a_blocked_write(route: Route, export: Path, tmp_path: Path) -> None:
+    """The thread that writes goes on with what it had, not with what has its numbers by then."""
+    size = 3 << 20
+    (export / "f").write_bytes(b"f" * size)
+    (tmp_path / "other").write_bytes(b"o" * size)
+    read, write = os.pipe()
+    options = Options(block_bytes=size, blocks_in_flight=1)
+    opened = []
+
+    async def run() -> None:
+        async with connected(route) as remote:
+            handle, _ = await remote.open("f")
+            span, names = (0, size), ("f", "-")
+            job = receive(remote, Held(handle), span, write, names, options, Silent())
+            task = asyncio.create_task(job)
+            while not select.select([read], [], [], 0)[0]:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            opened.extend(os.open(tmp_path / "other", os.O_RDONLY) for _ in range(20))
+
+    asyncio.run(run())
+    os.close(write)
+    got = b""
+    while piece := os.read(read, 1 << 20):
+        got += piece
+    for fd in (read, *opened):
+        os.close(fd)
+    assert set(got) == {ord("f")}
+    assert len(got) == size
 
 
 @pytest.mark.parametrize("way", ["get", "put"])

@@ -61,22 +61,6 @@ class Identity:
     ctime_ns: int
     inode: int
 
-    @staticmethod
-    def parse(text: bytes) -> Identity:
-        """An identity as a journal has it.
-
-        Raises:
-            ValueError: it is none.
-        """
-        try:
-            found = json.loads(text)
-        except RecursionError as error:
-            raise ValueError from error
-        names = {"source": str, "bytes": int, "mtime_ns": int, "ctime_ns": int, "inode": int}
-        if not isinstance(found, dict) or {key: type(found[key]) for key in found} != names:
-            raise ValueError
-        return Identity(**found)
-
     def changed(self, now: Identity) -> bool:
         """Whether the contents are others, as far as attributes tell."""
         return (self.bytes, self.mtime_ns) != (now.bytes, now.mtime_ns)
@@ -84,6 +68,22 @@ class Identity:
     def is_doubtful(self, now: Identity) -> bool:
         """Whether the contents may be others although size and time are the same."""
         return (self.ctime_ns, self.inode) != (now.ctime_ns, now.inode)
+
+
+def _identity(text: bytes) -> Identity:
+    """An identity as a journal has it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError from error
+    names = {"source": str, "bytes": int, "mtime_ns": int, "ctime_ns": int, "inode": int}
+    if not isinstance(found, dict) or {key: type(found[key]) for key in found} != names:
+        raise ValueError
+    return Identity(**found)
 
 
 class Journal:
@@ -118,7 +118,7 @@ class Journal:
 
     @staticmethod
     def bytes_of_tail(footer: bytes, size: int) -> int:
-        """How long the tail is that ends in `footer`, in a file of `size` bytes; 0: that is none."""
+        """Length of the tail that ends in `footer`, in a file of `size` bytes; 0: it is none."""
         magic, nbytes, text_bytes, block_bytes = _FOOTER.unpack(footer)
         if magic != _MAGIC or not 0 < nbytes <= size:
             return 0
@@ -136,7 +136,7 @@ class Journal:
         _, _, text_bytes, block_bytes = _FOOTER.unpack(footer)
         text_at = len(tail) - _FOOTER.size - text_bytes
         try:
-            identity = Identity.parse(tail[text_at : -_FOOTER.size])
+            identity = _identity(tail[text_at : -_FOOTER.size])
         except ValueError:
             return None
         if identity.bytes != size - len(tail):

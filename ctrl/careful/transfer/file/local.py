@@ -135,6 +135,11 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
         os.ftruncate(fd, nbytes)
 
 
+def special_there(name: str) -> CarefulError:
+    """A device, fifo or socket has a name that a file was to get."""
+    return CarefulError(errno.ENOTSUP, "is a special file: nothing replaces it", name)
+
+
 class Partial:
     """A file that is being written, under a temporary name, and gone if it fails.
 
@@ -177,6 +182,8 @@ class Partial:
         self._mode = mode & 0o777 & ~current_umask()
         if os.path.isdir(path):
             raise CarefulError(errno.EISDIR, "is a directory", shown(path))
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise special_there(shown(path))
         if not replace and os.path.lexists(path):
             raise self._exists()
 

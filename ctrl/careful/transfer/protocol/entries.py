@@ -48,6 +48,11 @@ class Attr(NamedTuple):
     def is_link(self) -> bool:
         return stat.S_ISLNK(self.mode)
 
+    @property
+    def is_special(self) -> bool:
+        """Whether it is a device, a fifo or a socket: nothing is put in its place."""
+        return self.mode != 0 and not (self.is_file or self.is_dir or self.is_link)
+
 
 assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"))
 

@@ -19,9 +19,10 @@ from typing import TextIO
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.blocks import quietly
 from careful.transfer.file.copy import check_same, version
-from careful.transfer.file.local import Partial, shown, sync_directory
+from careful.transfer.file.local import Partial, shown, special_there, sync_directory
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient, relative
+from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.report import Report
 from careful.transfer.stream.inplace import Side, bytes_from, move_differing
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
@@ -58,11 +59,16 @@ def is_device(path: str) -> bool:
         return False
 
 
-async def _is_remote_device(remote: BlockClient, path: str) -> bool:
+async def _kind_there(remote: BlockClient, path: str) -> Attr:
+    """What a peer has under a path; all 0: nothing, or whoever opens it says why."""
     try:
-        return (await remote.stat(path)).is_device
-    except CarefulError:  # whoever opens it says why
-        return False
+        return await remote.stat(path)
+    except CarefulError:
+        return NOTHING
+
+
+async def _is_remote_device(remote: BlockClient, path: str) -> bool:
+    return (await _kind_there(remote, path)).is_device
 
 
 async def is_special(
@@ -228,12 +234,20 @@ async def _get(
     return result
 
 
+def _skip(fd: int, nbytes: int) -> None:
+    """Leave out the first bytes of what can only be read in order."""
+    while nbytes and (piece := os.read(fd, min(nbytes, 1 << 20))):
+        nbytes -= len(piece)
+
+
 def _open_source(source: str, offset: int) -> tuple[int | None, int]:
     """A local source: a descriptor, or None for zeros; permission bits for a copy of it."""
     if source == NULL:
         return None, 0o644
     if source == STDIO:
-        return os.dup(_standard(sys.stdin)), 0o644
+        fd = os.dup(_standard(sys.stdin))
+        _skip(fd, offset)
+        return fd, 0o644
     try:
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         os.lseek(fd, offset, os.SEEK_SET)
@@ -254,9 +268,10 @@ async def _put(
         if options.dry_run:
             known = bytes_from(fd, span.offset) if fd is not None and source != STDIO else 0
             return FileResult(*names, min(most, known) if fd is not None else most, None, 0)
+        kind = await _kind_there(remote, target)
         if target == NULL:
             held = Held(await remote.open_null(ENDLESS), partial(remote.open_null, ENDLESS))
-        elif span.at is not None or await _is_remote_device(remote, target):
+        elif span.at is not None or kind.is_device:
             if not options.replace:
                 raise CarefulError(errno.EEXIST, "would be written over; -f does it", names[1])
             handle, device = await remote.open_inplace(target)
@@ -265,6 +280,8 @@ async def _put(
             there = max(0, device.bytes - at)
             if device.is_device:
                 most = min(most, there)
+        elif kind.is_special:
+            raise special_there(names[1])
         else:
             held = Held(
                 await remote.create_stream(target, mode, options.replace), partial(_gone, names[1])
@@ -310,7 +327,7 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
         if span.nbytes is not None and sent < span.nbytes:
             raise CarefulError(errno.ENODATA, f"only {sent} bytes came", name)
         return
-    if await apart(partial(os.read, fd, 1)):
+    if await apart(lambda own: os.read(own, 1), fd):
         raise CarefulError(errno.ENOSPC, f"{sent} bytes fit", name)
 
 

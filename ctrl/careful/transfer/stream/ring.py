@@ -29,8 +29,12 @@ ENDLESS = (1 << 63) - 1
 _T = TypeVar("_T")
 
 
-async def apart(work: Callable[[], _T]) -> _T:
-    """Run what may block for ever in a thread that nobody waits for at the end."""
+async def apart(work: Callable[..., _T], *fds: int) -> _T:
+    """Run work(*fds), which may block for ever, in a thread that nobody waits for at the end.
+
+    The thread has copies of the descriptors: whoever gives up may close his.
+    """
+    own = [os.dup(fd) for fd in fds]
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
@@ -44,9 +48,12 @@ async def apart(work: Callable[[], _T]) -> _T:
 
     def run() -> None:
         try:
-            outcome: tuple[Any, BaseException | None] = work(), None
+            outcome: tuple[Any, BaseException | None] = work(*own), None
         except BaseException as error:
             outcome = None, error
+        finally:
+            for fd in own:
+                os.close(fd)
         try:
             loop.call_soon_threadsafe(settle, *outcome)
         except RuntimeError:  # the loop is closed
@@ -173,7 +180,7 @@ class Ring:
         return FileResult(*names, nbytes, digest, retries, is_blake3=self.blake3 is not None)
 
 
-def _write_out(ring: int, base: int, nbytes: int, sink: int, name: str) -> None:
+def _write_out(base: int, nbytes: int, name: str, ring: int, sink: int) -> None:
     try:
         done = 0
         while done < nbytes:
@@ -182,7 +189,7 @@ def _write_out(ring: int, base: int, nbytes: int, sink: int, name: str) -> None:
         raise from_os(error, name) from None
 
 
-def _read_in(source: int, ring: int, base: int, nbytes: int, name: str) -> int:
+def _read_in(base: int, nbytes: int, name: str, ring: int, source: int) -> int:
     try:
         done = 0
         while done < nbytes and (piece := os.read(source, min(nbytes - done, 1 << 20))):
@@ -222,7 +229,7 @@ async def receive(
 
     async def write(base: int, size: int) -> None:
         if sink is not None:
-            await apart(partial(_write_out, ring.fd, base, size, sink, names[1]))
+            await apart(partial(_write_out, base, size, names[1]), ring.fd, sink)
 
     if ring.blake3 is not None:
         ring.blake3.is_one = nbytes <= ring.block_bytes
@@ -276,8 +283,8 @@ async def send(
             size = min(ring.block_bytes, most - sent)
             if source is not None:
                 base = ring.next_base
-                read = partial(_read_in, source, ring.fd, base, size, names[0])
-                size = await apart(read)
+                read = partial(_read_in, base, size, names[0])
+                size = await apart(read, ring.fd, source)
             if not size:
                 break
             ring.begin(offset + sent, size)

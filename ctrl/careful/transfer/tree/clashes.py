@@ -31,7 +31,9 @@ def in_the_way(
     found: dict[str, Entry] = {}
     for entry in entries:
         there = existing.get(entry.name)
-        if there is None or there.attr.is_dir == entry.attr.is_dir or entry.error:
+        if there is None or there.attr.is_special or entry.error:
+            continue
+        if there.attr.is_dir == entry.attr.is_dir:
             continue
         if entry.attr.is_dir and options.replace:
             found[there.name] = there

@@ -25,7 +25,7 @@ from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_
 from careful.transfer.tree.batches import SmallFiles
 from careful.transfer.tree.clashes import in_the_way, is_another, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
-from careful.transfer.tree.existing import Fate, fate
+from careful.transfer.tree.existing import Fate, fate, refused
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
 
@@ -106,13 +106,15 @@ class TreeTransfer:
             elif entry.error:
                 continue
             elif attr.is_link and self.options.links:
-                if not self._link_is_equal(entry):
+                if self._is_barred(entry):
+                    self._refuse(entry)
+                elif not self._link_is_equal(entry):
                     self.symlinks.append(entry)
             elif not attr.is_file:
                 self.sink.skip(self.source.name(entry.name), attr.mode)
             elif self.options.hard_links and attr.nlink > 1:
                 first = seen.setdefault((attr.device, attr.inode), entry.name)
-                if first == entry.name:
+                if first == entry.name or self._is_barred(entry):
                     self._plan_file(entry)
                 else:
                     self.hard_links.append((entry, first))
@@ -120,6 +122,11 @@ class TreeTransfer:
                 self._plan_file(entry)
         for part in self.plain:
             self.sink.progress.expect(part.files, part.bytes)
+
+    def _is_barred(self, entry: Entry) -> bool:
+        """Whether what has the name stays, whatever the options say."""
+        there = self.existing.get(entry.name)
+        return there is not None and there.attr.is_special
 
     def _link_is_equal(self, entry: Entry) -> bool:
         there = self.existing.get(entry.name)
@@ -141,7 +148,9 @@ class TreeTransfer:
 
     def _refuse(self, entry: Entry) -> None:
         self.sink.progress.expect(1, 0)
-        self._failed_there(entry.name, errno.EEXIST)
+        there = self.existing.get(entry.name)
+        error = refused(there.attr if there else None, self.target.name(entry.name))
+        self.sink.fail(self.source.name(entry.name), error)
         self.sink.progress.finished(self.source.name(entry.name))
 
     def _is_there(self, entry: Entry) -> None:

@@ -2,13 +2,16 @@
 
 A name that is there is compared: what is equal is done, what is not is refused by name, unless
 the options say that it may be replaced. So the same command twice gives the same, and one that
-was interrupted goes on with what is missing. It calls nobody.
+was interrupted goes on with what is missing. A device, fifo or socket is never replaced.
 """
 
 from __future__ import annotations
 
+import errno
 from enum import Enum
 
+from careful.errors import CarefulError
+from careful.transfer.file.local import special_there
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr
 
@@ -36,6 +39,8 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
     """
     if there is None:
         return Fate.MOVE
+    if there.is_special:
+        return Fate.REFUSE
     if options.keep_newer and there.is_file and there.mtime_ns > source.mtime_ns:
         return Fate.NEWER
     if options.checksum and there.is_file:
@@ -46,3 +51,15 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
     if options.replace:
         return Fate.MOVE
     return Fate.COMPARE if there.is_file and there.bytes == source.bytes else Fate.REFUSE
+
+
+def refused(there: Attr | None, name: str) -> CarefulError:
+    """Why a file does not get its name.
+
+    Args:
+        there: what has it.
+        name: what people call that.
+    """
+    if there is not None and there.is_special:
+        return special_there(name)
+    return CarefulError(errno.EEXIST, REFUSED, name)

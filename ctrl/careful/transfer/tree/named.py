@@ -17,7 +17,7 @@ from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, parse
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
-from careful.transfer.tree.existing import REFUSED, Fate, fate
+from careful.transfer.tree.existing import Fate, fate, refused
 from careful.transfer.tree.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Named:
         if what is Fate.REFUSE or (
             what is Fate.COMPARE and not await self._is_equal(source, target)
         ):
-            raise CarefulError(errno.EEXIST, REFUSED, names[1])
+            raise refused(there, names[1])
         if what in (Fate.MOVE, Fate.DIFFER):
             result = await self._moved(source, target, attr, what)
         if result is None:
