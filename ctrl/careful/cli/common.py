@@ -11,6 +11,7 @@ import click
 from careful.cli.params import OUTPUT
 from careful.errors import from_os
 from careful.report.jsonout import document, write
+from careful.report.tables import folded
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -89,6 +90,6 @@ def show(
     output: where the JSON object is written to, whatever is printed.
     """
     made = document(name, inputs, figures) if as_json or output else ""
-    say(made if as_json else text, err)
+    say(made if as_json else folded(text), err)
     if output:
         write(output, made + "\n")

@@ -106,7 +106,7 @@ def pathchar_table(path: Path, host: str) -> str:
                 _said(segment),
             )
         )
-    columns = ("hop", "address", "latency_us", "G_us_per_KiB", "Mbit/s", "samples", "")
+    columns = ("hop", "address", "latency (µs)", "G (µs/KiB)", "Mbit/s", "samples", "")
     return "\n".join([table(f"path to {host}", columns, rows), pathchar_summary(path)])
 
 
@@ -223,7 +223,7 @@ def blackbox_table(found: Result, host: str) -> str:
     )
     others = _with_half(found.sum_G_others_us_per_KiB)
     rows.append(("all but the bottleneck", "", others, found.reason))
-    columns = ("stages", "g_us", "G_us_per_KiB", "")
+    columns = ("stages", "g (µs)", "G (µs/KiB)", "")
     lines = [
         table(f"careful to {host}, from its ends", columns, rows),
         f"\n{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "

@@ -96,10 +96,10 @@ def stages_table(found: Stages, host: str) -> str:
     columns = (
         "stage",
         "address",
-        "g_us",
-        "latency_us",
-        "G_us_per_KiB",
-        f"us at {size_bytes}",
+        "g (µs)",
+        "latency (µs)",
+        "G (µs/KiB)",
+        f"{size_bytes} bytes (µs)",
         "samples",
     )
     rows = [_row(stage, size_bytes) for stage in found.stages]

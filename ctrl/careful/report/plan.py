@@ -13,7 +13,7 @@ from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.report import plan_plots
 from careful.report.jsonout import document
-from careful.report.tables import sizes, table
+from careful.report.tables import folded, sizes, table
 
 #: Fragment sizes of FM and of GAM (P1 section 5.4).
 STATIC_BYTES = (128, 4096)
@@ -150,7 +150,7 @@ def one(request: Request, as_json: bool) -> str:
         )
     if best.note:
         lines.append(best.note)
-    return "\n".join(lines)
+    return folded("\n".join(lines))
 
 
 def classes(
@@ -204,7 +204,7 @@ def classes(
         if pays
         else "for no class: fixed sizes are enough here"
     )
-    return table(pipeline.name, columns, rows) + "\n" + verdict
+    return folded(table(pipeline.name, columns, rows) + "\n" + verdict)
 
 
 def _words(each: ClassPlan) -> str:

@@ -20,7 +20,7 @@ from careful.model.simulation import (
 from careful.model.stages import Pipeline, check_message_bytes
 from careful.report import plan_plots
 from careful.report.jsonout import document
-from careful.report.tables import sizes, table
+from careful.report.tables import folded, sizes, table
 
 #: Transfers beyond which the drawing of them is a grey wall.
 DRAWN_MAX = 4000
@@ -141,7 +141,7 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
     if found["extrapolated"]:
         low, high = request.pipeline.size_min_bytes, request.pipeline.size_max_bytes
         line += f"\nextrapolated: measured were transfers of {low} to {high} bytes"
-    return table(request.pipeline.name, columns, rows) + "\n" + line
+    return folded(table(request.pipeline.name, columns, rows) + "\n" + line)
 
 
 def draw(request: Request, outcome: Outcome, path: str, figure: str) -> None:

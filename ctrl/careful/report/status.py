@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
-from careful.report.tables import table
+from careful.report.tables import alarm, folded, table
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def effect(found: dict[str, Any]) -> str:
     """What is in effect on an instance: two lines."""
     wait = found["wait"]
     if wait == "adaptive":
-        wait += f", spinning {found['spin_us']} µs"
+        wait += f", spins {found['spin_us']} µs"
     bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
     copy = "zero-copy" if found["zerocopy"] else "copy"
     lines = [
@@ -36,29 +36,48 @@ def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
     return [(name, value) for name, value in found.items() if value]
 
 
-def status(found: dict[str, Any]) -> str:
-    """One instance: what is in effect, peers, and the counters that are not 0."""
-    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
-    parts = [head, effect(found)]
+#: States in which nothing moves.
+_BAD_STATES = ("stalled", "failed")
+
+
+def _state(one: dict[str, Any]) -> str:
+    """How a session stands; red where it does not work."""
+    said = str(one["state"]) + (f": {one['error']}" if one["error"] else "")
+    return alarm(said) if one["error"] or one["state"] in _BAD_STATES else said
+
+
+def _peers(found: list[dict[str, Any]]) -> str:
+    """The sessions; what no peer owes or keeps has no column."""
+    counts = [name for name in ("owed", "kept") if any(one[f"buffers_{name}"] for one in found)]
+    columns = ["peer", "address", "state", "credits", *counts]
+    columns += ["sent", "received", "lost here", "lost there", "epochs"]
     rows = [
         (
             one["node"] or one["name"] or "?",
             one["address"],
-            one["state"] + (f": {one['error']}" if one["error"] else ""),
+            _state(one),
             f"{one['credits_free']}/{one['credits_window']}",
-            one["buffers_owed"],
-            one["buffers_kept"],
-            "yes" if one["withholding"] else "no",
+            *(one[f"buffers_{name}"] for name in counts),
             size(one["tx_bytes"]),
             size(one["rx_bytes"]),
-            one["lost_frames"] + one["lost_there_frames"],
+            _lost(one["lost_frames"]),
+            _lost(one["lost_there_frames"]),
             one["epochs"],
         )
-        for one in found["peers"]
+        for one in found
     ]
-    columns = ["peer", "address", "state", "credits", "owed", "kept", "withheld"]
-    columns += ["sent", "received", "lost", "epochs"]
-    parts.append(table("", columns, rows) if rows else "  no peers")
+    return table("", columns, rows)
+
+
+def _lost(frames: int) -> str | int:
+    return alarm(str(frames)) if frames else 0
+
+
+def status(found: dict[str, Any]) -> str:
+    """One instance: what is in effect, peers, and the counters that are not 0."""
+    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
+    parts = [head, effect(found)]
+    parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
     for name in slow_clients(found):
         parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
     counted = _counts(found["counters"])
@@ -66,7 +85,7 @@ def status(found: dict[str, Any]) -> str:
     names = [*((name, value, "") for name, value in counted)]
     names += [(name, value, "XDP") for name, value in xdp]
     if names:
-        parts.append(table("", ["counter", "count", "where"], names))
+        parts.append("\n" + table("", ["counter", "count", "where"], names))
     if found["xdp_counters_error"]:
         parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
     return "\n".join(parts)
@@ -74,12 +93,12 @@ def status(found: dict[str, Any]) -> str:
 
 def findings(found: Iterable[Finding]) -> str:
     """What doctor found, a line each."""
-    mark = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}
+    mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
     lines = []
     for one in found:
         advice = f" ({one.advice})" if one.advice else ""
-        lines.append(f"{mark[one.state]:4}  {one.stage:10} {one.text}{advice}")
-    return "\n".join(lines)
+        lines.append(f"{mark[one.state]}  {one.stage:10} {one.text}{advice}")
+    return folded("\n".join(lines), hang=17)
 
 
 def down(ifname: str, done: Down) -> str:

@@ -1,53 +1,162 @@
-"""Tables for terminals and for issues, drawn by rich."""
+"""Tables and paragraphs as wide as the terminal that shows them.
+
+Owns how they fold: a pipe or a file gets every line whole. Also owns what is red. Calls nobody.
+"""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
 
-#: What is no longer is neither cut nor broken, however narrow the terminal.
-_WHOLE = 26
+#: Columns where there is no terminal: nothing is folded.
+_ENDLESS = 1 << 20
+_GAP = "  "
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def alarm(text: str) -> str:
     """A text that must not be overlooked: red where standard output is a terminal.
 
-    click takes the colour off everywhere else, and where NO_COLOR is set.
+    click takes the colour off everywhere else, and where NO_COLOR is set. Each word has its
+    own, so that a line may break between them.
     """
-    return f"\x1b[1;31m{text}\x1b[0m"
+    return " ".join(f"\x1b[1;31m{word}\x1b[0m" for word in text.split(" "))
+
+
+def width() -> int:
+    """Columns of the terminal, or COLUMNS; endless where standard output is none."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _ENDLESS
+    except (OSError, ValueError):  # no terminal, or no file at all
+        return _ENDLESS
+
+
+def cells(text: str) -> int:
+    """Columns that a line takes: colours none, East Asian characters two."""
+    if text.isascii() and "\x1b" not in text:
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in _COLOUR.sub("", text)
+    )
+
+
+def folded(text: str, hang: int = 2) -> str:
+    """A text whose lines break between words where the terminal ends.
+
+    hang: how much further than a line its continuation is indented.
+    """
+    columns = width()
+    return "\n".join(part for line in text.split("\n") for part in _fold(line, columns, hang))
+
+
+def _fold(line: str, columns: int, hang: int = 0) -> Iterator[str]:
+    if cells(line) <= columns:
+        yield line
+        return
+    indent = len(line) - len(line.lstrip(" "))
+    begun = line[:indent]
+    for word in line[indent:].split(" "):
+        if not begun.strip():
+            begun += word
+        elif cells(begun) + 1 + cells(word) <= columns:
+            begun += f" {word}"
+        else:
+            yield begun.rstrip()
+            begun = " " * (indent + hang) + word
+    yield begun
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table as text, numbers to the right.
 
+    What is too wide for the terminal gets headings of several lines, then texts of several
+    lines; then each row is a list of its own.
+
     columns: headings, a unit in parentheses where there is one; rows: cells, formatted with
     `str` but for floats, which get up to four significant figures after the point drops.
     """
-    import shutil
+    texts = [[_cell(cell) for cell in row] for row in rows]
+    numeric = [
+        bool(rows) and all(_is_number(row[number]) for row in rows)
+        for number in range(len(columns))
+    ]
+    widths = _widths(columns, texts, numeric, width() - len(_GAP) * (len(columns) - 1))
+    lines = [title] if title else []
+    if widths is None:
+        lines += _records(columns, texts)
+    else:
+        head = _row(columns, widths, numeric, at_foot=True)
+        body = [line for row in texts for line in _row(row, widths, numeric)]
+        rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
+        lines += [*head, rule, *body]
+    return "\n".join(lines)
 
-    from rich import box
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
 
-    drawn = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
-    cells = [[_cell(cell) for cell in row] for row in rows]
-    wide = [min(max(map(cell_len, each)), _WHOLE) for each in zip(columns, *cells, strict=True)]
-    for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], (int, float)) for row in rows)
-        drawn.add_column(
-            column,
-            justify="right" if numeric and rows else "left",
-            min_width=wide[number],
-        )
-    for row in cells:
-        drawn.add_row(*row)
-    out = io.StringIO()
-    # Between columns, and at the left and right edge.
-    wanted = sum(wide) + 3 * len(wide) + 2
-    width = max(100, shutil.get_terminal_size((100, 24)).columns, wanted)
-    Console(file=out, width=width, color_system=None, highlight=False, markup=False).print(drawn)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+def _longest_word(text: str) -> int:
+    return max(map(cells, text.split(" ")))
+
+
+def _widths(
+    columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
+) -> list[int] | None:
+    """How wide each column is; None: they do not fit side by side."""
+    inside = [[row[number] for row in texts] for number in range(len(columns))]
+    whole = [max(map(cells, each), default=0) for each in inside]
+    heads = [_longest_word(column) for column in columns]
+    widths = [max(*pair) for pair in zip(map(cells, columns), whole, strict=True)]
+    if sum(widths) <= room:
+        return widths
+    widths = [max(*pair) for pair in zip(heads, whole, strict=True)]
+    least = [
+        wide if number else max(head, max(map(_longest_word, each), default=0))
+        for wide, number, head, each in zip(widths, numeric, heads, inside, strict=True)
+    ]
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        spare = [wide if wide > low else 0 for wide, low in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    return widths
+
+
+def _row(
+    texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], at_foot: bool = False
+) -> Iterator[str]:
+    """The lines of a row; at_foot: what has fewer lines than others stands at their foot."""
+    parts = [list(_fold(text, wide)) for text, wide in zip(texts, widths, strict=True)]
+    height = max(map(len, parts))
+    for number, part in enumerate(parts):
+        rest = [""] * (height - len(part))
+        parts[number] = rest + part if at_foot else part + rest
+    for line in zip(*parts, strict=True):
+        padded = [
+            " " * (wide - cells(text)) + text if right else text + " " * (wide - cells(text))
+            for text, wide, right in zip(line, widths, numeric, strict=True)
+        ]
+        yield _GAP.join(padded).rstrip()
+
+
+def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each row as a list: its first cell, and below it the others, all with their headings."""
+    wide = max(map(cells, columns))
+    for first, *rest in texts:
+        if first:
+            yield from _fold(f"{columns[0]} {first}", width(), 2)
+        for column, text in zip(columns[1:], rest, strict=True):
+            if text:
+                line = f"  {column}{' ' * (wide - cells(column))}  {text}"
+                yield from _fold(line, width(), wide + 2)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) or _COLOUR.sub("", str(value)).isdecimal()
 
 
 def _cell(value: object) -> str:

@@ -131,8 +131,8 @@ def _range(one: Fit) -> str:
 def stages_table(title: str, found: Sequence[Fit]) -> str:
     """Stages for people."""
     columns = (
-        *("stage", "host", "resource", "g_us", "G_us_per_KiB"),
-        *("p50_us", "samples", "bytes", "frames"),
+        *("stage", "host", "resource", "g (µs)", "G (µs/KiB)"),
+        *("p50 (µs)", "samples", "bytes", "frames"),
     )
     rows = [
         (
@@ -232,7 +232,7 @@ def frames_table(burst: Burst, heard: Heard) -> str:
                 f"{busy / burst.took_us:.0%}",
             )
         )
-    columns = ("stage", "host", "transfers", "frames", "bytes", "bytes each", "busy_us", "busy")
+    columns = ("stage", "host", "transfers", "frames", "bytes", "bytes each", "busy (µs)", "busy")
     title = f"one burst, messages: {burst.messages_count}, {burst.took_us:.0f} µs"
     listed = [
         (
@@ -245,7 +245,7 @@ def frames_table(burst: Burst, heard: Heard) -> str:
         )
         for one in sorted(burst.transfers, key=lambda one: one.begin_us)[:_LISTED]
     ]
-    detail = ("stage", "begin_us", "took_us", "bytes", "frames", "messages")
+    detail = ("stage", "begin (µs)", "took (µs)", "bytes", "frames", "messages")
     lines = [table(title, columns, rows), "", table("", detail, listed)]
     rest = len(burst.transfers) - len(listed) + burst.cut_count
     if rest > 0:

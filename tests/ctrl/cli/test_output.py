@@ -25,7 +25,6 @@ from careful.errors import CarefulError, Ended
 from careful.report.bar import Bar
 from careful.report.jsonout import document, write
 from careful.report.progress import Lines, watch
-from careful.report.tables import table
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
 from careful.transfer.report import Report
@@ -278,15 +277,6 @@ def test_measure__output_that_cannot_be_is_refused_before_anything_is_measured(
 ) -> None:
     assert run(["measure", kind, "h2", "-o", str(tmp_path / "no" / "a.json")]) == 2
     assert "no such directory" in capsys.readouterr().err
-
-
-def test_table__no_figure_is_cut_however_many_columns() -> None:
-    columns = [f"figure_{number}_us_per_KiB" for number in range(8)]
-    shown = table("", columns, [["123.456 ±0.001"] * 8]).splitlines()
-    assert shown[0].split() == columns
-    assert shown[2].count("123.456 ±0.001") == 8
-    long = table("", ["a", "b"], [["x", "word " * 60]])
-    assert max(map(len, long.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(

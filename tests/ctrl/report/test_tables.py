@@ -1,0 +1,199 @@
+"""Tables and paragraphs: whole in a pipe, folded at words on a terminal, red where it counts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from careful.cli.main import run
+from careful.control.doctor import FAIL, OK, Finding
+from careful.report import status as report
+from careful.report.files import partials
+from careful.report.tables import alarm, cells, folded, table
+from careful.transfer.partials import Found
+
+PEER = {
+    "node": "h2",
+    "name": "h2",
+    "address": "192.168.100.102",
+    "state": "up",
+    "error": None,
+    "credits_free": 64,
+    "credits_window": 64,
+    "buffers_owed": 0,
+    "buffers_kept": 0,
+    "tx_bytes": 1000 << 20,
+    "rx_bytes": 1000 << 20,
+    "lost_frames": 0,
+    "lost_there_frames": 0,
+    "epochs": 1,
+    "withholding": False,
+}
+IN_EFFECT = {
+    "instance": "eth1",
+    "pid": 16183,
+    "log": "/run/careful/eth1/log",
+    "ifname": "eth1",
+    "driver": "veth",
+    "xdp_mode": "native",
+    "zerocopy": False,
+    "mtu_bytes": 3826,
+    "port": 51966,
+    "wait": "adaptive",
+    "spin_us": 50,
+    "receive_bound": "umem",
+    "window_buffers": 64,
+    "receive_buffers": 512,
+    "peers_max": 8,
+    "update_threshold_buffers": 32,
+    "umem_bytes": 4 << 20,
+    "hugepages": True,
+    "counters": {"rx_frames": 852, "syncs": 0},
+    "xdp_counters": {"admitted": 852},
+    "xdp_counters_error": None,
+}
+
+
+def shown(**peer: Any) -> str:
+    return folded(report.status({**IN_EFFECT, "peers": [{**PEER, **peer}]}))
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def widest(text: str) -> int:
+    return max(map(cells, text.splitlines()))
+
+
+@pytest.fixture(autouse=True)
+def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No width is asked for: what pytest captures is no terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It wrapped in mid-word at 80 columns."""
+    narrow(monkeypatch, columns)
+    for peer in ({}, {"address": "fd77::1234:5678:9abc:def0", "buffers_owed": 12, "epochs": 122}):
+        text = shown(**peer)
+        assert widest(text) <= columns
+        words = [*map(str, (*PEER["address"].split(), "admitted")), "1000 MiB"]
+        assert [one for one in words[1:] if one not in text] == []
+        assert str(peer.get("address", PEER["address"])) in text
+    assert "│" not in text
+
+
+def test_status__lost_at_which_end() -> None:
+    """The frames that either end lost were added up under one heading."""
+    head, _, row = shown(lost_frames=7, lost_there_frames=33).splitlines()[4:7]
+    assert re.split(r"\s{2,}", head)[-3:] == ["lost here", "lost there", "epochs"]
+    assert row.split()[-3:] == [alarm("7"), alarm("33"), "1"]
+    assert "\x1b" not in shown()
+
+
+@pytest.mark.parametrize("state", ["stalled", "failed"])
+def test_status__red_where_nothing_moves(state: str) -> None:
+    assert alarm(state) in shown(state=state)
+    assert alarm(f"{state}: no answer in time") in shown(state=state, error="no answer in time")
+
+
+def test_status__counts_of_buffers_only_where_there_are_any() -> None:
+    assert "kept" not in shown()
+    assert re.search(r"credits +kept +sent", shown(buffers_kept=3))
+
+
+def test_findings__fail_is_red_and_advice_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow(monkeypatch, 60)
+    one = Finding("kernel", OK, "Linux 6.1")
+    bad = Finding("memlock", FAIL, "64 KiB", "raise it: `ulimit -l unlimited` before `up`")
+    assert report.findings([one, bad]).splitlines() == [
+        "ok    kernel     Linux 6.1",
+        f"{alarm('FAIL')}  memlock    64 KiB (raise it: `ulimit -l unlimited`",
+        "                 before `up`)",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_plan_classes__fits(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow(monkeypatch, columns)
+    assert run(["plan", "--pipeline", "gms", "--classes"]) == 0
+    text = capsys.readouterr().out
+    assert widest(text) <= columns
+    assert text.count("fixed ") == 13 + 1
+    assert "125687.6" in text
+
+
+def test_partials__a_name_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in an ellipsis after 26 characters, and could not be copied."""
+    name = "h2:project/results/2026/.measurements.careful-0123456789abcdef.part"
+    one = Found(
+        name, name, 97 << 10, 32 << 10, "h2:project/results/2026/measurements", 120.0, "resumable"
+    )
+    assert name in partials([one])
+    narrow(monkeypatch, 80)
+    text = partials([one, one])
+    assert text.count(name) == 2
+    assert widest(text) <= 80
+    assert re.search(r"^  in place +32 KiB of 97 KiB$", text, re.M)
+
+
+def test_table__in_a_pipe_every_row_is_a_line() -> None:
+    columns = [f"figure_{number}_us_per_KiB" for number in range(8)]
+    rows = [["123.456 ±0.001", *["word " * 60] * 7]] * 3
+    lines = table("what", columns, rows).splitlines()
+    assert (lines[0], lines[1].split(), len(lines)) == ("what", columns, 6)
+    assert lines[3].count("word") == 420
+
+
+def test_table__headings_fold_first_then_texts_then_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, rows = ("name", "busy (µs)", "said"), [("a", 1.5, "two words"), ("漢", 12.25, "")]
+    narrow(monkeypatch, 26)
+    assert table("", columns, rows).splitlines() == [
+        "name  busy (µs)  said",
+        "──────────────────────────",
+        "a          1.50  two words",
+        "漢         12.2",
+    ]
+    narrow(monkeypatch, 22)
+    assert table("", columns, rows).splitlines() == [
+        "      busy",
+        "name  (µs)  said",
+        "─────────────────────",
+        "a     1.50  two words",
+        "漢    12.2",
+    ]
+    narrow(monkeypatch, 17)
+    assert table("", columns, rows).splitlines() == [
+        "      busy",
+        "name  (µs)  said",
+        "─────────────────",
+        "a     1.50  two",
+        "            words",
+        "漢    12.2",
+    ]
+    narrow(monkeypatch, 30)
+    wider = ("name", "", "busy (µs)", "read", "written", "said")
+    assert table("", wider, [["a", "as is", 1.5, 2, 3000000, "two words in it"]]).splitlines() == [
+        "name a",
+        "             as is",
+        "  busy (µs)  1.50",
+        "  read       2",
+        "  written    3000000",
+        "  said       two words in it",
+    ]
+
+
+def test_folded__between_words_and_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "one two  three\n  four five six\n" + "x" * 30
+    assert folded(text) == text
+    narrow(monkeypatch, 12)
+    assert folded(text).splitlines() == ["one two", "  three", "  four five", "    six", "x" * 30]
+    assert folded(alarm("red all over the line")).splitlines() == [
+        alarm("red all over"),
+        f"  {alarm('the line')}",
+    ]
