@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from careful.cli.params import OUTPUT
+from careful.cli.params import OUTPUT, PLOT
 from careful.errors import from_os
 from careful.report.jsonout import document, write
 from careful.report.tables import folded
@@ -48,6 +48,9 @@ config_option = click.option(
 
 output_option = click.option(
     "-o", "--output", type=OUTPUT, metavar="FILE", help="Write the JSON object there, too."
+)
+plot_option = click.option(
+    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw it to a .png or .svg."
 )
 
 

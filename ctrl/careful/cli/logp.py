@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from careful.cli.command import command
-from careful.cli.common import measured, show
+from careful.cli.common import measured, plot_option, show
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure.estimators import bulk as transfers
@@ -18,8 +18,8 @@ from careful.measure.estimators import contention
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session, Target
-from careful.report import figure, logp_bulk, logp_plots
 from careful.report import logp as report
+from careful.report import logp_bulk, logp_plots
 from careful.report.measure import environment
 
 
@@ -66,7 +66,7 @@ from careful.report.measure import environment
     metavar="TIME",
     help="Only the gap, without pause so long: run it on K hosts at once.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="A .png or .svg.")
+@plot_option
 @measured
 def logp(
     hosts: tuple[str, ...],
@@ -78,7 +78,7 @@ def logp(
     sizes: int,
     tcp_port: int | None,
     gap_s: float | None,
-    plot: Path | None,
+    plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     output: Path | None,
@@ -92,10 +92,8 @@ def logp(
     there is no --background.
     """
     if gap_s is not None:
-        _refuse_with_gap({"--bulk": bulk, "--tcp": tcp_port, "--plot": plot})
+        _refuse_with_gap({"--bulk": bulk, "--tcp": tcp_port, "--plot": plot_path})
     options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
-    if plot:
-        figure.check_path(plot)
     sizes_bytes = transfers.sizes_to(max_bytes, sizes) if bulk else []
     known = config.load(config_path)
     found = [remote.find(host, instance, known, timeout_s=5.0) for host in hosts]
@@ -137,12 +135,12 @@ def logp(
             for kind in ("store", "get")
             if bulk
         ]
-    if plot:
-        logp_plots.draw(results, bulks, name, plot)
     figures = {**effect.as_dict(), **report.figures(results[0])}
     figures["bulk"] = [logp_bulk.bulk_figures(one) for one in bulks]
     figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
     show(as_json, "measure logp", inputs, figures, _text(results, bulks, name), output=output)
+    if plot_path:
+        logp_plots.draw(results, bulks, name, plot_path)
 
 
 def _refuse_with_gap(others: dict[str, Any]) -> None:

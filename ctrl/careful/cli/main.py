@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -142,12 +142,17 @@ def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict
     return _told(text, _status_of(error), asked)
 
 
-def _told(
-    text: str, status: int, asked: dict[str, Any], tell: Callable[[], None] | None = None
-) -> int:
-    """The same of a text; tell: how people are told, if not by one line."""
+def _misused(error: click.ClickException) -> str:
+    """What is wrong with a command line, on one line, and where it says what would be right."""
+    text = shown(error.format_message().rstrip("."))
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{text} (see `{ctx.command_path} --help`)" if ctx else text
+
+
+def _told(text: str, status: int, asked: dict[str, Any]) -> int:
+    """The same of a text."""
     with suppress(OSError):  # nobody to tell
-        tell() if tell else click.echo(f"carefulctl: {text}", err=True)
+        click.echo(f"carefulctl: {text}", err=True)
         if "json" in asked:
             figures = {"error": text, "exit_status": status}
             click.echo(document(asked["json"], {}, figures))
@@ -165,8 +170,11 @@ def run(argv: Sequence[str] | None = None) -> int:
             cli.invoke(ctx)
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
     except click.ClickException as error:
-        return _told(error.format_message(), error.exit_code, asked, error.show)
+        return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", 128 + signal.SIGINT, asked)
     except (OSError, ValueError, MissingExtraError, Ended) as error:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from careful.cli.command import group
-from careful.cli.common import measured, show
+from careful.cli.common import measured, plot_option, show
 from careful.cli.logp import echo, logp
-from careful.cli.params import BYTES, PLOT, SECONDS, SHARE
+from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote, traced
 from careful.control.tracer import Tracer
 from careful.measure.estimators import blackbox as two_regressions
@@ -30,7 +30,6 @@ _BACKGROUND = (
     "Take at most 1 % of {} time: 100 times as long. Where --time is too short for that, it "
     "says at once how much is needed."
 )
-_plot = click.option("--plot", "plot_path", type=PLOT, help="Draw to a .png or .svg.")
 
 
 def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
@@ -113,7 +112,7 @@ def measure() -> None:
     help="Stages inside the hosts, too  [default: if careful is up here and there]",
 )
 @click.option("--one-clock", is_flag=True, help="Both ends are one machine: check the sum.")
-@_plot
+@plot_option
 @measured
 def pathchar(
     host: str,
@@ -172,9 +171,9 @@ def pathchar(
         text = report.pathchar_table(found, host)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
+    show(as_json, "measure pathchar", inputs, figures, text, output=output)
     if plot_path:
         measure_plots.pathchar(found, host, plot_path, ends)
-    show(as_json, "measure pathchar", inputs, figures, text, output=output)
 
 
 @measure.command(
@@ -194,7 +193,7 @@ def pathchar(
     help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
-@_plot
+@plot_option
 @measured
 def blackbox(
     host: str,
@@ -228,11 +227,11 @@ def blackbox(
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
     inputs = report.inputs(host, route.address, options)
-    if plot_path:
-        measure_plots.blackbox(found, host, plot_path)
     figures = {**effect.as_dict(), **report.blackbox_figures(found)}
     text = report.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
+    if plot_path:
+        measure_plots.blackbox(found, host, plot_path)
 
 
 @measure.command(
@@ -246,7 +245,7 @@ def blackbox(
 @click.option(
     "--trains", is_flag=True, help="Frames back to back, as fragments are, not each by itself."
 )
-@_plot
+@plot_option
 @measured
 def clearbox(
     host: str,
@@ -283,12 +282,12 @@ def clearbox(
         targets = traced.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
-    if plot_path:
-        trace_plots.stages(found.stages, plot_path)
     inputs = report.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **clearbox_figures(found)}
     text = clearbox_table(found, host)
     show(as_json, "measure clearbox", inputs, figures, text, output=output)
+    if plot_path:
+        trace_plots.stages(found.stages, plot_path)
 
 
 measure.add_command(logp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import click
@@ -39,26 +40,6 @@ class BytesList(click.ParamType[tuple[int, ...]]):
         return tuple(Bytes().convert(part, param, ctx) for part in str(value).split(","))
 
 
-class PlotFile(click.ParamType[Path]):
-    """A file that a plot can be written to, found out before anything is measured."""
-
-    name = "file"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        from careful.report.figure import check_path  # numpy: not for commands that plot nothing
-
-        path = Path(str(value))
-        try:
-            check_path(path)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not path.parent.is_dir():
-            self.fail(f"{path.parent}: no such directory", param, ctx)
-        return path
-
-
 class OutputFile(click.ParamType[Path]):
     """A file that a result can be written to, found out before anything is measured."""
 
@@ -72,7 +53,29 @@ class OutputFile(click.ParamType[Path]):
             self.fail(f"{path}: is a directory", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"{path.parent}: no such directory", param, ctx)
+        try:
+            if path.is_file():
+                path.open("r+b").close()
+            elif not path.exists():  # neither a pipe nor a device
+                tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as error:
+            self.fail(f"{path}: {error.strerror}", param, ctx)
         return path
+
+
+class PlotFile(OutputFile):
+    """The same of a plot."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        from careful.report.figure import check_path  # numpy: not for commands that plot nothing
+
+        try:
+            check_path(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Duration(click.ParamType[float]):

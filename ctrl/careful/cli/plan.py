@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from careful.cli.command import command
-from careful.cli.common import json_option, say
+from careful.cli.common import json_option, plot_option, say
 from careful.cli.sizes import BYTES, read_pipeline, read_source
 from careful.model.planner import STRATEGIES
 from careful.model.tunemap import FRAME_LIMITS
 from careful.report import plan as report
-from careful.report.figure import check_path
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
 
@@ -77,7 +78,7 @@ of --stage; improvement-by-size, for its overhead and the message size.
 )
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
 @json_option
-@click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
+@plot_option
 @click.option("--figure", type=click.Choice(FIGURES), default="latency", show_default=True)
 @click.option("--stage", "varied", metavar="NAME", help="Stage that improvement figures vary.")
 @click.option("--old", default="fixed", show_default=True, help="Strategy to improve on.")
@@ -93,15 +94,13 @@ def plan(
     levels: str,
     classes: bool,
     as_json: bool,
-    plot_path: str | None,
+    plot_path: Path | None,
     figure: str,
     varied: str | None,
     old: str,
     new: str,
 ) -> None:
     """Compute one plan, or the tune map's."""
-    if plot_path:
-        check_path(plot_path)
     if classes:
         if message_bytes is not None or fragments_count is not None or plot_path:
             raise click.UsageError("--classes goes without --bytes, --fragments and --plot")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from careful.cli.command import command
-from careful.cli.common import json_option, say
+from careful.cli.common import json_option, plot_option, say
 from careful.cli.params import Duration
 from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
 from careful.report import simulate as report
-from careful.report.figure import check_path
 
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 
@@ -76,7 +77,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     help="Whether bytes reach the next stage while a transfer runs  [default: in pulses]",
 )
 @json_option
-@click.option("--plot", "plot_path", metavar="FILE", help="Draw to a .png or .svg.")
+@plot_option
 @click.option(
     "--figure",
     type=click.Choice(("space-time", "pulses", "bandwidth-ratio")),
@@ -95,12 +96,10 @@ def simulate(
     pulse_bytes: tuple[int, ...],
     progressive: bool | None,
     as_json: bool,
-    plot_path: str | None,
+    plot_path: Path | None,
     figure: str,
 ) -> None:
     """Send messages through a pipeline in virtual time and see where the time goes."""
-    if plot_path:
-        check_path(plot_path)
     request = report.Request(
         origin=pipeline_name,
         pipeline=read_pipeline(pipeline_name),

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from careful.cli.command import group
-from careful.cli.common import instance_option, json_option, show
+from careful.cli.common import instance_option, json_option, plot_option, show
 from careful.cli.params import SECONDS, Duration
 from careful.control import traced
 from careful.control.tracer import Target, Tracer
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow
-from careful.report import figure, measure, trace_plots
+from careful.report import measure, trace_plots
 from careful.report import trace as report
 
 _seconds = click.option(
@@ -30,9 +30,6 @@ _also = click.option(
     multiple=True,
     metavar="NAME",
     help="Another instance on this machine, as the other end in a lab; repeatable.",
-)
-_plot = click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: FILE.png or FILE.svg."
 )
 
 
@@ -56,14 +53,14 @@ def _listening(targets: Sequence[Target], seconds: float) -> None:
 @click.argument("ifname", metavar="[IFACE]", required=False)
 @_seconds
 @_also
-@_plot
+@plot_option
 @instance_option
 @json_option
 def trace_stages(
     ifname: str | None,
     seconds: float,
     also: tuple[str, ...],
-    plot: Path | None,
+    plot_path: Path | None,
     instance: str | None,
     as_json: bool,
 ) -> None:
@@ -71,18 +68,16 @@ def trace_stages(
 
     Listens to one stage at a time, so that no probe slows what another times.
     """
-    if plot:
-        figure.check_path(plot)
     targets = traced.targets(ifname, instance, also)
     with Tracer(targets) as tracer:
         heard = listening.listen(tracer, seconds, ready=lambda: _listening(targets, seconds))
     found = listening.fits(heard, [one.name for one in targets])
-    if plot and found:
-        trace_plots.stages(found, plot)
     inputs = {"instances": [one.name for one in targets], "seconds": seconds}
     figures = report.stages_figures(heard, found)
     text = report.heard_table(heard, found)
     show(as_json, "trace stages", inputs | measure.environment(), figures, text)
+    if plot_path and found:
+        trace_plots.stages(found, plot_path)
 
 
 @trace.command(
@@ -107,7 +102,7 @@ def trace_stages(
     help="Transfers of it at most.",
 )
 @_also
-@_plot
+@plot_option
 @instance_option
 @json_option
 def trace_frames(
@@ -116,7 +111,7 @@ def trace_frames(
     gap_us: float,
     most: int,
     also: tuple[str, ...],
-    plot: Path | None,
+    plot_path: Path | None,
     instance: str | None,
     as_json: bool,
 ) -> None:
@@ -124,8 +119,6 @@ def trace_frames(
 
     Listens to all stages at once: the probes' own time lies between the boxes.
     """
-    if plot:
-        figure.check_path(plot)
     targets = traced.targets(ifname, instance, also)
     owners = [one.name for one in targets]
     with Tracer(targets) as tracer:
@@ -133,9 +126,9 @@ def trace_frames(
             tracer, seconds, (listening.ALL,), lambda: _listening(targets, seconds)
         )
     burst = flow.burst(listening.together(heard), owners, gap_us, most)
-    if plot:
-        trace_plots.frames(burst, plot)
     inputs = {"instances": owners, "seconds": seconds, "gap_us": gap_us, "most": most}
     figures = report.frames_figures(burst, heard)
     text = report.frames_table(burst, heard)
     show(as_json, "trace frames", inputs | measure.environment(), figures, text)
+    if plot_path:
+        trace_plots.frames(burst, plot_path)

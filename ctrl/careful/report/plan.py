@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from careful.model import surfaces
@@ -219,7 +220,7 @@ def _words(each: ClassPlan) -> str:
     return words + gathered
 
 
-def draw(request: Request, path: str, figure: str, varied: str | None, old: str, new: str) -> None:
+def draw(request: Request, path: Path, figure: str, varied: str | None, old: str, new: str) -> None:
     """Draw one of the figures of `carefulctl plan --figure`."""
     pipeline = request.pipeline()
     if figure == "latency":

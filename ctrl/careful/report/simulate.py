@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from careful.model.planner import plan, rules
@@ -144,7 +145,7 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
     return folded(table(request.pipeline.name, columns, rows) + "\n" + line)
 
 
-def draw(request: Request, outcome: Outcome, path: str, figure: str) -> None:
+def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
     """Draw one of the figures of `carefulctl simulate --figure`."""
     if figure == "bandwidth-ratio":
         ratios = [0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from careful.cli.main import run
@@ -43,3 +44,78 @@ def test_usage__no_number_is_refused_with_status_2(
 def test_options__no_number_is_refused(options: type, field: str, value: float) -> None:
     with pytest.raises(ValueError, match="precision must be between"):
         options(**{field: value})
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["measure", "pathchar", "h2"],
+        ["measure", "blackbox", "h2"],
+        ["measure", "clearbox", "h2"],
+        ["measure", "logp", "h2"],
+        ["trace", "stages", "eth1"],
+        ["trace", "frames", "eth1"],
+        ["plan", "--pipeline", "gms", "--bytes", "8KiB"],
+        ["simulate", "--pipeline", "gms", "--bytes", "8KiB"],
+    ],
+    ids=lambda argv: "-".join(argv[:2]),
+)
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("curve.pdf", "curve.pdf: plots are .png or .svg"),
+        ("no/curve.svg", "no: no such directory"),
+        ("dir.svg", "dir.svg: is a directory"),
+        ("/proc/curve.svg", "/proc/curve.svg: No such file or directory"),
+    ],
+)
+def test_plot__what_cannot_be_written_is_refused_before_anything_is_done(
+    argv: list[str],
+    file: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ended in a traceback, a line or a usage message, before or after the measurement."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir.svg").mkdir()
+    assert run([*argv, "--plot", file]) == 2
+    said = capsys.readouterr()
+    path = " ".join(one for one in argv[:2] if argv[0] in ("measure", "trace") or one == argv[0])
+    help_at = f"(see `carefulctl {path} --help`)"
+    assert said.err == f"carefulctl: Invalid value for '--plot': {why} {help_at}\n"
+    assert said.out == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["dir.svg"]
+
+
+def test_plot__a_file_that_is_there_stays_until_it_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "curve.svg"
+    file.write_text("old")
+    assert run(["plan", "--pipeline", "gms", "--bytes", "0", "--plot", str(file)]) == 1
+    assert file.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["plan", "--bytes", "1"], "Missing option '--pipeline'"),
+        (["get", "foo"], "foo"),
+        (["up"], "Missing argument 'IFACE'"),
+    ],
+)
+def test_usage__is_one_line_that_names_the_help(
+    argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(argv) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith(f"carefulctl: {text}")
+    command = " ".join(["carefulctl", *(argv[:1] if argv[0] != "fly" else [])])
+    assert said.endswith(f"(see `{command} --help`)\n")
+
+
+def test_usage__no_command_is_help_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert capsys.readouterr().err.startswith("Usage: carefulctl")
