@@ -90,7 +90,7 @@ class CarefulError(OSError):
     Args:
         errno: a positive errno; 0 where none fits.
         text: the reason; by default what the errno means.
-        what: the interface, queue, peer or file that it is about.
+        what: the interface, queue, peer or file that it is about; `filename` is the same.
     """
 
     def __new__(cls, errno: int, text: str = "", what: str = "") -> Self:
@@ -100,6 +100,7 @@ class CarefulError(OSError):
         super().__init__()  # OSError took its arguments when it was made
         self.reason = text or meaning(errno)
         self.what = what
+        self.filename = what or None
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}" if self.what else self.reason

@@ -32,6 +32,7 @@ def test_careful_error__is_what_python_raises(number: int, kind: type[OSError]) 
         raise CarefulError(number, "why", "h2:x")
     assert isinstance(caught.value, CarefulError)
     assert (caught.value.errno, str(caught.value)) == (number, "h2:x: why")
+    assert caught.value.filename == "h2:x"
 
 
 def test_careful_error__of_no_class_of_python() -> None:

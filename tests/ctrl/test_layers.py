@@ -12,9 +12,10 @@ ROOT = Path(careful.__file__).parent
 #: Package -> packages of this project that it must not import.
 FORBIDDEN = {
     "daemon": {"cli", "control", "files", "measure", "model", "node", "report", "transfer"},
-    "control": {"cli", "measure", "transfer"},
-    "measure": {"cli", "transfer"},
-    "transfer": {"cli", "control", "measure", "report"},
+    "control": {"cli", "files", "measure", "transfer"},
+    "files": {"cli", "measure", "report"},
+    "measure": {"cli", "files", "transfer"},
+    "transfer": {"cli", "control", "files", "measure", "report"},
 }
 
 

@@ -57,6 +57,7 @@ class Handle:
     nbytes: int = 0  # what COMMIT leaves of it
     keep: bool = False  # a partial file
     base: int = -1  # of a scratch: its directory
+    client: object = None  # whose it is
 
 
 @dataclass
@@ -92,6 +93,7 @@ class FakeDaemon:
         self.connected: list[bytes] = []
         self.connect_status = 0
         self._next = 1
+        self._client: object = None  # who asks
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
         self._listener.listen()
@@ -134,8 +136,9 @@ class FakeDaemon:
                     for fd in clients.pop(one).values():
                         os.close(fd)
                     one.close()
-                    for number in list(self.handles):  # as carefuld does for its client
-                        self._close(number, False)
+                    for number, handle in list(self.handles.items()):
+                        if handle.client is one:  # as carefuld does for its client
+                            self._close(number, False)
         for one in clients:
             one.close()
 
@@ -147,6 +150,7 @@ class FakeDaemon:
 
     def _packets(self, client: socket.socket, files: dict[int, int]) -> bool:
         waiting: list[tuple[bytes, list[int]]] = []
+        self._client = client
         while True:
             try:
                 data, control, _, _ = client.recvmsg(1 << 17, 1024, socket.MSG_DONTWAIT)
@@ -243,6 +247,7 @@ class FakeDaemon:
 
     def _add(self, handle: Handle) -> int:
         self._next += 1
+        handle.client = self._client
         self.handles[self._next] = handle
         return self._next
 

@@ -8,10 +8,10 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 
 
-def find(
+def route(
     host: str, instance: str | None, config: Config, timeout_s: float
-) -> tuple[Route, status.Effect]:
-    """How to reach a host's files, and what is in effect on the way.
+) -> tuple[Route, instances.Instance]:
+    """How to reach a host's files, and the instance on the way.
 
     Args:
         host: a node's name, or an address.
@@ -24,7 +24,15 @@ def find(
     """
     address = config.resolve(host)
     one = instances.choose(instance, address)
-    return Route(one.socket, one.name, address, host, timeout_s), status.effect_of(one)
+    return Route(one.socket, one.name, address, host, timeout_s), one
+
+
+def find(
+    host: str, instance: str | None, config: Config, timeout_s: float
+) -> tuple[Route, status.Effect]:
+    """How to reach a host's files, and what is in effect on the way; see route()."""
+    way, one = route(host, instance, config, timeout_s)
+    return way, status.effect_of(one)
 
 
 def find_if(

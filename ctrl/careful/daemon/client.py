@@ -274,14 +274,21 @@ class AsyncClient:
         try:
             self.client.receive()
         except CarefulError as error:
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: CarefulError) -> None:
-        self._failure = error
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._failure is not None
+
+    def fail(self, error: CarefulError) -> None:
+        """Stop reading; `error` ends what waits for answers, and all that is asked from now on."""
+        if self._failure is None:
+            self._failure = error
         self.close()
         for future in tuple(self._futures):
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(self._failure)
 
     async def ask(
         self,
@@ -319,7 +326,7 @@ class AsyncClient:
             self.client.submit(op, done, payload, fd, **fields)
         except CarefulError as error:
             future.cancel()  # nobody awaits it
-            self._fail(error)
+            self.fail(error)
             raise
         return await future
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from careful.errors import CarefulError
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.losses import Lost
 
@@ -33,6 +34,7 @@ class Report:
         singles: what was transferred by itself.
         batches: what was transferred together.
         failures: (name, reason) of what was not.
+        errors: the same, as exceptions.
         skipped: (name, kind) of symlinks and special files.
         equal: files that were left alone, and their bytes.
         newer: likewise, those that are newer at the target.
@@ -47,6 +49,7 @@ class Report:
     singles: list[FileResult] = field(default_factory=list)
     batches: list[Moved] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
+    errors: list[CarefulError] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     equal: list[tuple[str, int]] = field(default_factory=list)
     newer: list[tuple[str, int]] = field(default_factory=list)

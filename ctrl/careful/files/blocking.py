@@ -1,0 +1,230 @@
+"""A host's files, for any thread: calls that return when they are done.
+
+Owns the thread in which an AsyncHost's event loop runs, and how calls get there and back. What
+they do is host.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from careful.errors import CarefulError
+from careful.files.host import AsyncHost, Path, Progress, Watcher
+from careful.transfer.protocol.entries import Entry
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class _Thread:
+    """An event loop in a thread of its own.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._process = os.getpid()
+        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(_until_stopped(begun),), name=name, daemon=True
+        )
+        self._thread.start()
+        self._loop, self._stop = begun.result()
+
+    def run(self, work: Coroutine[Any, Any, _T], news: _News | None = None) -> _T:
+        """Run a coroutine there, and return what it returns.
+
+        An interrupt, or what the watcher raises, cancels it, and is raised when it has ended.
+
+        Args:
+            work: what to run.
+            news: what it tells its progress to.
+        """
+        news = news or _News()
+        outcome: list[asyncio.Task[_T]] = []
+
+        def begin() -> None:
+            outcome.append(asyncio.ensure_future(work))
+            outcome[0].add_done_callback(lambda _: news.end())
+
+        self._post(begin, work)
+        try:
+            news.follow()
+        except BaseException:
+            self._loop.call_soon_threadsafe(lambda: outcome[0].cancel())
+            news.watcher = None
+            news.follow()
+            raise
+        try:
+            return outcome[0].result()
+        except asyncio.CancelledError:
+            raise CarefulError(errno.ECONNABORTED, "was closed") from None
+        finally:
+            outcome.clear()  # no circle of its failure and this frame
+
+    def _post(self, begin: Callable[[], None], work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            if self._process != os.getpid():
+                raise RuntimeError("the connection belongs to the process that made it")
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("this thread is the connection's own: it cannot wait for it")
+            with self._lock:
+                if self._stopped:
+                    raise CarefulError(errno.EBADF, "is closed")
+                self._loop.call_soon_threadsafe(begin)
+        except BaseException:
+            work.close()
+            raise
+
+    def stop(self) -> None:
+        """End the loop, once; what runs in it is cancelled."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._stop.set)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+async def _until_stopped(
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+) -> None:
+    stop = asyncio.Event()
+    begun.set_result((asyncio.get_running_loop(), stop))
+    await stop.wait()
+
+
+class _News:
+    """From the loop's thread to the caller's: the latest progress, and the end.
+
+    Args:
+        watcher: called in the caller's thread; steps that came meanwhile are left out.
+    """
+
+    def __init__(self, watcher: Watcher | None = None) -> None:
+        self.watcher = watcher
+        self._latest: deque[Progress] = deque(maxlen=1)
+        self._ended = False
+        self._event = threading.Event()
+
+    def tell(self, progress: Progress) -> None:
+        """There is progress."""
+        self._latest.append(progress)
+        self._event.set()
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._ended = True
+        self._event.set()
+
+    def follow(self) -> None:
+        """Tell the watcher, until the end."""
+        ended = False
+        while not ended:
+            self._event.wait()
+            self._event.clear()
+            ended = self._ended
+            if self._latest and self.watcher is not None:
+                self.watcher(self._latest.pop())
+
+
+_Method = Callable[Concatenate[AsyncHost, _P], Coroutine[Any, Any, _T]]
+
+
+def _blocking(method: _Method[_P, _T]) -> Callable[Concatenate[Host, _P], _T]:
+    """The same as a method of Host."""
+
+    @wraps(method)
+    def call(self: Host, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        return self._thread.run(method(self._host, *args, **named))
+
+    return call
+
+
+def _watched(method: _Method[_P, _T]) -> Callable[Concatenate[Host, _P], _T]:
+    """The same as a method of Host, whose progress is told to the calling thread."""
+
+    @wraps(method)
+    def call(self: Host, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        news = _News(named.get("progress"))  # type: ignore[arg-type]
+        if news.watcher is not None:
+            named["progress"] = news.tell
+        return self._thread.run(method(self._host, *args, **named), news)
+
+    return call
+
+
+class Host:
+    """A host's files, for any thread, and several at a time; made by careful.files.connect().
+
+    A call returns when it is done. What the program calls as `progress` is called in the thread
+    that waits for the transfer; what it raises ends the transfer, as Ctrl-C does: that can be
+    gone on with by the same call. `with` closes it at the end. A child of fork() has no part in
+    it, and connects by itself.
+
+    Args:
+        host: not used otherwise.
+    """
+
+    def __init__(self, host: AsyncHost) -> None:
+        self._host = host
+        self._thread = _Thread("careful.files")
+        self._finalizer = weakref.finalize(self, self._thread.stop)
+        try:
+            self._thread.run(host.connected())
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._host.name}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; calls under way raise ConnectionAbortedError."""
+        if self._finalizer.alive:
+            self._thread.run(self._host.close())
+            self._finalizer()
+
+    stat = _blocking(AsyncHost.stat)
+    read = _blocking(AsyncHost.read)
+    get = _watched(AsyncHost.get)
+    put = _watched(AsyncHost.put)
+
+    def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
+        """Entries of a directory, or the one that a file is.
+
+        Args:
+            path: of the host; by default, all that it exports.
+            recursive: whether all that is below is listed, directories before what they hold.
+
+        Raises:
+            FileNotFoundError: there is no such path.
+        """
+        pages = self._host.pages(path, recursive)
+
+        async def following() -> list[Entry] | None:
+            return await anext(pages, None)
+
+        while (page := self._thread.run(following())) is not None:
+            yield from page
