@@ -59,7 +59,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
-	in->minpulse_bytes = plan.minpulse_bytes[CAREFUL_SINK_STORE];
+	in->minpulse_bytes = plan.settings.minpulse_bytes[CAREFUL_SINK_STORE];
 	return in;
 }
 

@@ -209,7 +209,7 @@ static void on_read(struct storage_io *io)
 /* Builds frames up to one pulse and reads the file into them. */
 static bool read_batch(struct message_state *state, struct message_out *out)
 {
-	uint32_t pulse = out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX];
+	uint32_t pulse = out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX];
 	uint32_t from = out->built;
 	uint32_t n = 0;
 
@@ -308,7 +308,8 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		link_send(&out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
-		if (link->tx_pulse_bytes >= out->plan.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
+		if (link->tx_pulse_bytes >=
+		    out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
 			filled(out, 0);
 			link_kick(link);
 		} else if (!out->frame_count) {

@@ -25,18 +25,19 @@ uint32_t plan_class(uint64_t bytes)
 /* What an untuned path starts with: as much as a frame holds. */
 void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 {
-	struct careful_tune *tune = &entry->version[0];
-
 	memset(entry, 0, sizeof(*entry));
-	tune->minpulse_bytes[CAREFUL_SINK_NET_TX] = MINPULSE_NET_TX;
-	tune->minpulse_bytes[CAREFUL_SINK_STORE] = MINPULSE_STORE;
-	for (int i = 0; i < CAREFUL_CLASSES; i++)
-		tune->plan[i] = (struct careful_plan){
+	for (int i = 0; i < CAREFUL_CLASSES; i++) {
+		struct careful_class *class = &entry->version[0].classes[i];
+
+		class->plan = (struct careful_plan){
 			.first_bytes = fragment_bytes,
 			.ratio_q16 = ONE_Q16,
 			.peak_bytes = fragment_bytes,
 			.down_ratio_q16 = ONE_Q16,
 		};
+		class->minpulse_bytes[CAREFUL_SINK_NET_TX] = MINPULSE_NET_TX;
+		class->minpulse_bytes[CAREFUL_SINK_STORE] = MINPULSE_STORE;
+	}
 }
 
 /* Whether all fragments have the first one's size: one that starts at its peak may fall. */
@@ -58,16 +59,13 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	*cursor = (struct plan_cursor){ 0 };
 	for (int i = 0; i < RETRIES; i++) {
 		uint32_t active = __atomic_load_n(&entry->active, __ATOMIC_ACQUIRE);
-		const struct careful_tune *tune = &entry->version[active % CAREFUL_TUNE_VERSIONS];
 
-		cursor->plan = tune->plan[class];
-		memcpy(cursor->minpulse_bytes, tune->minpulse_bytes,
-		       sizeof(cursor->minpulse_bytes));
+		cursor->settings = entry->version[active % CAREFUL_TUNE_VERSIONS].classes[class];
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&entry->active, __ATOMIC_RELAXED) == active)
 			break;
 	}
-	cursor->next_bytes = cursor->plan.first_bytes;
+	cursor->next_bytes = cursor->settings.plan.first_bytes;
 	if (cursor->next_bytes < FRAGMENT_MIN)
 		cursor->next_bytes = FRAGMENT_MIN;
 	cursor->message_bytes = message_bytes;
@@ -94,7 +92,7 @@ static uint32_t scale(uint32_t bytes, uint32_t ratio_q16, uint32_t step_bytes)
 /* The size of the next fragment, at most cap_bytes. */
 uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 {
-	const struct careful_plan *plan = &cursor->plan;
+	const struct careful_plan *plan = &cursor->settings.plan;
 	uint32_t bytes = cursor->next_bytes;
 
 	if (is_fixed(plan)) {

@@ -19,8 +19,7 @@
  * @down:        the peak was reached
  */
 struct plan_cursor {
-	struct careful_plan plan;
-	uint32_t minpulse_bytes[CAREFUL_SINKS];
+	struct careful_class settings;
 	uint32_t message_bytes;
 	uint32_t next_bytes;
 	bool equal;

@@ -90,10 +90,11 @@ static void test_tune__fields(void)
 		F(careful_plan, step_bytes),	 F(careful_plan, peak_bytes),
 		F(careful_plan, down_ratio_q16), F(careful_plan, down_step_bytes),
 	};
-	static const struct field tune[] = {
-		F(careful_tune, minpulse_bytes),
-		F(careful_tune, plan),
+	static const struct field class[] = {
+		F(careful_class, plan),
+		F(careful_class, minpulse_bytes),
 	};
+	static const struct field tune[] = { F(careful_tune, classes) };
 	static const struct field entry[] = {
 		F(careful_tune_entry, active),
 		F(careful_tune_entry, pad),
@@ -101,6 +102,7 @@ static void test_tune__fields(void)
 	};
 
 	CHECK_STRUCT(careful_plan, plan);
+	CHECK_STRUCT(careful_class, class);
 	CHECK_STRUCT(careful_tune, tune);
 	CHECK_STRUCT(careful_tune_entry, entry);
 }

@@ -20,6 +20,7 @@ SHARED = [
     "careful_peer_entry",
     "careful_tune_entry",
     "careful_tune",
+    "careful_class",
     "careful_plan",
     "careful_xdp_config",
 ]

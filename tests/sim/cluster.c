@@ -138,15 +138,16 @@ static void rewrite_tune(struct node *node)
 		struct careful_tune *tune = &entry->version[spare];
 
 		for (uint32_t i = 0; i < CAREFUL_CLASSES; i++)
-			tune->plan[i] = (struct careful_plan){
+			tune->classes[i].plan = (struct careful_plan){
 				.first_bytes = (uint32_t)random % 2048,
 				.ratio_q16 = random % 3 ? 65536 : (uint32_t)(random >> 20) % 200000,
 				.step_bytes = random % 5 ? 0 : (uint32_t)(random >> 32) % 300,
 				.peak_bytes = (uint32_t)(random >> 24) % 4096,
 				.down_ratio_q16 = (uint32_t)(random >> 28) % 100000,
 			};
-		for (uint32_t i = 0; i < CAREFUL_SINKS; i++)
-			tune->minpulse_bytes[i] = (uint32_t)(random >> (8 + i)) % 8192;
+		for (uint32_t i = 0; i < CAREFUL_CLASSES * CAREFUL_SINKS; i++)
+			tune->classes[i / CAREFUL_SINKS].minpulse_bytes[i % CAREFUL_SINKS] =
+				(uint32_t)(random >> (8 + i % 24)) % 8192;
 		__atomic_store_n(&entry->active, spare, __ATOMIC_RELEASE);
 	}
 }

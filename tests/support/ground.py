@@ -192,7 +192,7 @@ class Ground:
 
     def _cut(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
         for table in tables:
-            tune.apply(table, tune.all_slots(), tune.Change(fragment_bytes=nbytes))
+            tune.apply(table, tune.all_slots(), tune.Change(fragment_bytes=nbytes).settings())
 
     def run(self, line: str) -> str:
         """A command, outside of the hosts; what it printed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -144,6 +145,39 @@ def test_up__export_is_no_directory(host: Host, export: str) -> None:
 def test_tune__value_is_refused(up: Host, words: list[str], said: str) -> None:
     before = up.ctl("tune", "show", "eth1").stdout
     assert said in refused(up, "tune", "set", "eth1", *words)
+    assert up.ctl("tune", "show", "eth1").stdout == before
+
+
+def test_tune__minpulse_of_one_class(up: Host) -> None:
+    up.ctl("tune", "set", "eth1", "--minpulse-bytes", "77", "--class", "8KiB", "--sink", "store")
+    shown = json.loads(up.ctl("tune", "show", "eth1", "--json").stdout)["peers"][0]["classes"]
+    assert [one["class"] for one in shown if one["minpulse_bytes"]["store"] == 77] == [7]
+    assert all(one["minpulse_bytes"]["net_tx"] != 77 for one in shown)
+
+
+def test_tune__kept_and_applied(up: Host, tmp_path: Path) -> None:
+    """What `tune show` printed brings it back; what `plan` printed is set."""
+    kept = tmp_path / "kept.json"
+    before = up.ctl("tune", "show", "eth1", "--json").stdout
+    kept.write_text(before)
+    plan = tmp_path / "plan.json"
+    plan.write_text(up.ctl("plan", "--pipeline", "gam", "--classes", "--json").stdout)
+    up.ctl("tune", "apply", "eth1", plan)
+    shown = json.loads(up.ctl("tune", "show", "eth1", "--json").stdout)["peers"][0]["classes"]
+    planned = json.loads(plan.read_text())["classes"]
+    assert [one["plan"] for one in shown] == [one["plan"] for one in planned]
+    up.ctl("tune", "apply", "eth1", kept)
+    assert up.ctl("tune", "show", "eth1", "--json").stdout == before
+
+
+def test_tune__file_is_wrong(up: Host, tmp_path: Path) -> None:
+    before = up.ctl("tune", "show", "eth1").stdout
+    wrong = tmp_path / "wrong.json"
+    for content, said in ((b"[]", "no classes"), (b"\xff", "not JSON")):
+        wrong.write_bytes(content)
+        errors = refused(up, "tune", "apply", "eth1", wrong)
+        assert str(wrong) in errors
+        assert said in errors
     assert up.ctl("tune", "show", "eth1").stdout == before
 
 

@@ -98,7 +98,7 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
         maps_of_both = [held.enter_context(maps.tune_map(name)) for name in names]
 
         def change(fragment: int, pulse: int) -> None:
-            one = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse)
+            one = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse).settings()
             for entries in maps_of_both:
                 tune.apply(entries, tune.all_slots(), one)
 
@@ -150,7 +150,9 @@ def test_tune__next_message_has_the_new_size(hosts: Hosts) -> None:
     # A frame that had to wait for credits grows, so there are fewer than 1 MiB / 1000.
     assert smaller > usual * 1.2
     shown = json.loads(b.ctl("tune", "show", "eth1", "--json").stdout)
-    sizes = {one["peer"]: [c["first_bytes"] for c in one["classes"]] for one in shown["peers"]}
+    sizes = {
+        one["peer"]: [c["plan"]["first_bytes"] for c in one["classes"]] for one in shown["peers"]
+    }
     assert sizes["h1"] == [1000] * 16
     assert 1000 not in sizes["new peers"]
 

@@ -87,7 +87,7 @@ def lab(hops: Path | None) -> Iterator[None]:
 
 def set_fragments(nbytes: int) -> None:
     """Small fragments for bulk payload at both ends: frames are what is counted."""
-    change = tune.Change(fragment_bytes=nbytes)
+    change = tune.Change(fragment_bytes=nbytes).settings()
     for host in ("h1", "h2"):
         with maps.tune_map(f"{LAB}-{host}") as entries:
             tune.apply(entries, tune.all_slots(), change)

@@ -32,7 +32,8 @@ def set_plan(fragment_bytes: int) -> None:
     """As `carefulctl tune set --fragment-bytes` does."""
     instance = os.environ["CAREFUL_INSTANCE"]
     with tune.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
-        tune.apply(entries, tune.all_slots(), tune.Change(fragment_bytes=fragment_bytes))
+        settings = tune.Change(fragment_bytes=fragment_bytes).settings()
+        tune.apply(entries, tune.all_slots(), settings)
 
 
 def one_run(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from careful.cli.command import group
 from careful.cli.common import shared, show
 from careful.cli.params import BYTES
-from careful.control import config, tuner
+from careful.control import config, tune_file, tuner
 from careful.control import tune as entries
 from careful.report import tune as report
 
@@ -35,8 +35,8 @@ class MessageClass(click.ParamType[tuple[int, ...]]):
     ) -> tuple[int, ...]:
         text = str(value)
         if text == "all":
-            return entries.Change().classes
-        if text.isdecimal() and int(text) < len(entries.Change().classes):
+            return tuple(range(entries.CLASSES))
+        if text.isdecimal() and int(text) < entries.CLASSES:
             return (int(text),)
         return (entries.class_of(BYTES.convert(text, param, ctx)),)
 
@@ -83,7 +83,7 @@ def tune_show(
     type=MessageClass(),
     multiple=True,
     metavar="CLASS",
-    help="--fragment-bytes for these alone: 0 to 15, a message's size (8KiB), or all; repeatable.",
+    help="For these alone: 0 to 15, a message's size (8KiB), or all; repeatable.",
 )
 @click.option(
     "--sink",
@@ -116,11 +116,47 @@ def tune_set(
         tuple(sorted({one for several in classes for one in several})) or whole.classes,
         sinks or whole.sinks,
     )
-    change.check()
+    classes_set = change.settings()
     session = tuner.session(ifname, instance, settings)
-    rows = tuner.change(session, peers, settings, change)
+    rows = tuner.change(session, peers, settings, classes_set)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(change.fragment_bytes, session.payload_bytes):
         click.echo(f"carefulctl: {note}", err=True)
     show(as_json, "tune set", inputs, _figures(session, rows), text)
+
+
+@tune.command(
+    "apply",
+    examples=[
+        ("carefulctl tune apply eth1 plan.json", "what `plan --classes --json` printed"),
+        ("carefulctl tune apply eth1 kept.json --of h2 --peer h3", "h2's settings, for h3"),
+    ],
+)
+@click.argument("ifname", metavar="IFACE")
+@click.argument("file", type=click.File("rb"))
+@_peer
+@click.option("--of", metavar="PEER", help="Whose settings, of a file with several peers'.")
+@shared
+def tune_apply(
+    ifname: str,
+    file: BinaryIO,
+    peers: tuple[str, ...],
+    of: str | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Set what a file says; in effect from the next message on.
+
+    FILE is what `plan --classes --json` or `tune show --json` printed, or - for standard
+    input. Classes and sinks that it does not name stay as they are. Without --peer all
+    peers are set, and those to come.
+    """
+    settings = config.load(config_path)
+    classes = tune_file.parse(file.read(), file.name, of)
+    session = tuner.session(ifname, instance, settings)
+    rows = tuner.change(session, peers, settings, classes)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
+    text = report.tuning([(row.peer, row.tune) for row in rows])
+    show(as_json, "tune apply", inputs, _figures(session, rows), text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,9 @@ from careful.control.maps import Map
 from careful.errors import CarefulError
 
 RATIO_ONE = 1 << 16
-_U32_MAX = (1 << 32) - 1
+U32_MAX = (1 << 32) - 1
+#: Message-size classes.
+CLASSES = int(lib.CAREFUL_CLASSES)
 
 #: Name -> index of each sink that has a minpulse.
 SINKS: dict[str, int] = {
@@ -48,18 +50,27 @@ class Plan:
             self.down_step_bytes,
         ) == (RATIO_ONE, 0)
 
+    @classmethod
+    def fixed(cls, nbytes: int) -> Plan:
+        """Fragments of one size."""
+        return cls(nbytes, RATIO_ONE, 0, nbytes, RATIO_ONE, 0)
+
 
 @dataclass(frozen=True)
-class Tune:
-    """What is in effect for one peer, or for new ones.
+class Setting:
+    """How messages of one class go (struct careful_class).
 
     Attributes:
-        minpulse_bytes: sink -> least pulse, bytes.
-        plans: one for each message-size class.
+        plan: how they are cut; None, of what is to be set, leaves it.
+        minpulse_bytes: sink -> least pulse, bytes; what is to be set may name some sinks.
     """
 
-    minpulse_bytes: dict[str, int]
-    plans: tuple[Plan, ...]
+    plan: Plan | None
+    minpulse_bytes: Mapping[str, int]
+
+
+#: What is in effect for one peer, or for new ones: one for each message-size class.
+Tune = tuple[Setting, ...]
 
 
 @dataclass(frozen=True)
@@ -69,13 +80,13 @@ class Change:
     Attributes:
         fragment_bytes: fixed fragment size, payload bytes.
         minpulse_bytes: least pulse of the sinks.
-        classes: indices of the message-size classes that fragment_bytes is for.
+        classes: indices of the message-size classes that it is for.
         sinks: names of the sinks that minpulse_bytes is for.
     """
 
     fragment_bytes: int | None = None
     minpulse_bytes: int | None = None
-    classes: tuple[int, ...] = tuple(range(lib.CAREFUL_CLASSES))
+    classes: tuple[int, ...] = tuple(range(CLASSES))
     sinks: tuple[str, ...] = tuple(SINKS)
 
     def check(self) -> None:
@@ -87,11 +98,23 @@ class Change:
             ("--fragment-bytes", self.fragment_bytes, 1),
             ("--minpulse-bytes", self.minpulse_bytes, 0),
         ):
-            if value is not None and not least <= value <= _U32_MAX:
-                raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {_U32_MAX}")
-        if not self.classes or not all(0 <= one < lib.CAREFUL_CLASSES for one in self.classes):
-            text = f"message-size classes are 0 to {lib.CAREFUL_CLASSES - 1}"
+            if value is not None and not least <= value <= U32_MAX:
+                raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
+        if not self.classes or not all(0 <= one < CLASSES for one in self.classes):
+            text = f"message-size classes are 0 to {CLASSES - 1}"
             raise CarefulError(errno.EINVAL, text)
+
+    def settings(self) -> dict[int, Setting]:
+        """The same, class by class.
+
+        Raises:
+            CarefulError: it cannot be meant.
+        """
+        self.check()
+        plan = None if self.fragment_bytes is None else Plan.fixed(self.fragment_bytes)
+        pulse = self.minpulse_bytes
+        pulses = {} if pulse is None else dict.fromkeys(self.sinks, pulse)
+        return dict.fromkeys(self.classes, Setting(plan, pulses))
 
 
 def class_bytes(index: int) -> int:
@@ -102,7 +125,7 @@ def class_bytes(index: int) -> int:
 def class_of(nbytes: int) -> int:
     """The class of messages of nbytes."""
     index = 0
-    while index < lib.CAREFUL_CLASSES - 1 and class_bytes(index) < nbytes:
+    while index < CLASSES - 1 and class_bytes(index) < nbytes:
         index += 1
     return index
 
@@ -125,18 +148,14 @@ def read(tune: Map, slot: int) -> Tune:
         slot: of a peer, or CAREFUL_TUNE_DEFAULT.
     """
     entry = _entry(tune.lookup(slot))
-    version = entry.version[_active(entry)]
     names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
-    return Tune(
-        {name: version.minpulse_bytes[index] for name, index in SINKS.items()},
-        tuple(Plan(**{name: getattr(plan, name) for name in names}) for plan in version.plan),
+    return tuple(
+        Setting(
+            Plan(**{name: getattr(one.plan, name) for name in names}),
+            {name: int(one.minpulse_bytes[index]) for name, index in SINKS.items()},
+        )
+        for one in entry.version[_active(entry)].classes
     )
-
-
-def _fix(plan: Any, nbytes: int) -> None:
-    plan.first_bytes = plan.peak_bytes = nbytes
-    plan.ratio_q16 = plan.down_ratio_q16 = RATIO_ONE
-    plan.step_bytes = plan.down_step_bytes = 0
 
 
 def write(tune: Map, slot: int, fill: Callable[[Any], None]) -> None:
@@ -156,21 +175,29 @@ def write(tune: Map, slot: int, fill: Callable[[Any], None]) -> None:
     tune.update(slot, bytes(ffi.buffer(entry)))
 
 
-def apply(tune: Map, slots: Iterable[int], change: Change) -> None:
-    """Set a change for each slot.
+def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> None:
+    """Set some classes, for each slot.
 
     Raises:
-        CarefulError: it cannot be meant, or the map refuses.
+        CarefulError: the map refuses.
     """
-    change.check()
+    # In C's form once, not for each of the slots, which are hundreds.
+    plans = {
+        index: ffi.new("struct careful_plan *", vars(one.plan))
+        for index, one in settings.items()
+        if one.plan is not None
+    }
+    pulses = [
+        (index, SINKS[name], nbytes)
+        for index, one in settings.items()
+        for name, nbytes in one.minpulse_bytes.items()
+    ]
 
     def fill(version: Any) -> None:
-        if change.fragment_bytes is not None:
-            for index in change.classes:
-                _fix(version.plan[index], change.fragment_bytes)
-        if change.minpulse_bytes is not None:
-            for name in change.sinks:
-                version.minpulse_bytes[SINKS[name]] = change.minpulse_bytes
+        for index, plan in plans.items():
+            version.classes[index].plan = plan[0]
+        for index, sink, nbytes in pulses:
+            version.classes[index].minpulse_bytes[sink] = nbytes
 
     for slot in slots:
         write(tune, slot, fill)

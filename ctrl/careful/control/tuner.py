@@ -1,4 +1,4 @@
-"""`tune show` and `tune set`: which entries of the tune map are whose.
+"""`tune show`, `tune set` and `tune apply`: which entries of the tune map are whose.
 
 Owns the way from peers to slots; how an entry changes is tune.py's.
 """
@@ -6,7 +6,7 @@ Owns the way from peers to slots; how an entry changes is tune.py's.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,14 +117,15 @@ def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
         return [Row(who, slot, tune.read(entries, slot)) for who, slot in named]
 
 
-def change(one: Session, hosts: Sequence[str], config: Config, what: tune.Change) -> list[Row]:
-    """Set a change, for some peers or for all and new ones; what is in effect then.
+def change(
+    one: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, tune.Setting]
+) -> list[Row]:
+    """Set some classes, for some peers or for all and new ones; what is in effect then.
 
     Raises:
-        CarefulError: it cannot be meant, a host is no peer, or the map refuses.
+        CarefulError: a host is no peer, or the map refuses.
     """
-    what.check()
     slots = [slot for _, slot in _slots(one, hosts, config)] if hosts else tune.all_slots()
     with tune.one_writer(maps.PINS / one.instance.name), maps.tune_map(one.instance.name) as map_:
-        tune.apply(map_, slots, what)
+        tune.apply(map_, slots, settings)
     return show(one, hosts, config)

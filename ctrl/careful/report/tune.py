@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from careful.report.tables import table
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.control.tune import Plan, Tune
+    from careful.control.tune import Plan, Setting, Tune
     from careful.control.tuner import Row
 
 
-def plan(one: Plan) -> str:
+def plan(one: Plan | None) -> str:
     """Fragment sizes of a class in a few words."""
+    if one is None:
+        return "as before"
     if one.is_fixed:
         return f"{one.first_bytes} fixed"
     ratio, down = one.ratio_q16 / 65536, one.down_ratio_q16 / 65536
@@ -33,18 +36,21 @@ def _class_range(first: int, last: int, count: int) -> str:
     return f"{low} … {class_bytes(last)}"
 
 
+def _pulses(one: Setting) -> str:
+    return ", ".join(f"{name} {value}" for name, value in one.minpulse_bytes.items())
+
+
 def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
     """Plans and minpulse per peer and message-size class; equal classes in one line."""
     shown_rows = []
     for who, one in rows:
-        pulses = ", ".join(f"{name} {value}" for name, value in one.minpulse_bytes.items())
         start = 0
-        for index, current in enumerate(one.plans):
-            if index + 1 < len(one.plans) and one.plans[index + 1] == current:
+        for index, current in enumerate(one):
+            if index + 1 < len(one) and one[index + 1] == current:
                 continue
-            label = _class_range(start, index, len(one.plans))
-            shown_rows.append((who, label, plan(current), pulses))
-            start, who, pulses = index + 1, "", ""
+            label = _class_range(start, index, len(one))
+            shown_rows.append((who, label, plan(current.plan), _pulses(current)))
+            start, who = index + 1, ""
     columns = ["peer", "message (bytes)", "fragments (bytes)", "minpulse (bytes)"]
     return table("", columns, shown_rows)
 
@@ -54,15 +60,10 @@ def tune_row(row: Row) -> dict[str, Any]:
     from careful.control.tune import class_bytes
 
     classes = [
-        {"class": index, "message_bytes_max": class_bytes(index), **vars(one)}
-        for index, one in enumerate(row.tune.plans)
+        {"class": index, "message_bytes_max": class_bytes(index), **asdict(one)}
+        for index, one in enumerate(row.tune)
     ]
-    return {
-        "peer": row.peer,
-        "slot": row.slot,
-        "minpulse_bytes": row.tune.minpulse_bytes,
-        "classes": classes,
-    }
+    return {"peer": row.peer, "slot": row.slot, "classes": classes}
 
 
 def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:

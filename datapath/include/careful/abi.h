@@ -69,10 +69,15 @@ struct careful_plan {
 	__u32 down_step_bytes;
 };
 
+/* How messages of one class go: how they are cut, and the least pulse of each sink. */
+struct careful_class {
+	struct careful_plan plan;
+	__u32 minpulse_bytes[CAREFUL_SINKS];
+};
+
 /* One version of a peer's settings. */
 struct careful_tune {
-	__u32 minpulse_bytes[CAREFUL_SINKS];
-	struct careful_plan plan[CAREFUL_CLASSES];
+	struct careful_class classes[CAREFUL_CLASSES];
 };
 
 /*

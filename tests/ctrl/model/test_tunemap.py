@@ -39,7 +39,7 @@ int sizes(const uint32_t *six, uint32_t bytes, uint32_t cap, uint32_t *out, int 
 	struct plan_cursor cursor;
 	int count = 0;
 
-	entry.version[0].plan[plan_class(bytes)] =
+	entry.version[0].classes[plan_class(bytes)].plan =
 		(struct careful_plan){ six[0], six[1], six[2], six[3], six[4], six[5] };
 	plan_take(&entry, bytes, &cursor);
 	for (; bytes && count < most; count++) {

@@ -393,10 +393,13 @@ static void test_pins__are_the_maps_in_use(void)
 	fd = bpf_obj_get(path);
 	CHECK(fd >= 0);
 	entry.active = 2;
-	entry.version[2].plan[15].down_step_bytes = 99;
+	entry.version[2].classes[15].plan.down_step_bytes = 99;
 	CHECK(!bpf_map_update_elem(fd, &last, &entry, BPF_ANY));
 	CHECK_EQ(queue->port->ops->tune(queue->port, last)->active, 2);
-	CHECK_EQ(queue->port->ops->tune(queue->port, last)->version[2].plan[15].down_step_bytes,
+	CHECK_EQ(queue->port->ops->tune(queue->port, last)
+			 ->version[2]
+			 .classes[15]
+			 .plan.down_step_bytes,
 		 99);
 	CHECK_EQ(queue->port->ops->tune(queue->port, 3)->active, 0);
 	close(fd);

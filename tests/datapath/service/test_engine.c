@@ -263,8 +263,9 @@ static void test_tune__live_and_never_stuck(void)
 					queue->port->ops->tune(queue->port, slot);
 
 				plan_default(entry, sizes[i]);
-				entry->version[0].minpulse_bytes[CAREFUL_SINK_NET_TX] = UINT32_MAX;
-				entry->version[0].minpulse_bytes[CAREFUL_SINK_STORE] = UINT32_MAX;
+				for (int class = 0; class < CAREFUL_CLASSES; class ++)
+					memset(entry->version[0].classes[class].minpulse_bytes,
+					       0xff, sizeof(uint32_t[CAREFUL_SINKS]));
 			}
 		memset(target, 0, bytes);
 		careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, bytes, 0, on_done,

@@ -1,0 +1,94 @@
+"""Settings from a file: what `plan --classes --json` or `tune show --json` printed.
+
+Owns what a file may hold, and that what is wrong with one is named; how settings reach
+the map is tune.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import fields
+from typing import Any
+
+from careful.control.tune import CLASSES, SINKS, U32_MAX, Plan, Setting, class_bytes
+from careful.errors import CarefulError
+
+
+class _FileError(Exception):
+    """What is wrong with a file."""
+
+
+def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, Setting]:
+    """The classes that a file sets.
+
+    Args:
+        text: the file's contents, JSON.
+        origin: its name, for messages.
+        peer: whose settings, of a file with those of several peers.
+
+    Raises:
+        CarefulError: it is no such file, or holds what no map can.
+    """
+    try:
+        settings: dict[int, Setting] = {}
+        for row in _rows(json.loads(text), peer):
+            index = _number(row, "class", 0, CLASSES - 1)
+            if index in settings:
+                raise _FileError(f"class {index} is there twice")
+            settings[index] = _setting(row, index)
+        return settings
+    except (ValueError, RecursionError) as why:
+        raise CarefulError(errno.EINVAL, f"not JSON: {why}", origin) from None
+    except _FileError as why:
+        raise CarefulError(errno.EINVAL, str(why), origin) from None
+
+
+def _rows(whole: Any, peer: str | None) -> list[Any]:
+    """The classes of a plan, or of one peer."""
+    if isinstance(whole, dict) and isinstance(peers := whole.get("peers"), list):
+        named = {str(one["peer"]): one for one in peers if isinstance(one, dict) and "peer" in one}
+        if peer is None and len(named) != 1:
+            raise _FileError(
+                f"it has settings of {', '.join(named) or 'no peer'}: say which by --of"
+            )
+        whole = next(iter(named.values())) if peer is None else named.get(peer)
+        if whole is None:
+            raise _FileError(
+                f"it has no settings of {peer}, but of {', '.join(named) or 'no peer'}"
+            )
+    elif peer is not None:
+        raise _FileError("it names no peers: leave --of away")
+    rows = whole.get("classes") if isinstance(whole, dict) else None
+    if not isinstance(rows, list) or not rows:
+        text = "it has no classes: give what `plan --classes --json` or `tune show --json` prints"
+        raise _FileError(text)
+    return rows
+
+
+def _setting(row: dict[str, Any], index: int) -> Setting:
+    if (most := row.get("message_bytes_max")) != class_bytes(index):
+        raise _FileError(
+            f"class {index} is for messages up to {class_bytes(index)} bytes, not {most}"
+        )
+    plan = row.get("plan")
+    names = [field.name for field in fields(Plan)]
+    least = {"first_bytes": 1}
+    pulses = row.get("minpulse_bytes", {})
+    if not isinstance(pulses, dict) or not pulses.keys() <= SINKS.keys():
+        raise _FileError(f"class {index}: minpulse_bytes is for {', '.join(SINKS)}, not {pulses!r}")
+    minpulse = {name: _number(pulses, name, 0, U32_MAX) for name in pulses}
+    # Blocks that a stage gathers before it starts (P1 section 4.3) are its sink's pulse.
+    if row.get("block_bytes"):
+        minpulse.setdefault("store", _number(row, "block_bytes", 1, U32_MAX))
+    return Setting(
+        Plan(**{name: _number(plan, name, least.get(name, 0), U32_MAX) for name in names}),
+        minpulse,
+    )
+
+
+def _number(row: Any, name: str, least: int, most: int) -> int:
+    value = row.get(name) if isinstance(row, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise _FileError(f"{name} is {value!r}: not a whole number from {least} to {most}")
+    return value

@@ -1,0 +1,124 @@
+"""What `tune apply` takes from a file, and what it says of a wrong one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from careful.cli.main import cli
+from careful.control import tune, tune_file
+from careful.control.tune import RATIO_ONE, Plan, Setting
+from careful.control.tuner import Row
+from careful.errors import CarefulError
+from careful.report.jsonout import document
+from careful.report.tune import tune_row
+from click.testing import CliRunner
+
+PLAN = {
+    "first_bytes": 500,
+    "ratio_q16": 65536,
+    "step_bytes": 0,
+    "peak_bytes": 500,
+    "down_ratio_q16": 65536,
+    "down_step_bytes": 0,
+}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """Class 7, 8 KiB, with changes."""
+    return {"class": 7, "message_bytes_max": 8192, "plan": PLAN, **changes}
+
+
+def parse(*rows: Any, peer: str | None = None) -> dict[int, Setting]:
+    return tune_file.parse(json.dumps({"classes": rows}), "here.json", peer)
+
+
+def shown(**pulses: dict[str, int]) -> str:
+    """What `tune show --json` prints of peers whose sinks have these pulses."""
+    rows = [
+        Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * tune.CLASSES)
+        for i, (peer, one) in enumerate(pulses.items())
+    ]
+    return document("tune show", {}, {"peers": [tune_row(one) for one in rows]})
+
+
+@pytest.mark.parametrize("pipeline", ["gam", "trapeze", "network-disk"])
+def test_parse__what_plan_prints(pipeline: str) -> None:
+    done = CliRunner().invoke(cli, ["plan", "--pipeline", pipeline, "--classes", "--json"])
+    printed = json.loads(done.output)["classes"]
+    settings = tune_file.parse(done.output, "plan.json")
+    assert list(settings) == list(range(tune.CLASSES))
+    for one, setting in zip(printed, settings.values(), strict=True):
+        assert setting.plan is not None
+        assert vars(setting.plan) == one["plan"]
+        blocks = one["block_bytes"]
+        assert setting.minpulse_bytes == ({"store": blocks} if blocks else {})
+    if pipeline == "network-disk":
+        assert any(setting.minpulse_bytes for setting in settings.values())
+
+
+def test_parse__what_show_prints() -> None:
+    text = shown(h2={"net_tx": 3, "store": 4})
+    assert tune_file.parse(text, "kept.json") == dict.fromkeys(
+        range(tune.CLASSES), Setting(Plan.fixed(100), {"net_tx": 3, "store": 4})
+    )
+
+
+def test_parse__of_one_peer_of_several() -> None:
+    text = shown(h2={"net_tx": 3}, h3={"net_tx": 5})
+    assert tune_file.parse(text, "kept.json", "h3")[0] == Setting(Plan.fixed(101), {"net_tx": 5})
+    with pytest.raises(CarefulError, match="h2, h3: say which by --of"):
+        tune_file.parse(text, "kept.json")
+    with pytest.raises(CarefulError, match="no settings of h4"):
+        tune_file.parse(text, "kept.json", "h4")
+    with pytest.raises(CarefulError, match="leave --of away"):
+        parse(row(), peer="h2")
+
+
+def test_parse__leaves_what_is_not_named() -> None:
+    assert parse(row()) == {7: Setting(Plan(500, RATIO_ONE, 0, 500, RATIO_ONE, 0), {})}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no classes"),
+        ("{}", "no classes"),
+        ('{"classes": []}', "no classes"),
+        ('{"classes": {"class": 7}}', "no classes"),
+        ('{"peers": []}', "no peer"),
+        ('{"peers": [1, {"peer": "h2"}]}', "no classes"),
+        ('{"peers": [{"peer": "h2", "classes": 3}]}', "no classes"),
+    ],
+)
+def test_parse__is_no_such_file(text: str, said: str) -> None:
+    with pytest.raises(CarefulError, match=said) as error:
+        tune_file.parse(text, "here.json")
+    assert "here.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([5], "class is None"),
+        ([row(**{"class": 16})], "class is 16"),
+        ([row(**{"class": -1})], "class is -1"),
+        ([row(**{"class": True})], "class is True"),
+        ([row(), row()], "class 7 is there twice"),
+        ([row(message_bytes_max=4096)], "8192 bytes, not 4096"),
+        ([row(plan=None)], "first_bytes is None"),
+        ([row(plan={**PLAN, "first_bytes": 0})], "first_bytes is 0"),
+        ([row(plan={**PLAN, "ratio_q16": 1.5})], "ratio_q16 is 1.5"),
+        ([row(plan={**PLAN, "peak_bytes": 1 << 32})], "peak_bytes is 4294967296"),
+        ([row(minpulse_bytes={"disk": 1})], "disk"),
+        ([row(minpulse_bytes=[1])], "minpulse_bytes is for"),
+        ([row(minpulse_bytes={"store": -1})], "store is -1"),
+        ([row(block_bytes=1 << 32)], "block_bytes is 4294967296"),
+    ],
+)
+def test_parse__value_is_wrong(rows: list[Any], said: str) -> None:
+    with pytest.raises(CarefulError, match=said):
+        parse(*rows)
