@@ -64,6 +64,7 @@ struct items_fresh {
  * @dirs:      directories that pending files stand in
  * @out:       the answer so far, used of room bytes, room at most room_max
  * @counter:   makes names of temporary files
+ * @rereads:   of files that changed while they were read
  */
 struct items {
 	int base;
@@ -83,6 +84,7 @@ struct items {
 	size_t used, room, room_max;
 	uint32_t failed;
 	uint64_t counter;
+	uint32_t rereads;
 	struct item item;
 };
 

@@ -11,7 +11,13 @@
 
 #include "storage/attr.h"
 #include "storage/items.h"
+#include "storage/steady.h"
 #include "storage/xattrs.h"
+
+enum {
+	READS_MAX = 4, /* of a file that changes under us */
+	REREADS_MAX = 50, /* in one batch: each may wait */
+};
 
 /* Where in the answer the next part of the record goes. */
 static char *place(struct items *s, const struct careful_block_item *record)
@@ -73,33 +79,46 @@ static int read_all(int fd, char *buf, size_t bytes)
 	return 0;
 }
 
-/* A file's contents, if they are the same before and after. */
-static int read_data(struct items *s, struct careful_block_item *record, int fd,
-		     const struct stat *st)
+/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now. */
+static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
-	size_t bytes = (size_t)st->st_size;
-	int rc = items_reserve(s, length(record) + bytes + 8);
-	char *data = rc ? NULL : place(s, record);
 	struct stat after;
+	int rc;
 
-	if (!rc)
-		rc = read_all(fd, data, bytes);
-	if (!rc && fstat(fd, &after))
-		rc = -errno;
-	if (!rc && (after.st_size != st->st_size || after.st_mtim.tv_sec != st->st_mtim.tv_sec ||
-		    after.st_mtim.tv_nsec != st->st_mtim.tv_nsec))
-		rc = -ESTALE;
+	for (int i = 0; i < READS_MAX; i++) {
+		if (i && ++s->rereads > REREADS_MAX)
+			break;
+		rc = i ? steady_wait(fd, st) : 0;
+		if (!rc && (uint64_t)st->st_size > s->file_max)
+			break;
+		if (!rc)
+			rc = items_reserve(s, length(record) + (size_t)st->st_size + 8);
+		if (!rc)
+			rc = read_all(fd, place(s, record), (size_t)st->st_size);
+		if (rc && rc != -ESTALE)
+			return rc;
+		if (fstat(fd, &after))
+			return -errno;
+		if (!rc && steady_between(st, &after))
+			return 0;
+	}
+	return -ESTALE;
+}
+
+static int read_data(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
+{
+	int rc = read_steady(s, record, fd, st);
+	size_t bytes = (size_t)st->st_size;
+
 	if (rc)
 		return rc;
-	if (s->item.op == CAREFUL_ITEM_DIGEST) {
-		record->digest = htobe64(XXH3_64bits(data, bytes));
-		record->op = htobe16(CAREFUL_ITEM_DIGEST);
-		return 0;
-	}
-	if (!(s->flags & CAREFUL_BATCH_NODIGEST))
-		record->digest = htobe64(XXH3_64bits(data, bytes));
-	record->data_bytes = htobe64(bytes);
-	record->op = htobe16(CAREFUL_ITEM_FILE);
+	attr_set(&record->attr, st);
+	if (s->item.op == CAREFUL_ITEM_DIGEST || !(s->flags & CAREFUL_BATCH_NODIGEST))
+		record->digest = htobe64(XXH3_64bits(place(s, record), bytes));
+	record->op = htobe16(s->item.op == CAREFUL_ITEM_DIGEST ? CAREFUL_ITEM_DIGEST :
+								 CAREFUL_ITEM_FILE);
+	if (s->item.op != CAREFUL_ITEM_DIGEST)
+		record->data_bytes = htobe64(bytes);
 	return 0;
 }
 
