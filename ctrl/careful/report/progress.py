@@ -77,6 +77,7 @@ class Lines:
         self._began = time.monotonic()
         self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
         self._failures: Counter[str] = Counter()
+        self._failed: set[str] = set()
 
     def __enter__(self) -> Lines:
         return self
@@ -139,7 +140,7 @@ class Lines:
         self._done += 1
         self.update()
         self._tell("file", True, name=name)
-        if self._names:
+        if self._names and name not in self._failed:
             self._names(shown(name))
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
@@ -163,6 +164,7 @@ class Lines:
     def failed(self, name: str, text: str, reason: str) -> None:
         """Print why; of thousands alike the first, and at the end how many more there were."""
         self._failures[reason] += 1
+        self._failed.add(name)
         if self._failures[reason] <= _NAMED or self._names:
             self.say(f"carefulctl: {text}")
         self._tell("error", True, name=name, text=text)

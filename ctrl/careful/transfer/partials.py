@@ -181,7 +181,8 @@ def _serves_nobody(one: Found, whole: str) -> bool:
         one: the file.
         whole: the tree's source, as journals name it; "": none is.
     """
-    return one.state == "leftover" or (whole != "" and one.source.startswith(whole + "/"))
+    top = whole.removesuffix("/") if whole.endswith(":/") else whole.rstrip("/") + "/"
+    return one.state == "leftover" or (whole != "" and one.source.startswith(top))
 
 
 def clear_local(paths: list[str], whole: str) -> None:

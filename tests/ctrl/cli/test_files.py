@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from careful._abi import lib
 from careful.cli.main import run
 from careful.control import remote
 from careful.daemon.route import Route
+from fake_daemon import FakeDaemon
 
 
 class Effect:
@@ -99,3 +102,28 @@ def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
     assert "ds/link: is a special file: nothing replaces it" in found.err
     assert all(Path("ds", name).is_fifo() for name in ("a", "link", "sub"))
     assert Path("ds/b").read_text() == "b"
+
+
+def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
+    """Not what failed: that is on standard error."""
+    (export / "ds").mkdir()
+    for name in ("a", "b", "c"):
+        (export / "ds" / name).write_text(name)
+    Path("ds").mkdir()
+    Path("ds/b").write_text("mine")
+    found = type_("get", "-rv", "h2:ds", ".")
+    assert found.status == 3
+    assert sorted(found.out.splitlines()[:-1]) == ["h2:ds/a", "h2:ds/c"]
+    assert "ds/b: exists already, and differs" in found.err
+
+
+def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
+    found = type_("get", "h2:", ".")
+    assert (found.status, found.err) == (1, "carefulctl: h2:/: is a directory; -r fetches it\n")
+    daemon.fault = lambda question: (
+        -errno.ECONNREFUSED if question.op == lib.CAREFUL_IPC_REQUEST else 0
+    )
+    for path in ("", "some/file"):
+        found = type_("ls", f"h2:{path}")
+        assert (found.status, found.out) == (1, "")
+        assert found.err.startswith("carefulctl: h2: nobody answers there")

@@ -103,6 +103,43 @@ def test_resume__only_what_is_missing(ends: Ends) -> None:
     assert whole.resumed_bytes == 0
 
 
+def test_kept__what_is_said_is_what_partials_finds(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    """A put that is ended before the journal came to the peer, but for its beginning."""
+    (tmp_path / "a").write_bytes(DATA)
+    stores = 0
+
+    def fault(question: Any) -> int:
+        nonlocal stores
+        if question.op == lib.CAREFUL_IPC_REQUEST:
+            if question.handler == lib.CAREFUL_BLOCK_COMMIT:
+                stores = -1000
+                return -errno.EIO
+            return 0
+        is_journal = question.op == lib.CAREFUL_IPC_STORE and question.region_off >= len(DATA)
+        stores += is_journal
+        return -errno.EIO if is_journal and stores > 1 else 0
+
+    daemon.fault = fault
+    options = Options(block_bytes=BLOCK, blocks_in_flight=4)
+    report = transfers.put(route, [str(tmp_path / "a")], "a", False, options, Silent())
+    (failure,) = report.failures
+    assert f"{len(DATA)} of {len(DATA)} bytes are kept; the same command goes on" in failure[1]
+    (found,) = transfers.partials(route, "", False)
+    assert (found.present_bytes, found.bytes) == (len(DATA), len(DATA))
+
+
+def test_kept__not_known(ends: Ends) -> None:
+    """Whether the peer has the journal that says so is not known once it is gone."""
+    ends.die_after(4)
+    with pytest.raises(CarefulError) as caught:
+        ends.run()
+    known = f"{4 * BLOCK} of {len(DATA)} bytes are kept"
+    text = known if ends.way == "get" else "what came is kept"
+    assert f"; {text}; the same command goes on" in str(caught.value)
+
+
 def test_resume__nothing_in_place_leaves_nothing(ends: Ends) -> None:
     ends.die_after(0)
     with pytest.raises(CarefulError, match="carefuld ended"):

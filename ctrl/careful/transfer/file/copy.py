@@ -206,7 +206,8 @@ class _Fetch:
         if part.fd < 0:
             return
         if isinstance(part, KeptPartial) and is_worth_keeping(part.journal, error):
-            tell_kept(part.journal, shown(self.target), error, self.progress)
+            kept = part.journal.bytes_in_place, part.journal.identity.bytes
+            tell_kept(kept, shown(self.target), error, self.progress)
             part.close()
         else:
             part.discard()
@@ -223,10 +224,18 @@ def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
     return bool(journal.in_place) and not changed
 
 
-def tell_kept(journal: Journal, name: str, error: BaseException, progress: Progress) -> None:
-    """Say that a partial file stays: in the error's line, if there will be one."""
-    done, all_bytes = journal.bytes_in_place, journal.identity.bytes
-    text = f"{done} of {all_bytes} bytes are kept; {GOES_ON}"
+def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: Progress) -> None:
+    """Say that a partial file stays: in the error's line, if there will be one.
+
+    Args:
+        kept: how much is in place, 0 if that is not known, and of how much.
+        name: of the file.
+        error: what ended its transfer.
+        progress: told if the error is nobody's line.
+    """
+    done, all_bytes = kept
+    what = f"{done} of {all_bytes} bytes are kept" if done else "what came is kept"
+    text = f"{what}; {GOES_ON}"
     if isinstance(error, CarefulError):
         error.reason += f"; {text}"
     else:
@@ -340,8 +349,9 @@ async def put_file(
         check_same(before, (now.st_size, now.st_mtime_ns), shown(source))
         await part.commit(mode, attr.st_mtime_ns if options.keeps_times else 0)
     except BaseException as error:
-        if await part.give_up(is_worth_keeping(part.journal, error)):
-            tell_kept(part.journal, name, error, progress)
+        kept = await part.give_up(is_worth_keeping(part.journal, error))
+        if kept is not None:
+            tell_kept((kept, attr.st_size), name, error, progress)
         raise
     finally:
         os.close(fd)

@@ -159,6 +159,7 @@ class RemotePartial:
         self._way = 0, 0
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._written = False
 
     async def open(self, identity: Identity, source: str, fd: int, mode: int) -> dict[int, int]:
         """Create it, or open what an earlier transfer left.
@@ -322,9 +323,9 @@ class RemotePartial:
             changes, self._dirty = self._dirty, []
             first = min(at for at, _ in changes)
             end = max(at + len(entry) for at, entry in changes)
-            await self._store(first, end - first)
+            self._written = await self._store(first, end - first)
 
-    async def _store(self, at: int, nbytes: int) -> None:
+    async def _store(self, at: int, nbytes: int) -> bool:
         if self._file < 0:
             self._file = await self.remote.add_file(self._fd)
         offset = self.journal.identity.bytes + at
@@ -333,8 +334,9 @@ class RemotePartial:
                 lib.CAREFUL_IPC_STORE, self.handle, offset, nbytes, self._file, True, at
             )
             if answer.status not in (-errno.ECONNRESET, -errno.EBADMSG):
-                break
+                return answer.status >= 0
             self.remote.retried()
+        return False
 
     async def _end_journal(self, write: bool) -> None:
         if self._writer is not None:
@@ -367,18 +369,24 @@ class RemotePartial:
         self.handle = 0
         self._close_tail()
 
-    async def give_up(self, keep: bool) -> bool:
+    async def give_up(self, keep: bool) -> int | None:
         """End it early.
 
         Args:
             keep: whether what is there serves a later transfer.
 
         Returns:
-            Whether something was kept.
+            The bytes that the journal there says are in place, 0 if that is not known; None:
+            nothing was kept.
         """
         keep = keep and self._kept
+        self._written = False
+        if keep and self.handle and self._fd >= 0:
+            self._note((0, self.journal.tail))  # commit() ends it without what was under way
         await quietly(self._end_journal(write=keep))
         self._close_tail()
         if self.handle:
             await quietly(self.remote.close(self.handle, self.target, discard=not keep))
-        return keep and bool(self.handle)
+        if not (keep and self.handle):
+            return None
+        return self.journal.bytes_in_place if self._written else 0

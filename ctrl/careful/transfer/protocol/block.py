@@ -19,7 +19,7 @@ from typing import Any
 from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import CarefulError
+from careful.errors import FATAL, CarefulError
 from careful.transfer.protocol.entries import (
     Attr,
     Entry,
@@ -135,8 +135,13 @@ class BlockClient:
         return cls(ipc, answer.peer, host)
 
     def name(self, path: str) -> str:
-        """What errors call a path of the peer's."""
-        return f"{self.host}:{path}"
+        """What people are told of a path of the peer's; of the export itself, "h2:/"."""
+        return f"{self.host}:{'/' if path == '.' else path}"
+
+    def _checked(self, answer: Answer, path: str) -> Answer:
+        """An answer that is no failure; one of the connection is no path's."""
+        fatal = -answer.status in FATAL
+        return answer.check(self.host if fatal else self.name(path))
 
     def retried(self) -> None:
         """Something is asked for again."""
@@ -192,18 +197,18 @@ class BlockClient:
     async def stat(self, path: str) -> Attr:
         """Attributes of a path; of a symlink, its own."""
         answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
-        return _attr(answer.check(self.name(path)).payload)
+        return _attr(self._checked(answer, path).payload)
 
     async def mkdir(self, path: str, mode: int) -> None:
         """Make a directory; an existing one is no error."""
         payload = _open_payload(path, mode=mode)
         answer = await self.request(lib.CAREFUL_BLOCK_MKDIR, (), payload)
-        answer.check(self.name(path))
+        self._checked(answer, path)
 
     async def open(self, path: str) -> tuple[int, Attr]:
         """Open a file to read; its handle and attributes."""
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), _open_payload(path))
-        answer.check(self.name(path))
+        self._checked(answer, path)
         return answer.args[0], _attr(answer.payload)
 
     async def create(
@@ -247,7 +252,7 @@ class BlockClient:
         flags = lib.CAREFUL_BLOCK_INPLACE
         payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        answer.check(self.name(path))
+        self._checked(answer, path)
         return answer.args[0], _attr(answer.payload)
 
     async def create_stream(self, path: str, mode: int, replace: bool) -> int:
@@ -265,7 +270,7 @@ class BlockClient:
         flags = lib.CAREFUL_BLOCK_SCRATCH
         payload = _open_payload(path, flags=flags, bytes=nbytes)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        return answer.check(self.name(path)).args[0]
+        return self._checked(answer, path).args[0]
 
     async def commit(
         self,
@@ -299,7 +304,7 @@ class BlockClient:
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
             raise CarefulError(errno.EEXIST, "exists already; -f replaces it", self.name(path))
-        answer.check(self.name(path))
+        self._checked(answer, path)
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:
         """End a handle; the file's attributes as they are now.
@@ -311,7 +316,7 @@ class BlockClient:
         """
         flags = lib.CAREFUL_BLOCK_DISCARD if discard else 0
         answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle, flags))
-        return _attr(answer.check(self.name(path)).payload)
+        return _attr(self._checked(answer, path).payload)
 
     async def digests(
         self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
@@ -345,7 +350,7 @@ class BlockClient:
                 algorithm=algorithm,
             )
             answer = await self.request(lib.CAREFUL_BLOCK_DIGEST, (handle,), payload)
-            count = answer.check(self.name(path)).args[0]
+            count = self._checked(answer, path).args[0]
             if not 0 < count == len(answer.payload) // size:
                 raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
             found += (answer.payload[at * size : (at + 1) * size] for at in range(count))
@@ -479,7 +484,7 @@ class BlockClient:
     async def _list(self, path: str, recursive: bool) -> Listing:
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
-        handle, high, low, unreadable = answer.check(self.name(path)).args
+        handle, high, low, unreadable = self._checked(answer, path).args
         size = high << 32 | low
         try:
             if size > _LISTING_MAX:
