@@ -255,6 +255,17 @@ static inline int link_error(const struct link_peer *peer)
 	return peer->session->last_errno;
 }
 
+/* Service waits for a reply, and has it, or waits no more. */
+static inline void link_await(struct link_peer *peer)
+{
+	peer->operations++;
+}
+
+static inline void link_awaited(struct link_peer *peer)
+{
+	peer->operations--;
+}
+
 /* epoch.c: beginning and end */
 void epoch_begin(struct link_peer *peer);
 void epoch_opened(struct link_peer *peer);
@@ -286,6 +297,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 
 /* ping.c: pings */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
+bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result);
 void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
 		      uint64_t now_ns);
 bool link_on_ping(struct link *link, const struct careful_hdr *hdr);

@@ -78,7 +78,7 @@ void link_stamps_tick(struct link *link)
 	link->port->ops->stamps(link->port, false);
 }
 
-/* Sends a probe and times that; its end is in peer->session->ping. -errno as careful_ping(). */
+/* Sends a probe and times that; link_ping_ended() tells of its end. -errno as careful_ping(). */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -129,6 +129,19 @@ static void end(struct link_peer *peer, int status)
 	ping->asked = 0;
 	ping->done = true;
 	peer->link->pings_done = true;
+}
+
+/* Whether none is under way; *result: of one that ended and was not told of yet. */
+bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result)
+{
+	struct link_ping *ping = &peer->session->ping;
+
+	if (ping->asked)
+		return false;
+	if (ping->done)
+		*result = ping->result;
+	ping->done = false;
+	return true;
 }
 
 void link_ping_tick(struct link_peer *peer)

@@ -23,7 +23,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op->digest = 0;
 	op->done = done;
 	op->user = user;
-	peer->operations++;
+	link_await(peer);
 	return op;
 }
 
@@ -41,7 +41,7 @@ struct operation *operation_find(struct careful *c, uint32_t token, const struct
 void operation_drop(struct careful *c, struct operation *op)
 {
 	op->token = 0;
-	op->peer->operations--;
+	link_awaited(op->peer);
 	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
 }
 

@@ -43,15 +43,11 @@ void ping_finish(struct careful *c)
 {
 	c->link.pings_done = false;
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
-		struct link_ping *ping = &c->link.peers[i].session->ping;
 		struct careful_ping_result result = { .status = -ECONNRESET };
 		careful_ping_fn *done = c->pings[i].done;
 
-		if (ping->asked)
+		if (!link_ping_ended(&c->link.peers[i], &result))
 			continue;
-		if (ping->done)
-			result = ping->result;
-		ping->done = false;
 		c->pings[i].done = NULL;
 		if (!done)
 			continue;
