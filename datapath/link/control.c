@@ -15,8 +15,8 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	/* It came by another way than frames, and faster: what the peer sent before may
 	 * still lie in the RX ring. */
-	if (!peer->session->bye_at)
-		peer->session->bye_at = peer->link->rx_drains + 1;
+	if (!link_drain_begun(&peer->session->bye))
+		peer->session->bye = link_drain_begin(peer->link);
 	return true;
 }
 
@@ -26,7 +26,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 	bool meant = false;
 
 	if (ctrl->type == CAREFUL_HELLO) {
-		if (peer && peer->session->bye_at) /* it is back already */
+		if (peer && link_drain_begun(&peer->session->bye)) /* it is back already */
 			link_bye(peer);
 		handshake_on_hello(link, from, ctrl);
 		return;
@@ -147,7 +147,7 @@ void link_control(struct link *link)
 	}
 }
 
-/* Goes on where the RX ring was seen empty; not only when the clock is looked at. */
+/* Goes on where something waits for what was in the RX ring; not only when the clock is looked at. */
 void link_drained(struct link *link)
 {
 	link->draining = false;

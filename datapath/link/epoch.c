@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
- * epoch before a new one begins: its slot in the peers map is closed, the RX ring seen empty,
- * and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
+ * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
+ * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
  * Calls ping.c, peer.c.
  */
 #include "link/link.h"
@@ -18,7 +18,7 @@ void epoch_end(struct link_peer *peer)
 	bool used = peer->phase == LINK_OPEN || flow_used(&peer->flow);
 
 	peer->phase = LINK_IDLE;
-	session->bye_at = 0;
+	session->bye = (struct link_drain){ 0 };
 	session->question.nonce = 0;
 	session->sync.nonce = 0;
 	session->sync.disagreed = 0;
@@ -40,15 +40,16 @@ void epoch_end(struct link_peer *peer)
 	}
 	peer->kept_old += peer->kept;
 	peer->kept = 0;
-	/* What was freed and not yet published is owed to nobody now, but it is
-	 * only back when published: two empty looks at the RX ring see to both. */
-	session->drain_at = link->rx_drains + 2;
+	session->drain = link_drain_begin(link);
 }
 
-/* Whether every buffer of the old epoch is back. */
+/* Whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
+ * is only back when published. */
 bool epoch_drained(const struct link_peer *peer)
 {
-	return !peer->kept_old && peer->link->rx_drains >= peer->session->drain_at;
+	const struct link *link = peer->link;
+
+	return !peer->kept_old && !link->fill_count && link_drain_over(link, &peer->session->drain);
 }
 
 /* Opens our window to the peer; the message that tells it so comes after. */

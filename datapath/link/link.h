@@ -143,6 +143,22 @@ struct link {
 	bool changed;
 };
 
+/* Begins to wait for what the RX ring holds: each descriptor there has a chunk of its own. */
+static inline struct link_drain link_drain_begin(const struct link *link)
+{
+	return (struct link_drain){ link->rx_drains + 1, link->rx_taken + link->queue->rx_chunks };
+}
+
+static inline bool link_drain_begun(const struct link_drain *drain)
+{
+	return drain->empties != 0;
+}
+
+static inline bool link_drain_over(const struct link *link, const struct link_drain *drain)
+{
+	return link->rx_drains >= drain->empties || link->rx_taken >= drain->taken;
+}
+
 static inline void link_count(struct link *link, enum careful_counter counter)
 {
 	link->counters[counter]++;

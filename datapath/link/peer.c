@@ -56,7 +56,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	*session = (struct session){
 		.address = *address,
 		.tenants = session->tenants + 1,
-		.drain_at = session->drain_at, /* the last one's frames may still lie there */
+		.drain = session->drain, /* the last one's frames may still lie there */
 		.heard_ns = link->now_ns,
 		.sync.wait_ms = link->sync_ms,
 	};

@@ -37,20 +37,30 @@ struct link_ping {
 };
 
 /*
+ * A wait until all is taken that lies in the RX ring when it begins: the ring is seen empty,
+ * or, at a receiver that never has that, as much is taken as it can hold. All 0: none began.
+ *
+ * @empties: link->rx_drains then
+ * @taken:   link->rx_taken then
+ */
+struct link_drain {
+	uint64_t empties;
+	uint64_t taken;
+};
+
+/*
  * The peer's SYNC, until it is answered: control messages come by another way than frames, and
  * faster, so what it sent before may not even be in the RX ring yet. That it is, a tick later,
  * and what the ring has then is taken before the answer counts.
  *
  * @nonce:  as it came; 0: none
  * @ticks:  since it came; the first is the one that read it
- * @drains: answered when link->rx_drains is this; 0: not yet known
- * @taken:  or, where the ring never is empty, when link->rx_taken is this
+ * @drain:  answered when this is over
  */
 struct link_question {
 	__be64 nonce;
 	uint32_t ticks;
-	uint64_t drains;
-	uint64_t taken;
+	struct link_drain drain;
 };
 
 /*
@@ -86,8 +96,8 @@ struct link_sync {
  * @tenants:     hosts that this slot has been given to
  * @epochs:      that were opened
  * @cookie_was:  of its frames in the epoch before this
- * @drain_at:    no new window before link->rx_drains is this
- * @bye_at:      the session ends when link->rx_drains is this; 0: no BYE came
+ * @drain:       no new window before this is over
+ * @bye:         a BYE came: the session ends when this is over
  * @since_ns:    the state's, or the silence's, beginning
  * @heard_ns:    when the peer last gave a sign
  * @asked_ns:    last HELLO, SYNC sent
@@ -107,8 +117,8 @@ struct session {
 	uint32_t tenants;
 	uint32_t epochs;
 	uint64_t cookie_was;
-	uint64_t drain_at;
-	uint64_t bye_at;
+	struct link_drain drain;
+	struct link_drain bye;
 	uint64_t since_ns;
 	uint64_t heard_ns;
 	uint64_t asked_ns;

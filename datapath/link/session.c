@@ -83,7 +83,7 @@ void session_tick(struct link_peer *peer)
 	struct link *link = peer->link;
 	uint64_t limit_ms;
 
-	if (session->bye_at && link->rx_drains >= session->bye_at)
+	if (link_drain_begun(&session->bye) && link_drain_over(link, &session->bye))
 		link_bye(peer);
 	limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
 

@@ -58,10 +58,9 @@ static void question_tick(struct link_peer *peer)
 	if (!question->nonce)
 		return;
 	link->draining = true;
-	if (question->drains || !question->ticks++)
+	if (link_drain_begun(&question->drain) || !question->ticks++)
 		return;
-	question->drains = link->rx_drains + 1;
-	question->taken = link->rx_taken + (uint64_t)link->window * link->peers_max;
+	question->drain = link_drain_begin(link);
 }
 
 /* After frames were taken from the ring: answers. Whether there is still something to answer. */
@@ -75,8 +74,7 @@ bool link_question_answer(struct link_peer *peer)
 		question->nonce = 0;
 		return false;
 	}
-	if (!question->drains ||
-	    (link->rx_drains < question->drains && link->rx_taken < question->taken))
+	if (!link_drain_begun(&question->drain) || !link_drain_over(link, &question->drain))
 		return true;
 	question->nonce = 0;
 	describe(peer, &ack);

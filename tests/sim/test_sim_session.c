@@ -266,6 +266,67 @@ static void test_resolve__a_neighbour_never_found_ends_the_session(void)
 	CHECK_EQ(store->last_status, -ECONNRESET);
 }
 
+/* A third node sends to node 1 faster than that one takes frames, which never sees its ring
+ * empty: for 180 ms at least. */
+static void saturate(uint64_t seed)
+{
+	sim_scene(seed);
+	scene->nodes = 3;
+	scene->options.rx_buffers = scene->options.copyout_buffers = 8; /* often a tick */
+	scene->config.rx_g_ns = SIM_MS / 2;
+	scene->options.sync_ms = STALL_MS;
+	for (uint32_t i = 0; i < OPS_MAX - 1; i++)
+		sim_op(OP_STORE, 2, OP_BYTES_MAX, 0)->to = 1;
+}
+
+static uint64_t saturated_until(void)
+{
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < OPS_MAX - 1; i++)
+		if (scene->ops[i].done_ns > last)
+			last = scene->ops[i].done_ns;
+	CHECK(last > SIM_START + 180 * SIM_MS);
+	return last;
+}
+
+static void test_renew__ends_at_a_receiver_that_is_never_idle(void)
+{
+	for (uint64_t seed = 0; seed < 10; seed++) {
+		static const uint32_t second = 1;
+		struct sim_fault *fault;
+		struct op *store;
+
+		saturate(seed);
+		store = sim_op(OP_STORE, 0, OP_BYTES_MAX, 0);
+		fault = sim_fault(SIM_LOSS, 0, 1, 0, 100);
+		fault->what = SIM_DATA;
+		fault->only = &second;
+		fault->only_count = 1;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(fault->hits, 1);
+		CHECK(store->attempt > 1);
+		CHECK(store->done_ns + 50 * SIM_MS < saturated_until());
+	}
+}
+
+static void test_close__is_seen_by_a_receiver_that_is_never_idle(void)
+{
+	for (uint64_t seed = 0; seed < 10; seed++) {
+		struct op *request;
+
+		saturate(seed);
+		request = sim_op(OP_REQUEST, 1, 100, 0);
+		request->to = 0;
+		request->reply_ns = 50 * SIM_MS;
+		sim_fault(FAULT_CLOSE, 0, 0, 20, 100);
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(scene->faults[0].hits, 1);
+		CHECK(request->attempt > 1);
+		CHECK(request->done_ns + 20 * SIM_MS < saturated_until());
+	}
+}
+
 int main(void)
 {
 	sim_init();
@@ -286,6 +347,8 @@ int main(void)
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	RUN(test_resolve__a_clock_jump_is_no_attempt);
 	RUN(test_resolve__a_neighbour_never_found_ends_the_session);
+	RUN(test_renew__ends_at_a_receiver_that_is_never_idle);
+	RUN(test_close__is_seen_by_a_receiver_that_is_never_idle);
 	cluster_destroy(cluster);
 	return 0;
 }
