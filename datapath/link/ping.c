@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <careful/frame.h>
+
 enum {
 	PAYLOAD_MAX = 4096,
 	STAMPS_NS = 1000 * 1000 * 1000, /* how long arrivals are noted after the last probe */
@@ -190,8 +192,8 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		.probe = hdr->msg_id,
 	};
 
-	if (hdr->version != CAREFUL_WIRE_VERSION || be32toh(hdr->check) != careful_hdr_check(hdr) ||
-	    hdr->stage_limit != CAREFUL_STAGE_NET_RX || !peer || peer->phase != LINK_OPEN)
+	if (careful_frame_judge(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING || !peer ||
+	    peer->phase != LINK_OPEN)
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */

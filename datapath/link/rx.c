@@ -10,7 +10,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "link/parse.h"
+#include <careful/frame.h>
 
 /* Gathers the descriptors of one frame; returns how many it took. A frame of more
  * segments than any of ours gives *bytes 0, so that it is dropped. */
@@ -37,41 +37,24 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	return i;
 }
 
-static bool body_fits(const struct careful_hdr *hdr, uint32_t body_total)
-{
-	uint32_t want = be16toh(hdr->frag_bytes);
-
-	if (hdr->flags & CAREFUL_F_FIRST)
-		want += (uint32_t)sizeof(struct careful_am);
-	if ((hdr->flags & (CAREFUL_F_DIGEST | CAREFUL_F_LAST)) ==
-	    (CAREFUL_F_DIGEST | CAREFUL_F_LAST))
-		want += CAREFUL_DIGEST_BYTES;
-	return want == body_total;
-}
-
-/* What ends at XDP must not get here: it has no sequence number. */
-static bool right_ping(const struct careful_hdr *hdr)
-{
-	return hdr->type != CAREFUL_PING ||
-	       (hdr->stage_limit > CAREFUL_STAGE_NET_RX && hdr->stage_limit <= CAREFUL_STAGE_STORE);
-}
-
 /* Points the frame at its header and body; false: not one of ours. */
 static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
-	uint32_t first = frame->desc[0].bytes;
-	uint32_t at = parse_frame(data, first, &frame->body_total);
+	const uint8_t *end = data + frame->desc[0].bytes;
+	struct careful_datagram datagram;
 
-	if (!at || at + LINK_HDR_BYTES + frame->body_total > bytes)
+	if (!careful_frame_find(data, end, bytes, &datagram) ||
+	    careful_frame_readable(&datagram) != CAREFUL_XDP_ADMITTED)
 		return false;
-	memcpy(&frame->hdr, data + at, sizeof(frame->hdr));
-	frame->body = data + at + LINK_HDR_BYTES;
-	frame->body_bytes = first - at - LINK_HDR_BYTES;
+	memcpy(&frame->hdr, datagram.at, sizeof(frame->hdr));
+	frame->body = datagram.at + LINK_HDR_BYTES;
+	frame->body_total = datagram.bytes - LINK_HDR_BYTES;
+	frame->body_bytes = (uint32_t)(end - frame->body);
 	if (frame->body_bytes > frame->body_total)
 		frame->body_bytes = frame->body_total;
 	/* The cost is that of the bytes which the sender counted: no padding. */
-	bytes = at + LINK_HDR_BYTES + frame->body_total;
+	bytes = (uint32_t)(frame->body - data) + frame->body_total;
 	frame->cost = (bytes + link->queue->buffer_bytes - 1) / link->queue->buffer_bytes;
 	return true;
 }
@@ -84,11 +67,14 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	struct link_peer *peer;
 	uint32_t missing = 0;
 
-	if (hdr->version != CAREFUL_WIRE_VERSION || !body_fits(hdr, frame->body_total) ||
-	    !right_ping(hdr))
-		return CAREFUL_C_DROP_MALFORMED;
-	if (be32toh(hdr->check) != careful_hdr_check(hdr))
+	switch (careful_frame_judge(hdr, frame->body_total)) {
+	case CAREFUL_XDP_ADMITTED:
+		break;
+	case CAREFUL_XDP_DROP_CHECK:
 		return CAREFUL_C_DROP_CHECK;
+	default: /* also what ends at XDP: it has no sequence number */
+		return CAREFUL_C_DROP_MALFORMED;
+	}
 	peer = link_peer_of(link, hdr);
 	if (!peer)
 		return CAREFUL_C_DROP_COOKIE;

@@ -103,7 +103,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
 	CAREFUL_XDP_DROP_VERSION, /* another wire version */
 	CAREFUL_XDP_DROP_CHECK, /* the header's check is wrong */
-	CAREFUL_XDP_DROP_TYPE, /* no such type */
+	CAREFUL_XDP_DROP_TYPE, /* no such type, or flags or a limit that it cannot have */
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
 	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */

@@ -3,7 +3,7 @@
  * The wire format, whole: the frame header, the active-message header that
  * opens a message, and the control messages. The only declaration of each: C and
  * eBPF include it, the cffi binding and the scapy layer are generated from it.
- * What the block service puts into messages is block.h's.
+ * Which frames are right is frame.h's; what the block service puts into messages, block.h's.
  *
  * Naturally aligned, big-endian, padded by name, never packed: cffi must be
  * able to parse it (it sees the file preprocessed with CAREFUL_CDEF).
@@ -59,7 +59,7 @@ enum careful_stage {
 	CAREFUL_STAGES = 5,
 };
 
-/* Flags of a frame. */
+/* Flags of a DATA frame; the other types have none (frame.h). */
 enum {
 	CAREFUL_F_FIRST = 0x01, /* struct careful_am stands before the payload */
 	CAREFUL_F_LAST = 0x02, /* last fragment of its message */
@@ -286,8 +286,12 @@ _Static_assert(sizeof(struct careful_ping_answer) <= sizeof(struct careful_hdr),
 	       "an answer is never larger than its probe");
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define CAREFUL_BE16(x) __builtin_bswap16(x)
+#define CAREFUL_BE32(x) __builtin_bswap32(x)
 #define CAREFUL_BE64(x) __builtin_bswap64(x)
 #else
+#define CAREFUL_BE16(x) (x)
+#define CAREFUL_BE32(x) (x)
 #define CAREFUL_BE64(x) (x)
 #endif
 

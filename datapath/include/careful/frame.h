@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a frame may be, beside the wire format: where its datagram stands, which headers are
+ * right, and which frames of a session may come in. The XDP program, the engine and the
+ * virtual device all include it, so that none admits what another one refuses. What a frame's
+ * body means is not decided here.
+ */
+#ifndef CAREFUL_FRAME_H
+#define CAREFUL_FRAME_H
+
+#include <careful/abi.h>
+#include <careful/wire.h>
+
+#define CAREFUL_FRAME_FN static inline __attribute__((always_inline))
+
+enum {
+	CAREFUL_FRAME_ETHERNET = 14,
+	CAREFUL_FRAME_VLAN = 4,
+	CAREFUL_FRAME_VLANS_MAX = 2, /* one tag, or two (802.1ad) */
+	CAREFUL_FRAME_IPV4 = 20,
+	CAREFUL_FRAME_IPV6 = 40,
+	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* extension headers; a chain beyond is not ours */
+	CAREFUL_FRAME_UDP = 8,
+	/* Flags that a fragment of a message can have; those of events are reserved. */
+	CAREFUL_FRAME_DATA_FLAGS = CAREFUL_F_FIRST | CAREFUL_F_LAST | CAREFUL_F_BULK |
+				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT,
+};
+
+/*
+ * A UDP datagram in a frame.
+ *
+ * @at:        after the UDP header
+ * @end:       of what can be read (the first buffer of a frame of several)
+ * @bytes:     after the UDP header, as UDP says
+ * @port:      destination, host order
+ * @whole:     frame and IP packet hold that many, and a frame header is among them
+ * @fragment:  first fragment of an IP packet
+ */
+struct careful_datagram {
+	const __u8 *at;
+	const __u8 *end;
+	__u32 bytes;
+	__u16 port;
+	__u8 whole;
+	__u8 fragment;
+};
+
+/* The walk from Ethernet to UDP. @ip_bytes: from `at` on, what the IP header says is left. */
+struct careful_cursor {
+	const __u8 *at;
+	const __u8 *end;
+	__u32 ip_bytes;
+	__u8 fragment;
+};
+
+/* Frames lie where the NIC put them: aligned to 2 bytes as far as BPF is concerned, which
+ * would read byte by byte otherwise, and not at all for anybody else. */
+CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
+{
+	__be16 value;
+
+#ifdef __bpf__
+	value = *(const __be16 *)p;
+#else
+	__builtin_memcpy(&value, p, sizeof(value));
+#endif
+	return CAREFUL_BE16(value);
+}
+
+/* Ethernet and its tags. Returns the type of what follows, or -1. */
+CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
+{
+	const __u8 *eth = cursor->at;
+	__u16 type;
+
+	if (eth + CAREFUL_FRAME_ETHERNET > cursor->end)
+		return -1;
+	type = careful_frame_be16(eth + 12);
+	cursor->at = eth + CAREFUL_FRAME_ETHERNET;
+#pragma GCC unroll 2
+	for (int i = 0; i < CAREFUL_FRAME_VLANS_MAX; i++) {
+		const __u8 *vlan = cursor->at;
+
+		if (type != 0x8100 && type != 0x88a8)
+			break;
+		if (vlan + CAREFUL_FRAME_VLAN > cursor->end)
+			return -1;
+		type = careful_frame_be16(vlan + 2);
+		cursor->at = vlan + CAREFUL_FRAME_VLAN;
+	}
+	return type;
+}
+
+/* IPv4 with its options. Returns the protocol of what follows, or -1. */
+CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
+{
+	const __u8 *ip = cursor->at;
+	__u32 header, total, offset;
+
+	if (ip + CAREFUL_FRAME_IPV4 > cursor->end || ip[0] >> 4 != 4)
+		return -1;
+	header = (ip[0] & 15) * 4;
+	total = careful_frame_be16(ip + 2);
+	offset = careful_frame_be16(ip + 6);
+	if (header < CAREFUL_FRAME_IPV4 || total < header)
+		return -1;
+	if (offset & 0x1fff) /* only a first fragment has a UDP header */
+		return -1;
+	cursor->fragment = !!(offset & 0x2000); /* more of them follow */
+	cursor->ip_bytes = total - header;
+	cursor->at = ip + header;
+	return ip[9];
+}
+
+/* One IPv6 extension header, of type `next`. Returns the type of the one after it, the same
+ * if it is none that we step over, or -1. */
+CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int next)
+{
+	enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60 };
+
+	const __u8 *ext = cursor->at;
+	__u32 bytes = 8;
+
+	if (next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT && next != DESTINATION)
+		return next;
+	if (ext + 8 > cursor->end)
+		return -1;
+	if (next == FRAGMENT) {
+		__u32 offset = careful_frame_be16(ext + 2);
+
+		if (offset & 0xfff8)
+			return -1;
+		/* An "atomic" fragment (RFC 6946) is a whole packet. */
+		cursor->fragment |= offset & 1;
+	} else {
+		bytes += ext[1] * 8;
+	}
+	if (bytes > cursor->ip_bytes)
+		return -1;
+	cursor->ip_bytes -= bytes;
+	cursor->at = ext + bytes;
+	return ext[0];
+}
+
+/* IPv6 with its extension headers. Returns the protocol of what follows, or -1. */
+CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
+{
+	const __u8 *ip = cursor->at;
+	int next;
+
+	if (ip + CAREFUL_FRAME_IPV6 > cursor->end || ip[0] >> 4 != 6)
+		return -1;
+	next = ip[6];
+	cursor->ip_bytes = careful_frame_be16(ip + 4);
+	cursor->at = ip + CAREFUL_FRAME_IPV6;
+	for (int i = 0; i < CAREFUL_FRAME_IPV6_EXT_MAX; i++) {
+		if (next < 0 || next == 17)
+			break;
+		next = careful_frame_ipv6_ext(cursor, next);
+	}
+	return next;
+}
+
+/* Finds the UDP datagram in a frame of frame_bytes, which can be read up to `end`; 0: there
+ * is none. Each step checks its bounds once. */
+CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u32 frame_bytes,
+					struct careful_datagram *datagram)
+{
+	struct careful_cursor cursor = { .at = frame, .end = end };
+	int type = careful_frame_ethernet(&cursor);
+	int protocol = -1;
+	const __u8 *udp;
+	__u32 udp_bytes, before;
+
+	if (type == 0x0800)
+		protocol = careful_frame_ipv4(&cursor);
+	else if (type == 0x86dd)
+		protocol = careful_frame_ipv6(&cursor);
+	udp = cursor.at;
+	if (protocol != 17 || udp + CAREFUL_FRAME_UDP > cursor.end)
+		return 0;
+	udp_bytes = careful_frame_be16(udp + 4);
+	before = (__u32)(udp - (const __u8 *)frame);
+	datagram->at = udp + CAREFUL_FRAME_UDP;
+	datagram->end = cursor.end;
+	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
+	datagram->port = careful_frame_be16(udp + 2);
+	datagram->whole = udp_bytes >= CAREFUL_FRAME_UDP + sizeof(struct careful_hdr) &&
+			  udp_bytes <= cursor.ip_bytes && before + udp_bytes <= frame_bytes;
+	datagram->fragment = cursor.fragment;
+	return 1;
+}
+
+/* Whether a frame header can be read there: CAREFUL_XDP_ADMITTED, or why not. */
+CAREFUL_FRAME_FN enum careful_xdp_counter
+careful_frame_readable(const struct careful_datagram *datagram)
+{
+	if (!datagram->whole && !datagram->fragment)
+		return CAREFUL_XDP_DROP_SHORT;
+	if (datagram->at + sizeof(struct careful_hdr) > datagram->end)
+		return CAREFUL_XDP_DROP_SHORT;
+	return datagram->fragment ? CAREFUL_XDP_DROP_FRAGMENT : CAREFUL_XDP_ADMITTED;
+}
+
+/* Whether a ping ends at XDP: then it has no sequence number and takes no buffer. */
+CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
+{
+	return hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
+}
+
+/* Bytes that follow the header, as it says. */
+CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
+{
+	const __u8 digest = CAREFUL_F_LAST | CAREFUL_F_DIGEST;
+	__u32 bytes = CAREFUL_BE16(hdr->frag_bytes);
+
+	if (hdr->flags & CAREFUL_F_FIRST)
+		bytes += sizeof(struct careful_am);
+	if ((hdr->flags & digest) == digest)
+		bytes += CAREFUL_DIGEST_BYTES;
+	return bytes;
+}
+
+/*
+ * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
+ * has any of its own flags and no stage limit; an update neither of them, nor a body; a ping
+ * no flags, and a stage at which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of one
+ * that ends at XDP, or why it is dropped.
+ */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
+							      __u32 body_bytes)
+{
+	if (hdr->version != CAREFUL_WIRE_VERSION)
+		return CAREFUL_XDP_DROP_VERSION;
+	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
+		return CAREFUL_XDP_DROP_CHECK;
+	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_PING)
+		return CAREFUL_XDP_DROP_TYPE;
+	if (hdr->flags & (hdr->type == CAREFUL_DATA ? ~CAREFUL_FRAME_DATA_FLAGS : ~0))
+		return CAREFUL_XDP_DROP_TYPE;
+	if (hdr->type == CAREFUL_PING) {
+		if (hdr->stage_limit < CAREFUL_STAGE_NET_RX ||
+		    hdr->stage_limit > CAREFUL_STAGE_STORE)
+			return CAREFUL_XDP_DROP_PING;
+	} else if (hdr->stage_limit) {
+		return CAREFUL_XDP_DROP_TYPE;
+	}
+	if (careful_frame_body(hdr) != body_bytes || (hdr->type == CAREFUL_UPDATE && body_bytes))
+		return CAREFUL_XDP_DROP_SHORT;
+	return careful_frame_outside(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
+}
+
+/*
+ * Whether a frame whose header is right belongs to the session in its slot, and is due there;
+ * then it is the last one that was. A ping is noted with careful_frame_stamp() after that. As
+ * careful_frame_judge().
+ */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
+							      const struct careful_hdr *hdr)
+{
+	__u32 seq = CAREFUL_BE32(hdr->seq);
+	__u64 cookie = *(volatile __u64 *)&peer->cookie;
+
+	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie))
+		return CAREFUL_XDP_DROP_COOKIE;
+	if (hdr->type == CAREFUL_PING &&
+	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last))
+		return CAREFUL_XDP_DROP_PING;
+	if (careful_frame_outside(hdr))
+		return CAREFUL_XDP_PASS_PING;
+	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+		return CAREFUL_XDP_DROP_SEQ;
+	*(volatile __u32 *)&peer->seq_last = seq;
+	return CAREFUL_XDP_ADMITTED;
+}
+
+/* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there. */
+CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
+					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
+{
+	peer->probe_ns = now_ns;
+	peer->probe_cpu = cpu;
+	asm volatile("" ::: "memory");
+	*(volatile __u32 *)&peer->probe_last = CAREFUL_BE32(hdr->msg_id);
+}
+
+#endif /* CAREFUL_FRAME_H */

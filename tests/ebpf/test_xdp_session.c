@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The XDP program on frames that are whole: which headers are right, whose cookie and
+ * sequence number open the way, and what it notes of pings.
+ */
+#include <time.h>
+
+#include "frame_rule.h"
+#include "xdp.h"
+
+static void test_header__each_reason(void)
+{
+	CHECK_EQ(JUDGE(.version = 2), CAREFUL_XDP_DROP_VERSION);
+	CHECK_EQ(JUDGE(.version = 255, .bad_check = true), CAREFUL_XDP_DROP_VERSION);
+	CHECK_EQ(JUDGE(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
+	for (uint32_t type = CAREFUL_PING + 1; type < CAREFUL_CTRL_BIT; type++)
+		CHECK_EQ(JUDGE(.type = (uint8_t)type), CAREFUL_XDP_DROP_TYPE);
+	CHECK_EQ(JUDGE(.node = PEERS), CAREFUL_XDP_DROP_NODE);
+	CHECK_EQ(JUDGE(.node = CAREFUL_PEERS_MAX), CAREFUL_XDP_DROP_NODE);
+	CHECK_EQ(JUDGE(.node = 65535), CAREFUL_XDP_DROP_NODE);
+	CHECK_EQ(JUDGE(.cookie = frame_cookie + 1), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE(.node = PEERS - 1), CAREFUL_XDP_DROP_COOKIE);
+}
+
+/* The rule that the engine goes by, too (tests/datapath/include/test_frame.c). */
+static void test_header__every_type_flag_limit_and_length(void)
+{
+	static struct frame frame;
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame.data, .repeat = 1);
+	struct rule_case at;
+	uint32_t step = 0;
+
+	while (rule_next(&at, &step, CAREFUL_PING + 1)) {
+		enum rule rule = rule_of(at.type, at.flags, at.limit, at.frag_bytes, at.body_bytes);
+		uint32_t want = rule == RULE_IN	  ? XDP_REDIRECT :
+				rule == RULE_PING ? XDP_PASS :
+						    XDP_DROP;
+
+		rule_frame(&at, &frame);
+		set_peer(FRAME_NODE, frame_cookie, 0);
+		run.data_size_in = frame.bytes;
+		run.data_size_out = 0;
+		CHECK_EQ(bpf_prog_test_run_opts(xdp.program, &run), 0);
+		if (run.retval != want)
+			fprintf(stderr, "type %u, flags 0x%02x, limit %u, %u bytes, %u follow\n",
+				at.type, at.flags, at.limit, at.frag_bytes, at.body_bytes);
+		CHECK_EQ(run.retval, want);
+		CHECK_EQ(seq_last(FRAME_NODE), rule == RULE_IN);
+	}
+}
+
+/* A closed slot's cookie is 0, which must not be a key to it. */
+static void test_cookie__zero_opens_nothing(void)
+{
+	static struct frame frame;
+	struct careful_hdr hdr;
+
+	frame_build(&frame, &(struct shape){ .frag_bytes = 9 });
+	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
+	hdr.cookie = 0;
+	hdr.check = 0;
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+	set_peer(FRAME_NODE, 0, 0);
+	CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_COOKIE);
+}
+
+static void check_seq(uint32_t last, uint32_t seq, uint32_t want)
+{
+	static struct frame frame;
+
+	frame_build(&frame, &(struct shape){ .frag_bytes = 9, .seq = 1 });
+	/* By hand: the shape takes 0 for 1. */
+	struct careful_hdr hdr;
+
+	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
+	hdr.seq = htobe32(seq);
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+	set_peer(FRAME_NODE, frame_cookie, last);
+	CHECK_EQ(judge_bytes(frame.data, frame.bytes), want);
+	CHECK_EQ(seq_last(FRAME_NODE), want == CAREFUL_XDP_ADMITTED ? seq : last);
+	if (want == CAREFUL_XDP_ADMITTED) /* the same again is a replay */
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_SEQ);
+}
+
+static void test_seq__window_and_wrap_around(void)
+{
+	static const uint32_t lasts[] = { 0,	      1,	  100,	      0x7ffffffd,
+					  0x7fffffff, 0x80000000, 0xfffffff0, 0xfffffff7,
+					  0xfffffff8, 0xfffffffe, 0xffffffff };
+
+	for (size_t i = 0; i < sizeof(lasts) / sizeof(lasts[0]); i++) {
+		uint32_t last = lasts[i];
+
+		for (uint32_t ahead = 1; ahead <= WINDOW; ahead++)
+			check_seq(last, last + ahead, CAREFUL_XDP_ADMITTED);
+		check_seq(last, last + WINDOW + 1, CAREFUL_XDP_DROP_SEQ);
+		check_seq(last, last, CAREFUL_XDP_DROP_SEQ);
+		check_seq(last, last - 1, CAREFUL_XDP_DROP_SEQ);
+		check_seq(last, last - WINDOW, CAREFUL_XDP_DROP_SEQ);
+		check_seq(last, last + 0x80000000U, CAREFUL_XDP_DROP_SEQ);
+	}
+}
+
+/* A NET_RX probe is stamped and passed; the session's sequence does not notice. */
+static void test_ping__net_rx_is_never_redirected(void)
+{
+	static struct frame frame;
+	struct careful_peer_entry entry;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 7,
+		       .seq = 1, .frag_bytes = 1400),
+		 CAREFUL_XDP_PASS_PING);
+	entry = entry_of(FRAME_NODE);
+	CHECK_EQ(entry.seq_last, 0);
+	CHECK_EQ(entry.probe_last, 7);
+	CHECK(entry.probe_ns >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	/* No answer to a replay, nor to what is older. */
+	for (uint32_t probe = 7; probe > 4; probe--) {
+		frame_build(&frame, &(struct shape){ .type = CAREFUL_PING,
+						     .stage_limit = CAREFUL_STAGE_NET_RX,
+						     .msg_id = probe });
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
+		CHECK_EQ(entry_of(FRAME_NODE).probe_ns, entry.probe_ns);
+	}
+}
+
+static void test_ping__further_is_in_sequence(void)
+{
+	static struct frame frame;
+
+	for (uint32_t limit = CAREFUL_STAGE_HOST_RX; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_PING,
+				       .stage_limit = (uint8_t)limit,
+				       .msg_id = 1,
+				       .frag_bytes = 600 };
+
+		CHECK_EQ(judge(&shape), CAREFUL_XDP_ADMITTED);
+		CHECK_EQ(entry_of(FRAME_NODE).seq_last, 1);
+		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
+		frame_build(&frame, &shape);
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
+		shape.msg_id = 2; /* as a probe it is new, as a frame it is not */
+		frame_build(&frame, &shape);
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_SEQ);
+		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
+	}
+}
+
+static void test_ping__a_stranger_gets_nothing(void)
+{
+	for (uint32_t limit = 0; limit <= CAREFUL_STAGE_STORE; limit++) {
+		struct shape shape = { .type = CAREFUL_PING,
+				       .stage_limit = (uint8_t)limit,
+				       .msg_id = 1,
+				       .frag_bytes = 9 };
+		uint32_t right = limit < CAREFUL_STAGE_NET_RX ? CAREFUL_XDP_DROP_PING :
+								CAREFUL_XDP_DROP_COOKIE;
+
+		shape.cookie = frame_cookie ^ 1;
+		CHECK_EQ(judge(&shape), right);
+		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 0);
+		shape.bad_check = true;
+		CHECK_EQ(judge(&shape), CAREFUL_XDP_DROP_CHECK);
+	}
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGES, .msg_id = 1),
+		 CAREFUL_XDP_DROP_PING);
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .node = PEERS,
+		       .msg_id = 1),
+		 CAREFUL_XDP_DROP_NODE);
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 1,
+		       .frag_bytes_delta = 1),
+		 CAREFUL_XDP_DROP_SHORT);
+}
+
+static void test_counters__each_of_a_session_reached(void)
+{
+	expect_seen(CAREFUL_XDP_PASS_PING, CAREFUL_XDP_ADMITTED);
+	expect_seen(CAREFUL_XDP_DROP_VERSION, CAREFUL_XDP_DROP_PING);
+}
+
+static void run_all(const char *name)
+{
+	(void)name;
+	RUN(test_header__each_reason);
+	RUN(test_header__every_type_flag_limit_and_length);
+	RUN(test_cookie__zero_opens_nothing);
+	RUN(test_seq__window_and_wrap_around);
+	RUN(test_ping__net_rx_is_never_redirected);
+	RUN(test_ping__further_is_in_sequence);
+	RUN(test_ping__a_stranger_gets_nothing);
+	RUN(test_counters__each_of_a_session_reached);
+}
+
+int main(void)
+{
+	xdp_each(run_all);
+	return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: which headers are right, as a table written down by itself, in plain numbers
+ * rather than by frame.h, and a walk over header values that leaves none out which could
+ * matter. Whoever judges frames is asked for each of them.
+ */
+#ifndef CAREFUL_TESTS_FRAME_RULE_H
+#define CAREFUL_TESTS_FRAME_RULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frame.h"
+
+/* What is to become of a frame by its header. */
+enum rule {
+	RULE_IN, /* takes a receive buffer */
+	RULE_PING, /* ends at XDP */
+	RULE_TYPE, /* dropped: no such type, or what this one cannot have */
+	RULE_LIMIT, /* dropped: a ping that ends nowhere */
+	RULE_LENGTH, /* dropped: longer or shorter than it says */
+};
+
+/* Types, flags, limits: DATA 1, UPDATE 2, PING 3; FIRST 1, LAST 2, BULK 4, DIGEST 8,
+ * ABORT 64; XDP 2, engine 3, file 4. */
+static const struct {
+	uint8_t flags_never; /* none of these */
+	uint8_t limit_min, limit_max;
+	uint16_t body_max;
+} rule_types[4] = {
+	[1] = { 0xb0, 0, 0, 65535 },
+	[2] = { 0xff, 0, 0, 0 },
+	[3] = { 0xff, 2, 4, 65535 },
+};
+
+/* Bytes beside the payload, by the flags' FIRST, LAST and DIGEST. */
+static const uint8_t rule_extra[2][2][2] = {
+	{ { 0, 0 }, { 0, 8 } },
+	{ { 48, 48 }, { 48, 56 } },
+};
+
+static inline uint32_t rule_body(uint8_t flags, uint16_t frag_bytes)
+{
+	return frag_bytes + rule_extra[flags & 1][flags >> 1 & 1][flags >> 3 & 1];
+}
+
+static inline enum rule rule_of(uint8_t type, uint8_t flags, uint8_t limit, uint16_t frag_bytes,
+				uint32_t body_bytes)
+{
+	if (type < 1 || type > 3 || flags & rule_types[type].flags_never)
+		return RULE_TYPE;
+	if (limit < rule_types[type].limit_min || limit > rule_types[type].limit_max)
+		return type == 3 ? RULE_LIMIT : RULE_TYPE;
+	if (frag_bytes > rule_types[type].body_max || body_bytes != rule_body(flags, frag_bytes))
+		return RULE_LENGTH;
+	return type == 3 && limit == 2 ? RULE_PING : RULE_IN;
+}
+
+/* A frame of the walk: what the header says, and what follows it. */
+struct rule_case {
+	uint8_t type, flags, limit;
+	uint16_t frag_bytes;
+	uint32_t body_bytes;
+};
+
+enum {
+	RULE_LENGTHS = 8,
+	RULE_LIMITS = 7,
+};
+
+/* The walk's next case: all flags, and the lengths around what they make right, with every
+ * limit and one that is far away; types_max: up to this one. false: that was the last. */
+static inline bool rule_next(struct rule_case *at, uint32_t *step, uint32_t types_max)
+{
+	static const uint16_t frag_bytes[RULE_LENGTHS] = { 0, 0, 0, 1, 100, 100, 148, 100 };
+	static const int16_t more[RULE_LENGTHS] = { 0, 1, 48, 0, 0, -1, -48, 8 };
+	uint32_t n = (*step)++, length;
+
+	length = n % RULE_LENGTHS;
+	n /= RULE_LENGTHS;
+	at->limit = (uint8_t)(n % RULE_LIMITS == RULE_LIMITS - 1 ? 0xfe : n % RULE_LIMITS);
+	n /= RULE_LIMITS;
+	at->flags = (uint8_t)(n & 0xff);
+	n >>= 8;
+	at->type = (uint8_t)n;
+	at->frag_bytes = frag_bytes[length];
+	at->body_bytes = rule_body(at->flags, at->frag_bytes) + (uint32_t)more[length];
+	return n <= types_max;
+}
+
+/* The frame of a case, in a session where it is due. */
+static inline void rule_frame(const struct rule_case *at, struct frame *frame)
+{
+	const struct shape shape = { .frag_bytes = at->body_bytes, .msg_id = 1 };
+	struct careful_hdr hdr;
+
+	frame_build(frame, &shape);
+	memcpy(&hdr, frame->data + frame->hdr_at, sizeof(hdr));
+	hdr.type = at->type;
+	hdr.flags = at->flags;
+	hdr.stage_limit = at->limit;
+	hdr.frag_bytes = htobe16(at->frag_bytes);
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame->data + frame->hdr_at, &hdr, sizeof(hdr));
+}
+
+#endif /* CAREFUL_TESTS_FRAME_RULE_H */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: the XDP program in both variants, a session in its peers map, and what it does
+ * with a frame (BPF_PROG_TEST_RUN).
+ */
+#ifndef CAREFUL_TESTS_XDP_H
+#define CAREFUL_TESTS_XDP_H
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <careful/abi.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "device/compat.h"
+#include "frame.h"
+
+extern const unsigned char bpf_careful_start[], bpf_careful_end[];
+
+enum {
+	PEERS = 4,
+	WINDOW = 8,
+	CPUS_MAX = 1024,
+};
+
+struct xdp {
+	struct bpf_object *object;
+	int program, peers, xsks, counters;
+	bool frags;
+};
+
+static struct xdp xdp; /* under test */
+static int xsk = -1;
+static uint64_t seen[CAREFUL_XDP_COUNTERS]; /* which counters were reached at all */
+
+static inline int xdp_load(const char *name, uint32_t queue)
+{
+	const struct careful_xdp_config config = {
+		.port = CAREFUL_PORT_DEFAULT,
+		.queue = (uint16_t)queue,
+		.peers = PEERS,
+	};
+	struct bpf_program *program;
+	struct bpf_map *map;
+	int rc;
+
+	xdp = (struct xdp){ .frags = !strcmp(name, "careful_frags") };
+	xdp.object = bpf_object__open_mem(bpf_careful_start,
+					  (size_t)(bpf_careful_end - bpf_careful_start), NULL);
+	CHECK(xdp.object);
+	bpf_object__for_each_map(map, xdp.object)
+		if (strstr(bpf_map__name(map), ".rodata"))
+			CHECK(!bpf_map__set_initial_value(map, &config, sizeof(config)));
+	bpf_object__for_each_program(program, xdp.object)
+		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
+	rc = bpf_object__load(xdp.object);
+	if (rc) {
+		bpf_object__close(xdp.object);
+		return rc;
+	}
+	program = bpf_object__find_program_by_name(xdp.object, name);
+	xdp.program = bpf_program__fd(program);
+	xdp.peers = bpf_object__find_map_fd_by_name(xdp.object, "peers");
+	xdp.xsks = bpf_object__find_map_fd_by_name(xdp.object, "xsks");
+	xdp.counters = bpf_object__find_map_fd_by_name(xdp.object, "counters");
+	return 0;
+}
+
+static inline void xdp_socket(bool there)
+{
+	const uint32_t key = 0, value = (uint32_t)xsk;
+
+	if (there)
+		CHECK(!bpf_map_update_elem(xdp.xsks, &key, &value, BPF_ANY));
+	else
+		CHECK(!bpf_map_delete_elem(xdp.xsks, &key));
+}
+
+static inline void set_peer(uint32_t slot, uint64_t cookie, uint32_t seq_last)
+{
+	const struct careful_peer_entry entry = {
+		.cookie = cookie,
+		.seq_last = seq_last,
+		.window = WINDOW,
+	};
+
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+}
+
+static inline struct careful_peer_entry entry_of(uint32_t slot)
+{
+	struct careful_peer_entry entry;
+
+	CHECK(!bpf_map_lookup_elem(xdp.peers, &slot, &entry));
+	return entry;
+}
+
+static inline uint32_t seq_last(uint32_t slot)
+{
+	return entry_of(slot).seq_last;
+}
+
+static inline void read_counters(uint64_t *sums)
+{
+	static uint64_t values[CPUS_MAX];
+
+	CHECK(libbpf_num_possible_cpus() <= CPUS_MAX);
+	for (uint32_t i = 0; i < CAREFUL_XDP_COUNTERS; i++) {
+		sums[i] = 0;
+		CHECK(!bpf_map_lookup_elem(xdp.counters, &i, values));
+		for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)
+			sums[i] += values[cpu];
+	}
+}
+
+static inline uint32_t action_of(uint32_t counter)
+{
+	if (counter <= CAREFUL_XDP_PASS_PING)
+		return XDP_PASS;
+	return counter == CAREFUL_XDP_ADMITTED ? XDP_REDIRECT : XDP_DROP;
+}
+
+/* Shows the program a frame; returns the one counter that moved. */
+static inline uint32_t judge_bytes(const uint8_t *data, uint32_t bytes)
+{
+	static uint64_t before[CAREFUL_XDP_COUNTERS], after[CAREFUL_XDP_COUNTERS];
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = data, .data_size_in = bytes, .repeat = 1);
+	uint32_t moved = CAREFUL_XDP_COUNTERS;
+
+	read_counters(before);
+	CHECK_EQ(bpf_prog_test_run_opts(xdp.program, &run), 0);
+	read_counters(after);
+	for (uint32_t i = 0; i < CAREFUL_XDP_COUNTERS; i++) {
+		if (after[i] == before[i])
+			continue;
+		CHECK_EQ(after[i], before[i] + 1);
+		CHECK_EQ(moved, CAREFUL_XDP_COUNTERS);
+		moved = i;
+	}
+	CHECK(moved < CAREFUL_XDP_COUNTERS);
+	CHECK_EQ(run.retval, action_of(moved));
+	seen[moved]++;
+	return moved;
+}
+
+/* The same for a shape, in a fresh session. */
+static inline uint32_t judge(const struct shape *shape)
+{
+	static struct frame frame;
+
+	frame_build(&frame, shape);
+	set_peer(FRAME_NODE, frame_cookie, 0);
+	return judge_bytes(frame.data, frame.bytes);
+}
+
+#define JUDGE(...) judge(&(struct shape){ __VA_ARGS__ })
+
+/* Frames were seen that moved each of these counters. */
+static inline void expect_seen(uint32_t first, uint32_t last)
+{
+	for (uint32_t i = first; i <= last; i++) {
+		if (!seen[i])
+			fprintf(stderr, "counter %u was never reached\n", i);
+		CHECK(seen[i]);
+	}
+}
+
+/* Loads each variant that this kernel has, in turn; the test is skipped where it may not. */
+static inline void xdp_each(void (*test)(const char *name))
+{
+	static const char *const names[] = { "careful_plain", "careful_frags" };
+
+	xsk = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (xsk < 0)
+		skip(errno == EPERM ? "needs root" : "no AF_XDP in this kernel");
+	for (int i = 0; i < 2; i++) {
+		int rc = xdp_load(names[i], 0);
+
+		if (rc == -EPERM)
+			skip("needs root");
+		if (rc && i) {
+			printf("no xdp.frags in this kernel: that variant is not tested\n");
+			continue;
+		}
+		CHECK_EQ(rc, 0);
+		xdp_socket(true);
+		printf("program %s\n", names[i]);
+		test(names[i]);
+		bpf_object__close(xdp.object);
+	}
+	close(xsk);
+}
+
+#endif /* CAREFUL_TESTS_XDP_H */
