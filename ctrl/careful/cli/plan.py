@@ -8,7 +8,7 @@ import click
 
 from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
-from careful.cli.sizes import BYTES, read_pipeline, read_source
+from careful.cli.sizes import BYTES, read_source
 from careful.model.planner import STRATEGIES
 from careful.model.tunemap import FRAME_LIMITS
 from careful.report import plan as report
@@ -104,10 +104,10 @@ def plan(
     if classes:
         if message_bytes is not None or fragments_count is not None or plot_path:
             raise click.UsageError("--classes goes without --bytes, --fragments and --plot")
-        pipeline = read_pipeline(pipeline_name)
+        source = read_source(pipeline_name)
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
-        say(report.classes(pipeline, pipeline_name, least, most, header_bytes, as_json))
+        say(report.classes(source, pipeline_name, least, most, header_bytes, as_json))
         return
     if message_bytes is None:
         raise click.UsageError("--bytes is needed, or --classes")

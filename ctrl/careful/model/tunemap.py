@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.model.blackbox import BlackBox
 from careful.model.fixed import best_count
 from careful.model.flat import best_of, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import hierarchical
@@ -228,12 +229,25 @@ def class_plan(
 
 
 def class_table(
-    pipeline: Pipeline,
+    source: Pipeline | BlackBox,
     limits: Limits = FRAME_LIMITS,
     ramp_gain_min: float = RAMP_GAIN_MIN,
 ) -> list[ClassPlan]:
-    """Plans of all sixteen classes, smallest messages first."""
-    return [class_plan(pipeline, i, limits, ramp_gain_min) for i in range(CLASS_COUNT)]
+    """Plans of all sixteen classes, smallest messages first; of a black box, fixed sizes."""
+    if isinstance(source, BlackBox):
+        return [_class_from_outside(source, i, limits) for i in range(CLASS_COUNT)]
+    return [class_plan(source, i, limits, ramp_gain_min) for i in range(CLASS_COUNT)]
+
+
+def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
+    """A black box knows what fixed sizes need and no more: there is nothing to compare with."""
+    message_bytes = CLASS_BYTES_FIRST << index
+    # The lower limit is for what is cut: a message below it goes as one fragment.
+    within = Limits(min(limits.min_bytes, message_bytes), limits.max_bytes)
+    found = box.plan(message_bytes, within)
+    us = found.latency_us
+    numbers = TunePlan.fixed(-(-message_bytes // found.fragments_count))
+    return ClassPlan(index, message_bytes, numbers, us, us, us, us, us)
 
 
 def fixed_plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,7 @@ class Request:
                     f"strategy {strategy} needs every stage: "
                     "a black-box measurement knows only what fixed sizes need"
                 )
-            if self.header_bytes:
-                raise ValueError("--header-bytes needs every stage, not a black-box measurement")
+            _refuse_header(self.header_bytes)
             return self.source.plan(self.message_bytes, self.limits, self.fragments_count)
         return plan(
             self.pipeline(),
@@ -79,6 +79,11 @@ class Request:
             "header_bytes": self.header_bytes,
             "levels": list(self.levels),
         }
+
+
+def _refuse_header(header_bytes: int) -> None:
+    if header_bytes:
+        raise ValueError("--header-bytes needs every stage, not a black-box measurement")
 
 
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def one(request: Request, as_json: bool) -> str:
 
 
 def classes(
-    pipeline: Pipeline,
+    source: Pipeline | BlackBox,
     origin: str,
     min_bytes: int,
     max_bytes: int | None,
@@ -163,15 +168,19 @@ def classes(
     as_json: bool,
 ) -> str:
     """The tune map's sixteen classes."""
-    limits = measured_limits(pipeline, MESSAGE_BYTES_MAX, Limits(min_bytes, max_bytes))
-    min_bytes, max_bytes = limits.min_bytes, limits.max_bytes
-    found = class_table(pipeline.with_header(header_bytes), limits)
+    limits = Limits(min_bytes, max_bytes)
+    if isinstance(source, BlackBox):
+        _refuse_header(header_bytes)
+        found = class_table(source, limits)
+    else:
+        limits = measured_limits(source, MESSAGE_BYTES_MAX, limits)
+        found = class_table(source.with_header(header_bytes), limits)
     pays = [each for each in found if each.ramp_gain >= RAMP_GAIN_MIN]
     inputs = {
         "pipeline": origin,
-        **_source_inputs(pipeline),
-        "min_bytes": min_bytes,
-        "max_bytes": max_bytes,
+        **_source_inputs(source),
+        "min_bytes": limits.min_bytes,
+        "max_bytes": limits.max_bytes,
         "header_bytes": header_bytes,
         "ramp_gain_min_percent": 100 * RAMP_GAIN_MIN,
     }
@@ -181,6 +190,16 @@ def classes(
             "classes": [each.as_dict() for each in found],
         }
         return document("plan", inputs, figures)
+    if isinstance(source, BlackBox):
+        rows = [(each.message_bytes, _words(each), each.latency_us) for each in found]
+        columns = ("up to (bytes)", "plan (bytes)", "latency (µs)")
+        verdict = "a black-box measurement knows only what fixed sizes need"
+        return folded(table(origin, columns, rows) + "\n" + verdict)
+    return folded(_compared(source.name, found, pays))
+
+
+def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:
+    """Classes beside what else a pipeline of known stages allows."""
     columns = (
         "up to (bytes)",
         "plan (bytes)",
@@ -205,7 +224,7 @@ def classes(
         if pays
         else "for no class: fixed sizes are enough here"
     )
-    return folded(table(pipeline.name, columns, rows) + "\n" + verdict)
+    return table(name, columns, rows) + "\n" + verdict
 
 
 def _words(each: ClassPlan) -> str:

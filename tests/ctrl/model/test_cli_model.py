@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from careful.model import STRATEGIES
+from careful.model.files import load_shipped
 
 CTRL = Path(__file__).parents[3] / "ctrl"
 
@@ -99,6 +100,38 @@ def test_plan__classes():
             "down_step_bytes",
         ]
     assert "for no class" in run("plan", "--pipeline", "gam", "--classes").stdout
+
+
+def test_plan__classes_of_a_black_box():
+    """GAM seen from outside (P1 Table 1): what is planned with its stages, k within one."""
+    gam = load_shipped("gam")
+    bottleneck = max(gam.stages, key=lambda stage: stage.g_us)
+    G_all = sum(stage.G_us_per_KiB for stage in gam.stages)
+    box = json.dumps(
+        {
+            "kind": "blackbox",
+            "low_bytes": 64,
+            "high_bytes": 4096,
+            "g_b_us": bottleneck.g_us,
+            "G_b_us_per_KiB": bottleneck.G_us_per_KiB,
+            "sum_g_us": sum(stage.g_us for stage in gam.stages),
+            "sum_G_us_per_KiB": G_all,
+            "sum_G_others_us_per_KiB": G_all - bottleneck.G_us_per_KiB,
+        }
+    )
+    found = as_json("plan", "--pipeline", "-", "--classes", stdin=box)["classes"]
+    known = as_json("plan", "--pipeline", "gam", "--classes")["classes"]
+    assert [each["message_bytes_max"] for each in found] == [64 << i for i in range(16)]
+    for each, other in zip(found, known, strict=True):
+        counts = [
+            -(-each["message_bytes_max"] // one["plan"]["first_bytes"]) for one in (each, other)
+        ]
+        assert abs(counts[0] - counts[1]) <= max(1, counts[1] // 10), each
+    text = run("plan", "--pipeline", "-", "--classes", stdin=box).stdout
+    assert "only what fixed sizes need" in text
+    refused = run("plan", "--pipeline", "-", "--classes", "--header-bytes", "9", stdin=box)
+    assert refused.returncode == 1
+    assert "--header-bytes" in refused.stderr
 
 
 def test_plan__text_compares_the_strategies():
