@@ -99,6 +99,18 @@ def grid(
     return figure, [list(row) for row in pairs]
 
 
+def legend_below(pair: Any, *, below_pt: float = 46.0, **given: Any) -> None:
+    """A legend under the axis' label, where it hides nothing.
+
+    below_pt: from the axes down, points: what labels and ticks take.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    scale = pair.figure.dpi_scale_trans
+    under = pair.transAxes + ScaledTranslation(0, -below_pt / 72, scale)
+    pair.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=under, **given)
+
+
 def lines(
     pair: Any, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
 ) -> None:
@@ -126,13 +138,14 @@ def heat(
     """A map of numbers, each cell with its value; cividis keeps its order in grey as well."""
     image = pair.imshow(values, aspect="auto", origin="lower", cmap="cividis")
     low, high = image.get_clim()
+    digits = 1 if high - low >= 2 else 2
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             light = value < low + 0.6 * (high - low)
             pair.text(
                 j,
                 i,
-                f"{value:.1f}",
+                f"{value:.{digits}f}",
                 ha="center",
                 va="center",
                 fontsize=12,

@@ -10,6 +10,7 @@ from careful.measure.statistics.estimate import LEVEL
 from careful.measure.statistics.line import RELATIVE_MAX
 from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
+from careful.report.digits import with_half
 from careful.report.tables import table
 
 #: What each figure is, in the order of the table.
@@ -93,19 +94,16 @@ def figures(found: Result) -> dict[str, Any]:
     }
 
 
-def shown(figure: Figure) -> str:
-    """A figure with half of its interval, or a dash."""
-    if not figure.estimate:
-        return "-"
-    value, half = figure.estimate.value, figure.estimate.half
-    digits = 1 if value >= 1000 else 2 if value >= 10 else 3
-    return f"{value:.{digits}f} ±{half:.{digits}f}"
-
-
 def text(found: Result, host: str) -> str:
     """The same for people."""
     rows = [
-        (name, shown(one), one.samples_count, _range(one), one.reason or _MEANINGS[name])
+        (
+            name,
+            with_half(one.estimate),
+            one.samples_count,
+            _range(one),
+            one.reason or _MEANINGS[name],
+        )
         for name, one in named(found).items()
         if one.estimate or one.reason
     ]

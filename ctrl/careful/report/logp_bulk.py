@@ -7,7 +7,7 @@ from typing import Any
 from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.contention import Flood
 from careful.measure.statistics.line import Line
-from careful.report.logp import shown
+from careful.report.digits import with_half
 from careful.report.tables import table
 
 
@@ -47,7 +47,13 @@ def bulk_figures(found: Bulk) -> dict[str, Any]:
 def bulk_text(found: Bulk) -> str:
     """The same for people."""
     rows = [
-        (size, shown(one.os), shown(one.g), shown(one.rtt), one.os.reason or one.g.reason)
+        (
+            size,
+            with_half(one.os.estimate),
+            with_half(one.g.estimate),
+            with_half(one.rtt.estimate),
+            one.os.reason or one.g.reason,
+        )
         for size, one in zip(found.sizes_bytes, found.results, strict=True)
     ]
     columns = ("bytes", "os(n) µs", "g(n) µs", "T(n) µs", "")
@@ -59,13 +65,13 @@ def bulk_text(found: Bulk) -> str:
             continue
         G, at_0 = line.G_us_per_KiB, line.intercept_us
         lines.append(
-            f"{name}(n) = {at_0.value:.3g} ±{at_0.half:.2g} µs + "
-            f"{G.value:.4g} ±{G.half:.2g} µs/KiB, residual {line.residual_us:.2g} µs"
+            f"{name}(n) = {with_half(at_0)} µs + {with_half(G)} µs/KiB, "
+            f"residual {line.residual_us:.2g} µs"
         )
     if found.half_power_bytes:
         half = found.half_power_bytes
         beyond = " (beyond the sizes measured)" if half.value > found.sizes_bytes[-1] else ""
-        lines.append(f"half-power point {half.value:.0f} ±{half.half:.0f} bytes{beyond}")
+        lines.append(f"half-power point {with_half(half)} bytes{beyond}")
     return "\n".join(lines)
 
 
@@ -89,6 +95,6 @@ def flood_text(found: Flood, layer: str, host: str) -> str:
     messages = sum(one.messages for one in found.slices[1:])
     why = f" ({found.gap_us.reason})" if found.gap_us.reason else ""
     return (
-        f"{layer} to {host}: gap {shown(found.gap_us)} µs{why}, "
+        f"{layer} to {host}: gap {with_half(found.gap_us.estimate)} µs{why}, "
         f"{messages} messages in {took_s:.1f} s, {len(found.slices)} slices"
     )

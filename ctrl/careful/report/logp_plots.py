@@ -10,6 +10,7 @@ from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Result
 from careful.measure.statistics.line import Line
 from careful.report import figure
+from careful.report.digits import with_half
 
 
 def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: Path) -> None:
@@ -59,7 +60,7 @@ def _signature(pair: Any, found: Result) -> None:
         if one.estimate:
             pair.axhline(one.estimate.value, color="#666666", linewidth=1)
             pair.annotate(
-                f"{name} = {one.estimate.value:.3g} µs",
+                f"{name} = {with_half(one.estimate)} µs",
                 (at, one.estimate.value),
                 xytext=(0, 8),
                 textcoords="offset points",
@@ -67,7 +68,7 @@ def _signature(pair: Any, found: Result) -> None:
                 ha=side,
             )
     _regimes(pair, found)
-    pair.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88))
+    figure.legend_below(pair, ncols=2)
 
 
 def _regimes(pair: Any, found: Result) -> None:
@@ -100,6 +101,8 @@ def _bulk(pair: Any, found: Bulk) -> None:
     ]
     for number, (name, line, values) in enumerate(lines):
         known = [(x, y) for x, y in zip(found.sizes_bytes, values, strict=True) if y is not None]
+        if not known:
+            continue
         colour = figure.COLOURS[number]
         pair.plot(
             [x for x, _ in known],
@@ -120,7 +123,7 @@ def _bulk(pair: Any, found: Bulk) -> None:
         half = found.half_power_bytes.value
         pair.axvline(half, color="#666666", linewidth=1, linestyle=":")
         pair.annotate(
-            f"half power {half:.0f} bytes",
+            f"half power {with_half(found.half_power_bytes)} bytes",
             (half, 0.02),
             rotation=90,
             fontsize=12,
@@ -129,7 +132,7 @@ def _bulk(pair: Any, found: Bulk) -> None:
             textcoords="offset points",
         )
     pair.set_ylim(bottom=0)
-    pair.legend(loc="upper left")
+    figure.legend_below(pair, ncols=3)
 
 
 def _value(estimate: Any) -> float | None:

@@ -10,7 +10,7 @@ from careful.address import Address
 from careful.measure.estimators.blackbox import Result
 from careful.measure.estimators.hops import Path, Segment
 from careful.measure.estimators.trains import Regime
-from careful.measure.statistics.estimate import Estimate
+from careful.report.digits import with_half
 from careful.report.tables import table
 
 
@@ -75,14 +75,6 @@ def pathchar_figures(path: Path) -> dict[str, Any]:
     }
 
 
-def _with_half(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    size = abs(estimate.value)
-    digits = 1 if size >= 100 else 2 if size >= 10 else 3
-    return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
-
-
 def _said(segment: Segment) -> str:
     """What is to be said of a hop in its row."""
     lost = "" if segment.lost_s is None else f"until {segment.lost_s:.1f} s"
@@ -99,8 +91,8 @@ def pathchar_table(path: Path, host: str) -> str:
             (
                 ", ".join(map(str, segment.ttls)),
                 segment.address,
-                _with_half(segment.latency_us),
-                _with_half(G),
+                with_half(segment.latency_us),
+                with_half(G),
                 f"{_mbit_per_s(G.value):.3g}" if G else "-",
                 segment.line.samples_count,
                 _said(segment),
@@ -207,8 +199,8 @@ def blackbox_table(found: Result, host: str) -> str:
     rows = [
         (
             f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
-            _with_half(regime.g_b_us),
-            _with_half(regime.G_b_us_per_KiB),
+            with_half(regime.g_b_us),
+            with_half(regime.G_b_us_per_KiB),
             regime.line.reason,
         )
         for regime in found.regimes
@@ -216,12 +208,12 @@ def blackbox_table(found: Result, host: str) -> str:
     rows.append(
         (
             "all stages, propagation in g",
-            _with_half(found.sum_g_us),
-            _with_half(found.sum_G_us_per_KiB),
+            with_half(found.sum_g_us),
+            with_half(found.sum_G_us_per_KiB),
             found.round_trips.reason,
         )
     )
-    others = _with_half(found.sum_G_others_us_per_KiB)
+    others = with_half(found.sum_G_others_us_per_KiB)
     rows.append(("all but the bottleneck", "", others, found.reason))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")
     lines = [

@@ -11,6 +11,7 @@ from careful.measure.estimators.hops import Path as HopPath
 from careful.measure.estimators.host_stages import Stages
 from careful.measure.statistics.line import Line, minima
 from careful.report import figure as draw
+from careful.report.digits import with_half
 
 
 def _fitted(pair: Any, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
@@ -35,14 +36,6 @@ def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number
     )
 
 
-def _short(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-
-
-def _coarse(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
-
-
 def _legend(pair: Any, entries: int) -> None:
     """From 0 on, with room for the legend above what was measured."""
     pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
@@ -61,11 +54,11 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
         trips,
         (trips.size_min_bytes, trips.size_max_bytes),
         0,
-        f"{label}: {_short(G.value)} ±{G.half:.2g} µs/KiB" if G else label,
+        f"{label}: {with_half(G)} µs/KiB" if G else label,
     )
     for number, regime in enumerate(found.regimes, 1):
         G, g = regime.G_b_us_per_KiB, regime.g_b_us
-        said = f"{_short(g.value)} µs + {_short(G.value)} µs/KiB" if g and G else "no slope"
+        said = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
         inside = [
             (size, gap_us)
             for size, gap_us in zip(*found.gaps, strict=True)
@@ -103,7 +96,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
         G = segment.G_us_per_KiB if segment else None
         label = f"hop {hop.ttl}, {hop.address}"
         if G:
-            label += f": {_short(G.value)} ±{G.half:.2g} µs/KiB"
+            label += f": {with_half(G)} µs/KiB"
         assert hop.line is not None
         _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
     if measured:
@@ -123,7 +116,7 @@ def _stages(pair: Any, found: Stages) -> None:
         pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
         least_us = min((time_us for time_us in times_us if time_us), default=1.0)
         for row, time_us, one in zip(at, times_us, known, strict=True):
-            text = f" {_short(time_us)} ±{_coarse(one.half)}" if one else " -"
+            text = f" {with_half(one)}"
             pair.annotate(text, (time_us or least_us, row), va="center", fontsize=11)
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)
@@ -131,4 +124,4 @@ def _stages(pair: Any, found: Stages) -> None:
     pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # for the figures behind the bars
     pair.set_title("stages, hosts included", loc="left")
     pair.set_xlabel("time one way (µs)")
-    pair.legend(loc="lower right", title="IP packet of")
+    draw.legend_below(pair, title="IP packet of", ncols=2)

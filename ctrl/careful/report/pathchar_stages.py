@@ -6,6 +6,7 @@ from typing import Any
 
 from careful.measure.estimators.host_stages import Stage, Stages
 from careful.measure.statistics.estimate import Estimate
+from careful.report.digits import with_half
 from careful.report.tables import table
 
 
@@ -70,21 +71,14 @@ def _sum(total: Estimate | None) -> dict[str, Any]:
     return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
 
 
-def _with_half(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    digits = 1 if abs(estimate.value) >= 100 else 2
-    return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
-
-
 def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
     return (
         ", ".join(stage.names),
         stage.address,
-        _with_half(stage.g_us),
-        _with_half(stage.latency_us),
-        _with_half(stage.G_us_per_KiB),
-        _with_half(stage.at(size_bytes)),
+        with_half(stage.g_us),
+        with_half(stage.latency_us),
+        with_half(stage.G_us_per_KiB),
+        with_half(stage.at(size_bytes)),
         stage.line.samples_count,
     )
 
@@ -110,7 +104,7 @@ def stages_table(found: Stages, host: str) -> str:
     )
     for one in stages_figures(found).get("one_way", []):
         total = found.sum_us(one["size_bytes"])
-        said = f"sum {_with_half(total)} us" if total else "sum -: not every stage is known"
+        said = f"sum {with_half(total)} us" if total else "sum -: not every stage is known"
         lines.append(
             f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} us, "
             f"the stages' {said}"

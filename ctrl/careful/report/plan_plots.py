@@ -34,6 +34,7 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
             color=draw.COLOURS[1 + number % 6],
             linestyle=draw.DASHES[1 + number % 6],
             linewidth=1.6,
+            zorder=3,  # over the latency, where it is that of the slowest stage
             label=f"signature of {pipeline.stages[stage].name}",
         )
     pair.plot(k, latency, color=draw.COLOURS[6], label="latency")

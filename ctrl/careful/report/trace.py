@@ -14,6 +14,7 @@ from careful.measure.estimators.packet_flow import Burst
 from careful.measure.estimators.stages import Bottleneck, Fit, histogram
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
+from careful.report.digits import not_negative
 from careful.report.tables import table
 
 #: Transfers that the table of a burst lists.
@@ -110,14 +111,6 @@ def stages_figures(heard: Heard, found: Sequence[Fit]) -> dict[str, Any]:
     }
 
 
-def _with_half(value: Estimate | None) -> str:
-    if value is None:
-        return "-"
-    if value.value <= 0:  # a difference, by chance below what any stage takes
-        return f"0 to {max(value.high, 0.0):.3f}"
-    return f"{value.value:.3f} ±{value.half:.3f}"
-
-
 def _range(one: Fit) -> str:
     if one.line:
         return f"{one.line.size_min_bytes:.0f}-{one.line.size_max_bytes:.0f}"
@@ -139,8 +132,8 @@ def stages_table(title: str, found: Sequence[Fit]) -> str:
             one.name,
             one.owner,
             one.resource,
-            _with_half(one.g_us),
-            _with_half(one.G_us_per_KiB),
+            not_negative(one.g_us),
+            not_negative(one.G_us_per_KiB),
             float(np.median(one.samples.time_us)) if len(one.samples) else "-",
             len(one.samples),
             _range(one),
@@ -176,8 +169,9 @@ def clearbox_table(found: Result, host: str) -> str:
     if limits:
         lines.append(
             f"bottleneck at {limits.size_bytes:.0f} bytes: {limits.resource}, "
-            f"g_b {_with_half(limits.g_b_us)} µs, G_b {_with_half(limits.G_b_us_per_KiB)} µs/KiB; "
-            f"others' G {_with_half(limits.sum_G_others_us_per_KiB)} µs/KiB"
+            f"g_b {not_negative(limits.g_b_us)} µs, "
+            f"G_b {not_negative(limits.G_b_us_per_KiB)} µs/KiB; "
+            f"others' G {not_negative(limits.sum_G_others_us_per_KiB)} µs/KiB"
         )
     lines.append(f"{found.frames_count} frames in {found.elapsed_s:.1f} s, one stage at a time")
     if not found.settled:

@@ -11,9 +11,12 @@ import numpy as np
 from careful.measure.estimators.packet_flow import Burst, Transfer
 from careful.measure.estimators.stages import Fit
 from careful.report import figure as draw
+from careful.report.digits import not_negative
 
 #: Points of a stage that are drawn at most: SVG keeps each.
 _POINTS_MOST = 1500
+#: Of fewer points none lie on top of another.
+_FAINT_FROM = 200
 #: A box narrower than this part of the whole would be all edge.
 _EDGED = 400
 
@@ -29,7 +32,8 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         colour = draw.COLOURS[number % 6]
         sizes, times = one.samples.size_bytes, one.samples.time_us
         step = max(len(sizes) // _POINTS_MOST, 1)
-        left.plot(sizes[::step], times[::step], ".", color=colour, markersize=4, alpha=0.35)
+        faint = 0.35 if len(sizes) > _FAINT_FROM else 1.0
+        left.plot(sizes[::step], times[::step], ".", color=colour, markersize=4, alpha=faint)
         top = float(np.percentile(times, 97)) * 1.25
         if one.line and one.line.supported:
             ends = np.array([one.line.size_min_bytes, one.line.size_max_bytes])
@@ -39,6 +43,7 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         left.set_ylabel("time (µs)")
         right.hist(np.minimum(times, top), bins=40, range=(0, top), color=colour)
         right.set_ylabel("frames (count)")
+        right.yaxis.get_major_locator().set_params(integer=True)
     pairs[-1][0].set_xlabel("payload of a frame (bytes)")
     pairs[-1][1].set_xlabel("time (µs), the last bin and above")
     draw.save(figure, path)
@@ -50,7 +55,7 @@ def _formula(one: Fit) -> str:
     g, G = one.g_us, one.G_us_per_KiB
     if g is None or G is None:
         return ""
-    figures = f": {max(g.value, 0.0):.2f} µs + {G.value:.3f} µs/KiB (±{G.half:.3f})"
+    figures = f": {not_negative(g)} µs + {not_negative(G)} µs/KiB"
     # The points are whole kicks; what is known of the stage is less.
     whole = G.value == one.line.G_us_per_KiB.value
     return figures if whole else f"{figures}; drawn with netRx"
@@ -64,7 +69,9 @@ def frames(burst: Burst, path: str | Path) -> None:
     """
     draw.check_path(path)
     count = len(burst.rows)
-    title = f"one burst, messages: {burst.messages_count}; hatched: waiting for a file"
+    title = f"one burst, messages: {burst.messages_count}"
+    if any(one.waited for one in burst.transfers):
+        title += "; hatched: waiting for a file"
     if any(len(one.messages) > 1 and one.runs for one in burst.transfers):
         title += "; grey: of several messages"
     figure, pair = draw.axes(
