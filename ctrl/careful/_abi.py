@@ -6,12 +6,19 @@ header declares is declared again here. Owns no policy.
 
 from __future__ import annotations
 
+import errno
 import struct
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from careful._binding import ffi, lib
+from careful.errors import CarefulError
+
+try:
+    from careful._binding import ffi, lib
+except ImportError as error:
+    text = f"cannot be loaded: {error}; reinstall careful, or what it names"
+    raise CarefulError(errno.ENOPKG, text, "libcareful") from None
 
 __all__ = ["Field", "enum_names", "ffi", "flag_names", "layout", "lib", "pack", "sizeof", "unpack"]
 

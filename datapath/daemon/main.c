@@ -367,8 +367,7 @@ static int start(struct daemon *d, struct careful_error *error)
 	int rc;
 
 	if (geteuid()) {
-		snprintf(error->text, sizeof(error->text),
-			 "must be run by root: needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF");
+		snprintf(error->text, sizeof(error->text), "must be run as root (sudo)");
 		return -EPERM;
 	}
 	raise_limits();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What an interface is like, asked once when it is opened: driver, MTU, queues and
- * ring, and whether the NIC brings our port to our queue. What changes later is
- * route.c's to follow. Calls nobody.
+ * ring, whose port it is, and whether the NIC brings our port to our queue. What changes
+ * later is route.c's to follow. Asks through rtnl.c.
  */
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -68,6 +68,66 @@ static void read_driver(int fd, struct netdev *netdev)
 		netdev->rx_ring = ring.rx_pending;
 }
 
+struct link {
+	uint32_t master;
+	char name[16];
+	char kind[16];
+};
+
+static void take_text(char *to, size_t bytes, const struct rtattr *attr)
+{
+	if (attr)
+		snprintf(to, bytes, "%.*s", (int)RTA_PAYLOAD(attr), (const char *)RTA_DATA(attr));
+}
+
+static void read_link(const struct nlmsghdr *answer, void *user)
+{
+	const struct rtattr *attrs = IFLA_RTA(NLMSG_DATA(answer)), *attr;
+	size_t bytes = IFLA_PAYLOAD(answer);
+	struct link *link = user;
+
+	if (answer->nlmsg_type != RTM_NEWLINK)
+		return;
+	attr = rtnl_attr(attrs, bytes, IFLA_MASTER);
+	if (attr && RTA_PAYLOAD(attr) >= sizeof(link->master))
+		memcpy(&link->master, RTA_DATA(attr), sizeof(link->master));
+	take_text(link->name, sizeof(link->name), rtnl_attr(attrs, bytes, IFLA_IFNAME));
+	attr = rtnl_attr(attrs, bytes, IFLA_LINKINFO);
+	if (attr)
+		take_text(link->kind, sizeof(link->kind),
+			  rtnl_attr(RTA_DATA(attr), RTA_PAYLOAD(attr), IFLA_INFO_KIND));
+}
+
+static struct link ask_link(struct rtnl *rtnl, uint32_t ifindex)
+{
+	struct link link = { 0 };
+	struct rtnl_message message;
+	struct ifinfomsg *ifi = rtnl_begin(&message, RTM_GETLINK, 0, sizeof(*ifi));
+
+	ifi->ifi_index = (int)ifindex;
+	rtnl_ask(rtnl, &message, read_link, &link);
+	return link;
+}
+
+/* Whose port it is. A VRF's is none: addresses stay on the interface itself. */
+static void read_master(struct netdev *netdev)
+{
+	struct rtnl rtnl;
+	struct link link;
+
+	if (rtnl_open(&rtnl, 0))
+		return;
+	link = ask_link(&rtnl, netdev->ifindex);
+	if (link.master) {
+		link = ask_link(&rtnl, link.master);
+		if (strcmp(link.kind, "vrf") != 0) {
+			memcpy(netdev->master, link.name, sizeof(netdev->master));
+			memcpy(netdev->master_kind, link.kind, sizeof(netdev->master_kind));
+		}
+	}
+	rtnl_close(&rtnl);
+}
+
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error)
 {
 	int fd, rc;
@@ -80,8 +140,10 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	if (fd < 0)
 		return refuse(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
 	rc = read_interface(fd, netdev);
-	if (!rc)
+	if (!rc) {
 		read_driver(fd, netdev);
+		read_master(netdev);
+	}
 	close(fd);
 	if (rc == -ENODEV)
 		return refuse(error, rc, "%s: no such interface; `ip link` lists them", ifname);
@@ -133,51 +195,26 @@ static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
 	return rc ? rc : found;
 }
 
-static int check_steering(const struct netdev *netdev, uint32_t queue, uint16_t port,
-			  struct careful_error *error)
+/* Whether a NIC that can have rules applies them. */
+static bool rules_off(int fd, const char *ifname)
+{
+	struct ethtool_value flags = { .cmd = ETHTOOL_GFLAGS };
+
+	return !ethtool(fd, ifname, &flags) && !(flags.data & ETH_FLAG_NTUPLE);
+}
+
+int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int rc;
 
 	if (fd < 0)
-		return refuse(error, -errno, "%s: no socket: %s", netdev->name, strerror(errno));
+		return -errno;
 	rc = steered(fd, netdev->name, queue, port);
+	if (!rc && rules_off(fd, netdev->name))
+		rc = -ENOENT;
 	close(fd);
-	if (rc > 0)
-		return 0;
-	if (!rc)
-		return refuse(error, -EINVAL,
-			      "%s has %u receive queues and port %u may come to any: `ethtool -N "
-			      "%s flow-type udp4 dst-port %u action %u` (and udp6)",
-			      netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
-	return refuse(error, -EINVAL,
-		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s "
-		      "%s 1`",
-		      netdev->name, netdev->rx_queues, netdev->name,
-		      !strcmp(netdev->driver, "veth") ? "rx" : "combined");
-}
-
-int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,
-		 struct careful_error *error)
-{
-	if (!(netdev->flags & IFF_UP))
-		return refuse(error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
-			      netdev->name);
-	if (netdev->flags & IFF_LOOPBACK)
-		return refuse(error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
-			      netdev->name);
-	if (netdev->mtu < CAREFUL_MTU_MIN)
-		return refuse(error, -EMSGSIZE, "%s: an MTU of %u is too small, %u is the least",
-			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN);
-	if (queue >= netdev->rx_queues)
-		return refuse(error, -EINVAL, "%s has no receive queue %u, the last is %u",
-			      netdev->name, queue, netdev->rx_queues - 1);
-	if (queue >= CAREFUL_QUEUES_MAX)
-		return refuse(error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
-			      CAREFUL_QUEUES_MAX - 1);
-	if (netdev->rx_queues > 1)
-		return check_steering(netdev, queue, port, error);
-	return 0;
+	return rc;
 }
 
 /* Frames that generic XDP's queue holds. The setting is the machine's and not

@@ -7,9 +7,11 @@
  *   xsk_socket.c  UMEM and the socket, bound to the queue
  *   xsk_rings.c   the hot path
  *   xsk_port.c    opens and closes a port; admission
+ *   xsk_check.c   what may stand in the way, thing by thing
  *   xsk_ctrl.c    control messages: the kernel's UDP sockets
  *   xsk_bpf.c     program and maps
- *   xsk_pins.c    lock and pins; xsk_cpus.c, the end of softirqs
+ *   xsk_attach.c  the program on the interface, and whose else is there
+ *   xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
  *   route.c       destinations and what changes about them
  *   netdev.c      what the interface is like; rtnl.c, netlink
  */
@@ -58,6 +60,8 @@ struct netdev {
 	uint8_t mac[6];
 	uint32_t rx_queues;
 	uint32_t rx_ring; /* of the device, frames; 0: it doesn't say */
+	char master[16]; /* whose port it is (a bridge's, a bond's); "": nobody's */
+	char master_kind[16];
 };
 
 /* Addresses, routes and the interface, followed by netlink. */
@@ -79,6 +83,7 @@ struct route {
  * @xdp_mode: in effect, enum careful_xdp_mode
  * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
  * @lock:     of the instance
+ * @link:     holds the program on the interface; -1: none
  */
 struct xsk_port {
 	struct port port; /* first: what the engine sees */
@@ -89,6 +94,7 @@ struct xsk_port {
 	struct netdev netdev;
 	int ctrl[2];
 	int lock;
+	int link;
 	pid_t owner;
 	bool own_qdisc;
 	uint32_t without;
@@ -166,6 +172,13 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out);
 int xsk_port_open(const struct careful_options *options, uint32_t without, struct port **port,
 		  struct careful_error *error);
 
+/* xsk_check.c: the checks of careful_check() that come before anything is done; *netdev is
+ * read. */
+int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
+		  struct careful_error *error);
+/* What -ENOBUFS of the kernel's means where memory is locked. */
+int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
+
 /* xsk_ctrl.c: control messages. */
 int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error);
 void xsk_ctrl_close(struct xsk_port *port);
@@ -181,9 +194,18 @@ int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct caref
 void xsk_bpf_grace(struct xsk_port *port); /* returns when no program still runs that did */
 void xsk_bpf_close(struct xsk_port *port);
 
-/* xsk_pins.c: the instance's lock, and its directory on bpffs. */
+/* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
+ * is another one. */
+int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
+int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
+void xsk_detach(struct xsk_port *port);
+
+/* xsk_pins.c: the instance's lock, and its directory on bpffs. lock_check: -EBUSY, and its
+ * name, where another instance is on the interface. */
 int xsk_lock(struct xsk_port *port, struct careful_error *error);
 void xsk_unlock(struct xsk_port *port);
+int xsk_lock_check(const struct xsk_port *port, struct careful_error *error);
+bool xsk_pins_mounted(void);
 int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error);
 void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes);
 void xsk_pins_remove(struct xsk_port *port);
@@ -200,10 +222,10 @@ void route_distrust(struct route *route, const union address *to);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 
-/* netdev.c: what the interface is like, and whether frames to our port come to the queue. */
+/* netdev.c: what the interface is like. steered: 1: the NIC brings frames to our port to the
+ * queue; 0: no rule of it does; -ENOENT: its rules are off; another -errno: it has none. */
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
-int netdev_check(const struct netdev *netdev, uint32_t queue, uint16_t port,
-		 struct careful_error *error);
+int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
 
 #endif /* CAREFUL_XSK_H */

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The XDP program and its maps: loads the object that the build embedded, freezes its
- * configuration, attaches it by a link that goes with this process, pins the maps for
- * the controller and maps two of them into memory. The one place that knows libbpf.
- * Calls xsk_pins.c for their place, xsk_cpus.c to wait for running programs.
+ * configuration, pins the maps for the controller and maps two of them into memory. This
+ * and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
+ * interface, xsk_pins.c for the maps' place, xsk_cpus.c to wait for running programs.
  */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <linux/if_link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,18 +19,11 @@
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 
-enum {
-	/* An owner that was just killed may still be letting go of the interface. */
-	ATTACH_TRIES = 100,
-	ATTACH_PAUSE_US = 10000,
-};
-
 static const char *const pinned[] = { "tune", "peers", "xsks", "counters" };
 
 struct xsk_bpf {
 	struct bpf_object *object;
 	int program;
-	int link;
 	int xsks;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
@@ -105,8 +97,8 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 	libbpf_set_print(print);
 	if (rc == -EPERM)
 		return refuse(error, rc,
-			      "%s: no permission to load an XDP program; run as root (or with "
-			      "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW)",
+			      "%s: no permission to load an XDP program: run as root outside of "
+			      "a container",
 			      port->netdev.name);
 	if (rc)
 		return refuse(error, rc, "%s: the kernel refuses the XDP program: %s",
@@ -186,88 +178,6 @@ void xsk_bpf_grace(struct xsk_port *port)
 	(void)rc;
 }
 
-/* Names the XDP program that is on the interface; its id, or 0 if there is none. */
-static uint32_t other_program(uint32_t ifindex, char *name, size_t bytes)
-{
-	LIBBPF_OPTS(bpf_xdp_query_opts, query);
-	struct bpf_prog_info info = { 0 };
-	uint32_t info_bytes = sizeof(info);
-	uint32_t id = 0;
-	int fd;
-
-	name[0] = '\0';
-	if (bpf_xdp_query((int)ifindex, 0, &query))
-		return 0;
-	id = query.prog_id;
-	if (!id)
-		id = query.drv_prog_id ? query.drv_prog_id :
-		     query.skb_prog_id ? query.skb_prog_id :
-					 query.hw_prog_id;
-	fd = id ? bpf_prog_get_fd_by_id(id) : -1;
-	if (fd < 0)
-		return id;
-	if (!bpf_obj_get_info_by_fd(fd, &info, &info_bytes))
-		strncat(name, info.name, bytes - 1);
-	close(fd);
-	return id;
-}
-
-static int attach_mode(struct xsk_port *port, uint32_t flags)
-{
-	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
-
-	port->bpf->link =
-		bpf_link_create(port->bpf->program, (int)port->netdev.ifindex, BPF_XDP, &options);
-	return port->bpf->link < 0 ? -errno : 0;
-}
-
-/* One try of the modes that are asked for. */
-static int attach_once(struct xsk_port *port, uint32_t mode)
-{
-	int rc = -EOPNOTSUPP;
-
-	if (mode != CAREFUL_XDP_GENERIC) {
-		rc = attach_mode(port, XDP_FLAGS_DRV_MODE);
-		port->xdp_mode = CAREFUL_XDP_NATIVE;
-	}
-	if (mode == CAREFUL_XDP_NATIVE || !rc || rc == -EBUSY || rc == -EEXIST)
-		return rc;
-	rc = attach_mode(port, XDP_FLAGS_SKB_MODE);
-	port->xdp_mode = CAREFUL_XDP_GENERIC;
-	return rc;
-}
-
-static int attach(struct xsk_port *port, uint32_t mode, struct careful_error *error)
-{
-	const char *ifname = port->netdev.name;
-	uint32_t id = 0;
-	char name[32];
-	int rc;
-
-	for (int i = 0; i < ATTACH_TRIES; i++) {
-		rc = attach_once(port, mode);
-		if (rc != -EBUSY && rc != -EEXIST)
-			break;
-		id = other_program(port->netdev.ifindex, name, sizeof(name));
-		/* Only one of ours may be on its way out. */
-		if (id && strncmp(name, "careful_", 8) != 0)
-			break;
-		usleep(ATTACH_PAUSE_US);
-	}
-	if (!rc)
-		return 0;
-	if (rc == -EBUSY || rc == -EEXIST)
-		return refuse(error, -EBUSY,
-			      "%s has another XDP program, %s (id %u); `ip link set %s xdp off` "
-			      "or end its owner",
-			      ifname, name[0] ? name : "unnamed", id, ifname);
-	return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
-		      "%s (driver %s, MTU %u) takes no XDP program%s: %s", ifname,
-		      port->netdev.driver, port->netdev.mtu,
-		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
-		      rc == -ENOTSUPP ? "not supported" : strerror(-rc));
-}
-
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error)
 {
 	int rc;
@@ -275,7 +185,7 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 	port->bpf = calloc(1, sizeof(*port->bpf));
 	if (!port->bpf)
 		return refuse(error, -ENOMEM, "out of memory");
-	port->bpf->link = port->bpf->grace[0] = port->bpf->grace[1] = -1;
+	port->bpf->grace[0] = port->bpf->grace[1] = -1;
 	rc = load_best(port, queue, error);
 	if (rc)
 		return rc;
@@ -283,7 +193,7 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 	rc = prepare_grace(port->bpf, error);
 	if (rc)
 		return rc;
-	rc = attach(port, mode, error);
+	rc = xsk_attach(port, port->bpf->program, mode, error);
 	if (rc)
 		return rc;
 	rc = xsk_pins_prepare(port, error);
@@ -313,8 +223,7 @@ void xsk_bpf_close(struct xsk_port *port)
 
 	if (!bpf)
 		return;
-	if (bpf->link >= 0)
-		close(bpf->link);
+	xsk_detach(port);
 	if (port->tune)
 		munmap(port->tune, bpf->tune_bytes);
 	if (port->peers)

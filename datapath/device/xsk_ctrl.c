@@ -2,7 +2,7 @@
 /*
  * Control messages: ordinary UDP sockets on our port, one for IPv4 and one for IPv6,
  * bound to the interface, and the ICMP errors that come back to them. The kernel owns
- * them; frames of the datapath never get here. Calls nobody.
+ * them; frames of the datapath never get here. Calls xsk_pins.c to name who has the port.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -67,12 +67,17 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 {
 	port->ctrl[0] = open_socket(port, AF_INET);
 	port->ctrl[1] = open_socket(port, AF_INET6);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
+		int rc = port->ctrl[i] == -EADDRINUSE ? xsk_lock_check(port, error) : 0;
+
+		if (rc)
+			return rc;
 		if (port->ctrl[i] == -EADDRINUSE)
 			return refuse(error, -EADDRINUSE,
 				      "UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
 				      "choose another port",
 				      port->udp, port->netdev.name);
+	}
 	if (port->ctrl[0] < 0 && port->ctrl[1] < 0)
 		return refuse(error, port->ctrl[0], "%s: cannot open UDP port %u: %s",
 			      port->netdev.name, port->udp, strerror(-port->ctrl[0]));

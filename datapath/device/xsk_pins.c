@@ -28,24 +28,31 @@ static void lock_path(const struct xsk_port *port, char *path)
 	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", port->instance);
 }
 
-/* Who holds the lock, as its file says; 0: it doesn't. */
-static int lock_owner(int fd)
+/* Who holds the lock, and on which interface, as its file says; 0: it doesn't. */
+static int lock_owner(int fd, uint32_t *ifindex)
 {
-	char text[16] = "";
+	char text[32] = "", *end;
+	long owner;
 
-	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? (int)strtol(text, NULL, 10) : 0;
+	*ifindex = 0;
+	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
+		return 0;
+	owner = strtol(text, &end, 10);
+	*ifindex = (uint32_t)strtoul(end, NULL, 10);
+	return (int)owner;
 }
 
 /* 0; -EAGAIN: the file was removed between our open() and our flock(). */
 static int try_lock(struct xsk_port *port, const char *path, struct careful_error *error)
 {
 	struct stat held, named;
+	uint32_t ifindex;
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0)
 		return refuse(error, -errno, "%s: %s", path, strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		int owner = lock_owner(fd);
+		int owner = lock_owner(fd, &ifindex);
 
 		close(fd);
 		return refuse(error, -EBUSY,
@@ -57,7 +64,7 @@ static int try_lock(struct xsk_port *port, const char *path, struct careful_erro
 		close(fd);
 		return -EAGAIN;
 	}
-	if (ftruncate(fd, 0) || dprintf(fd, "%d\n", getpid()) < 0) {
+	if (ftruncate(fd, 0) || dprintf(fd, "%d %u\n", getpid(), port->netdev.ifindex) < 0) {
 		int rc = -errno;
 
 		close(fd);
@@ -94,6 +101,64 @@ void xsk_unlock(struct xsk_port *port)
 	port->lock = -1;
 }
 
+/* Whether a process is in our network namespace, where an interface's number means the same. */
+static bool is_here(int pid)
+{
+	struct stat ours, theirs;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	return !stat("/proc/self/ns/net", &ours) && !stat(path, &theirs) &&
+	       ours.st_ino == theirs.st_ino;
+}
+
+/* Who holds the lock of a file in the run directory, if it is for this interface; else 0. */
+static int owner_on(int dir, const char *file, uint32_t ifindex)
+{
+	int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	uint32_t its = 0;
+	int owner = 0;
+
+	if (fd < 0)
+		return 0;
+	if (flock(fd, LOCK_SH | LOCK_NB))
+		owner = lock_owner(fd, &its);
+	close(fd);
+	return owner && its == ifindex && is_here(owner) ? owner : 0;
+}
+
+int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
+{
+	DIR *dir = opendir(RUN_DIR);
+	char instance[XSK_INSTANCE_BYTES];
+	struct dirent *entry;
+	int owner = 0;
+
+	while (dir && !owner && (entry = readdir(dir))) {
+		size_t bytes = strlen(entry->d_name);
+
+		if (bytes < 6 || bytes - 5 >= sizeof(instance) ||
+		    strcmp(entry->d_name + bytes - 5, ".lock") != 0)
+			continue;
+		snprintf(instance, sizeof(instance), "%.*s", (int)bytes - 5, entry->d_name);
+		if (strcmp(instance, port->instance) != 0)
+			owner = owner_on(dirfd(dir), entry->d_name, port->netdev.ifindex);
+	}
+	if (dir)
+		closedir(dir);
+	if (!owner)
+		return 0;
+	return refuse(error, -EBUSY, "%s is in use by instance %s, process %d; end it",
+		      port->netdev.name, instance, owner);
+}
+
+bool xsk_pins_mounted(void)
+{
+	struct statfs fs;
+
+	return !statfs(BPFFS_DIR, &fs) && (uint64_t)fs.f_type == BPF_FS_MAGIC;
+}
+
 void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes)
 {
 	snprintf(path, bytes, PIN_DIR "/%s%s%s", port->instance, map[0] ? "/" : "", map);
@@ -104,12 +169,11 @@ void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size
 static int mount_bpffs(struct careful_error *error)
 {
 	int lock = open(RUN_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct statfs fs;
 	int rc = 0;
 
-	if (lock < 0 || flock(lock, LOCK_EX) || statfs(BPFFS_DIR, &fs))
+	if (lock < 0 || flock(lock, LOCK_EX))
 		rc = -errno;
-	else if ((uint64_t)fs.f_type != BPF_FS_MAGIC &&
+	else if (!xsk_pins_mounted() &&
 		 mount("bpf", BPFFS_DIR, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
 		rc = -errno;
 	if (lock >= 0)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The interface of an instance: opened and closed in the right order, with the peers
- * that XDP admits. Calls the files of its parts: xsk_ctrl.c, xsk_bpf.c, xsk_pins.c,
- * route.c, netdev.c, rtnl.c; knows nothing of its queues.
+ * that XDP admits. Calls the files of its parts: xsk_check.c, xsk_ctrl.c, xsk_bpf.c,
+ * xsk_pins.c, route.c, rtnl.c; knows nothing of its queues.
  */
 #include "device/xsk.h"
 
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -147,44 +146,13 @@ static const struct port_ops port_ops = {
 	.close = close_port,
 };
 
-static int read_options(struct xsk_port *xsk, const struct careful_options *options,
-			struct careful_error *error)
+static void take_options(struct xsk_port *xsk, const struct careful_options *options)
 {
 	const char *instance = options->instance ? options->instance : options->ifname;
 
 	xsk->peers_count = options->peers ? options->peers : XSK_PEERS_DEFAULT;
 	xsk->udp = options->port ? (uint16_t)options->port : CAREFUL_PORT_DEFAULT;
-	if (options->port > 65535)
-		return refuse(error, -EINVAL, "port %u: the largest is 65535", options->port);
-	if (xsk->peers_count > CAREFUL_PEERS_MAX)
-		return refuse(error, -EINVAL, "peers %u: at most %u", xsk->peers_count,
-			      CAREFUL_PEERS_MAX);
-	if (!instance || !instance[0] || strlen(instance) >= sizeof(xsk->instance) ||
-	    strchr(instance, '/') || instance[0] == '.')
-		return refuse(error, -EINVAL,
-			      "instance \"%s\": 1 to %zu characters, no / and no leading dot",
-			      instance ? instance : "", sizeof(xsk->instance) - 1);
 	memcpy(xsk->instance, instance, strlen(instance) + 1);
-	return 0;
-}
-
-/* Is there AF_XDP, and may we? */
-static int check_kernel(const char *ifname, struct careful_error *error)
-{
-	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-	int rc = -errno;
-
-	if (fd >= 0) {
-		close(fd);
-		return 0;
-	}
-	if (rc == -EPERM)
-		return refuse(error, rc,
-			      "%s: no permission for an AF_XDP socket; run as root (or with "
-			      "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF)",
-			      ifname);
-	return refuse(error, rc, "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): %s",
-		      strerror(-rc));
 }
 
 /* A veth with a full ring answers EAGAIN if it has a qdisc, and drops if it has none. */
@@ -205,15 +173,11 @@ static int open_parts(struct xsk_port *xsk, const struct careful_options *option
 {
 	int rc;
 
-	rc = netdev_read(options->ifname, &xsk->netdev, error);
-	if (!rc)
-		rc = read_options(xsk, options, error);
-	if (!rc)
-		rc = netdev_check(&xsk->netdev, options->queue, xsk->udp, error);
-	if (!rc)
-		rc = check_kernel(options->ifname, error);
-	if (!rc)
-		rc = xsk_lock(xsk, error);
+	rc = xsk_check_all(options, &xsk->netdev, error);
+	if (rc)
+		return rc;
+	take_options(xsk, options);
+	rc = xsk_lock(xsk, error);
 	if (rc)
 		return rc;
 	rc = route_open(&xsk->route, &xsk->netdev, xsk->udp);
@@ -240,7 +204,7 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	xsk->port.ops = &port_ops;
 	xsk->without = without;
 	xsk->owner = getpid();
-	xsk->lock = xsk->ctrl[0] = xsk->ctrl[1] = -1;
+	xsk->lock = xsk->link = xsk->ctrl[0] = xsk->ctrl[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);
 	if (rc) {

@@ -14,20 +14,12 @@ enum {
 	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
 };
 
-static int read_options(struct queue *queue, const struct careful_options *options,
-			struct careful_error *error)
+static void take_options(struct queue *queue, const struct careful_options *options)
 {
 	queue->index = (uint16_t)options->queue;
 	queue->chunk_bytes = XSK_CHUNK_BYTES;
 	queue->rx_chunks = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
 	queue->tx_chunks = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
-	if (queue->rx_chunks & (queue->rx_chunks - 1) || queue->rx_chunks > XSK_BUFFERS_MAX)
-		return refuse(error, -EINVAL, "receive buffers %u: a power of two, at most %u",
-			      queue->rx_chunks, XSK_BUFFERS_MAX);
-	if (queue->tx_chunks > XSK_BUFFERS_MAX)
-		return refuse(error, -EINVAL, "send buffers %u: at most %u", queue->tx_chunks,
-			      XSK_BUFFERS_MAX);
-	return 0;
 }
 
 /* R: what every resource on the way of a frame can hold (DESIGN: Windows). */
@@ -125,9 +117,8 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 		return refuse(error, -ENOMEM, "out of memory");
 	xsk->queue.ops = &queue_ops;
 	xsk->queue.fd = -1;
-	rc = read_options(&xsk->queue, options, error);
-	if (!rc)
-		rc = xsk_port_open(options, without, &xsk->queue.port, error);
+	take_options(&xsk->queue, options);
+	rc = xsk_port_open(options, without, &xsk->queue.port, error);
 	if (rc) {
 		free(xsk);
 		return rc;

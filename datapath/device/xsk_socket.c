@@ -179,7 +179,8 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 		rc = bind_patiently(xsk, tries[i].flags | XDP_USE_NEED_WAKEUP);
 		if (!rc)
 			return (int)tries[i].flags;
-		if (rc == -EBUSY || rc == -EPERM || rc == -ENETDOWN || rc == -ENODEV)
+		if (rc == -EBUSY || rc == -EPERM || rc == -ENOBUFS || rc == -ENETDOWN ||
+		    rc == -ENODEV)
 			break;
 	}
 	return rc;
@@ -194,9 +195,8 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	if (rc == -EBUSY)
 		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
 			      xsk->queue.index, ifname);
-	if (rc == -EPERM)
-		return refuse(error, rc, "%s: no permission for an AF_XDP socket; run as root",
-			      ifname);
+	if (rc == -ENOBUFS)
+		return xsk_say_memlock(xsk->queue.info.umem_bytes, error);
 	if (require_zerocopy && rc != -ENETDOWN && rc != -ENODEV)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: driver %s has no zero-copy; leave --require-zerocopy out",

@@ -42,7 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Show what is in effect, the peers, and every counter that is not 0.",
         ),
         "doctor": (
-            "careful.cli.status:doctor",
+            "careful.cli.doctor:doctor",
             "Look at what careful needs, stage by stage.",
         ),
     },

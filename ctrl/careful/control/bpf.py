@@ -71,9 +71,19 @@ def library() -> ctypes.CDLL:
     """
     try:
         from bcc import libbcc
-    except (ImportError, OSError):
+
+        found = ctypes.CDLL(libbcc.lib._name, use_errno=True)
+        _declare(found)
+    except ImportError:
         raise CarefulError(errno.ENOPKG, _MISSING, "BPF") from None
-    found = ctypes.CDLL(libbcc.lib._name, use_errno=True)
+    except (OSError, AttributeError) as error:  # the library itself, or a symbol of it
+        text = f"{_MISSING}; what is there cannot be used: {error}"
+        raise CarefulError(errno.ENOPKG, text, "BPF") from None
+    return found
+
+
+def _declare(found: ctypes.CDLL) -> None:
+    """The types of what is called."""
     number, pointer, text = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
     found.bpf_lookup_elem.argtypes = [number, pointer, pointer]
     found.bpf_update_elem.argtypes = [number, pointer, pointer, ctypes.c_ulonglong]
@@ -84,7 +94,6 @@ def library() -> ctypes.CDLL:
         *(ctypes.c_uint64, number, ctypes.c_uint32),
     ]
     found.bpf_attach_raw_tracepoint.argtypes = [number, text]
-    return found
 
 
 @contextmanager

@@ -65,8 +65,12 @@ def arguments(ifname: str, instance: str, options: UpOptions) -> list[str]:
     return argv
 
 
-def _check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Exports with absolute paths: carefuld need not run where we do."""
+def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Exports with absolute paths: carefuld need not run where we do.
+
+    Raises:
+        CarefulError: one of them is no directory.
+    """
     if exports is None:
         return None
     checked = []
@@ -151,8 +155,10 @@ def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
 
 def _refuse_running(instance: Instance, ifname: str) -> None:
     if instance.pid:
-        where = f" on {instance.ifname}" if instance.ifname else ""
-        text = f"is up already{where} (carefuld {instance.pid}); first: carefulctl down {ifname}"
+        on = instance.ifname or ifname
+        text = f"is up already on {on} (carefuld {instance.pid}); first: carefulctl down {on}"
+        if on != ifname:
+            text += ", or choose another --instance"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
     if pid := instances.owner_without_daemon(instance.name):
         text = f"is in use by process {pid}; end it, or choose another --instance"
@@ -172,7 +178,7 @@ def up(ifname: str, name: str, options: UpOptions) -> Instance:
     """
     link = links.find(ifname)
     instances.need_root(f"up {ifname}")
-    options = UpOptions(export=_check_exports(options.export)).over(options)
+    options = UpOptions(export=check_exports(options.export)).over(options)
     with instances.changing(name):
         instance = instances.find(name)
         _refuse_running(instance, ifname)

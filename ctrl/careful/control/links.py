@@ -18,6 +18,8 @@ from careful.errors import CarefulError
 #: Major and minor of the only qdisc that is ours: ca00:0.
 QDISC_HANDLE = 0xCA00 << 16
 
+_SCOPE_LINK = 253  # RT_SCOPE_LINK
+
 #: As pyroute2 names the values of XDP_ATTACHED.
 _XDP_MODES = {
     "xdp": "native",
@@ -128,6 +130,12 @@ def find(ifname: str) -> Link:
         advice = f"there are {', '.join(there)}" if there else "there is none but lo"
         raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
     return _link(found)
+
+
+def has_address(link: Link) -> bool:
+    """Whether an interface has an address that is not only the link's own."""
+    with _netlink(link.name) as route:
+        return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
 
 
 def root_qdisc(link: Link) -> Qdisc | None:

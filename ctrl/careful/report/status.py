@@ -1,17 +1,15 @@
-"""What `up`, `down`, `status` and `doctor` print."""
+"""What `up`, `down` and `status` print."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
-from careful.report.tables import alarm, folded, table
+from careful.report.tables import alarm, table
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
-    from careful.control.doctor import Finding
 
 
 def effect(found: dict[str, Any]) -> str:
@@ -89,16 +87,6 @@ def status(found: dict[str, Any]) -> str:
     if found["xdp_counters_error"]:
         parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
     return "\n".join(parts)
-
-
-def findings(found: Iterable[Finding]) -> str:
-    """What doctor found, a line each."""
-    mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
-    lines = []
-    for one in found:
-        advice = f" ({one.advice})" if one.advice else ""
-        lines.append(f"{mark[one.state]}  {one.stage:10} {one.text}{advice}")
-    return folded("\n".join(lines), hang=17)
 
 
 def down(ifname: str, done: Down) -> str:

@@ -288,10 +288,34 @@ struct careful_region {
 	uint32_t peer;
 };
 
+/* What careful_open() needs, in the order in which it looks. */
+enum careful_check {
+	CAREFUL_CHECK_KERNEL = 0, /* AF_XDP */
+	CAREFUL_CHECK_PRIVILEGE,
+	CAREFUL_CHECK_FILES, /* that may be open at once */
+	CAREFUL_CHECK_MEMLOCK, /* memory that may be locked */
+	CAREFUL_CHECK_BPFFS,
+	CAREFUL_CHECK_OPTIONS,
+	CAREFUL_CHECK_INTERFACE,
+	CAREFUL_CHECK_MTU,
+	CAREFUL_CHECK_QUEUE,
+	CAREFUL_CHECK_STEERING, /* the port to the queue, where there are several */
+	CAREFUL_CHECK_PORT, /* UDP */
+	CAREFUL_CHECK_PROGRAM, /* another one on the interface */
+	CAREFUL_CHECKS,
+};
+
+/* One of them, which changes nothing: what careful_open() would return for it, and its line
+ * in *error; where nothing is in the way, a line that says what is there. -EXDEV: a rule is
+ * missing that steers the port. Of an instance that is open, the last two find itself. */
+int careful_check(const struct careful_options *options, uint32_t check,
+		  struct careful_error *error);
+
 /* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
  * holds a line that says what to do.
  * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or
- * instance), -EADDRINUSE (the port), -EINVAL (an option), -ENOBUFS (P too large for R),
+ * instance, or a bridge's port), -EADDRINUSE (the port), -EINVAL (an option), -EXDEV (no
+ * steering rule), -EMFILE, -ENOBUFS (P too large for R, or too little memory may be locked),
  * -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hosts import PINS, Host, alive, wait_for
-from lab import MakeLab
+from lab import Lab, MakeLab
 
 Found = dict[str, tuple[str, str, str]]
 
@@ -33,24 +33,149 @@ def doctor(host: Host, *args: str, status: int = 0) -> Found:
 
 def test_doctor__before_and_while_it_is_up(host: Host) -> None:
     found = doctor(host, "eth1")
-    assert found["XDP"][:2] == ("ok", "no program on the interface")
+    assert found["XDP"][:2] == ("ok", "no program on eth1")
     assert found["instance"][0] == "ok"
     assert {state for state, _, _ in found.values()} <= {"ok", "unknown"}
     host.up()
     found = doctor(host, "eth1")
-    assert found["XDP"][:2] == ("ok", "ours: careful_frags, native")
+    assert found["XDP"][:2] == ("ok", "ours, native")
     assert found["qdisc"][:2] == ("ok", "pfifo")
     assert str(host.pid) in found["instance"][1]
 
 
 def test_doctor__interface_down(host: Host) -> None:
     host.lab.run("h1", "ip", "link", "set", "eth1", "down")
-    state, text, advice = doctor(host, "eth1", status=1)["interface"]
-    assert (state, text) == ("fail", "eth1 is down")
-    assert advice == "ip link set eth1 up"
+    assert doctor(host, "eth1", status=1)["interface"][0] == "fail"
     assert doctor(host, "--fix", "eth1")["interface"][1] == "set eth1 up"
     assert doctor(host, "--fix", "eth1")["interface"][1] == "nothing to do"
     host.up()
+
+
+#: What is wrong: how it is made so, and what of the message puts it right.
+WRONG = {
+    "down": ("ip link set q1 down", "ip link set q1 up"),
+    "queues": ("ethtool -L q1 rx 4", "ethtool -L q1 rx 1"),
+    "port": ("ip link add br9 type bridge && ip link set q1 master br9", "ip link set q1 nomaster"),
+    "MTU": ("ip link set q1 mtu 150", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def wired(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host with a veth of four queues, q1, of which one is used."""
+    one = Host(lab, "h1", tmp_path_factory.mktemp("wired"))
+    queues = ["numtxqueues", "4", "numrxqueues", "4"]
+    lab.run("h1", "ip", "link", "add", "q1", *queues, "type", "veth", "peer", "name", "q2")
+    lab.run("h1", "sh", "-c", "ethtool -L q1 rx 1 && ip link set q1 up && ip link set q2 up")
+    lab.run("h1", "ip", "addr", "add", "10.78.0.1/24", "dev", "q1")
+    yield one
+    lab.run("h1", "ip", "link", "del", "q1")
+
+
+def failure(host: Host, *limits: str) -> str:
+    """The line of `up q1`, which doctor has, too, and alone; neither leaves a thing."""
+    done = host.lab.run("h1", *limits, "carefulctl", "doctor", "--json", "q1", check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    failed = [one["text"] for one in json.loads(done.stdout)["findings"] if one["state"] == "fail"]
+    refused = host.lab.run("h1", *limits, "carefulctl", "up", "q1", check=False)
+    assert refused.returncode == 1
+    assert set(failed) == {refused.stderr.removeprefix("carefulctl: ").strip()}
+    return failed[0]
+
+
+def run(host: Host, command: str, check: bool = True) -> None:
+    host.lab.run("h1", "sh", "-c", command, check=check)
+
+
+@pytest.mark.parametrize("what", ["down", "queues", "port", "MTU"])
+def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
+    wrong, right = WRONG[what]
+    run(wired, wrong)
+    try:
+        line = failure(wired)
+        assert right in line
+        run(wired, right or "ip link set q1 mtu 1500")
+        wired.ctl("up", "q1")
+        wired.ctl("down", "q1")
+    finally:
+        run(wired, "ip link del br9", check=False)
+        run(wired, "ethtool -L q1 rx 1; ip link set q1 nomaster mtu 1500 up", check=False)
+
+
+def test_doctor__another_program(wired: Host) -> None:
+    """Of a sibling: its name, and never how to take its program away."""
+    wired.ctl("up", "q1", "--instance", "sibling")
+    try:
+        line = failure(wired)
+    finally:
+        wired.ctl("down", "q1", "--instance", "sibling")
+    assert "q1 is in use by instance sibling, process" in line
+    assert "ip link" not in line
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (["prlimit", "--nofile=20"], "at most 20 open files"),
+        (["prlimit", "--nofile=32"], "at most 32 open files"),
+        (
+            ["setpriv", "--bounding-set=-sys_resource,-ipc_lock", "prlimit", "--memlock=65536"],
+            "64 KiB (ulimit -l)",
+        ),
+        (["setpriv", "--bounding-set=-all,+net_admin,+net_raw,+bpf"], "CAP_PERFMON is missing"),
+    ],
+    ids=["files-20", "files-32", "memlock", "capabilities"],
+)
+def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: str) -> None:
+    if "--nofile" in limits[1]:
+        limits = ["setpriv", "--bounding-set=-sys_resource", *limits]
+    assert said in failure(wired, *limits)
+
+
+def test_up__with_the_named_capabilities(wired: Host) -> None:
+    """No more than those that the message names, where bpffs is mounted."""
+    doctor(wired, "--fix", "q1")
+    named = "+net_admin,+net_raw,+bpf,+perfmon,+ipc_lock"
+    wired.lab.run("h1", "setpriv", f"--bounding-set=-all,{named}", "carefulctl", "up", "q1")
+    wired.ctl("down", "q1")
+
+
+def test_doctor__no_address(wired: Host) -> None:
+    run(wired, "ip addr flush dev q1 scope global")
+    found = doctor(wired, "q1")["address"]
+    run(wired, "ip addr add 10.78.0.1/24 dev q1")
+    assert found[0] == "warn"
+    assert doctor(wired, "q1")["address"][0] == "ok"
+
+
+@pytest.mark.parametrize("name", ["libbpf.so.1", "libbcc.so.0"])
+def test_doctor__unusable_library(wired: Host, tmp_path: Path, name: str) -> None:
+    """A line: what cannot do without it fails, what can does not."""
+    (tmp_path / name).write_text("this is no library")
+    done = wired.lab.run(
+        "h1", "env", f"LD_LIBRARY_PATH={tmp_path}", "carefulctl", "doctor", "q1", check=False
+    )
+    assert done.stderr == ""
+    line = next(one for one in done.stdout.splitlines() if name in one)
+    optional = name.startswith("libbcc")
+    assert line.startswith("warn  bcc" if optional else "FAIL  library")
+    assert done.returncode == (0 if optional else 1)
+
+
+def test_doctor__without_privilege(wired: Host) -> None:
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = wired.lab.run("h1", *nobody, "carefulctl", "doctor", "q1")
+    assert "?     privilege  no permission, CAP_NET_ADMIN is missing: run as root" in done.stdout
+
+
+def test_up__of_what_runs_elsewhere(wired: Host) -> None:
+    """The command that it names works."""
+    wired.ctl("up", "eth1")
+    for other in ("q1", "lo"):
+        refused = wired.ctl("up", other, check=False)
+        assert refused.returncode == 1
+        assert "first: carefulctl down eth1, or choose another --instance" in refused.stderr
+    wired.ctl("down", "eth1")
 
 
 def test_doctor__no_such_interface(host: Host) -> None:

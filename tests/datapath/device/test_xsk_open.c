@@ -7,11 +7,14 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/capability.h>
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "device/compat.h"
@@ -185,6 +188,15 @@ static void test_open__interface_not_fit(void)
 	CHECK(!pair_run(&pair, 0, "ethtool -L eth1 rx 2 >/dev/null"));
 	refused(&options, -EINVAL, "`ethtool -L eth1 rx 1`");
 	CHECK(!pair_run(&pair, 0, "ethtool -L eth1 rx 1 >/dev/null"));
+	CHECK(!pair_run(&pair, 0, "ip link add br9 type bridge && ip link set eth1 master br9"));
+	refused(&options, -EBUSY, "eth1 is a port of br9 (bridge), which takes all");
+	CHECK(!pair_run(&pair, 0, "ip link set eth1 nomaster && ip link del br9"));
+	/* A VRF leaves packets and addresses to its interfaces. */
+	if (!pair_run(&pair, 0, "ip link add vrf9 type vrf table 9 2>/dev/null")) {
+		CHECK(!pair_run(&pair, 0, "ip link set eth1 master vrf9"));
+		device_close(open_good(&options));
+		CHECK(!pair_run(&pair, 0, "ip link del vrf9"));
+	}
 	expect_nothing_left();
 }
 
@@ -203,18 +215,37 @@ static void test_open__port_in_use(void)
 	expect_nothing_left();
 }
 
-/* Puts a program that passes everything on the interface; its link. */
-static int attach_stranger(void)
+/* A program that passes everything. */
+static int load_stranger(void)
 {
 	const struct bpf_insn pass[] = {
 		{ .code = 0xb7, .imm = XDP_PASS }, /* r0 = XDP_PASS */
 		{ .code = 0x95 }, /* exit */
 	};
-	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
 	int program = bpf_prog_load(BPF_PROG_TYPE_XDP, "stranger", "GPL", pass, 2, NULL);
-	int link;
 
 	CHECK(program >= 0);
+	return program;
+}
+
+/* Puts it on the interface as `ip link set eth1 xdp` does. */
+static void attach_by_netlink(uint32_t flags)
+{
+	int program = load_stranger();
+
+	pair_enter(&pair, 0);
+	CHECK(!bpf_xdp_attach((int)if_nametoindex("eth1"), program, flags, NULL));
+	pair_leave(&pair);
+	close(program);
+}
+
+/* Puts it on the interface; its link. */
+static int attach_stranger(void)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+	int program = load_stranger();
+	int link;
+
 	pair_enter(&pair, 0);
 	link = bpf_link_create(program, (int)if_nametoindex("eth1"), BPF_XDP, &options);
 	pair_leave(&pair);
@@ -226,6 +257,7 @@ static int attach_stranger(void)
 static void test_open__another_program_is_named(void)
 {
 	struct careful_options options = defaults();
+	struct queue *queue = NULL;
 	int link = attach_stranger();
 	uint32_t id = program_on(0);
 	char words[64];
@@ -235,7 +267,21 @@ static void test_open__another_program_is_named(void)
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
 	refused(&options, -EBUSY, words);
 	CHECK_EQ(program_on(0), id);
+	/* What the line says to do works. */
+	try_open(&options, &queue);
+	CHECK(strstr(error.text, "bpftool link detach id "));
+	CHECK(!pair_run(&pair, 0, "%s", strstr(error.text, "bpftool")));
+	CHECK_EQ(program_on(0), 0);
 	close(link);
+	attach_by_netlink(XDP_FLAGS_SKB_MODE);
+	try_open(&options, &queue);
+	CHECK(strstr(error.text, "ip link set dev eth1 xdpgeneric off"));
+	CHECK(!pair_run(&pair, 0, "%s", strstr(error.text, "ip link")));
+	CHECK_EQ(program_on(0), 0);
+	attach_by_netlink(XDP_FLAGS_DRV_MODE);
+	try_open(&options, &queue);
+	CHECK(strstr(error.text, "ip link set dev eth1 xdpdrv off"));
+	CHECK(!pair_run(&pair, 0, "%s", strstr(error.text, "ip link")));
 	expect_nothing_left();
 }
 
@@ -260,11 +306,74 @@ static void test_open__not_root(void)
 	CHECK_EQ(status, 0);
 }
 
+/* In a child that lacks something: what opening says, and the check of its own. */
+static void lacking(void (*take)(void), uint32_t check, int want, const char *words)
+{
+	struct careful_options options = defaults();
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		struct careful_error said = { "" };
+		struct queue *queue;
+
+		pair_enter(&pair, 0);
+		take();
+		if (xsk_open(&options, &queue, &error) != want || !strstr(error.text, words) ||
+		    careful_check(&options, check, &said) != want ||
+		    strcmp(said.text, error.text) != 0) {
+			fprintf(stderr, "said: %s / %s\n", error.text, said.text);
+			_exit(1);
+		}
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+}
+
+static void drop(const int *capabilities, size_t n)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	CHECK(!syscall(SYS_capget, &header, data));
+	for (size_t i = 0; i < n; i++)
+		data[capabilities[i] / 32].effective &= ~(1u << capabilities[i] % 32);
+	CHECK(!syscall(SYS_capset, &header, data));
+}
+
+static void without_perfmon(void)
+{
+	drop((const int[]){ CAP_PERFMON, CAP_SYS_ADMIN }, 2);
+}
+
+static void without_files(void)
+{
+	const struct rlimit limit = { 20, 20 };
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static void without_memlock(void)
+{
+	const struct rlimit limit = { 64 << 10, 64 << 10 };
+
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &limit));
+	drop((const int[]){ CAP_IPC_LOCK }, 1);
+}
+
+static void test_open__what_the_process_lacks(void)
+{
+	lacking(without_perfmon, CAREFUL_CHECK_PRIVILEGE, -EPERM, "CAP_PERFMON is missing");
+	lacking(without_files, CAREFUL_CHECK_FILES, -EMFILE, "at most 20 open files");
+	lacking(without_memlock, CAREFUL_CHECK_MEMLOCK, -ENOBUFS, "64 KiB (ulimit -l)");
+}
+
 static void test_open__instance_in_use(void)
 {
 	struct careful_options options = defaults();
 	struct queue *queue = open_good(&options);
-	char words[64];
+	char words[128];
 
 	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
 	refused(&options, -EBUSY, words);
@@ -275,7 +384,9 @@ static void test_open__instance_in_use(void)
 	/* … and so they are for a second instance on the same interface. */
 	options.instance = "another";
 	options.port = 4711;
-	refused(&options, -EBUSY, "another XDP program, careful_frags");
+	snprintf(words, sizeof(words), "eth1 is in use by instance %s, process %d; end it",
+		 instance, getpid());
+	refused(&options, -EBUSY, words);
 	CHECK(qdisc_is("pfifo ca00:"));
 	device_close(queue);
 	expect_nothing_left();
@@ -419,6 +530,7 @@ int main(void)
 	RUN(test_open__port_in_use);
 	RUN(test_open__another_program_is_named);
 	RUN(test_open__not_root);
+	RUN(test_open__what_the_process_lacks);
 	RUN(test_open__instance_in_use);
 	RUN(test_open__leaves_a_qdisc_alone);
 	RUN(test_killed_owner__leaves_no_program);

@@ -1,0 +1,198 @@
+"""What careful needs of a machine and an interface, thing by thing, in the words of `up`.
+
+What `up` may refuse is looked at by the functions that refuse it: careful_check() of
+libcareful, and what daemon.up() calls before it starts carefuld. Beside it stands what `up`
+takes, but is better otherwise.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from careful._abi import enum_names, ffi, lib
+from careful.control import bpf, daemon, ethtool, instances, links, maps
+from careful.control.config import UpOptions
+from careful.control.finding import FAIL, OK, UNKNOWN, WARN, Finding
+from careful.control.instances import Instance
+from careful.control.links import Link
+from careful.errors import CarefulError
+
+#: Multi-buffer frames came with it; before, a frame fits one buffer.
+_KERNEL_FRAGS = (6, 6)
+_MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
+_BACKLOG_DEFAULT = 1000
+
+#: Stages by the names of `enum careful_check`, where they are called otherwise.
+_NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP"}
+#: What root may do is for root to see.
+_ROOTS = ("privilege", "files", "memlock", "bpffs")
+#: An instance that is up would find itself.
+_OF_AN_OWNER = ("program", "port")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is looked at: an interface, the instance that would be there, and its options."""
+
+    ifname: str
+    instance: Instance
+    options: UpOptions = field(default_factory=UpOptions)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the instance is a carefuld's, or a program's with a queue of its own."""
+        return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
+
+
+def _tried(stage: str, act: Callable[[], str]) -> Finding:
+    """What a step of `up` says that changes nothing."""
+    try:
+        return Finding(stage, OK, act())
+    except CarefulError as error:
+        return Finding(stage, FAIL, str(error))
+
+
+def _carefuld() -> str:
+    program = daemon.executable()
+    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    if done.returncode:
+        raise CarefulError(errno.ENOEXEC, done.stderr.strip(), str(program))
+    return str(program)
+
+
+def _raise_limits() -> None:
+    """As carefuld does, so that the same limits are looked at."""
+    for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (hard, hard))
+
+
+def _machine() -> Iterator[Finding]:
+    release = os.uname().release
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
+    text = "" if numbers >= _KERNEL_FRAGS else ": frames of one buffer (several from 6.6 on)"
+    yield Finding("kernel", OK, f"Linux {release}{text}")
+    yield _tried("carefuld", _carefuld)
+    try:
+        bpf.library()
+        yield Finding("bcc", OK, "python3-bpfcc is there")
+    except CarefulError as error:
+        text = "not there; without it no trace, no tune, no counters of XDP"
+        yield Finding("bcc", WARN, text, error.reason)
+
+
+def _library(case: Case) -> Iterator[Finding]:
+    """The checks of careful_open()."""
+    raw = ffi.new("struct careful_options *")
+    texts = [ffi.new("char[]", os.fsencode(one)) for one in (case.ifname, case.instance.name)]
+    raw.ifname, raw.instance = texts
+    for name in ("peers", "queue", "port", "rx_buffers", "tx_buffers"):
+        setattr(raw, name, getattr(case.options, name) or 0)
+    _raise_limits()
+    for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
+        if number >= lib.CAREFUL_CHECKS or (name in _OF_AN_OWNER and case.in_use):
+            continue
+        said = ffi.new("struct careful_error *")
+        code = -lib.careful_check(raw, number, said)
+        text = ffi.string(said.text).decode(errors="replace")
+        state = FAIL if code else OK
+        if code and name in _ROOTS and os.geteuid() != 0:
+            state = UNKNOWN
+        if code == errno.EXDEV and shutil.which("ethtool"):
+            state, text = OK, "several queues: `up` steers the port to one"
+        yield Finding(_NAMES.get(name, name), state, text)
+        if code == errno.ENODEV:
+            return
+
+
+def _interface(link: Link) -> Iterator[Finding]:
+    if link.up and not link.carrier:
+        yield Finding("carrier", WARN, f"{link.name} has none", "look at the cable")
+    if link.kind == "veth" and link.mtu > _MTU_BUFFER:
+        advice = f"{_MTU_BUFFER} is the largest that needs one buffer, and the fastest per byte"
+        yield Finding("buffers", WARN, f"at an MTU of {link.mtu} a frame fills several", advice)
+    if links.has_address(link):
+        yield Finding("address", OK, f"{link.name} has one")
+    else:
+        text = f"{link.name} has none but link-local ones: peers reach it by those alone"
+        yield Finding("address", WARN, text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
+    driver = ethtool.driver_info(link.name)
+    if driver.lro:
+        advice = f"ethtool -K {link.name} lro off"
+        yield Finding("offloads", WARN, "LRO is on: drivers refuse native XDP", advice)
+    else:
+        yield Finding("offloads", OK, "none in the way")
+
+
+def _own_program(link: Link, case: Case) -> Iterator[Finding]:
+    if case.in_use and link.xdp_program is not None:
+        yield Finding("XDP", OK, f"ours, {link.xdp_mode}")
+
+
+def _qdisc(link: Link, case: Case) -> Finding:
+    qdisc = links.root_qdisc(link)
+    if qdisc is None and link.kind == "veth":
+        return Finding("qdisc", OK, "none; `up` puts a pfifo there: a full ring loses nothing")
+    if qdisc is not None and qdisc.is_ours and not case.in_use:
+        advice = f"carefulctl down {link.name} removes it"
+        return Finding("qdisc", WARN, f"{qdisc.kind}, left by a carefuld that was killed", advice)
+    return Finding("qdisc", OK, qdisc.kind if qdisc else "none")
+
+
+def _memory() -> Iterator[Finding]:
+    free = "0"
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("HugePages_Free"):
+            free = line.split()[1]
+    advice = "not needed (with `sysctl vm.nr_hugepages=8` UMEM would lie in them)"
+    yield Finding("hugepages", OK, f"none free; {advice}" if free == "0" else f"{free} free")
+    path = Path("/proc/sys/net/core/netdev_max_backlog")
+    try:
+        backlog = int(path.read_text())
+    except OSError:
+        text = f"not visible in this network namespace; taken for {_BACKLOG_DEFAULT}"
+        yield Finding("backlog", UNKNOWN, text)
+        return
+    yield Finding("backlog", OK, f"{backlog} frames: bounds R in generic mode")
+
+
+def _instance(case: Case) -> Finding:
+    instance = case.instance
+    if instance.pid:
+        where = f" on {instance.ifname}" if instance.ifname else ""
+        return Finding("instance", OK, f"{instance.name} runs{where} (carefuld {instance.pid})")
+    if pid := instances.owner_without_daemon(instance.name):
+        text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
+        return Finding("instance", OK, text)
+    try:
+        pins = (maps.PINS / instance.name).exists()
+    except PermissionError:
+        return Finding("instance", UNKNOWN, "whether pins are left is for root to see")
+    if pins or instance.directory.exists():
+        advice = f"the next `up` clears them, or: carefulctl down {case.ifname}"
+        return Finding("instance", WARN, "pins or files of a killed carefuld are left", advice)
+    return Finding("instance", OK, f"{instance.name} is not up; nothing is left of it")
+
+
+def _exports(options: UpOptions) -> str:
+    return ", ".join(daemon.check_exports(options.export) or ()) or "none in the configuration"
+
+
+def look(case: Case) -> list[Finding]:
+    """Look at everything, change nothing."""
+    found = [*_machine(), *_library(case)]
+    try:
+        link = links.find(case.ifname)
+    except CarefulError:
+        pass  # said above
+    else:
+        found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
+    found += [_tried("exports", lambda: _exports(case.options)), *_memory(), _instance(case)]
+    return found

@@ -1,0 +1,21 @@
+"""What `doctor` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from careful.report.tables import alarm, folded
+
+if TYPE_CHECKING:
+    from careful.control.finding import Finding
+
+
+def findings(found: Iterable[Finding]) -> str:
+    """What doctor found, a line each."""
+    mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
+    lines = []
+    for one in found:
+        advice = f" ({one.advice})" if one.advice else ""
+        lines.append(f"{mark[one.state]}  {one.stage:10} {one.text}{advice}")
+    return folded("\n".join(lines), hang=17)

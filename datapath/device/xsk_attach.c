@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The program on the interface: attached by a link that goes with this process, and whose
+ * program is there instead, with what takes it off. Calls xsk_pins.c to name another
+ * instance.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+enum {
+	/* An owner that was just killed may still be letting go of the interface. */
+	ATTACH_TRIES = 100,
+	ATTACH_PAUSE_US = 10000,
+};
+
+/* A program on an interface. @mode: as `ip link set` calls it */
+struct other {
+	uint32_t id;
+	const char *mode;
+	char name[BPF_OBJ_NAME_LEN];
+};
+
+/* What is on the interface; false: nothing. Its name is for root to see. */
+static bool find_other(uint32_t ifindex, struct other *other)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	struct bpf_prog_info info = { 0 };
+	uint32_t bytes = sizeof(info);
+	int fd;
+
+	memset(other, 0, sizeof(*other));
+	if (bpf_xdp_query((int)ifindex, 0, &query))
+		return false;
+	other->id = query.drv_prog_id ? query.drv_prog_id :
+		    query.skb_prog_id ? query.skb_prog_id :
+					query.hw_prog_id;
+	other->mode = query.drv_prog_id ? "xdpdrv" :
+		      query.skb_prog_id ? "xdpgeneric" :
+					  "xdpoffload";
+	if (!other->id)
+		other->id = query.prog_id;
+	fd = other->id ? bpf_prog_get_fd_by_id(other->id) : -1;
+	if (fd >= 0) {
+		if (!bpf_obj_get_info_by_fd(fd, &info, &bytes))
+			snprintf(other->name, sizeof(other->name), "%s", info.name);
+		close(fd);
+	}
+	return other->id;
+}
+
+static bool is_ours(const struct other *other)
+{
+	return !strncmp(other->name, "careful_", 8);
+}
+
+/* The link that holds a program where it is; 0: none does, as far as we may see. */
+static uint32_t link_of(uint32_t program)
+{
+	uint32_t id = 0;
+
+	while (!bpf_link_get_next_id(id, &id)) {
+		struct bpf_link_info info = { 0 };
+		uint32_t bytes = sizeof(info);
+		int fd = bpf_link_get_fd_by_id(id);
+		bool found;
+
+		if (fd < 0)
+			continue;
+		found = !bpf_obj_get_info_by_fd(fd, &info, &bytes) &&
+			info.type == BPF_LINK_TYPE_XDP && info.prog_id == program;
+		close(fd);
+		if (found)
+			return id;
+	}
+	return 0;
+}
+
+static int say_other(const struct xsk_port *port, const struct other *other,
+		     struct careful_error *error)
+{
+	const char *ifname = port->netdev.name;
+	const char *name = other->name[0] ? other->name : "unnamed";
+	uint32_t link;
+	int rc = xsk_lock_check(port, error);
+
+	if (rc)
+		return rc;
+	link = link_of(other->id);
+	if (link)
+		return refuse(error, -EBUSY,
+			      "%s has another XDP program, %s (id %u); end its owner, or: "
+			      "bpftool link detach id %u",
+			      ifname, name, other->id, link);
+	return refuse(error, -EBUSY,
+		      "%s has another XDP program, %s (id %u); end its owner, or: "
+		      "ip link set dev %s %s off",
+		      ifname, name, other->id, ifname, other->mode);
+}
+
+int xsk_attach_check(const struct xsk_port *port, struct careful_error *error)
+{
+	struct other other;
+
+	if (find_other(port->netdev.ifindex, &other))
+		return say_other(port, &other, error);
+	return refuse(error, 0, "no program on %s", port->netdev.name);
+}
+
+static int attach_mode(struct xsk_port *port, int program, uint32_t flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = flags);
+
+	port->link = bpf_link_create(program, (int)port->netdev.ifindex, BPF_XDP, &options);
+	return port->link < 0 ? -errno : 0;
+}
+
+/* One try of the modes that are asked for. */
+static int attach_once(struct xsk_port *port, int program, uint32_t mode)
+{
+	int rc = -EOPNOTSUPP;
+
+	if (mode != CAREFUL_XDP_GENERIC) {
+		rc = attach_mode(port, program, XDP_FLAGS_DRV_MODE);
+		port->xdp_mode = CAREFUL_XDP_NATIVE;
+	}
+	if (mode == CAREFUL_XDP_NATIVE || !rc || rc == -EBUSY || rc == -EEXIST)
+		return rc;
+	rc = attach_mode(port, program, XDP_FLAGS_SKB_MODE);
+	port->xdp_mode = CAREFUL_XDP_GENERIC;
+	return rc;
+}
+
+int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error)
+{
+	struct other other = { 0 };
+	int rc;
+
+	for (int i = 0; i < ATTACH_TRIES; i++) {
+		rc = attach_once(port, program, mode);
+		if (rc != -EBUSY && rc != -EEXIST)
+			break;
+		/* Only one of ours may be on its way out. */
+		if (find_other(port->netdev.ifindex, &other) && !is_ours(&other))
+			break;
+		usleep(ATTACH_PAUSE_US);
+	}
+	if (!rc)
+		return 0;
+	if (rc == -EBUSY || rc == -EEXIST)
+		return say_other(port, &other, error);
+	return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
+		      "%s (driver %s, MTU %u) takes no XDP program%s: %s", port->netdev.name,
+		      port->netdev.driver, port->netdev.mtu,
+		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
+		      rc == -ENOTSUPP ? "not supported" : strerror(-rc));
+}
+
+void xsk_detach(struct xsk_port *port)
+{
+	if (port->link >= 0)
+		close(port->link);
+	port->link = -1;
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What careful_open() needs of machine, process and interface, thing by thing: the one list
+ * that opening goes through and that `doctor` shows. A check changes nothing. Calls
+ * xsk_ctrl.c and xsk_attach.c for what only they know, xsk_pins.c, netdev.c.
+ */
+#include <errno.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <careful/wire.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+enum {
+	/* carefuld starts with about 35; the rest is for clients and their files. */
+	FILES_MIN = 128,
+	FIRST_OF_INTERFACE = CAREFUL_CHECK_INTERFACE,
+	LAST_BEFORE_OPEN = CAREFUL_CHECK_STEERING,
+};
+
+struct look {
+	const struct careful_options *options;
+	struct xsk_port port; /* never opened */
+	struct careful_error *error;
+};
+
+/* Capability sets of this process; CAP_SYS_ADMIN stands for what was split off it (5.8). */
+static bool can(unsigned int capability)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	return !syscall(SYS_capget, &header, data) &&
+	       data[capability / 32].effective >> capability % 32 & 1;
+}
+
+static int check_kernel(const struct look *look)
+{
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	/* Whether we may is the next check's. */
+	if (fd < 0 && errno != EPERM)
+		return refuse(look->error, -errno,
+			      "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): %s",
+			      strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return refuse(look->error, 0, "it has AF_XDP sockets");
+}
+
+static int check_privilege(const struct look *look)
+{
+	static const struct {
+		unsigned int capability;
+		const char *name;
+	} needed[] = {
+		{ CAP_NET_ADMIN, "CAP_NET_ADMIN" },
+		{ CAP_NET_RAW, "CAP_NET_RAW" },
+		{ CAP_BPF, "CAP_BPF" },
+		{ CAP_PERFMON, "CAP_PERFMON" },
+	};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		bool split = needed[i].capability >= CAP_PERFMON;
+
+		if (!can(needed[i].capability) && !(split && can(CAP_SYS_ADMIN)))
+			return refuse(look->error, -EPERM,
+				      "no permission, %s is missing: run as root, or with "
+				      "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and "
+				      "CAP_IPC_LOCK",
+				      needed[i].name);
+	}
+	return refuse(look->error, 0, "may load a program and open the socket");
+}
+
+static int check_files(const struct look *look)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return refuse(look->error, -errno, "open files: %s", strerror(errno));
+	if (limit.rlim_cur < FILES_MIN)
+		return refuse(look->error, -EMFILE,
+			      "at most %llu open files are allowed (ulimit -n); %d is the least",
+			      (unsigned long long)limit.rlim_cur, FILES_MIN);
+	return refuse(look->error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
+}
+
+int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
+{
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	return refuse(error, -ENOBUFS,
+		      "%llu KiB of buffers are more than may be locked in memory, %llu KiB "
+		      "(ulimit -l): raise that, or run with CAP_IPC_LOCK",
+		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
+}
+
+static int check_memlock(const struct look *look)
+{
+	const struct careful_options *options = look->options;
+	uint64_t rx = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
+	uint64_t tx = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
+	uint64_t bytes = (rx + tx) * XSK_CHUNK_BYTES;
+	struct rlimit limit;
+
+	if (can(CAP_IPC_LOCK) || getrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    limit.rlim_cur == RLIM_INFINITY)
+		return refuse(look->error, 0, "no limit");
+	if (limit.rlim_cur < bytes)
+		return xsk_say_memlock(bytes, look->error);
+	return refuse(look->error, 0, "up to %llu KiB (ulimit -l)",
+		      (unsigned long long)limit.rlim_cur >> 10);
+}
+
+static int check_bpffs(const struct look *look)
+{
+	if (xsk_pins_mounted())
+		return refuse(look->error, 0, "is mounted");
+	if (!can(CAP_SYS_ADMIN))
+		return refuse(look->error, -EPERM,
+			      "no bpffs is mounted, and mounting one takes CAP_SYS_ADMIN: "
+			      "mount -t bpf bpf /sys/fs/bpf");
+	return refuse(look->error, 0, "is not mounted yet; opening mounts it");
+}
+
+static int check_options(const struct look *look)
+{
+	const struct careful_options *o = look->options;
+	const char *name = o->instance ? o->instance : o->ifname;
+
+	if (o->rx_buffers & (o->rx_buffers - 1) || o->rx_buffers > XSK_BUFFERS_MAX)
+		return refuse(look->error, -EINVAL,
+			      "receive buffers %u: a power of two, at most %u", o->rx_buffers,
+			      XSK_BUFFERS_MAX);
+	if (o->tx_buffers > XSK_BUFFERS_MAX)
+		return refuse(look->error, -EINVAL, "send buffers %u: at most %u", o->tx_buffers,
+			      XSK_BUFFERS_MAX);
+	if (o->port > 65535)
+		return refuse(look->error, -EINVAL, "port %u: the largest is 65535", o->port);
+	if (o->peers > CAREFUL_PEERS_MAX)
+		return refuse(look->error, -EINVAL, "peers %u: at most %u", o->peers,
+			      CAREFUL_PEERS_MAX);
+	if (!name || !name[0] || strlen(name) >= XSK_INSTANCE_BYTES || strchr(name, '/') ||
+	    name[0] == '.')
+		return refuse(look->error, -EINVAL,
+			      "instance \"%s\": 1 to %d characters, no / and no leading dot",
+			      name ? name : "", XSK_INSTANCE_BYTES - 1);
+	return refuse(look->error, 0, "instance %s", name);
+}
+
+static int check_interface(const struct look *look)
+{
+	const struct netdev *netdev = &look->port.netdev;
+
+	if (netdev->flags & IFF_LOOPBACK)
+		return refuse(look->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+			      netdev->name);
+	if (netdev->master[0])
+		return refuse(look->error, -EBUSY,
+			      "%s is a port of %s (%s), which takes all that arrives: `ip link set "
+			      "%s nomaster`",
+			      netdev->name, netdev->master, netdev->master_kind, netdev->name);
+	if (!(netdev->flags & IFF_UP))
+		return refuse(look->error, -ENETDOWN, "%s is down: `ip link set %s up`",
+			      netdev->name, netdev->name);
+	return refuse(look->error, 0, "%s is up (driver %s)", netdev->name, netdev->driver);
+}
+
+static int check_mtu(const struct look *look)
+{
+	const struct netdev *netdev = &look->port.netdev;
+
+	if (netdev->mtu < CAREFUL_MTU_MIN)
+		return refuse(look->error, -EMSGSIZE,
+			      "%s: an MTU of %u is too small, %u is the least", netdev->name,
+			      netdev->mtu, CAREFUL_MTU_MIN);
+	return refuse(look->error, 0, "%u", netdev->mtu);
+}
+
+static int check_queue(const struct look *look)
+{
+	const struct netdev *netdev = &look->port.netdev;
+	uint32_t queue = look->options->queue;
+
+	if (queue >= netdev->rx_queues)
+		return refuse(look->error, -EINVAL, "%s has no receive queue %u, the last is %u",
+			      netdev->name, queue, netdev->rx_queues - 1);
+	if (queue >= CAREFUL_QUEUES_MAX)
+		return refuse(look->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name,
+			      queue, CAREFUL_QUEUES_MAX - 1);
+	return refuse(look->error, 0, "%u of %u", queue, netdev->rx_queues);
+}
+
+static int check_steering(const struct look *look)
+{
+	const struct netdev *netdev = &look->port.netdev;
+	uint32_t queue = look->options->queue;
+	uint16_t port = look->port.udp;
+	int rc;
+
+	if (netdev->rx_queues == 1)
+		return refuse(look->error, 0, "one queue: not needed");
+	rc = netdev_steered(netdev, queue, port);
+	if (rc > 0)
+		return refuse(look->error, 0, "port %u goes to queue %u", port, queue);
+	if (!rc)
+		return refuse(look->error, -EXDEV,
+			      "%s has %u receive queues and port %u may come to any: `ethtool -N "
+			      "%s flow-type udp4 dst-port %u action %u` (and udp6)",
+			      netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
+	if (rc == -ENOENT)
+		return refuse(look->error, -EINVAL,
+			      "%s has %u receive queues and its steering is off: `ethtool -K %s "
+			      "ntuple on`",
+			      netdev->name, netdev->rx_queues, netdev->name);
+	return refuse(look->error, -EINVAL,
+		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
+		      "1`",
+		      netdev->name, netdev->rx_queues, netdev->name,
+		      !strcmp(netdev->driver, "veth") ? "rx" : "combined");
+}
+
+static int check_port(const struct look *look)
+{
+	struct xsk_port port = look->port;
+	int rc = xsk_ctrl_open(&port, look->error);
+
+	xsk_ctrl_close(&port);
+	return rc ? rc : refuse(look->error, 0, "%u is free", port.udp);
+}
+
+static int check_program(const struct look *look)
+{
+	return xsk_attach_check(&look->port, look->error);
+}
+
+static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
+	[CAREFUL_CHECK_KERNEL] = check_kernel,	     [CAREFUL_CHECK_PRIVILEGE] = check_privilege,
+	[CAREFUL_CHECK_FILES] = check_files,	     [CAREFUL_CHECK_MEMLOCK] = check_memlock,
+	[CAREFUL_CHECK_BPFFS] = check_bpffs,	     [CAREFUL_CHECK_OPTIONS] = check_options,
+	[CAREFUL_CHECK_INTERFACE] = check_interface, [CAREFUL_CHECK_MTU] = check_mtu,
+	[CAREFUL_CHECK_QUEUE] = check_queue,	     [CAREFUL_CHECK_STEERING] = check_steering,
+	[CAREFUL_CHECK_PORT] = check_port,	     [CAREFUL_CHECK_PROGRAM] = check_program,
+};
+
+static void begin(struct look *look, const struct careful_options *options,
+		  struct careful_error *error)
+{
+	memset(look, 0, sizeof(*look));
+	look->options = options;
+	look->error = error;
+	look->port.udp = options->port ? (uint16_t)options->port : CAREFUL_PORT_DEFAULT;
+	look->port.ctrl[0] = look->port.ctrl[1] = look->port.link = -1;
+}
+
+int careful_check(const struct careful_options *options, uint32_t check,
+		  struct careful_error *error)
+{
+	struct look look;
+
+	if (check >= CAREFUL_CHECKS)
+		return -EINVAL;
+	begin(&look, options, error);
+	if (check >= FIRST_OF_INTERFACE) {
+		int rc = netdev_read(options->ifname, &look.port.netdev, error);
+
+		if (rc)
+			return rc;
+	}
+	return checks[check](&look);
+}
+
+int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
+		  struct careful_error *error)
+{
+	struct careful_error said = { "" };
+	struct look look;
+	int rc = 0;
+
+	begin(&look, options, &said);
+	for (uint32_t i = 0; !rc && i <= LAST_BEFORE_OPEN; i++) {
+		if (i == FIRST_OF_INTERFACE)
+			rc = netdev_read(options->ifname, &look.port.netdev, &said);
+		if (!rc)
+			rc = checks[i](&look);
+	}
+	if (rc)
+		refuse(error, rc, "%s", said.text);
+	*netdev = look.port.netdev;
+	return rc;
+}
