@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,25 @@ def test_tune__minpulse_of_one_class(up: Host) -> None:
     shown = json.loads(up.ctl("tune", "show", "eth1", "--json").stdout)["peers"][0]["classes"]
     assert [one["class"] for one in shown if one["minpulse_bytes"]["store"] == 77] == [7]
     assert all(one["minpulse_bytes"]["net_tx"] != 77 for one in shown)
+
+
+def test_tune__watched(up: Host) -> None:
+    up.ctl("tune", "set", "eth1", "--fragment-bytes", "300")
+    job = up.start("tune", "show", "eth1", "--watch", "--json")
+    out = job.stdout
+    assert out is not None
+
+    def first_bytes() -> int:
+        text = ""
+        while not text.endswith("\n}\n"):
+            text += out.readline()
+        return int(json.loads(text)["peers"][0]["classes"][0]["plan"]["first_bytes"])
+
+    assert first_bytes() == 300
+    up.ctl("tune", "set", "eth1", "--fragment-bytes", "400")
+    assert first_bytes() == 400
+    job.send_signal(signal.SIGINT)
+    assert job.wait(10) == 130
 
 
 def test_tune__kept_and_applied(up: Host, tmp_path: Path) -> None:

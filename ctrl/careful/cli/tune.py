@@ -8,11 +8,14 @@ from typing import Any, BinaryIO
 import click
 
 from careful.cli.command import group
-from careful.cli.common import shared, show
+from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
 from careful.control import config, tune_file, tuner
 from careful.control import tune as entries
+from careful.report import live
 from careful.report import tune as report
+from careful.report.jsonout import document
+from careful.report.tables import folded
 
 
 @group(examples=[("carefulctl tune show eth1", "what is in effect")])
@@ -46,24 +49,39 @@ _peer = click.option(
 )
 
 
-@tune.command("show", examples=[("carefulctl tune show eth1 --peer h2", "for one peer")])
+@tune.command(
+    "show",
+    examples=[
+        ("carefulctl tune show eth1 --peer h2", "for one peer"),
+        ("carefulctl tune show eth1 --watch", "again whenever it changes, until Ctrl-C"),
+    ],
+)
 @click.argument("ifname", metavar="IFACE")
 @_peer
+@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @shared
 def tune_show(
     ifname: str,
     peers: tuple[str, ...],
+    watch: bool,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
     """Show what is in effect, per peer and message-size class."""
     settings = config.load(config_path)
-    session = tuner.session(ifname, instance, settings)
-    rows = tuner.show(session, peers, settings)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers}
-    text = report.tuning([(row.peer, row.tune) for row in rows])
-    show(as_json, "tune show", inputs, _figures(session, rows), text)
+
+    def look() -> str:
+        session = tuner.session(ifname, instance, settings)
+        rows = tuner.show(session, peers, settings)
+        if as_json:
+            return document("tune show", inputs, _figures(session, rows))
+        return report.tuning([(row.peer, row.tune) for row in rows])
+
+    if watch:
+        live.watch(look, say, in_place=not as_json)
+    say(look() if as_json else folded(look()))
 
 
 @tune.command(

@@ -1,0 +1,55 @@
+"""`--watch`: a text that is shown again whenever it changes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from collections.abc import Callable
+
+import pytest
+from careful.report import live
+
+
+class OverError(Exception):
+    """Nothing more is to be shown."""
+
+
+def looks(*texts: str) -> Callable[[], str]:
+    """What is seen, one after the other; then it is over."""
+    seen = iter(texts)
+
+    def look() -> str:
+        for text in seen:
+            return text
+        raise OverError
+
+    return look
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PERIOD_S", 0)
+
+
+def test_watch__says_what_changes_and_nothing_twice() -> None:
+    said: list[str] = []
+    with pytest.raises(OverError):
+        live.watch(looks("a", "a", "b", "b", "a"), said.append, in_place=False)
+    assert said == ["a", "b", "a"]
+
+
+def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, os.fdopen(master, "rb", 0) as seen:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with pytest.raises(OverError):
+            live.watch(looks("first\nline", "second\nline"), said.append, in_place=True)
+        terminal.flush()
+        shown = os.read(seen.fileno(), 65536).decode()
+    assert not said
+    first, second = shown.index("first"), shown.index("second")
+    assert first < second
+    assert "\x1b[" in shown[first:second]  # it goes back up before it writes again
