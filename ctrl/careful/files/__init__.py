@@ -32,8 +32,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from careful.errors import CarefulError
-from careful.files.blocking import Host
-from careful.files.host import AsyncHost, Progress, TransferError
+from careful.files.blocking import File, Host
+from careful.files.file import AsyncFile
+from careful.files.host import AsyncHost, TransferError
+from careful.files.options import Progress, TransferOptions
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.report import Report
@@ -43,15 +45,18 @@ if TYPE_CHECKING:
     from careful.control.config import Config
 
 __all__ = [
+    "AsyncFile",
     "AsyncHost",
     "Attr",
     "CarefulError",
     "Entry",
+    "File",
     "FileResult",
     "Host",
     "Progress",
     "Report",
     "TransferError",
+    "TransferOptions",
     "Verified",
     "aconnect",
     "connect",
@@ -100,4 +105,4 @@ def aconnect(
 
     settings = config if isinstance(config, Config) else load(Path(config) if config else None)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
-    return AsyncHost(lambda: remote.route(host, name, settings, timeout_s)[0])
+    return AsyncHost(host, lambda: remote.route(host, name, settings, timeout_s)[0])

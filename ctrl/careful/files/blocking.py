@@ -15,12 +15,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from careful.errors import CarefulError
-from careful.files.host import AsyncHost, Path, Progress, Watcher
-from careful.transfer.protocol.entries import Entry
+from careful.files.file import AsyncFile, Mode
+from careful.files.host import AsyncHost, Path
+from careful.files.options import Progress, Watcher
+from careful.transfer.protocol.entries import Attr, Entry
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -143,33 +146,73 @@ class _News:
                 self.watcher(self._latest.pop())
 
 
-_Method = Callable[Concatenate[AsyncHost, _P], Coroutine[Any, Any, _T]]
+class _Blocking(Generic[_A]):
+    """What has the methods of something awaited, for any thread.
+
+    Args:
+        thread: in which they run.
+        awaited: what has them.
+    """
+
+    def __init__(self, thread: _Thread, awaited: _A) -> None:
+        self._thread, self._awaited = thread, awaited
+
+    def __repr__(self) -> str:
+        return repr(self._awaited).replace("<Async", "<", 1)
 
 
-def _blocking(method: _Method[_P, _T]) -> Callable[Concatenate[Host, _P], _T]:
-    """The same as a method of Host."""
+def _blocking(
+    method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Blocking[_A], _P], _T]:
+    """The same as a method, awaited elsewhere; its progress is told to the calling thread."""
 
     @wraps(method)
-    def call(self: Host, /, *args: _P.args, **named: _P.kwargs) -> _T:
-        return self._thread.run(method(self._host, *args, **named))
-
-    return call
-
-
-def _watched(method: _Method[_P, _T]) -> Callable[Concatenate[Host, _P], _T]:
-    """The same as a method of Host, whose progress is told to the calling thread."""
-
-    @wraps(method)
-    def call(self: Host, /, *args: _P.args, **named: _P.kwargs) -> _T:
+    def call(self: _Blocking[_A], /, *args: _P.args, **named: _P.kwargs) -> _T:
         news = _News(named.get("progress"))  # type: ignore[arg-type]
         if news.watcher is not None:
             named["progress"] = news.tell
-        return self._thread.run(method(self._host, *args, **named), news)
+        return self._thread.run(method(self._awaited, *args, **named), news)
 
     return call
 
 
-class Host:
+class File(_Blocking[AsyncFile]):
+    """An open file or block device of a host, for any thread; made by Host.open().
+
+    Reads and writes have an offset, and several threads may have some under way at once. What is
+    written is in the file at once, and on its disk after sync() or close(). A file that somebody
+    replaces meanwhile stays the one that was opened.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """HOST:PATH."""
+        return self._awaited.name
+
+    @property
+    def attr(self) -> Attr:
+        """What stat said when it was opened."""
+        return self._awaited.attr
+
+    @property
+    def nbytes(self) -> int:
+        """Its size: when it was opened, or after what was written here since."""
+        return self._awaited.nbytes
+
+    read = _blocking(AsyncFile.read)
+    readinto = _blocking(AsyncFile.readinto)
+    write = _blocking(AsyncFile.write)
+    sync = _blocking(AsyncFile.sync)
+    close = _blocking(AsyncFile.close)
+
+
+class Host(_Blocking[AsyncHost]):
     """A host's files, for any thread, and several at a time; made by careful.files.connect().
 
     A call returns when it is done. What the program calls as `progress` is called in the thread
@@ -182,8 +225,7 @@ class Host:
     """
 
     def __init__(self, host: AsyncHost) -> None:
-        self._host = host
-        self._thread = _Thread("careful.files")
+        super().__init__(_Thread("careful.files"), host)
         self._finalizer = weakref.finalize(self, self._thread.stop)
         try:
             self._thread.run(host.connected())
@@ -191,8 +233,10 @@ class Host:
             self._thread.stop()
             raise
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._host.name}>"
+    @property
+    def name(self) -> str:
+        """The host, as errors call it."""
+        return self._awaited.name
 
     def __enter__(self) -> Self:
         return self
@@ -203,13 +247,28 @@ class Host:
     def close(self) -> None:
         """End the connection; calls under way raise ConnectionAbortedError."""
         if self._finalizer.alive:
-            self._thread.run(self._host.close())
+            self._thread.run(self._awaited.close())
             self._finalizer()
 
     stat = _blocking(AsyncHost.stat)
     read = _blocking(AsyncHost.read)
-    get = _watched(AsyncHost.get)
-    put = _watched(AsyncHost.put)
+    readinto = _blocking(AsyncHost.readinto)
+    write = _blocking(AsyncHost.write)
+    verify = _blocking(AsyncHost.verify)
+    get = _blocking(AsyncHost.get)
+    put = _blocking(AsyncHost.put)
+
+    def open(self, path: Path, mode: Mode = "r") -> File:
+        """Open a file or block device to read ranges of it, or to write in its place.
+
+        Args:
+            path: of the host.
+            mode: "r": to read; "r+": to read and write; it is there already.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return File(self._thread, self._thread.run(self._awaited.open(path, mode).opened()))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
         """Entries of a directory, or the one that a file is.
@@ -221,7 +280,7 @@ class Host:
         Raises:
             FileNotFoundError: there is no such path.
         """
-        pages = self._host.pages(path, recursive)
+        pages = self._awaited.pages(path, recursive)
 
         async def following() -> list[Entry] | None:
             return await anext(pages, None)

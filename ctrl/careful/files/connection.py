@@ -10,10 +10,12 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from typing import NamedTuple
 
 from careful.daemon.route import Route
 from careful.errors import FATAL, CarefulError
+from careful.files.memory import Memory
 from careful.transfer.file.blocks import in_thread
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
@@ -22,20 +24,38 @@ from careful.transfer.session import connected
 TRANSFERS_MAX = 4
 
 
+class Shared(NamedTuple):
+    """The connection for short questions, in a session with the host.
+
+    Attributes:
+        remote: the host's tree.
+        memory: what is read and written through.
+    """
+
+    remote: BlockClient
+    memory: Memory
+
+
 class Connections:
     """Connections to one host, for use in one event loop.
 
     Args:
+        host: what errors call it.
         find: the way there; may block.
+
+    Attributes:
+        host: as above.
+        closed: whether close() was called.
     """
 
-    def __init__(self, find: Callable[[], Route]) -> None:
+    def __init__(self, host: str, find: Callable[[], Route]) -> None:
+        self.host = host
         self._find = find
         self._way: Route | None = None
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-        self._shared: BlockClient | None = None
+        self.closed = False
+        self._shared: Shared | None = None
         self._is_stale = False
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -44,20 +64,16 @@ class Connections:
         self._calls = 0
         self._idle = asyncio.Condition()
 
-    def __str__(self) -> str:
-        host = self._way.host if self._way else "not connected"
-        return f"{host}, closed" if self._closed else host
-
     def _check(self) -> None:
         """Raise unless it may be used here and now."""
         if self._process != os.getpid():
-            raise RuntimeError(f"the connection to {self} belongs to the process that made it")
+            raise RuntimeError(f"the connection to {self.host} belongs to the process that made it")
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         if self._loop is not asyncio.get_running_loop():
-            raise RuntimeError(f"the connection to {self} belongs to another event loop")
-        if self._closed:
-            raise CarefulError(errno.EBADF, "is closed", self._way.host if self._way else "")
+            raise RuntimeError(f"the connection to {self.host} belongs to another event loop")
+        if self.closed:
+            raise CarefulError(errno.EBADF, "is closed", self.host)
 
     @asynccontextmanager
     async def _call(self) -> AsyncIterator[None]:
@@ -68,35 +84,35 @@ class Connections:
             yield
         finally:
             self._calls -= 1
-            if self._closed:
+            if self.closed:
                 async with self._idle:
                     self._idle.notify_all()
 
     @asynccontextmanager
-    async def shared(self) -> AsyncIterator[BlockClient]:
+    async def shared(self) -> AsyncIterator[Shared]:
         """The connection for short questions."""
         async with self._call():
-            remote = await self._current()
+            shared = await self._current()
             try:
-                yield remote
+                yield shared
             except CarefulError as error:
-                if error.errno in FATAL and self._shared is remote:
+                if error.errno in FATAL and self._shared is shared:
                     self._is_stale = True
                 raise
 
-    async def _current(self) -> BlockClient:
+    async def _current(self) -> Shared:
         """The shared connection, made anew if it ended."""
         async with self._opening:
             self._check()
-            if self._shared is None or self._shared.ipc.failed:
+            if self._shared is None or self._shared.remote.ipc.failed:
                 await self._stack.aclose()
-                self._shared = await self._stack.enter_async_context(self._connected())
+                memory = self._stack.enter_context(closing(Memory()))
+                remote = await self._stack.enter_async_context(self._connected())
+                self._shared = Shared(remote, memory)
             elif self._is_stale:  # the session with the host ended, carefuld is there
-                way = await self._route()
-                with _as_connection():
-                    self._shared = await BlockClient.connect(
-                        self._shared.ipc, way.address, way.host, way.timeout_s
-                    )
+                way, ipc = await self._route(), self._shared.remote.ipc
+                remote = await BlockClient.connect(ipc, way.address, way.host, way.timeout_s)
+                self._shared = self._shared._replace(remote=remote)
             self._is_stale = False
             return self._shared
 
@@ -136,11 +152,12 @@ class Connections:
         """End them; what is under way fails, cleans up, and is waited for."""
         if self._process != os.getpid():  # the parent goes on with them
             return
-        error = CarefulError(errno.ECONNABORTED, "was closed", str(self))
-        self._closed = True
-        for remote in {self._shared, *self._transfers}:
-            if remote is not None:
-                remote.ipc.fail(error)
+        error = CarefulError(errno.ECONNABORTED, "was closed", self.host)
+        self.closed = True
+        if self._shared is not None:
+            self._shared.remote.ipc.fail(error)
+        for remote in self._transfers:
+            remote.ipc.fail(error)
         async with self._idle:
             await self._idle.wait_for(lambda: not self._calls)
         await self._stack.aclose()

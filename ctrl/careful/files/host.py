@@ -6,53 +6,37 @@ are connection.py's; it calls transfer/session.py.
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import logging
 import os
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Generator,
-    Iterable,
     Sequence,
 )
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, Unpack
 
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files.connection import Connections
+from careful.files.file import AsyncFile, Data, Mode, check_range, kept, write_whole
+from careful.files.options import (
+    TransferOptions,
+    Watched,
+    Watcher,
+    check_within,
+    options_of,
+)
 from careful.transfer import session
-from careful.transfer.file.blocks import quietly
-from careful.transfer.options import Options, Silent
+from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.report import Report
 from careful.transfer.stream.ends import NULL, STDIO
-
-_log = logging.getLogger("careful.files")
+from careful.transfer.verify import Verified
 
 Path = str | os.PathLike[str]
-
-
-class Progress(NamedTuple):
-    """How far a transfer is.
-
-    Attributes:
-        files_done: complete, left alone or failed.
-        files_expected: found so far.
-        bytes_done: in place.
-        bytes_expected: of all files found so far.
-        name: of the file that ended last; "": none so far.
-    """
-
-    files_done: int = 0
-    files_expected: int = 0
-    bytes_done: int = 0
-    bytes_expected: int = 0
-    name: str = ""
-
-
-Watcher = Callable[[Progress], object]
 
 
 class TransferError(CarefulError):
@@ -71,19 +55,20 @@ class AsyncHost:
     """A host's files, for use in one event loop; made by careful.files.aconnect().
 
     Args:
-        find: the way there, which may block; called once a connection.
+        name: what errors call the host.
+        find: the way there, which may block; called when a connection is made.
     """
 
-    def __init__(self, find: Callable[[], Route]) -> None:
-        self._connections = Connections(find)
+    def __init__(self, name: str, find: Callable[[], Route]) -> None:
+        self._connections = Connections(name, find)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+        return f"<{type(self).__name__} {self.name}{', closed' * self._connections.closed}>"
 
     @property
     def name(self) -> str:
         """The host, as errors call it."""
-        return str(self._connections)
+        return self._connections.host
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.connected().__await__()
@@ -109,8 +94,8 @@ class AsyncHost:
         Raises:
             FileNotFoundError: there is none.
         """
-        async with self._connections.shared() as remote:
-            return await remote.stat(_path(path))
+        async with self._connections.shared() as shared:
+            return await shared.remote.stat(_path(path))
 
     async def ls(self, path: Path = ".", *, recursive: bool = False) -> AsyncIterator[Entry]:
         """Entries of a directory, or the one that a file is.
@@ -128,9 +113,24 @@ class AsyncHost:
 
     async def pages(self, path: Path, recursive: bool) -> AsyncIterator[list[Entry]]:
         """What ls() lists, many at a time."""
-        async with self._connections.shared() as remote:
-            found = await session.listing(remote, _path(path), recursive)
+        async with self._connections.shared() as shared:
+            listing = session.listing(shared.remote, _path(path), recursive)
+            found = await kept(listing, lambda _: asyncio.sleep(0))
         yield found
+
+    def open(self, path: Path, mode: Mode = "r") -> AsyncFile:
+        """Open a file or block device to read ranges of it, or to write in its place.
+
+        `async with` what this returns, or await it.
+
+        Args:
+            path: of the host.
+            mode: "r": to read; "r+": to read and write; it is there already.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return AsyncFile(self._connections, _path(path), mode)
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
         """Bytes of a file or block device, checked by their digest; fewer at its end.
@@ -143,16 +143,80 @@ class AsyncHost:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if offset < 0 or (nbytes is not None and nbytes < 0):
-            raise ValueError("offset and nbytes are 0 or more")
-        async with self._connections.shared() as remote:
-            handle, attr = await remote.open(_path(path))
-            try:
-                left = max(0, attr.bytes - offset)
-                nbytes = left if nbytes is None else min(left, nbytes)
-                return await remote.read(handle, offset, nbytes, remote.name(_path(path)))
-            finally:
-                await quietly(remote.close(handle, _path(path)))
+        async with self.open(path) as file:
+            return await file.read(offset, nbytes)
+
+    async def readinto(self, path: Path, buffer: bytearray | memoryview, offset: int = 0) -> int:
+        """Read bytes of a file into memory; how many there were up to its end.
+
+        Args:
+            path: of the host.
+            buffer: as many bytes as are wanted.
+            offset: where to begin, bytes.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        async with self.open(path) as file:
+            return await file.readinto(buffer, offset)
+
+    async def write(
+        self,
+        path: Path,
+        data: Data,
+        offset: int | None = None,
+        *,
+        replace: bool = False,
+        sync: bool = True,
+    ) -> int:
+        """Write bytes, checked by their digest; how many.
+
+        Args:
+            path: of the host.
+            data: the bytes.
+            offset: where they go in a file or block device that is there, which is written in
+                its place; None: they are all of a new file, which appears when it is complete.
+            replace: whether a file that is there is replaced by a new one.
+            sync: whether they are durable there when this returns.
+
+        Raises:
+            FileExistsError: it is there, and neither offset nor replace is given.
+        """
+        name = _path(path)
+        if offset is None:
+            async with self._connections.shared() as shared:
+                mode = 0o666 & ~current_umask()
+                await write_whole(shared, name, data, mode, replace, sync)
+                return memoryview(data).nbytes
+        check_range(offset)
+        async with AsyncFile(self._connections, name, "r+", sync) as file:
+            return await file.write(data, offset)
+
+    async def verify(
+        self,
+        path: Path,
+        target: Path,
+        *,
+        recursive: bool = False,
+        block_bytes: int = 1 << 20,
+    ) -> Verified:
+        """Compare a file or tree with one of this machine; nothing but digests crosses.
+
+        Args:
+            path: of the host.
+            target: of this machine.
+            recursive: whether directories are compared, too.
+            block_bytes: what one digest covers.
+
+        Returns:
+            What was compared; its `differences` are empty if all is equal.
+
+        Raises:
+            FileNotFoundError: one of the two is not there.
+        """
+        check_within("block_bytes", block_bytes)
+        async with self._connections.transfer() as remote:
+            return await session.verify(remote, _path(path), _text(target), recursive, block_bytes)
 
     async def get(
         self,
@@ -160,29 +224,28 @@ class AsyncHost:
         target: Path,
         *,
         recursive: bool = False,
-        replace: bool = False,
         progress: Watcher | None = None,
+        **options: Unpack[TransferOptions],
     ) -> Report:
         """Fetch files and trees.
 
         A file appears under its name when it is complete, checked and synced. What is equal is
-        left alone. A transfer that was interrupted leaves what came in a partial file; the same
-        call goes on with it.
+        left alone. What a transfer that was interrupted leaves is a partial file; the same call
+        goes on with it.
 
         Args:
             source: of the host: a path, or several; a directory with a slash behind it stands
                 for what it holds.
             target: of this machine: a directory to put them in, or, for one file, its name.
             recursive: whether directories come, too.
-            replace: whether files that are there and differ are replaced.
-            progress: called with a Progress as it goes on.
+            progress: called with a Progress as it goes on; what it raises ends the transfer.
+            **options: replace=True, update=True ...: see TransferOptions.
 
         Raises:
             FileExistsError: it is there and differs.
             TransferError: some of several files failed; any other error: all of it did.
         """
-        options = Options(replace=replace)
-        return await self._move(session.get, source, target, recursive, options, progress)
+        return await self._move(session.get, source, target, recursive, progress, options)
 
     async def put(
         self,
@@ -190,24 +253,24 @@ class AsyncHost:
         target: Path,
         *,
         recursive: bool = False,
-        replace: bool = False,
         progress: Watcher | None = None,
+        **options: Unpack[TransferOptions],
     ) -> Report:
         """Send files and trees to a host that exports a directory with :rw; see get().
 
         Args:
-            source: of this machine: a path, or several.
-            target: of the host.
+            source: of this machine: a path, or several; a directory with a slash behind it
+                stands for what it holds.
+            target: of the host: a directory to put them in, or, for one file, its name.
             recursive: whether directories go, too.
-            replace: whether files that are there and differ are replaced.
-            progress: called with a Progress as it goes on.
+            progress: called with a Progress as it goes on; what it raises ends the transfer.
+            **options: replace=True, update=True ...: see TransferOptions.
 
         Raises:
             FileExistsError: it is there and differs.
             TransferError: some of several files failed; any other error: all of it did.
         """
-        options = Options(replace=replace)
-        return await self._move(session.put, source, target, recursive, options, progress)
+        return await self._move(session.put, source, target, recursive, progress, options)
 
     async def _move(
         self,
@@ -215,13 +278,14 @@ class AsyncHost:
         source: Path | Sequence[Path],
         target: Path,
         recursive: bool,
-        options: Options,
         progress: Watcher | None,
+        given: TransferOptions,
     ) -> Report:
-        given = [source] if isinstance(source, str | os.PathLike) else source
-        sources, to = [_file(one) for one in given], _file(target)
+        options = options_of(recursive, given)
+        paths = [source] if isinstance(source, str | os.PathLike) else source
+        sources, to = [_file(one) for one in paths], _file(target)
         async with self._connections.transfer() as remote:
-            report = await way(remote, sources, to, recursive, options, _Watched(progress))
+            report = await way(remote, sources, to, recursive, options, Watched(progress))
         if report.errors:
             raise _failure(report)
         return report
@@ -256,45 +320,3 @@ def _failure(report: Report) -> CarefulError:
     error = TransferError(errno.EIO, f"{text}; the first: {report.errors[0]}")
     error.errors, error.report = report.errors, report
     return error
-
-
-class _Watched(Silent):
-    """A transfer's progress, told to whoever wants to know.
-
-    Args:
-        watcher: called with each step; what it raises ends the transfer.
-    """
-
-    def __init__(self, watcher: Watcher | None) -> None:
-        self._watcher = watcher
-        self._now = Progress()
-
-    def _tell(self, **now: Any) -> None:
-        self._now = self._now._replace(**now)
-        if self._watcher is not None:
-            self._watcher(self._now)
-
-    def expect(self, files: int, nbytes: int) -> None:
-        """See options.Progress; likewise below."""
-        now = self._now
-        self._tell(
-            files_expected=now.files_expected + files, bytes_expected=now.bytes_expected + nbytes
-        )
-
-    def moved(self, nbytes: int) -> None:
-        self._tell(bytes_done=self._now.bytes_done + nbytes)
-
-    def present(self, nbytes: int) -> None:
-        self.moved(nbytes)
-
-    def finished(self, name: str) -> None:
-        self._tell(files_done=self._now.files_done + 1, name=name)
-
-    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
-        self._tell(files_done=self._now.files_done + count)
-
-    def note(self, text: str) -> None:
-        _log.info("%s", text)
-
-    def failed(self, name: str, text: str, reason: str) -> None:
-        """It is raised, in the end."""

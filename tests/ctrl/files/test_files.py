@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+import os
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ CONTENT = bytes(range(256)) * 40_000
 @pytest.fixture
 def host(route: Route) -> Iterator[Host]:
     """A Host of the export."""
-    with Host(AsyncHost(lambda: route)) as one:
+    with Host(AsyncHost("h2", lambda: route)) as one:
         yield one
 
 
@@ -33,7 +36,7 @@ def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
     """What work(host) gives in an event loop."""
 
     async def main() -> Any:
-        async with AsyncHost(lambda: route) as host:
+        async with AsyncHost("h2", lambda: route) as host:
             return await work(host)
 
     return asyncio.run(main())
@@ -79,6 +82,123 @@ def test_stat_ls_read(host: Host, export: Path) -> None:
     assert host.read("d/a", len(CONTENT) + 1) == b""
 
 
+def test_write__whole_files(host: Host, export: Path) -> None:
+    assert host.write("a", CONTENT) == len(CONTENT)
+    assert (export / "a").read_bytes() == CONTENT
+    with pytest.raises(FileExistsError) as raised:
+        host.write("a", b"other")
+    assert raised.value.filename == "h2:a"
+    assert host.write("a", memoryview(b"..other")[2:], replace=True, sync=False) == 5
+    assert (export / "a").read_bytes() == b"other"
+    assert host.write("empty", b"") == 0
+    assert sorted(path.name for path in export.iterdir()) == ["a", "empty"]
+
+
+def test_write__in_its_place(host: Host, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    assert host.write("a", bytearray(b"there"), 5) == 5
+    assert host.write("a", b"end", len(CONTENT) + 2) == 3
+    assert (export / "a").read_bytes() == (CONTENT[:5] + b"there" + CONTENT[10:] + b"\0\0" + b"end")
+    with pytest.raises(FileNotFoundError):
+        host.write("no", b"x", 0)
+
+
+def test_readinto(host: Host, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    buffer = bytearray(len(CONTENT) + 5)
+    assert host.readinto("a", buffer) == len(CONTENT)
+    assert buffer == CONTENT + bytes(5)
+    numbers = array("I", [0] * 100)
+    assert host.readinto("a", memoryview(numbers)[10:20], 4) == 40
+    assert numbers.tobytes()[40:80] == CONTENT[4:44]
+    with pytest.raises(TypeError):
+        host.readinto("a", b"fixed")  # type: ignore[arg-type]
+
+
+def test_open__one_handle_for_many_reads(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    with host.open("a") as file:
+        assert (file.name, file.nbytes, file.attr.bytes) == ("h2:a", len(CONTENT), len(CONTENT))
+        before = len(daemon.asked)
+        with ThreadPoolExecutor(8) as pool:
+            parts = list(pool.map(lambda at: file.read(at * 1000, 1000), range(200)))
+        assert b"".join(parts) == CONTENT[:200_000]
+        assert set(daemon.asked[before:]) <= {lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_FILE_ADD}
+        with pytest.raises(CarefulError, match='mode "r"'):
+            file.write(b"x")
+    assert daemon.handles == {}
+    with pytest.raises(CarefulError, match="closed"):
+        file.read()
+
+
+def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(bytes(len(CONTENT)))
+    with host.open("a", "r+") as file:
+        with ThreadPoolExecutor(4) as pool:
+            step = 1_000_000
+            ranges = range(0, len(CONTENT), step)
+            list(pool.map(lambda at: file.write(CONTENT[at : at + step], at), ranges))
+        file.sync()
+        assert file.read() == CONTENT
+        file.write(b"more", file.nbytes)
+        assert file.nbytes == len(CONTENT) + 4
+        assert file.read(len(CONTENT)) == b"more"
+    assert daemon.handles == {}
+    assert (export / "a").read_bytes() == CONTENT + b"more"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_open__goes_on_with_another_handle(
+    host: Host, daemon: FakeDaemon, export: Path, mode: Any
+) -> None:
+    (export / "a").write_bytes(CONTENT)
+    with host.open("a", mode) as file:
+        daemon.handles.clear()  # the host began anew
+        assert file.read(10, 2) == CONTENT[10:12]
+        if mode == "r+":
+            file.write(b"x", 1)
+            daemon.handles.clear()
+            file.sync()
+        (export / "b").write_bytes(CONTENT)
+        (export / "b").replace(export / "a")
+        assert file.read(1, 1) == (b"x" if mode == "r+" else b"\1")  # still open
+        daemon.handles.clear()
+        with pytest.raises(OSError, match="another file") as raised:
+            file.read(10, 2)
+        assert raised.value.errno == errno.ESTALE
+
+
+def test_write__goes_on_with_another_handle(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    lost = [1, 1]
+
+    def fault(question: Any) -> int:
+        if question.op == lib.CAREFUL_IPC_STORE and lost:
+            lost.pop()
+            daemon.handles.clear()
+        return 0
+
+    daemon.fault = fault
+    host.write("a", b"content")
+    assert (export / "a").read_bytes() == b"content"
+    assert lost == []
+
+
+def test_verify(host: Host, export: Path, tmp_path: Path) -> None:
+    for folder in (export / "t", tmp_path / "t"):
+        folder.mkdir()
+        (folder / "a").write_bytes(CONTENT)
+        (folder / "b").write_bytes(b"equal")
+    found = host.verify("t", tmp_path / "t", recursive=True)
+    assert (found.files, found.differences) == (2, [])
+    (tmp_path / "t/b").write_bytes(b"other")
+    found = host.verify("t", tmp_path / "t", recursive=True, block_bytes=4096)
+    assert [name for name, _ in found.differences] == ["h2:t/b"]
+    with pytest.raises(IsADirectoryError):
+        host.verify("t", tmp_path / "t")
+    with pytest.raises(ValueError, match="block_bytes"):
+        host.verify("t/a", tmp_path / "t/a", block_bytes=1)
+
+
 def test_get_put__both_ways(host: Host, export: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(CONTENT)
     report = host.put(tmp_path / "a", "b")
@@ -100,6 +220,54 @@ def test_get_put__trees(host: Host, export: Path, tmp_path: Path) -> None:
     assert (tmp_path / "u/d2/29").read_bytes() == CONTENT[:29_000]
 
 
+def test_options(host: Host, export: Path, tmp_path: Path) -> None:
+    (export / "t/d").mkdir(parents=True)
+    for name in ("a.txt", "b.txt", "c.bin"):
+        (export / "t" / name).write_bytes(CONTENT)
+    os.utime(export / "t/a.txt", (1, 2))
+    (export / "t/link").symlink_to("a.txt")
+    here = tmp_path / "new/t"
+    report = host.get(
+        "t", tmp_path / "new", recursive=True, make_path=True, archive=True, exclude=["*.bin"]
+    )
+    assert {path.name for path in here.iterdir()} == {"a.txt", "b.txt", "d", "link"}
+    assert (here / "a.txt").stat().st_mtime == 2
+    assert report.links == 1
+    (here / "extra").write_bytes(b"x")
+    gone = host.get("t", tmp_path / "new", recursive=True, delete=True, dry_run=True, update=True)
+    assert (here / "extra").exists()
+    assert [Path(name).name for name in gone.deleted] == ["extra"]
+    (here / "b.txt").write_bytes(CONTENT[:-1] + b"!")
+    one = host.get("t/b.txt", here / "b.txt", checksum=True, block_bytes=1 << 20, digest="blake3")
+    assert 0 < one.matched_bytes < one.bytes == len(CONTENT)
+    assert one.files[0].is_blake3
+    assert (here / "b.txt").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (TypeError, {"force": True}),
+        (TypeError, {"exclude": "*.bin"}),
+        (ValueError, {"exclude": ["[z-a]"]}),
+        (ValueError, {"digest": "md5"}),
+        (ValueError, {"fsync": "never"}),
+        (ValueError, {"block_bytes": 1}),
+        (ValueError, {"block_bytes": 5000, "digest": "blake3"}),
+        (ValueError, {"rate_limit_bytes_per_s": 0}),
+        (ValueError, {"delete": True}),
+    ],
+)
+def test_options__that_cannot_be(
+    host: Host, export: Path, tmp_path: Path, kind: type[Exception], given: Any
+) -> None:
+    (export / "a").write_bytes(b"a")
+    for call in (host.get, host.put):
+        with pytest.raises(kind):
+            call("a", tmp_path / "b", **given)
+    assert not (tmp_path / "b").exists()
+
+
 def test_async__the_same(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(CONTENT)
 
@@ -118,7 +286,7 @@ def test_async__the_same(route: Route, export: Path, tmp_path: Path) -> None:
 
 def test_await__connects(route: Route, export: Path) -> None:
     async def main() -> None:
-        host = await AsyncHost(lambda: route)
+        host = await AsyncHost("h2", lambda: route)
         assert [entry async for entry in host.ls()] == []
         await host.close()
 
@@ -129,7 +297,7 @@ def test_host__inside_a_running_loop_and_off_the_main_thread(
     route: Route, export: Path, tmp_path: Path
 ) -> None:
     (export / "a").write_bytes(CONTENT)
-    with Host(AsyncHost(lambda: route)) as host:
+    with Host(AsyncHost("h2", lambda: route)) as host:
 
         async def inside() -> int:
             return host.get("a", tmp_path / "inside").files_count
@@ -254,7 +422,7 @@ def test_close__ends_calls_and_the_thread(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     (export / "a").write_bytes(CONTENT)
-    host = Host(AsyncHost(lambda: route))
+    host = Host(AsyncHost("h2", lambda: route))
     assert len(threads()) == 1
 
     def watch(progress: Progress) -> None:
@@ -271,7 +439,7 @@ def test_close__ends_calls_and_the_thread(
 
 
 def test_forgotten__ends_its_thread(route: Route) -> None:
-    host = Host(AsyncHost(lambda: route))
+    host = Host(AsyncHost("h2", lambda: route))
     assert len(threads()) == 1
     del host
     assert threads() == []
@@ -295,11 +463,11 @@ def test_connection__is_made_anew(host: Host, daemon: FakeDaemon, export: Path) 
 def test_connect__refusals(route: Route, daemon: FakeDaemon) -> None:
     daemon.connect_status = -errno.ECONNREFUSED
     with pytest.raises(ConnectionRefusedError, match="h2: nobody answers"):
-        Host(AsyncHost(lambda: route))
+        Host(AsyncHost("h2", lambda: route))
     daemon.connect_status = -errno.ETIMEDOUT
     with pytest.raises(TimeoutError):
-        Host(AsyncHost(lambda: route))
+        Host(AsyncHost("h2", lambda: route))
     route.socket.unlink()
     with pytest.raises(ConnectionError, match="not running"):
-        Host(AsyncHost(lambda: route))
+        Host(AsyncHost("h2", lambda: route))
     assert threads() == []

@@ -432,9 +432,16 @@ class BlockClient:
             await self.move_whole(op, handle, nbytes, file, what, offset)
 
     async def move_whole(
-        self, op: int, handle: int, nbytes: int, file: int, what: str, offset: int = 0
+        self,
+        op: int,
+        handle: int,
+        nbytes: int,
+        file: int,
+        what: str,
+        offset: int = 0,
+        file_offset: int = 0,
     ) -> None:
-        """GET or STORE what a registered file begins with, again where it was lost.
+        """GET or STORE a range of a registered file, again where it was lost.
 
         Args:
             op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
@@ -443,11 +450,12 @@ class BlockClient:
             file: the registered file.
             what: what errors are about.
             offset: in the peer's file.
+            file_offset: in the registered file.
         """
         at, step, failures = 0, _STEP, 0
         while at < nbytes:
             piece = min(step, nbytes - at)
-            answer = await self.move(op, handle, offset + at, piece, file, True, at)
+            answer = await self.move(op, handle, offset + at, piece, file, True, file_offset + at)
             if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
                 failures += 1
                 self.retried()

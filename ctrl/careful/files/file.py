@@ -1,0 +1,290 @@
+"""One file of a host's that is open: ranges of it are read, and written in their place.
+
+Owns its handle there, and that it is opened again where a session ended. It calls connection.py
+for the session and memory.py for the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
+from typing import Any, Literal, Self, TypeVar
+
+from careful.errors import CarefulError
+from careful.files.connection import Connections, Shared
+from careful.transfer.file.blocks import quietly
+from careful.transfer.file.copy import version
+from careful.transfer.protocol.entries import Attr
+
+Data = bytes | bytearray | memoryview
+Mode = Literal["r", "r+"]
+
+#: What a handle is answered with that the host does not know (any more).
+_LOST = (errno.ENOENT, errno.EBADF)
+_REOPENS_MAX = 4
+_T = TypeVar("_T")
+#: Tasks that nobody else holds.
+_undoing: set[asyncio.Task[None]] = set()
+
+
+class AsyncFile:
+    """An open file or block device of a host; made by AsyncHost.open().
+
+    Reads and writes have an offset, and any number may be under way at once. What is written is
+    in the file at once, and on its disk after sync() or close(). A file that somebody replaces
+    meanwhile stays the one that was opened.
+
+    Args:
+        connections: to the host.
+        path: of the host.
+        mode: "r": to read; "r+": to write in its place, too.
+        sync: whether close() makes what was written durable.
+
+    Attributes:
+        path: as above.
+        mode: as above.
+        attr: what stat said when it was opened.
+    """
+
+    attr: Attr
+
+    def __init__(self, connections: Connections, path: str, mode: Mode, sync: bool = True) -> None:
+        if mode not in ("r", "r+"):
+            raise ValueError(f"mode {mode!r}: r or r+")
+        self.path, self.mode = path, mode
+        self._connections, self._sync = connections, sync
+        self._shared: Shared | None = None
+        self._handle = -1
+        self._opening = asyncio.Lock()
+        self._users, self._idle = 0, asyncio.Condition()
+        self._nbytes = 0
+        self._is_written = self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.opened().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def opened(self) -> Self:
+        """This, once it is open; any call opens it, too."""
+        await self._do(_nothing)
+        return self
+
+    @property
+    def name(self) -> str:
+        """HOST:PATH."""
+        return f"{self._connections.host}:{self.path}"
+
+    @property
+    def nbytes(self) -> int:
+        """Its size: when it was opened, or after what was written here since."""
+        return self._nbytes
+
+    async def read(self, offset: int = 0, nbytes: int | None = None) -> bytes:
+        """Bytes of the file, checked by their digest; fewer at its end.
+
+        Args:
+            offset: where to begin, bytes.
+            nbytes: how many; None: to the end.
+        """
+        check_range(offset, nbytes)
+        await self.opened()
+        data = bytearray(self._within(offset, nbytes))
+        await self._read(memoryview(data), offset)
+        return bytes(data)
+
+    async def readinto(self, buffer: bytearray | memoryview, offset: int = 0) -> int:
+        """Read bytes into memory; how many there were up to the end of the file.
+
+        Args:
+            buffer: as many bytes as are wanted.
+            offset: where to begin, bytes.
+        """
+        check_range(offset)
+        await self.opened()
+        with memoryview(buffer) as given, given.cast("B") as view:
+            count = self._within(offset, len(view))
+            await self._read(view[:count], offset)
+        return count
+
+    def _within(self, offset: int, nbytes: int | None) -> int:
+        left = max(0, self._nbytes - offset)
+        return left if nbytes is None else min(left, nbytes)
+
+    async def _read(self, into: memoryview, offset: int) -> None:
+        async def work(shared: Shared, handle: int) -> None:
+            await shared.memory.read(shared.remote, handle, offset, into, self.name)
+
+        await self._do(work)
+
+    async def write(self, data: Data, offset: int = 0) -> int:
+        """Write bytes in their place, checked by their digest; how many.
+
+        A file grows where they reach beyond its end. If it fails, some may have been written.
+
+        Args:
+            data: the bytes.
+            offset: where they go, bytes.
+        """
+        check_range(offset)
+        if self.mode != "r+":
+            raise CarefulError(errno.EBADF, 'mode "r" is to read', self.name)
+        with memoryview(data) as given, given.cast("B") as view:
+
+            async def work(shared: Shared, handle: int) -> None:
+                self._is_written = True
+                await shared.memory.write(shared.remote, handle, offset, view, self.name)
+
+            await self._do(work)
+            self._nbytes = max(self._nbytes, offset + len(view))
+            return len(view)
+
+    async def sync(self) -> None:
+        """Make what was written durable there."""
+        if self._is_written:
+            await self._alone(self._synced)
+
+    async def close(self) -> None:
+        """End it, once; what was written is made durable."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._alone(self._commit if self._is_written and self._sync else self._close)
+
+    async def _close(self, shared: Shared) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0 and self._shared is shared:
+            await quietly(shared.remote.close(handle, self.path))
+
+    async def _synced(self, shared: Shared) -> None:
+        await self._commit(shared)
+        await self._current(shared)  # at once: it may have another name later
+
+    async def _commit(self, shared: Shared) -> None:
+        for _ in range(_REOPENS_MAX):
+            handle, self._handle = await self._current(shared), -1
+            try:
+                await shared.remote.commit(handle, self.path, 0, True, True)
+            except CarefulError as error:
+                if error.errno not in _LOST:
+                    raise
+                continue
+            self._is_written = False
+            return
+        raise CarefulError(errno.ECONNRESET, "", self.name)
+
+    async def _alone(self, work: Callable[[Shared], Awaitable[None]]) -> None:
+        """Do what ends the handle when nothing uses it; what comes meanwhile waits."""
+        async with self._connections.shared() as shared, self._opening, self._idle:
+            await self._idle.wait_for(lambda: not self._users)
+            await work(shared)
+
+    async def _do(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
+        """Do something with the handle; where the host does not know it any more, with another."""
+        async with self._connections.shared() as shared:
+            for attempt in range(_REOPENS_MAX):
+                async with self._used(shared) as handle:
+                    try:
+                        await work(shared, handle)
+                        return
+                    except CarefulError as error:
+                        if error.errno not in _LOST or attempt + 1 == _REOPENS_MAX:
+                            raise
+                        if self._handle == handle:
+                            self._handle = -1
+
+    @asynccontextmanager
+    async def _used(self, shared: Shared) -> AsyncIterator[int]:
+        """The handle, for as long as it is not to end."""
+        async with self._opening:
+            if self._is_closed:
+                raise CarefulError(errno.EBADF, "is closed", self.name)
+            handle = await self._current(shared)
+            self._users += 1
+        try:
+            yield handle
+        finally:
+            self._users -= 1
+            async with self._idle:
+                self._idle.notify_all()
+
+    async def _current(self, shared: Shared) -> int:
+        """The handle, in this session."""
+        if self._handle < 0 or self._shared is not shared:
+            remote, is_first = shared.remote, self._shared is None
+            opening = remote.open(self.path) if self.mode == "r" else remote.open_inplace(self.path)
+            undo = lambda found: remote.close(found[0], self.path)  # noqa: E731
+            handle, attr = await kept(opening, undo)
+            if not is_first and not self._is_same(attr):
+                await quietly(remote.close(handle, self.path))
+                raise CarefulError(errno.ESTALE, "is another file by now", self.name)
+            if is_first:
+                self.attr, self._nbytes = attr, attr.bytes
+            self._handle, self._shared = handle, shared
+        return self._handle
+
+    def _is_same(self, now: Attr) -> bool:
+        if self.mode == "r":
+            return version(now) == version(self.attr)
+        return (now.device, now.inode) == (self.attr.device, self.attr.inode)
+
+
+async def _nothing(shared: Shared, handle: int) -> None:
+    """It is open."""
+
+
+async def kept(
+    opening: Coroutine[Any, Any, _T], undo: Callable[[_T], Coroutine[Any, Any, object]]
+) -> _T:
+    """Await what opens something; if nobody wants it when it is open, undo that."""
+    task = asyncio.ensure_future(opening)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda done: _unwanted(done, undo))
+        raise
+
+
+def _unwanted(done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[Any, Any, object]]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        task = asyncio.ensure_future(quietly(undo(done.result())))
+        _undoing.add(task)
+        task.add_done_callback(_undoing.discard)
+
+
+async def write_whole(
+    shared: Shared, path: str, data: Data, mode: int, replace: bool, sync: bool
+) -> None:
+    """Make a file of these bytes, complete and under its name or not at all."""
+    remote, name = shared.remote, shared.remote.name(path)
+
+    def discard(handle: int) -> Coroutine[Any, Any, object]:
+        return remote.close(handle, path, discard=True)
+
+    with memoryview(data) as given, given.cast("B") as view:
+        for _ in range(_REOPENS_MAX):
+            making = remote.create(path, len(view), mode, replace)
+            made = await kept(making, lambda unwanted: discard(unwanted.handle))
+            try:
+                await shared.memory.write(remote, made.handle, 0, view, name)
+                await remote.commit(made.handle, path, mode, replace, sync)
+                return
+            except BaseException as error:
+                await quietly(discard(made.handle))
+                if not isinstance(error, CarefulError) or error.errno not in _LOST:
+                    raise
+    raise CarefulError(errno.ECONNRESET, "", name)
+
+
+def check_range(offset: int, nbytes: int | None = None) -> None:
+    """Raise ValueError unless an offset, and a size, can be."""
+    if not 0 <= offset < 1 << 63 or (nbytes is not None and nbytes < 0):
+        raise ValueError(f"offset {offset}, nbytes {nbytes}: 0 or more")

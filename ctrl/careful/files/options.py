@@ -1,0 +1,193 @@
+"""What get() and put() of careful.files are told, and what they tell.
+
+Owns the keywords' meaning and the progress of a transfer as a program sees it. It calls
+nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from careful.transfer.options import Options, Silent
+from careful.transfer.protocol.pace import RateLimit
+from careful.transfer.tree.filters import Filters, check_pattern
+
+_log = logging.getLogger("careful.files")
+
+
+class Progress(NamedTuple):
+    """How far a transfer is.
+
+    Attributes:
+        files_done: complete, left alone or failed.
+        files_expected: found so far.
+        bytes_done: in place.
+        bytes_expected: of all files found so far.
+        name: of the file that ended last; "": none so far.
+    """
+
+    files_done: int = 0
+    files_expected: int = 0
+    bytes_done: int = 0
+    bytes_expected: int = 0
+    name: str = ""
+
+
+Watcher = Callable[[Progress], object]
+
+
+class TransferOptions(TypedDict, total=False):
+    """Keywords of get() and put(). By default, none is set, and digest is "xxh3", fsync "file".
+
+    Attributes:
+        replace: whether files that are there and differ are replaced.
+        update: whether files that are there and older are replaced; newer ones are left alone.
+        checksum: whether files that are there are replaced, and only blocks that differ move.
+        archive: whether modes, owners, times, links and extended attributes are kept.
+        delete: whether what the source does not have is removed from the target's tree.
+        make_path: whether missing directories above the target are made.
+        dry_run: whether nothing is changed, and the report says what would be.
+        sparse: whether zeros become holes; holes stay holes in any case.
+        include: patterns of names in trees that are meant, whatever `exclude` says.
+        exclude: patterns of names that are not; as rsync's.
+        digest: what is computed of each file, at both ends, and compared.
+        fsync: when files are made durable: each "file" before it gets its name, all at the
+            "end", or "none".
+        restart: whether what an interrupted transfer left is thrown away.
+        fail_on_loss: whether a frame that the network loses ends the transfer (LossError, a
+            ConnectionError); else what it carried is asked for again.
+        block_bytes: payload of one operation, 4 KiB to 1 GiB: 4 MiB.
+        blocks_in_flight: of one file, 1 to 64: 8.
+        files_in_flight: 1 to 30: 16.
+        rate_limit_bytes_per_s: of all files together.
+    """
+
+    replace: bool
+    update: bool
+    checksum: bool
+    archive: bool
+    delete: bool
+    make_path: bool
+    dry_run: bool
+    sparse: bool
+    include: Sequence[str]
+    exclude: Sequence[str]
+    digest: Literal["xxh3", "blake3", "none"]
+    fsync: Literal["file", "end", "none"]
+    restart: bool
+    fail_on_loss: bool
+    block_bytes: int
+    blocks_in_flight: int
+    files_in_flight: int
+    rate_limit_bytes_per_s: int
+
+
+#: Those that the transfer has by the same name.
+_SAME = {"checksum", "delete", "make_path", "dry_run", "sparse", "fsync", "restart"}
+_SAME |= {"fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
+_LIMITS = {
+    "block_bytes": (4096, 1 << 30),
+    "blocks_in_flight": (1, 64),
+    "files_in_flight": (1, 30),
+    "rate_limit_bytes_per_s": (1, 1 << 63),
+}
+_CHOICES = {"digest": ("xxh3", "blake3", "none"), "fsync": ("file", "end", "none")}
+
+
+def options_of(recursive: bool, given: TransferOptions) -> Options:
+    """The transfer's options.
+
+    Raises:
+        TypeError: there is no such option, or a pattern stands alone.
+        ValueError: one cannot be, or contradicts another.
+    """
+    _check(recursive, given)
+    digest, archive = given.get("digest"), given.get("archive", False)
+    patterns = [(True, one) for one in given.get("include", ())]
+    patterns += [(False, one) for one in given.get("exclude", ())]
+    for _, pattern in patterns:
+        check_pattern(pattern)
+    update, rate = given.get("update", False), given.get("rate_limit_bytes_per_s")
+    same: dict[str, Any] = {name: value for name, value in given.items() if name in _SAME}
+    return Options(
+        replace=given.get("replace", False) or update or given.get("checksum", False),
+        digest=digest != "none",
+        blake3=digest == "blake3",
+        limit=RateLimit(rate) if rate else None,
+        preserve=archive,
+        links=archive,
+        hard_links=archive,
+        xattrs=archive,
+        update=update,
+        keep_newer=update,
+        filters=Filters(tuple(patterns)),
+        **same,
+    )
+
+
+def _check(recursive: bool, given: TransferOptions) -> None:
+    values: dict[str, Any] = dict(given)
+    for name, value in values.items():
+        if name not in TransferOptions.__annotations__:
+            raise TypeError(f"{name!r} is no option of a transfer")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise ValueError(f"{name} {value!r}: one of {', '.join(_CHOICES[name])}")
+        if name in _LIMITS:
+            check_within(name, value)
+        if name in ("include", "exclude") and isinstance(value, str):
+            raise TypeError(f"{name} {value!r}: patterns are a list")
+    if values.get("digest") == "blake3" and values.get("block_bytes", 4096).bit_count() > 1:
+        raise ValueError(f"block_bytes {values['block_bytes']}: a power of two for blake3")
+    if values.get("delete") and not recursive:
+        raise ValueError("delete is of trees: recursive=True")
+
+
+def check_within(name: str, value: int) -> None:
+    """Raise ValueError unless a number can be what an option says."""
+    least, most = _LIMITS[name]
+    if not least <= value <= most:
+        raise ValueError(f"{name} {value}: {least} to {most}")
+
+
+class Watched(Silent):
+    """A transfer's progress, told to whoever wants to know.
+
+    Args:
+        watcher: called with each step; what it raises ends the transfer.
+    """
+
+    def __init__(self, watcher: Watcher | None) -> None:
+        self._watcher = watcher
+        self._now = Progress()
+
+    def _tell(self, **now: Any) -> None:
+        self._now = self._now._replace(**now)
+        if self._watcher is not None:
+            self._watcher(self._now)
+
+    def expect(self, files: int, nbytes: int) -> None:
+        """See careful.transfer.options.Progress; likewise below."""
+        now = self._now
+        self._tell(
+            files_expected=now.files_expected + files, bytes_expected=now.bytes_expected + nbytes
+        )
+
+    def moved(self, nbytes: int) -> None:
+        self._tell(bytes_done=self._now.bytes_done + nbytes)
+
+    def present(self, nbytes: int) -> None:
+        self.moved(nbytes)
+
+    def finished(self, name: str) -> None:
+        self._tell(files_done=self._now.files_done + 1, name=name)
+
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        self._tell(files_done=self._now.files_done + count)
+
+    def note(self, text: str) -> None:
+        _log.info("%s", text)
+
+    def failed(self, name: str, text: str, reason: str) -> None:
+        """It is raised, in the end."""
