@@ -28,6 +28,7 @@ def status(
     """Show what is in effect, the peers, and every counter that is not 0."""
     settings = config.load(config_path)
     found = [state.gather(one, settings) for one in instances.named_or_all(ifname, instance)]
-    text = "\n\n".join(report.status(one) for one in found) or "careful is not up"
+    died = {} if ifname or instance else instances.died()
     inputs = {"ifname": ifname, "instance": instance}
-    show(as_json, "status", inputs, {"instances": found}, text)
+    figures = {"instances": found, "died": died}
+    show(as_json, "status", inputs, figures, report.statuses(found, died))

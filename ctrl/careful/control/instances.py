@@ -203,7 +203,22 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
     if pid := owner_without_daemon(instance.name):
         text = f"belongs to process {pid}, a program with a queue of its own: no carefuld to ask"
         raise CarefulError(errno.EBUSY, text, what)
-    raise CarefulError(errno.ENOENT, f"careful is not up: carefulctl up {ifname or 'IFACE'}", what)
+    state = death(instance) or "careful is not up"
+    raise CarefulError(errno.ENOENT, f"{state}: carefulctl up {ifname or 'IFACE'}", what)
+
+
+def death(instance: Instance) -> str:
+    """How an instance ended that left its pid behind; "" if none did."""
+    pid = 0 if instance.pid else _number_in(instance.directory / "pid")
+    return f"carefuld died (process {pid}, log {instance.log})" if pid else ""
+
+
+def died() -> dict[str, str]:
+    """Instances whose carefuld was killed: name -> how it ended. `up` and `down` clear them."""
+    if not RUN.is_dir():
+        return {}
+    found = [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
+    return {one.name: said for one in found if (said := death(one))}
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:

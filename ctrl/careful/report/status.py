@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, slow_clients
@@ -87,6 +88,12 @@ def status(found: dict[str, Any]) -> str:
     if found["xdp_counters_error"]:
         parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
     return "\n".join(parts)
+
+
+def statuses(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> str:
+    """Every instance; died: how those ended that should run, by name."""
+    parts = [status(one) for one in found] or ["careful is not up"]
+    return "\n\n".join([*parts, *(alarm(f"instance {one}: {died[one]}") for one in died)])
 
 
 def down(ifname: str, done: Down) -> str:

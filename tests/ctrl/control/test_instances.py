@@ -1,0 +1,43 @@
+"""Which instances run: the directories under /run/careful and what a killed carefuld leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+from careful.cli.main import run
+from careful.control import instances
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """/run/careful with a carefuld that was killed, and one that ended cleanly."""
+    monkeypatch.setattr(instances, "RUN", tmp_path)
+    monkeypatch.delenv("CAREFUL_INSTANCE", raising=False)
+    for name in ("eth1", "eth2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log").touch()
+    (tmp_path / "eth1" / "pid").write_text("4711\n")
+    return tmp_path
+
+
+def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said only that careful is not up, and not where the log is."""
+    said = f"carefuld died (process 4711, log {killed}/eth1/log)"
+    assert run(["status"]) == 0
+    assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {said}\n"
+    assert run(["status", "--instance", "eth1"]) == 1
+    assert capsys.readouterr().err == f"carefulctl: instance eth1: {said}: carefulctl up IFACE\n"
+    assert run(["status", "--instance", "eth2"]) == 1
+    assert "instance eth2: careful is not up: carefulctl up" in capsys.readouterr().err
+    assert run(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["died"] == {"eth1": said}
+
+
+def test_died__not_one_that_runs(killed: Path) -> None:
+    with (killed / "eth1" / "pid").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert instances.died() == {}
+    assert list(instances.died()) == ["eth1"]
