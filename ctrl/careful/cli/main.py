@@ -56,6 +56,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.transfer:put",
             "Send files to a host that exports a directory with :rw.",
         ),
+        "sync": (
+            "careful.cli.sync:sync",
+            "Bring TARGET up to date with SOURCE; one of them is HOST:PATH.",
+        ),
         "verify": (
             "careful.cli.files:verify",
             "Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.",

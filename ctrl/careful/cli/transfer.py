@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,45 +26,80 @@ from careful.control import config, remote
 from careful.report import transfer as shown
 from careful.report.progress import watch
 from careful.transfer import session
+from careful.transfer.protocol.block import BlockClient
 from careful.transfer.report import Report
 
 #: Exit status where some files were transferred and others were not.
 PARTIAL = 3
 
 
-def _finish(names: dict[str, Any], figures: dict[str, Any], report: Report) -> None:
-    """Print what happened; exit 1 if all failed, 3 if some did."""
-    ctx = click.get_current_context()
-    given = ctx.params
-    skipped = (
-        "sources",
-        "target",
-        "words",
-        "as_json",
-        "quiet",
-        "config_path",
-        "patterns",
-    )
-    inputs = names | {key: value for key, value in given.items() if key not in skipped}
-    whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
-    err = names["target"] == "-"  # standard output is the file's
+def move(
+    fetch: bool,
+    ends: tuple[str, Sequence[str], str],
+    words: dict[str, Any],
+    given: dict[str, Any],
+    idle: bool = True,
+) -> None:
+    """Move what the words say, and print what happened; exit 1 if all failed, 3 if some did.
+
+    Args:
+        fetch: whether the sources are the host's.
+        ends: the host, the sources and the target, without its name.
+        words: of the command line, for JSON.
+        given: the options.
+        idle: whether a summary says that nothing had to be done.
+    """
+    host, sources, target = ends
+    recursive = given["recursive"] or given["archive"]
+    settings = config.load(given["config_path"])
+    options, span = options_of(given, recursive, settings), span_of(given, len(sources))
+    route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])
+    as_json, is_out = given["as_json"], fetch and target == "-"  # where the file goes
+    names = partial(say, err=as_json or is_out) if given["verbose"] else None
+
+    async def work(peer: BlockClient) -> Report:
+        if not fetch:
+            return await session.put(peer, sources, target, recursive, options, progress, span)
+        found = await session.matching(peer, sources)
+        return await session.get(peer, found, target, recursive, options, progress, span)
+
+    with watch(not given["quiet"] and not as_json, names, given["progress_fd"], host) as progress:
+        report = run(route, work)
     if given["verbose"] and not given["dry_run"]:
         for name in report.deleted:
-            say(f"deleted {name}", err or given["as_json"])
-    if given["as_json"] or not given["quiet"]:
-        text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
-        if given["as_json"] or text:
-            show(given["as_json"], str(ctx.info_name), inputs, whole, text, err)
+            say(f"deleted {name}", is_out or as_json)
+    if as_json or not (given["quiet"] or (report.is_idle and not idle)):
+        _show(words, effect.as_dict(), report, given, is_out)
     if report.failures:
         some = report.files_count or report.equal or report.newer or report.links
-        ctx.exit(PARTIAL if some else 1)
+        click.get_current_context().exit(PARTIAL if some else 1)
 
 
-def _names(verbose: bool, err: bool) -> Callable[[str], None] | None:
-    """Where -v names files; err: standard output is somebody else's."""
-    return partial(say, err=err) if verbose else None
+def _show(
+    words: dict[str, Any],
+    figures: dict[str, Any],
+    report: Report,
+    given: dict[str, Any],
+    err: bool,
+) -> None:
+    inputs = words | {key: value for key, value in given.items() if key not in _NOT_SHOWN}
+    whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
+    text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
+    if given["as_json"] or text:
+        name = str(click.get_current_context().info_name)
+        show(given["as_json"], name, inputs, whole, text, err)
 
 
+_NOT_SHOWN = (
+    "words",
+    "as_json",
+    "quiet",
+    "config_path",
+    "patterns",
+    "include",
+    "exclude",
+    "exclude_from",
+)
 _PAGES = ("files", "exit-status")
 
 
@@ -74,6 +109,7 @@ _PAGES = ("files", "exit-status")
         ("carefulctl get h2:big .", "one file; Ctrl-C, and the same command goes on"),
         ("carefulctl get -r h2:project .", "a tree"),
         ("carefulctl get -a -u --delete h2:project .", "the same, as it is there by now"),
+        ("carefulctl get 'h2:logs/*.gz' .", "all that fit"),
         ("carefulctl get -c h2:image /dev/sdb", "onto a device, only blocks that differ"),
         ("carefulctl get h2:log - | less", "to standard output"),
         ("carefulctl get h2:big null:", "the network without our disk"),
@@ -84,40 +120,20 @@ _PAGES = ("files", "exit-status")
     "words", nargs=-1, required=True, metavar="HOST:PATH... [LOCAL]", shell_complete=remote_path
 )
 @transfer_options
-def get(
-    words: tuple[str, ...],
-    instance: str | None,
-    config_path: Path | None,
-    recursive: bool,
-    quiet: bool,
-    verbose: bool,
-    progress_fd: int | None,
-    as_json: bool,
-    timeout_s: float,
-    **given: Any,
-) -> None:
+def get(words: tuple[str, ...], **given: Any) -> None:
     """Fetch files that a host exports into LOCAL (default: here).
 
     A file appears under its name when it is complete, checked and synced; an existing one
     is replaced with -f, -u or -c alone. LOCAL may be `-` (standard output), null: (thrown away)
-    or a block device; HOST:null: is zeros. Symlinks are skipped without -a.
+    or a block device; HOST:null: is zeros. PATH takes quoted wildcards. A directory goes under
+    its name, PATH/ gives what it holds. Symlinks are skipped without -a.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
     parts = [host_path(source) for source in sources]
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
-    recursive = recursive or given["archive"]
-    settings = config.load(config_path)
-    options, span = options_of(given, recursive, settings), span_of(given, len(sources))
-    route, effect = remote.find(parts[0][0], instance, settings, timeout_s)
-    paths = [path for _, path in parts]
-    names = _names(verbose, as_json or target == "-")
-    with watch(not quiet and not as_json, names, progress_fd, parts[0][0]) as progress:
-        report = run(
-            route,
-            lambda peer: session.get(peer, paths, target, recursive, options, progress, span),
-        )
-    _finish({"sources": sources, "target": target}, effect.as_dict(), report)
+    ends = parts[0][0], [path for _, path in parts], target
+    move(True, ends, {"sources": sources, "target": target}, given)
 
 
 @click.command(
@@ -134,37 +150,16 @@ def get(
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...", shell_complete=remote_path)
 @click.argument("target", metavar="HOST:PATH", shell_complete=remote_path)
 @transfer_options
-def put(
-    sources: tuple[str, ...],
-    target: str,
-    instance: str | None,
-    config_path: Path | None,
-    recursive: bool,
-    quiet: bool,
-    verbose: bool,
-    progress_fd: int | None,
-    as_json: bool,
-    timeout_s: float,
-    **given: Any,
-) -> None:
+def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
     """Send files to a host that exports a directory with :rw.
 
     A file appears there under its name when it is complete, checked and synced; an existing
     one is replaced with -f, -u or -c alone. LOCAL may be `-` (standard input), null: (zeros) or
-    a block device; HOST:null: throws away. Symlinks are skipped without -a.
+    a block device; HOST:null: throws away. A directory goes under its name, LOCAL/ gives what
+    it holds. Symlinks are skipped without -a.
     """
     host, path = host_path(target)
-    recursive = recursive or given["archive"]
-    settings = config.load(config_path)
-    options, span = options_of(given, recursive, settings), span_of(given, len(sources))
-    route, effect = remote.find(host, instance, settings, timeout_s)
-    names = _names(verbose, as_json)
-    with watch(not quiet and not as_json, names, progress_fd, host) as progress:
-        report = run(
-            route,
-            lambda peer: session.put(peer, sources, path, recursive, options, progress, span),
-        )
-    _finish({"sources": sources, "target": target}, effect.as_dict(), report)
+    move(False, (host, sources, path), {"sources": sources, "target": target}, given)
 
 
 @command(
@@ -193,7 +188,7 @@ def ls(
     host, path = host_path(target)
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
-    entries = run(route, lambda peer: session.listing(peer, path, recursive))
+    entries = run(route, lambda peer: session.matching_entries(peer, path, recursive))
     inputs = {"target": target, "recursive": recursive, "instance": instance}
     figures = {**effect.as_dict(), "entries": [shown.entry(one) for one in entries]}
     show(as_json, "ls", inputs, figures, shown.listing(entries, long))

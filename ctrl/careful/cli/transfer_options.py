@@ -18,7 +18,7 @@ from careful.control import config
 from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.stream.ends import Span
-from careful.transfer.tree.filters import Filters, check_pattern
+from careful.transfer.tree.filters import Filters, check_pattern, read_patterns
 
 timeout = click.option(
     "--timeout",
@@ -40,18 +40,30 @@ def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | Non
     return fd
 
 
+#: Options of patterns: their order on the command line counts.
+_PATTERNS = ("include", "exclude", "exclude_from")
+
+
+def _text(name: str) -> str:
+    """What a file has, "-": standard input; bytes that are no UTF-8 as names have them."""
+    raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    return raw.decode("utf-8", "surrogateescape")
+
+
 class TransferCommand(Command):
-    """A command with --include and --exclude, whose order on the command line counts."""
+    """A command with the options of _PATTERNS."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and make one list of both as `patterns`: (whether it includes, pattern)."""
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         left = super().parse_args(ctx, args)
-        values = {name: iter(ctx.params.pop(name, ())) for name in ("include", "exclude")}
-        names = (param.name for param in order)
-        ctx.params["patterns"] = tuple(
-            (name == "include", next(values[name])) for name in names if name in values
-        )
+        values = {name: iter(ctx.params.pop(name, ())) for name in _PATTERNS}
+        patterns: list[tuple[bool, str]] = []
+        for name in (param.name for param in order if param.name in values):
+            value = next(values[name])
+            listed = name == "exclude_from"
+            patterns += read_patterns(_text(value)) if listed else [(name == "include", value)]
+        ctx.params["patterns"] = tuple(patterns)
         return left
 
 
@@ -83,6 +95,13 @@ _OPTIONS = [
         "'[[:digit:]]*'.",
     ),
     _what(
+        "--exclude-from",
+        multiple=True,
+        metavar="FILE",
+        help="Patterns to leave out, a line each; '+ ' in front includes, '#' comments; "
+        "'-': standard input.",
+    ),
+    _what(
         "--files-from",
         metavar="FILE",
         help="With -r, only these names, relative to the source, a line each; '-': standard input.",
@@ -92,7 +111,7 @@ _OPTIONS = [
     _what("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
     _what("--mkpath", is_flag=True, help="Make missing directories of the target."),
     _what("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
-    _replaced("-f", "--force", is_flag=True, help="Replace files that exist."),
+    _replaced("-f", "--force", is_flag=True, help="Replace files that exist; with -u, newer ones."),
     _replaced(
         "-u",
         "--update",
@@ -209,10 +228,8 @@ def _names(given: dict[str, Any]) -> frozenset[str] | None:
     source = given["files_from"]
     if source is None:
         return None
-    raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    names = raw.split(b"\0" if given["nul"] else b"\n")
-    decoded = (name.decode("utf-8", "surrogateescape") for name in names)
-    cleaned = (name.removeprefix("./").strip("/") for name in decoded)
+    names = _text(source).split("\0" if given["nul"] else "\n")
+    cleaned = (name.removeprefix("./").strip("/") for name in names)
     return frozenset(name for name in cleaned if name not in ("", "."))
 
 
@@ -255,7 +272,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         xattrs=archive,
         sparse=given["sparse"],
         update=given["update"],
-        keep_newer=given["update"],
+        keep_newer=given["update"] and not given["force"],
         make_path=given["mkpath"],
         checksum=given["checksum"],
         delete=given["delete"],

@@ -107,6 +107,12 @@ class Report:
         return self.bytes - spared - self.matched_bytes
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing came, went or failed, nor was left alone for being newer."""
+        made = self.files_count or self.links or self.directories or self.deleted
+        return not (made or self.failures or self.newer)
+
+    @property
     def retries(self) -> int:
         """Pieces that were asked for again."""
         return self.batch_retries + sum(result.retries for result in self.singles)

@@ -6,17 +6,19 @@ and output are the caller's; it calls move, stream and verify.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from careful.daemon.client import AsyncClient, Client
 from careful.daemon.route import Route
+from careful.errors import CarefulError
 from careful.transfer import move
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
 from careful.transfer.report import Report
-from careful.transfer.stream.ends import Span, is_special, transfer
+from careful.transfer.stream.ends import NULL, STDIO, Span, is_special, transfer
 
 if TYPE_CHECKING:
     from careful.transfer.partials import Found
@@ -76,6 +78,8 @@ async def _move(
     progress: Progress,
     span: Span,
 ) -> Report:
+    if len(sources) > 1:
+        _check_several(sources, target, span, [target] if fetch else sources)
     losses = await remote.watch(options.fail_on_loss, progress.retried)
     if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
         report = await transfer(remote, fetch, sources[0], target, span, options, progress)
@@ -84,6 +88,20 @@ async def _move(
         report = await way(remote, sources, target, recursive, options, progress)
     report.lost, report.batch_retries = await losses.so_far(), remote.retries
     return report
+
+
+def _check_several(sources: list[str], target: str, span: Span, here: list[str]) -> None:
+    ends = ({STDIO} & {*here}) | ({NULL} & {target, *sources})
+    what = "--offset, --bytes and --at" if not span.is_whole else min(ends, default="")
+    if what:
+        raise CarefulError(errno.EINVAL, "is of one file, and there are several", what)
+
+
+async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
+    """The paths that some with wildcards stand for; see wildcards.matching()."""
+    from careful.transfer.tree import wildcards
+
+    return await wildcards.matching(remote, paths)
 
 
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
@@ -96,6 +114,18 @@ async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry
     if attr.is_dir:
         return await remote.listing(relative(path), recursive)
     return [Entry(relative(path), attr, "", 0)]
+
+
+async def matching_entries(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
+    """What listing() lists of the path that one with wildcards stands for; of several, these.
+
+    Raises:
+        CarefulError: there is no such path.
+    """
+    found = await matching(remote, [path])
+    if len(found) == 1:
+        return await listing(remote, found[0], recursive)
+    return [Entry(one, await remote.stat(relative(one)), "", 0) for one in found]
 
 
 async def verify(

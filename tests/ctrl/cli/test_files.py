@@ -127,3 +127,150 @@ def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
         found = type_("ls", f"h2:{path}")
         assert (found.status, found.out) == (1, "")
         assert found.err.startswith("carefulctl: h2: nobody answers there")
+
+
+class Tree:
+    """A tree at h2, and what `sync` is told to make of it here, or the other way round."""
+
+    def __init__(self, way: str, export: Path) -> None:
+        here = Path.cwd()
+        self.source, self.target = (export, here) if way == "get" else (here, export)
+        self.words = ("h2:ds", ".") if way == "get" else ("ds", "h2:")
+        (self.source / "ds/sub").mkdir(parents=True)
+        for name in ("a", "b", "sub/c"):
+            self.write(name, name)
+        os.link(self.source / "ds/a", self.source / "ds/again")
+        (self.source / "ds/link").symlink_to("a")
+
+    def write(self, name: str, text: str, time_s: int = 1_000_000_000) -> None:
+        self.path(name).write_text(text)
+        os.utime(self.path(name), (time_s, time_s))
+
+    def path(self, name: str) -> Path:
+        return self.source / "ds" / name
+
+    def there(self, name: str) -> Path:
+        return self.target / "ds" / name
+
+
+@pytest.fixture(name="tree", params=["get", "put"])
+def _tree(request: pytest.FixtureRequest, type_: Type, export: Path) -> Tree:
+    return Tree(request.param, export)
+
+
+def test_sync__silent_unless_something_changed(type_: Type, tree: Tree) -> None:
+    first = type_("sync", *tree.words)
+    assert (first.status, first.err) == (0, "")
+    assert "3 files" in first.out
+    assert tree.there("a").samefile(tree.there("again"))
+    assert type_("sync", *tree.words) == Said(0, "", "")
+    tree.write("b", "other", 1_000_000_001)
+    tree.path("sub/c").unlink()
+    found = type_("sync", *tree.words)
+    assert (found.status, found.err) == (0, "")
+    assert "1 file, 5 B" in found.out
+    assert "deleted" not in found.out
+    assert tree.there("b").read_text() == "other"
+    assert tree.there("b").stat().st_mtime == 1_000_000_001
+    assert tree.there("sub/c").exists()
+    assert type_("sync", *tree.words) == Said(0, "", "")
+
+
+def test_sync__delete_only_when_asked(type_: Type, tree: Tree) -> None:
+    type_("sync", *tree.words)
+    tree.path("sub/c").unlink()
+    (tree.target / "beside").write_text("mine")
+    rehearsal = type_("sync", "-n", "--delete", *tree.words)
+    assert rehearsal.status == 0
+    assert "0 B to move, 1 to delete, 2 equal; nothing was changed" in rehearsal.out
+    assert tree.there("sub/c").exists()
+    found = type_("sync", "-v", "--delete", *tree.words)
+    assert found.status == 0
+    assert "1 deleted" in found.out
+    assert not tree.there("sub/c").exists()
+    assert (tree.target / "beside").exists()
+    assert type_("sync", "--delete", *tree.words) == Said(0, "", "")
+
+
+def test_sync__newer_stays_and_is_counted(type_: Type, tree: Tree) -> None:
+    type_("sync", *tree.words)
+    tree.there("b").write_text("newer")
+    for _ in range(2):
+        found = type_("sync", *tree.words)
+        assert found.status == 0
+        assert "1 file newer at the target and left alone" in found.out
+    assert tree.there("b").read_text() == "newer"
+    assert "1 file, 1 B" in type_("sync", "-f", *tree.words).out
+    assert tree.there("b").read_text() == "b"
+
+
+def test_sync__failures(type_: Type, tree: Tree) -> None:
+    assert type_("sync", *tree.words).status == 0
+    tree.write("b", "other", 1_000_000_001)
+    tree.there("b").unlink()
+    os.mkfifo(tree.there("b"))
+    found = type_("sync", *tree.words)
+    assert found.status == 3
+    assert "ds/b: is a special file: nothing replaces it" in found.err
+    missing = ("h2:none" if tree.words[0] == "h2:ds" else "none", tree.words[1])
+    assert type_("sync", *missing).status == 1
+    for words in (("h2:a", "h2:b"), ("a", "b")):
+        found = type_("sync", *words)
+        assert found.status == 2
+        assert "one of SOURCE and TARGET is HOST:PATH" in found.err
+
+
+def test_sync__patterns_of_a_file(type_: Type, tree: Tree) -> None:
+    Path("not").write_text("# what is not wanted\n\n+ /sub/c\n- sub/*\nagain\n; more\nl*\n")
+    for name in ("sub/d", "lost"):
+        tree.write(name, name)
+    found = type_("sync", "--exclude-from", "not", *tree.words)
+    assert (found.status, found.err) == (0, "")
+    there = [str(one.relative_to(tree.there("."))) for one in tree.there(".").rglob("*")]
+    assert sorted(there) == ["a", "b", "sub", "sub/c"]
+    found = type_("sync", "--exclude-from", "missing", *tree.words)
+    assert (found.status, found.err) == (1, "carefulctl: missing: No such file or directory\n")
+
+
+_LOGS = ("logs/a.gz", "logs/b.gz", "logs/c.txt", "logs/.d.gz", "old/logs/e.gz", "x[1]", "x1")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("logs/*.gz", ["a.gz", "b.gz"]),
+        ("logs/[!a].??", ["b.gz"]),
+        ("logs/.*.gz", [".d.gz"]),
+        ("*/*/*.gz", ["e.gz"]),
+        ("o*/logs/*", ["e.gz"]),
+        ("x[1]", ["x[1]"]),  # there as it is written
+        ("x[0-9]", ["x1"]),
+        ("/logs/c.*", ["c.txt"]),
+    ],
+)
+def test_get__wildcards(type_: Type, export: Path, pattern: str, names: list[str]) -> None:
+    for name in _LOGS:
+        (export / name).parent.mkdir(parents=True, exist_ok=True)
+        (export / name).write_text(name)
+    found = type_("get", f"h2:{pattern}", ".")
+    assert (found.status, found.err) == (0, "")
+    assert sorted(one.name for one in Path().iterdir()) == names
+
+
+def test_wildcards__of_directories(type_: Type, export: Path) -> None:
+    for name in _LOGS:
+        (export / name).parent.mkdir(parents=True, exist_ok=True)
+        (export / name).write_text(name)
+    assert type_("get", "-r", "h2:*/", "all/").status == 0
+    assert sorted(one.name for one in Path("all").iterdir()) == sorted(
+        [".d.gz", "a.gz", "b.gz", "c.txt", "logs"]
+    )
+    assert type_("ls", "h2:lo*").out.split() == [".d.gz", "a.gz", "b.gz", "c.txt"]
+    assert type_("ls", "h2:*o*").out.split() == ["logs/", "old/"]
+    found = type_("get", "h2:logs/*.zip", ".")
+    assert (found.status, found.err) == (1, "carefulctl: h2:logs/*.zip: no name fits\n")
+    found = type_("get", "h2:logs/*.gz", "-")
+    assert (found.status, found.out) == (1, "")
+    assert found.err == "carefulctl: -: is of one file, and there are several\n"
+    found = type_("get", "--bytes", "1", "h2:logs/*.gz", "null:")
+    assert "--offset, --bytes and --at: is of one file" in found.err

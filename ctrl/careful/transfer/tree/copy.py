@@ -67,6 +67,7 @@ class TreeTransfer:
         self.large: list[Entry] = []
         self.made: set[str] = {"."} if top[1] else set()
         self.in_place: dict[str, Attr] = {}
+        self.equal: set[str] = set()
         self.batch_flags = self.options.batch_flags
         if self.options.replace:
             self.batch_flags |= lib.CAREFUL_BATCH_REPLACE
@@ -156,6 +157,7 @@ class TreeTransfer:
     def _is_there(self, entry: Entry) -> None:
         self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
         self.in_place[entry.name] = entry.attr
+        self.equal.add(entry.name)
 
     async def _settle(self, doubtful: list[tuple[Entry, Fate]]) -> None:
         """Compare files; what is equal is done, others are refused, or move in part."""
@@ -208,6 +210,7 @@ class TreeTransfer:
         """Do all of it."""
         self.plan()
         await self._settle(self.doubtful)
+        self.hard_links = [one for one in self.hard_links if not self._is_linked(*one)]
         if self.options.dry_run:
             await self._rehearse()
             return
@@ -374,6 +377,13 @@ class TreeTransfer:
                 self.sink.report.links += 1
             elif answer.status != errno.EEXIST or not await self._is_made(name, item):
                 self._failed_there(name, answer.status)
+
+    def _is_linked(self, entry: Entry, first: str) -> bool:
+        """Whether a name is the same file already as another, which stays."""
+        one, other = self.existing.get(entry.name), self.existing.get(first)
+        if first not in self.equal or one is None or other is None:
+            return False
+        return not is_another(one.attr, other.attr)
 
     async def _is_made(self, name: str, item: Item) -> bool:
         """Whether what is there is the link that was to be made."""

@@ -101,6 +101,30 @@ def check_pattern(pattern: str) -> None:
     _regex(pattern.rstrip("/"))
 
 
+def fits_name(pattern: str, name: str) -> bool:
+    """Whether a name without slashes fits a pattern; a dot in front is written, as in a shell.
+
+    Raises:
+        ValueError: it is no pattern.
+    """
+    if name.startswith(".") and not pattern.startswith("."):
+        return False
+    return _regex("/" + pattern).fullmatch(name) is not None
+
+
+def read_patterns(text: str) -> list[tuple[bool, str]]:
+    """What a file of patterns says, as Filters has it; rsync's --exclude-from.
+
+    A line each; "+ " in front includes; empty lines and those after "#" or ";" say nothing.
+    """
+    found = []
+    for line in text.split("\n"):
+        if line.strip() and line[0] not in "#;":
+            sign, rest = line[:2], line[2:]
+            found.append((sign == "+ ", rest if sign in ("+ ", "- ") else line))
+    return found
+
+
 @dataclass(frozen=True)
 class Filters:
     """Which names of a tree are meant.

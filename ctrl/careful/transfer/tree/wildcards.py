@@ -1,0 +1,72 @@
+"""Paths of a peer's that are written with wildcards, as a shell of the peer's would expand them.
+
+Owns which names stand for a pattern; what a pattern means is filters.py's. A path that is there
+as it is written stands for itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import re
+from collections.abc import Sequence
+
+from careful.errors import CarefulError
+from careful.transfer.file.local import shown
+from careful.transfer.protocol.block import BlockClient, relative
+from careful.transfer.tree.filters import fits_name
+from careful.transfer.tree.scan import not_there
+
+_WILD = re.compile(r"[*?\[]")
+
+
+async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
+    """The paths that some paths stand for, in order; a slash at the end means directories alone.
+
+    Args:
+        remote: the peer's tree.
+        paths: of it, with `*`, `?` and `[...]` in any component or without.
+
+    Raises:
+        CarefulError: nothing fits one of them, or a directory cannot be read.
+    """
+    found: list[str] = []
+    for path in paths:
+        found += await _matching(remote, path) if _WILD.search(path) else [path]
+    return found
+
+
+async def _matching(remote: BlockClient, path: str) -> list[str]:
+    try:
+        await remote.stat(relative(path))
+    except CarefulError as error:
+        if not not_there(error):
+            raise
+    else:
+        return [path]
+    slash = path.endswith("/")
+    *folders, last = relative(path).split("/")
+    tops = ["."]
+    for one in folders:
+        tops = [path for top in tops for path in await _fitting(remote, top, one, True)]
+    names = [path for top in tops for path in await _fitting(remote, top, last, slash)]
+    if not names:
+        raise CarefulError(errno.ENOENT, "no name fits", remote.name(shown(path)))
+    return [name + "/" * slash for name in names]
+
+
+async def _fitting(remote: BlockClient, top: str, pattern: str, folders: bool) -> list[str]:
+    """The names in a directory that fit; folders: only those that have something below."""
+    if not _WILD.search(pattern):
+        return [posixpath.normpath(posixpath.join(top, pattern))]
+    try:
+        entries = await remote.listing(top)
+    except CarefulError as error:
+        if not_there(error):
+            return []
+        raise
+    return sorted(
+        posixpath.normpath(posixpath.join(top, one.name))
+        for one in entries
+        if fits_name(pattern, one.name) and (one.attr.is_dir or not folders)
+    )
