@@ -25,6 +25,8 @@ enum {
 	LINK_PAYLOAD_AT = 128, /* where the body of a frame starts in its first chunk */
 	LINK_HDR_BYTES = sizeof(struct careful_hdr),
 	LINK_ETHERNET_BYTES = 14,
+	LINK_IPV4_BYTES = 42, /* Ethernet, IPv4 and UDP, */
+	LINK_IPV6_MORE = 20, /* and how much longer they are with IPv6 */
 	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
 };
 

@@ -11,6 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
+enum {
+	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* beside a fragment's payload */
+};
+
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer)
 {
 	struct message_out *out;
@@ -64,12 +68,22 @@ static bool take_slot(struct message_peer *mp, struct message_out *out)
 	return true;
 }
 
+/* The most that the first fragment may carry. A plan for one buffer was made with IPv4's
+ * headers: with IPv6's longer ones, and careful_am, it would reach into a second one. */
+static uint32_t first_max(const struct message_out *out, uint32_t cap)
+{
+	uint32_t single = link_body_single(out->peer) - AROUND;
+	uint32_t planned = out->plan.next_bytes;
+
+	return planned > single && planned - single <= LINK_IPV6_MORE ? single : cap;
+}
+
 /* Payload of the next fragment: the plan's, or all that fits after a wait. */
 static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
-	uint32_t cap = link_body_max(out->peer) - MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
+	uint32_t cap = link_body_max(out->peer) - AROUND;
 	uint32_t rest = out->bytes - out->built;
-	uint32_t bytes = plan_next(&out->plan, cap);
+	uint32_t bytes = plan_next(&out->plan, out->started ? cap : first_max(out, cap));
 
 	*grown = out->blocked && bytes < cap && bytes < rest;
 	if (*grown)

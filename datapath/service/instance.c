@@ -100,11 +100,12 @@ static void destroy(struct careful *c)
 	free(c);
 }
 
-/* Untuned, a fragment is what fits one receive buffer. */
+/* Untuned, a fragment is what fits one receive buffer; over IPv4, as plans are made. What a
+ * peer's own headers leave is seen to when a frame is built (message/out.c). */
 static void tune_defaults(struct careful *c)
 {
-	uint32_t bytes = queue_single_bytes(c->queue) - 42 - LINK_HDR_BYTES - MESSAGE_AM_BYTES -
-			 CAREFUL_DIGEST_BYTES;
+	uint32_t bytes = queue_single_bytes(c->queue) - LINK_IPV4_BYTES - LINK_HDR_BYTES -
+			 MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
 
 	for (uint32_t i = 0; i <= CAREFUL_TUNE_DEFAULT; i++)
 		plan_default(c->port->ops->tune(c->port, i), bytes);
