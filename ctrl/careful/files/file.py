@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared
 from careful.transfer.file.blocks import quietly
-from careful.transfer.file.copy import version
+from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
 
 Data = bytes | bytearray | memoryview

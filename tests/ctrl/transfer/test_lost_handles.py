@@ -129,7 +129,8 @@ def test_get__another_source(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     (export / "a").write_bytes(DATA)
-    lose(daemon, lib.CAREFUL_IPC_GET, 9, lambda: os.utime(export / "a", (1, 1)))
+    (export / "c").write_bytes(DATA)
+    lose(daemon, lib.CAREFUL_IPC_GET, 9, lambda: (export / "c").replace(export / "a"))
     assert "changed while" in failure(get(route, tmp_path / "b"))
     assert not (tmp_path / "b").exists()
 

@@ -263,20 +263,6 @@ def test_get__undecodable_name(route: Route, export: Path, tmp_path: Path) -> No
 # --- sources that change, or cannot be read
 
 
-def test_get__changed(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
-    (export / "a").write_bytes(content(20_000))
-
-    def fault(question: Any) -> int:
-        if question.op == lib.CAREFUL_IPC_GET:
-            os.utime(export / "a", ns=(1, 1))
-        return 0
-
-    daemon.fault = fault
-    report = get(route, ["a"], tmp_path / "b")
-    assert report.failures == [("h2:a", "h2:a: changed while it was being transferred")]
-    assert not (tmp_path / "b").exists()
-
-
 def test_get__shrinks(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(content(20_000))
 
@@ -289,20 +275,6 @@ def test_get__shrinks(route: Route, daemon: FakeDaemon, export: Path, tmp_path: 
     assert "became shorter" in get(route, ["a"], tmp_path / "b").failures[0][1]
     assert names(tmp_path) == ["export", "export/a", "sock"]
     assert not daemon.handles
-
-
-def test_put__changed(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
-    (tmp_path / "b").write_bytes(content(20_000))
-
-    def fault(question: Any) -> int:
-        if question.op == lib.CAREFUL_IPC_STORE:
-            os.utime(tmp_path / "b", ns=(1, 1))
-        return 0
-
-    daemon.fault = fault
-    report = put(route, [tmp_path / "b"], "a")
-    assert "changed while it was being transferred" in report.failures[0][1]
-    assert names(export) == []
 
 
 def test_get__missing(route: Route, export: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from careful._abi import lib
 from careful.errors import check, from_os
 from careful.transfer.file.blocks import SLICE_BYTES, in_slices, quietly
 from careful.transfer.file.local import digest_of_range, shown
-from careful.transfer.protocol.block import BlockClient
+from careful.transfer.file.source import may_hold
+from careful.transfer.protocol.block import Attr, BlockClient
 
 
 def block_sizes(nbytes: int, block_bytes: int) -> list[int]:
@@ -42,6 +43,44 @@ async def equal_blocks(
 
     own = await in_slices(digest, enumerate(common), block_bytes)
     return {index: a for index, (a, b) in enumerate(zip(own, found, strict=True)) if a == b}
+
+
+async def is_all_equal(
+    remote: BlockClient, handle: int, nbytes: int, fd: int, block_bytes: int, path: str
+) -> bool:
+    """Whether two files begin with the same bytes; see equal_blocks()."""
+    same = await equal_blocks(remote, handle, (nbytes, nbytes), fd, block_bytes, path)
+    return len(same) == len(block_sizes(nbytes, block_bytes))
+
+
+async def still_holds(
+    remote: BlockClient,
+    source: str,
+    attr: Attr,
+    span: tuple[int, int],
+    came: dict[int, int],
+    block_bytes: int,
+) -> bool:
+    """Whether a peer's file, which has changed, holds what came of it.
+
+    Args:
+        remote: the peer's tree.
+        source: path in it.
+        attr: of the file at first.
+        span: where the range begins that came, and its bytes.
+        came: the XXH3 of each block, by number.
+        block_bytes: of a block; 0: there are no digests, and nobody knows.
+    """
+    if not block_bytes:
+        return False
+    handle, now = await remote.open(source)
+    try:
+        if not may_hold(now, attr):
+            return False
+        found = await remote.digests(handle, *span, block_bytes, source)
+        return found == list(came.values())
+    finally:
+        await quietly(remote.close(handle, source))
 
 
 def open_old(path: str) -> int:

@@ -1,8 +1,7 @@
 """One file across: get and put, complete and under its name or not at all.
 
-Owns what the two ends are, when a partial file is continued, kept or thrown away,
-and that a source which changed meanwhile is an error. Trees and the command's
-arguments are move.py's.
+Owns what the two ends are, and when a partial file is continued, kept or thrown away. A source
+that changes meanwhile is source.py's, trees and the command's arguments are move.py's.
 """
 
 from __future__ import annotations
@@ -18,7 +17,13 @@ from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.blocks import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
-from careful.transfer.file.compare import block_sizes, copy_into, equal_blocks, open_old
+from careful.transfer.file.compare import (
+    block_sizes,
+    copy_into,
+    equal_blocks,
+    is_all_equal,
+    open_old,
+)
 from careful.transfer.file.holes import (
     has_holes,
     local_extents,
@@ -30,6 +35,7 @@ from careful.transfer.file.holes import (
 from careful.transfer.file.journal import Identity, Journal, KeptPartial, tag_of
 from careful.transfer.file.local import Partial, shown
 from careful.transfer.file.resume import RemotePartial, take_digests, verify_local, verify_source
+from careful.transfer.file.source import check_source, may_hold
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.tree.scan import local_attr
@@ -97,7 +103,8 @@ class _Fetch:
                 mover.reopen = partial(self._reopened, attr, name)
                 digest = await self._fetch(mover, kept, known, attr)
             after = await self._closed(mover)
-            check_same((attr.bytes, attr.mtime_ns), (after.bytes, after.mtime_ns), name)
+            is_equal = partial(self._is_equal, attr, part)
+            await check_source(attr, after, is_equal, name, self.progress)
             mtime_ns = attr.mtime_ns if self.options.keeps_times else None
             await in_thread(partial(part.commit, self.options.sync, mtime_ns))
         except BaseException as error:
@@ -143,10 +150,21 @@ class _Fetch:
     async def _reopened(self, attr: Attr, name: str) -> int:
         """The source opened again; its handle."""
         handle, now = await self.remote.open(self.source)
-        if version(now) != version(attr):
+        if not may_hold(now, attr):
             await quietly(self.remote.close(handle, self.source))
             raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
         return handle
+
+    async def _is_equal(self, attr: Attr, part: Partial) -> bool:
+        """Whether the source, which changed, holds what is here."""
+        handle, now = await self.remote.open(self.source)
+        try:
+            if not may_hold(now, attr):
+                return False
+            step = self.options.block_bytes
+            return await is_all_equal(self.remote, handle, attr.bytes, part.fd, step, self.source)
+        finally:
+            await quietly(self.remote.close(handle, self.source))
 
     async def _closed(self, mover: Mover) -> Attr:
         """The source's attributes now that all of it is here; its handle ends."""
@@ -213,11 +231,6 @@ class _Fetch:
             part.discard()
 
 
-def version(attr: Attr) -> tuple[int, ...]:
-    """What is another once a file has changed, or is another file."""
-    return attr.inode, attr.bytes, attr.mtime_ns, attr.ctime_ns
-
-
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
     """Whether what came across serves a later transfer."""
     changed = isinstance(error, CarefulError) and error.errno in (errno.ESTALE, errno.ENODATA)
@@ -240,16 +253,6 @@ def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: 
         error.reason += f"; {text}"
     else:
         progress.note(f"{name}: {text}")
-
-
-def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
-    """Whether a source has the size and time that it had.
-
-    Raises:
-        CarefulError: it has not.
-    """
-    if before != after:
-        raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
 
 
 async def get_file(
@@ -344,9 +347,12 @@ async def put_file(
             digest = await mover.run(attr.st_size, known, part.mark)
             if options.blake3:
                 digest = await agreed(mover, remote, attr.st_size, target)
-        now = os.fstat(fd)
-        before = (attr.st_size, attr.st_mtime_ns)
-        check_same(before, (now.st_size, now.st_mtime_ns), shown(source))
+        size = attr.st_size
+        is_equal = partial(
+            is_all_equal, remote, part.handle, size, fd, part.journal.block_bytes, target
+        )
+        before, after = local_attr(attr), local_attr(os.fstat(fd))
+        await check_source(before, after, is_equal, shown(source), progress)
         await part.commit(mode, attr.st_mtime_ns if options.keeps_times else 0)
     except BaseException as error:
         kept = await part.give_up(is_worth_keeping(part.journal, error))

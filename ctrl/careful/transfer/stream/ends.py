@@ -18,9 +18,10 @@ from typing import TextIO
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.blocks import quietly
-from careful.transfer.file.copy import check_same, version
+from careful.transfer.file.compare import still_holds
 from careful.transfer.file.local import Partial, shown, special_there, sync_directory
-from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.file.source import check_same, check_source, may_hold
+from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.report import Report
@@ -165,7 +166,7 @@ def _same(
 
     async def again() -> int:
         handle, now = await opened()
-        is_same = now.inode == attr.inode if is_written else version(now) == version(attr)
+        is_same = now.inode == attr.inode if is_written else may_hold(now, attr)
         if not is_same:
             await quietly(remote.close(handle, name))
             raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
@@ -205,25 +206,35 @@ async def _get(
         done = False
         try:
 
-            async def fetch(at: int, size: int, seen: dict[int, int] | None = None) -> FileResult:
+            async def fetch(at: int, size: int, seen: dict[int, int]) -> FileResult:
                 part = span.offset + at, size
-                if seen is not None and sink.fd is not None:
-                    os.lseek(sink.fd, (span.at or 0) + at, os.SEEK_SET)
                 return await receive(remote, held, part, sink.fd, names, options, progress, seen)
 
+            async def fetch_at(at: int, size: int, seen: dict[int, int]) -> FileResult:
+                if sink.fd is not None:
+                    os.lseek(sink.fd, (span.at or 0) + at, os.SEEK_SET)
+                return await fetch(at, size, seen)
+
+            came: dict[int, int] = {}
             if options.checksum and sink.fd is not None:
                 place = span.at or 0
                 mine = Side(sink.fd, place, bytes_from(sink.fd, place), target)
                 sides = Side(held.handle, span.offset, nbytes, source), mine
                 result = await move_differing(
-                    remote, sides, nbytes, names, options, progress, fetch
+                    remote, sides, nbytes, names, options, progress, fetch_at
                 )
             else:
-                result = await fetch(0, nbytes)
+                result = await fetch(0, nbytes, came)
             after = await held.end(lambda handle: remote.close(handle, source))
-            if source != NULL:
-                before = attr.bytes, attr.mtime_ns
-                check_same(before, (end if after.is_device else after.bytes, after.mtime_ns), name)
+            if source != NULL and after.is_device:
+                check_same((attr.bytes, attr.mtime_ns), (end, after.mtime_ns), name)
+            elif source != NULL:
+                step = options.block_bytes if options.digest else 0
+                holds = partial(
+                    still_holds, remote, source, attr, (span.offset, nbytes), came, step
+                )
+                told = progress if span.nbytes is None else Silent()
+                await check_source(attr, after, holds, name, told)
             done = True
         finally:
             sink.end(done)

@@ -1,0 +1,168 @@
+"""Sources that change while they are copied: a file that only grows is copied as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transfers
+from careful._abi import lib
+from careful.daemon.route import Route
+from careful.transfer.options import Options, Silent
+from careful.transfer.stream.ends import Span
+from fake_daemon import MOVES, FakeDaemon
+
+BLOCK = 4096
+DATA = random.Random(7).randbytes(10 * BLOCK + 100)
+CHANGED = "changed while it was being transferred"
+
+
+class Ends:
+    """One file on its way; something happens to its source at the third block."""
+
+    def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+        self.route, self.daemon, self.is_get = route, daemon, way == "get"
+        here, there = tmp_path / "b", daemon.root / "a"
+        self.source, self.target = (there, here) if self.is_get else (here, there)
+        self.source.write_bytes(DATA)
+        self.notes: list[str] = []
+
+    def run(self, change: Callable[[], object], **more: Any) -> Any:
+        notes, moved = self.notes, 0
+
+        class Watch(Silent):
+            def note(self, text: str) -> None:
+                notes.append(text)
+
+        def fault(question: Any) -> int:
+            nonlocal moved
+            if question.op in MOVES and question.bytes == BLOCK:
+                moved += 1
+                if moved == 3:
+                    change()
+            return 0
+
+        self.daemon.fault = fault
+        options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1} | more))
+        move = transfers.get if self.is_get else transfers.put
+        source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
+        report = move(self.route, [source], target, False, options, Watch())
+        assert moved >= 3
+        assert not self.daemon.handles
+        return report
+
+    def append(self) -> None:
+        with self.source.open("ab") as file:
+            file.write(b"more")
+
+    def rewrite(self, data: bytes = b"other" + DATA) -> None:
+        """Another beginning, and longer."""
+        self.source.write_bytes(data)
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    return Ends(request.param, route, daemon, tmp_path)
+
+
+@pytest.mark.parametrize("digest", [True, False])
+def test_growing__copied_as_it_was(ends: Ends, digest: bool) -> None:
+    report = ends.run(ends.append, digest=digest)
+    assert not report.failures
+    assert ends.target.read_bytes() == DATA
+    assert ends.source.read_bytes() == DATA + b"more"
+    [note] = ends.notes
+    assert f"grew meanwhile; its first {len(DATA)} bytes were copied" in note
+
+
+def test_growing__a_file_of_one_block(ends: Ends) -> None:
+    ends.source.write_bytes(DATA[:BLOCK])
+    moved: list[int] = []
+
+    def fault(question: Any) -> int:
+        if question.op in MOVES and not moved:
+            moved.append(question.bytes)
+            ends.append()
+        return 0
+
+    ends.daemon.fault = fault
+    move = transfers.get if ends.is_get else transfers.put
+    source, target = ("a", str(ends.target)) if ends.is_get else (str(ends.source), "a")
+    report = move(ends.route, [source], target, False, Options(), Silent())
+    assert moved == [BLOCK]
+    assert not report.failures
+    assert ends.target.read_bytes() == DATA[:BLOCK]
+
+
+@pytest.mark.parametrize("data", [b"other" + DATA, DATA[1:] + b"x"])
+def test_rewritten__refused(ends: Ends, data: bytes) -> None:
+    report = ends.run(lambda: ends.rewrite(data))
+    assert CHANGED in report.failures[0][1]
+    assert not ends.target.exists()
+    assert "grew" not in "".join(ends.notes)
+
+
+def test_touched__is_no_change(ends: Ends) -> None:
+    report = ends.run(lambda: os.utime(ends.source, ns=(1, 1)))
+    assert not report.failures
+    assert ends.target.read_bytes() == DATA
+    assert not ends.notes
+
+
+def test_get__another_file_of_the_same_beginning(
+    route: Route, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    """A log that was rotated, and one that begins with the same under its name."""
+    ends = Ends("get", route, daemon, tmp_path)
+
+    def rotate() -> None:
+        ends.append()
+        ends.source.rename(daemon.root / "a.1")
+        ends.source.write_bytes(DATA + b"more")
+
+    assert CHANGED in ends.run(rotate).failures[0][1]
+    assert not ends.target.exists()
+
+
+def test_get__grows_and_its_handle_is_lost(
+    route: Route, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    ends = Ends("get", route, daemon, tmp_path)
+
+    def lose() -> None:
+        ends.append()
+        [number] = daemon.handles
+        os.close(daemon.handles.pop(number).fd)
+
+    assert not ends.run(lose).failures
+    assert ends.target.read_bytes() == DATA
+    assert len(ends.notes) == 1
+
+
+@pytest.mark.parametrize("change", ["append", "rewrite"])
+def test_get__range_of_a_growing_file(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, change: str
+) -> None:
+    ends = Ends("get", route, daemon, tmp_path)
+
+    def fault(question: Any) -> int:
+        if question.op == lib.CAREFUL_IPC_GET and question.region_off == 3 * BLOCK:
+            getattr(ends, change)()
+        return 0
+
+    daemon.fault = fault
+    options = Options(block_bytes=BLOCK, blocks_in_flight=1)
+    span = Span(BLOCK)
+    if change == "append":
+        transfers.get(route, ["a"], str(ends.target), False, options, Silent(), span)
+        assert ends.target.read_bytes() == DATA[BLOCK:]
+        return
+    with pytest.raises(OSError, match=CHANGED) as found:
+        transfers.get(route, ["a"], str(ends.target), False, options, Silent(), span)
+    assert found.value.errno == errno.ESTALE
+    assert not ends.target.exists()
