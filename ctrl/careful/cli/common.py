@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from careful.cli import complete
 from careful.cli.params import OUTPUT, PLOT
 from careful.errors import from_os
 from careful.report.jsonout import document, write
@@ -35,6 +36,7 @@ instance_option = click.option(
     "--instance",
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
+    shell_complete=complete.instance,
     help="Which carefuld  [env: CAREFUL_INSTANCE; default: the interface's name, or the only one].",
 )
 config_option = click.option(

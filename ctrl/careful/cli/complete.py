@@ -1,11 +1,16 @@
-"""Completion of HOST:PATH in the shell: what the host exports there."""
+"""What a shell completes: HOST:PATH by what the host exports, hosts, interfaces, instances.
+
+Owns what is offered; a shell that waits is told within a second or two, or nothing. Calls
+transfer/session.py for what a host exports.
+"""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterable
+
 import click
 from click.shell_completion import CompletionItem
-
-from careful.address import is_remote, split_remote
 
 #: A shell waits for this while somebody types, seconds.
 _TIMEOUT_S = 1.5
@@ -24,13 +29,48 @@ def _names(host: str, path: str) -> list[str]:
     return sorted(name for name in (folder + slash + one for one in names) if name.startswith(path))
 
 
+def _begin(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _nodes() -> list[str]:
+    """Hosts that the configuration has a name for."""
+    from careful.control import config
+
+    try:
+        return list(config.load(None).nodes)
+    except (OSError, ValueError):
+        return []
+
+
+def host(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete HOST."""
+    return _begin(_nodes(), incomplete)
+
+
+def interface(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete IFACE: those that there are."""
+    return _begin((name for _, name in socket.if_nameindex() if name != "lo"), incomplete)
+
+
+def instance(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of an instance that runs."""
+    from careful.control import instances
+
+    return _begin((one.name for one in instances.running()), incomplete)
+
+
 def remote_path(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete HOST:PATH; anything else is a local file.
+    """Complete HOST:PATH; anything else is a host, or a local file.
+
+    `put` has hosts last, the other commands first.
 
     bash takes a word apart at its colons, and wants what comes after the last one.
     """
+    from careful.address import is_remote, split_remote  # the C side
+
     before = [*(ctx.params.get("words") or ()), *(ctx.params.get("sources") or ()), *ctx.args]
     apart = ""
     word = incomplete
@@ -40,7 +80,9 @@ def remote_path(
         apart = f"{before[-2]}:"
         word = apart + incomplete
     if not is_remote(word):
-        return [CompletionItem(incomplete, type="file")]
+        hosts = _begin((f"{name}:" for name in _nodes()), incomplete)
+        expected = bool(incomplete) or bool(before) == (ctx.info_name == "put")
+        return hosts if hosts and expected else [CompletionItem(incomplete, type="file")]
     host, path = split_remote(word)
     try:
         names = _names(host, path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.control import doctor as stages
@@ -20,7 +21,7 @@ from careful.report.doctor import findings
     ],
     topics=("exit-status",),
 )
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option("--fix", is_flag=True, help="Put right what can be, as root; then look.")
 @shared
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import measured, plot_option, show
 from careful.cli.params import BYTES, SECONDS, SHARE
@@ -30,7 +31,7 @@ from careful.report.measure import environment
         ("carefulctl measure logp h2 --tcp 9000", "beside TCP, to an `echo 9000` there"),
     ],
 )
-@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)
 @click.option(
     "--precision",
     type=SHARE,

@@ -92,6 +92,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "More": {
+        "completion": (
+            "careful.cli.completion:completion",
+            "Print what makes a shell complete commands, options, hosts, paths and interfaces.",
+        ),
         "help": (
             "careful.cli.help:help_command",
             "Show a page of the manual, or the help of a command.",
@@ -113,11 +117,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 @click.version_option(__version__, prog_name="carefulctl")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Bring careful up on an interface, move files, and tune it while it runs.
-
-    Completion: eval "$(_CAREFULCTL_COMPLETE=bash_source carefulctl)", likewise
-    zsh_source, and fish_source for fish.
-    """
+    """Bring careful up on an interface, move files, and tune it while it runs."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import measured, plot_option, show
 from careful.cli.logp import echo, logp
@@ -77,7 +78,7 @@ def measure() -> None:
         ("carefulctl measure pathchar h2 --time 2m --plot path.svg", "longer, and drawn"),
     ],
 )
-@click.argument("host")
+@click.argument("host", shell_complete=complete.host)
 @click.option("--sizes", "sizes_count", default=12, show_default=True, help="How many sizes.")
 @click.option("--min-bytes", type=BYTES, default=plan.LEAST_BYTES, show_default=True)
 @click.option("--max-bytes", type=BYTES, help="Largest probe  [default: what the path takes]")
@@ -185,7 +186,7 @@ def pathchar(
         ),
     ],
 )
-@click.argument("host")
+@click.argument("host", shell_complete=complete.host)
 @_over_sizes(16, 0.01)
 @click.option(
     "--at-bytes",
@@ -240,7 +241,7 @@ def blackbox(
         ("carefulctl measure clearbox h2 --trains --plot stages.png", "back to back, drawn"),
     ],
 )
-@click.argument("host")
+@click.argument("host", shell_complete=complete.host)
 @_over_sizes(12, 0.05)
 @click.option(
     "--trains", is_flag=True, help="Frames back to back, as fragments are, not each by itself."

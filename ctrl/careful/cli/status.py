@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.control import config, instances
@@ -20,7 +21,7 @@ from careful.report import status as report
     ],
     topics=("exit-status",),
 )
-@click.argument("ifname", metavar="[IFACE]", required=False)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @shared
 def status(
     ifname: str | None, instance: str | None, config_path: Path | None, as_json: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import instance_option, json_option, plot_option, show
 from careful.cli.params import SECONDS, Duration
@@ -50,7 +51,7 @@ def _listening(targets: Sequence[Target], seconds: float) -> None:
         ("carefulctl trace stages eth1 --also h2", "in a lab, the other end, too"),
     ],
 )
-@click.argument("ifname", metavar="[IFACE]", required=False)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
 @_also
 @plot_option
@@ -84,7 +85,7 @@ def trace_stages(
     "frames",
     examples=[("carefulctl trace frames eth1 --plot burst.png", "the largest burst, drawn")],
 )
-@click.argument("ifname", metavar="[IFACE]", required=False)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
 @click.option(
     "--gap",

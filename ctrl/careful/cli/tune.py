@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
@@ -45,7 +46,12 @@ class MessageClass(click.ParamType[tuple[int, ...]]):
 
 
 _peer = click.option(
-    "--peer", "peers", multiple=True, metavar="HOST", help="This peer; repeatable."
+    "--peer",
+    "peers",
+    multiple=True,
+    metavar="HOST",
+    shell_complete=complete.host,
+    help="This peer; repeatable.",
 )
 
 
@@ -56,7 +62,7 @@ _peer = click.option(
         ("carefulctl tune show eth1 --watch", "again whenever it changes, until Ctrl-C"),
     ],
 )
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_peer
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @shared
@@ -91,7 +97,7 @@ def tune_show(
         ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "messages of 64 KiB alone"),
     ],
 )
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
 @click.option("--minpulse-bytes", type=BYTES, metavar="N", help="Least that a sink takes at once.")
 @_peer
@@ -151,7 +157,7 @@ def tune_set(
         ("carefulctl tune apply eth1 kept.json --of h2 --peer h3", "h2's settings, for h3"),
     ],
 )
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.argument("file", type=click.File("rb"))
 @_peer
 @click.option("--of", metavar="PEER", help="Whose settings, of a file with several peers'.")

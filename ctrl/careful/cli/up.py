@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import json_option, shared, show
 from careful.cli.params import WholeDuration
@@ -20,7 +21,7 @@ from careful.report import status as report
     ],
     topics=("files",),
 )
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option("--peers", type=int, metavar="P", help="Windows R is divided into  [default: 8].")
 @click.option(
     "--export",
@@ -82,7 +83,7 @@ def up(
 
 
 @command(examples=[("carefulctl down eth1", "end it; nothing stays behind")])
-@click.argument("ifname", metavar="IFACE")
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option("--instance", envvar="CAREFUL_INSTANCE", metavar="NAME", help="Which carefuld.")
 @json_option
 def down(ifname: str, instance: str | None, as_json: bool) -> None:

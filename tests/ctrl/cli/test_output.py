@@ -99,6 +99,19 @@ def test_error__one_line_and_nothing_that_a_terminal_obeys(
     assert said.endswith("\n")
 
 
+def test_error__debug_shows_where_it_came_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CAREFUL_DEBUG", "1")
+    assert run(["status", "--config", "/nowhere"]) == 1
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert last == "carefulctl: /nowhere: No such file or directory"
+    monkeypatch.delenv("CAREFUL_DEBUG")
+    assert run(["status", "--config", "/nowhere"]) == 1
+    assert capsys.readouterr().err == "carefulctl: /nowhere: No such file or directory\n"
+
+
 def test_watch__a_bar_on_a_terminal_alone(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

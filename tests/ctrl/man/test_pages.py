@@ -24,20 +24,32 @@ def context(names: tuple[str, ...]) -> click.Context:
     return roff._context(names, ALL[names])
 
 
-def typed(place: str) -> Iterator[str]:
-    """Every command line that a page, or the help of a command, shows."""
+_BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
+
+
+def shown(place: str) -> Iterator[str]:
+    """Every whole command line: in blocks of a page, or of the examples of a command."""
     if place.startswith("help"):
         one = ALL["carefulctl", *place.split()[1:]]
         assert isinstance(one, (Command, Group))
         text = "\n".join(line for line, _ in one.examples)
     else:
-        page = man.source(place)
-        blocks = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
-        rest = re.sub(r"^```\n.*?^```", "", page, flags=re.M | re.S)
-        text = "\n".join([*blocks, *re.findall(r"`([^`]+)`", rest)])
+        text = "\n".join(_BLOCK.findall(man.source(place)))
+    yield from parts(text.replace('eval "$(', "").replace(')"', ""))
+
+
+def parts(text: str) -> Iterator[str]:
     for line in text.splitlines():
-        for part in re.split(r"[|;&]+", line.partition(" #")[0]):
+        for part in re.split(r"[|;&>]+", line.partition(" #")[0]):
             yield part.strip()
+
+
+def typed(place: str) -> Iterator[str]:
+    """The same, and what a page names in its text."""
+    yield from shown(place)
+    if not place.startswith("help"):
+        rest = _BLOCK.sub("", man.source(place))
+        yield from parts("\n".join(re.findall(r"`([^`]+)`", rest)))
 
 
 def unknown(line: str) -> list[str]:
@@ -111,6 +123,24 @@ def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFi
         assert capsys.readouterr().out == text
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_examples__parse(
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every command line of a command's examples, and in a block of a page, without running it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(click.Command, "invoke", lambda *_: None)
+    for name in ("plan.json", "kept.json"):
+        (tmp_path / name).touch()
+    lines = [line for line in shown(place) if line.startswith("carefulctl ")]
+    assert lines or not place.startswith("help")
+    for line in lines:
+        assert run(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
+
+
 def test_help__summaries_are_the_commands_own() -> None:
     """They stand in a table, so that the list of commands imports none of them."""
     table = {name: text for rows in COMMANDS.values() for name, (_, text) in rows.items()}
@@ -134,8 +164,8 @@ def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]
     assert man.topics()[topic]
     assert "\n# " not in rest
     for width in 60, 80, 200:
-        shown = terminal.shown(page, width, coloured=False)
-        assert [line for line in shown.splitlines() if len(line) > min(width, 80)] == []
+        text = terminal.shown(page, width, coloured=False)
+        assert [line for line in text.splitlines() if len(line) > min(width, 80)] == []
     assert run(["help", topic]) == 0
     assert capsys.readouterr().out.startswith(f"{topic} - ")
     assert "\x1b[1m" in terminal.shown(page, 80, coloured=True)

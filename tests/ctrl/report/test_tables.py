@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from careful.cli.main import run
-from careful.control.doctor import FAIL, OK, Finding
+from careful.control.finding import FAIL, OK, Finding
 from careful.report import status as report
+from careful.report.doctor import findings
 from careful.report.files import partials
 from careful.report.tables import alarm, cells, folded, table
 from careful.transfer.partials import Found
@@ -109,7 +110,7 @@ def test_findings__fail_is_red_and_advice_hangs(monkeypatch: pytest.MonkeyPatch)
     narrow(monkeypatch, 60)
     one = Finding("kernel", OK, "Linux 6.1")
     bad = Finding("memlock", FAIL, "64 KiB", "raise it: `ulimit -l unlimited` before `up`")
-    assert report.findings([one, bad]).splitlines() == [
+    assert findings([one, bad]).splitlines() == [
         "ok    kernel     Linux 6.1",
         f"{alarm('FAIL')}  memlock    64 KiB (raise it: `ulimit -l unlimited`",
         "                 before `up`)",

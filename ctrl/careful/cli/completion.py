@@ -1,0 +1,68 @@
+"""`carefulctl completion`: the script with which a shell completes our command lines.
+
+Owns the script for bash, so that no blank is typed after `h2:` or `dir/`; click has the others.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+from click.shell_completion import BashComplete, get_completion_class
+
+from careful.cli.command import command
+from careful.cli.common import say
+
+#: Tells this program to complete, and how.
+VARIABLE = "_CAREFULCTL_COMPLETE"
+_SHELLS = ("bash", "zsh", "fish")
+
+
+class _Bash(BashComplete):
+    """bash, which types no blank after what goes on."""
+
+    source_template = """\
+%(complete_func)s() {
+    local IFS=$'\\n' type value
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        case $type in
+        dir) compopt -o dirnames ;;
+        file) compopt -o default ;;
+        *) COMPREPLY+=("$value") && [[ $value == *[:/] ]] && compopt -o nospace ;;
+        esac
+    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \\
+        %(complete_var)s=bash_complete "$1")
+}
+complete -F %(complete_func)s %(prog_name)s
+"""
+
+    def source(self) -> str:
+        """The script; click's own runs bash to see how old it is."""
+        return self.source_template % self.source_vars()
+
+
+def _ours() -> str:
+    """The login shell, if it is one of them; else bash."""
+    name = Path(os.environ.get("SHELL", "")).name
+    return name if name in _SHELLS else _SHELLS[0]
+
+
+@command(
+    examples=[
+        ('eval "$(carefulctl completion bash)"', "in ~/.bashrc"),
+        ("carefulctl completion fish | source", "in ~/.config/fish/config.fish"),
+    ],
+)
+@click.argument("shell", type=click.Choice(_SHELLS), default=_ours)
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes a shell complete commands, options, hosts, paths and interfaces.
+
+    Hosts are those in the configuration; paths are asked of the host, if it answers at once.
+    SHELL is bash, zsh or fish; yours by default.
+    """
+    kind = _Bash if shell == "bash" else get_completion_class(shell)
+    assert kind is not None
+    say(kind(ctx.find_root().command, {}, "carefulctl", VARIABLE).source())

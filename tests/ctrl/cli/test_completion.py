@@ -1,0 +1,86 @@
+"""What shells are told to complete: the script, hosts, interfaces; paths are system's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from careful.cli.main import run
+
+CONFIG = '[nodes]\nh2 = "10.0.0.2"\nh3 = "10.0.0.3"\nother = "10.0.0.4"\n'
+
+
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """What bash is told when the last word is to be completed."""
+    config = tmp_path / "careful.toml"
+    config.write_text(CONFIG)
+    monkeypatch.setenv("CAREFUL_CONFIG", str(config))
+    monkeypatch.setenv("_CAREFULCTL_COMPLETE", "bash_complete")
+
+    def told(*words: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", " ".join(["carefulctl", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        assert run() == 0
+        return capsys.readouterr().out.splitlines()
+
+    return told
+
+
+def test_complete__hosts(complete) -> None:
+    assert complete("measure", "pathchar", "h") == ["plain,h2", "plain,h3"]
+    assert complete("tune", "show", "eth1", "--peer", "o") == ["plain,other"]
+    assert complete("get", "h") == ["plain,h2:", "plain,h3:"]
+    assert complete("get", "") == ["plain,h2:", "plain,h3:", "plain,other:"]
+    assert complete("get", "x") == ["file,x"]
+    assert complete("put", "") == ["file,"]
+    assert complete("put", "file", "h2") == ["plain,h2:"]
+
+
+def test_complete__interfaces_and_commands(complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "eth1"), (3, "eth2")])
+    for command in ("up", "down", "status", "doctor", "tune show", "trace stages"):
+        assert complete(*command.split(), "e") == ["plain,eth1", "plain,eth2"]
+    assert complete("measure", "log") == ["plain,logp"]
+    assert "plain,files" in complete("help", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion__prints_a_script(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+    assert run(["completion"]) == 0
+    script = capsys.readouterr().out
+    assert f"_CAREFULCTL_COMPLETE={shell}_complete" in script
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=script, text=True).returncode == 0
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    assert run(["completion"]) == 0
+    assert "bash_complete" in capsys.readouterr().out
+    assert run(["completion", "csh"]) == 2
+
+
+def test_completion__bash_types_no_blank_after_a_host(tmp_path: Path) -> None:
+    """Typed as a user types it, by way of bash itself."""
+    if not shutil.which("bash"):
+        pytest.skip("bash is not installed")
+    (tmp_path / "careful.toml").write_text(CONFIG)
+    program = Path(sys.executable).parent / "carefulctl"
+    script = f"""
+        compopt() {{ echo "compopt" "$@"; }}
+        complete() {{ :; }}
+        eval "$({program} completion bash)"
+        COMP_WORDS=(carefulctl get h2) COMP_CWORD=2
+        _carefulctl_completion {program}
+        echo "${{COMPREPLY[*]}}"
+        COMP_WORDS=(carefulctl stat) COMP_CWORD=1
+        _carefulctl_completion {program}
+        echo "${{COMPREPLY[*]}}"
+    """
+    env = {"CAREFUL_CONFIG": str(tmp_path / "careful.toml"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env)
+    assert (done.stdout, done.stderr) == ("compopt -o nospace\nh2:\nstatus\n", "")
