@@ -118,8 +118,9 @@ static void finish(struct message_in *in)
 {
 	assert(in->active && !in->finished);
 	in->finished = true;
-	in->next = in->state->finished;
-	in->state->finished = in;
+	in->next = NULL;
+	*in->state->finished_tail = in;
+	in->state->finished_tail = &in->next;
 }
 
 /* Holds a frame until its payload, in n pieces, is written. */
@@ -348,13 +349,16 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	move_on(in);
 }
 
-/* The next message that is complete, written and checked, or failed. */
+/* The next message that is complete, written and checked, or failed; in the order of their ends. */
 struct message_in *message_in_finished(struct message_state *state)
 {
 	struct message_in *in = state->finished;
 
-	if (in)
-		state->finished = in->next;
+	if (!in)
+		return NULL;
+	state->finished = in->next;
+	if (!state->finished)
+		state->finished_tail = &state->finished;
 	return in;
 }
 

@@ -65,6 +65,8 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 	size_t bytes;
 
 	*state = (struct message_state){ .link = link, .storage = storage };
+	state->finished_tail = &state->finished;
+	state->left_tail = &state->left;
 	bytes = parked_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
 	state->parked = calloc(limits->parked, bytes);

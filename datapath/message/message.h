@@ -31,7 +31,7 @@ struct message_small {
 
 /* A bulk message being sent. */
 struct message_out {
-	struct message_out *next;
+	struct message_out *next; /* of its peer's, or among those that have left */
 	struct link_peer *peer;
 	uint64_t epoch;
 	struct careful_am am;
@@ -104,7 +104,8 @@ struct message_state {
 	struct message_in **ins_free;
 	uint32_t ins_count, ins_free_count;
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
-	struct message_in *finished;
+	struct message_in *finished, **finished_tail;
+	struct message_out *left, **left_tail;
 	struct message_part *parts, *parts_free; /* one for each receive buffer */
 	uint8_t *parked;
 	struct message_small **parked_free;
@@ -145,11 +146,11 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
 void message_got(struct message_state *state, struct link_peer *peer);
 
-/* out.c. The message is done when message_pump() says so through `done`. */
+/* out.c. A message that has left, or will not, comes out of message_out_left(). */
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);
 void message_out_start(struct message_state *state, struct message_out *out);
-void message_pump(struct message_state *state, struct link_peer *peer,
-		  void (*done)(struct message_out *out, void *user), void *user);
+void message_pump(struct message_state *state, struct link_peer *peer);
+struct message_out *message_out_left(struct message_state *state);
 void message_out_put(struct message_state *state, struct message_out *out);
 
 /* in.c */

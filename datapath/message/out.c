@@ -369,8 +369,7 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 /* Moves all messages of a peer on, small ones first; the rest in their order, a
  * message whose file is being read not keeping the others. While small ones wait, of
  * the others only what is built leaves: it may be in the buffers that they wait for. */
-void message_pump(struct message_state *state, struct link_peer *peer,
-		  void (*done)(struct message_out *out, void *user), void *user)
+void message_pump(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	struct message_out **at = &mp->out_first;
@@ -399,7 +398,22 @@ void message_pump(struct message_state *state, struct link_peer *peer,
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
 			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
 		out->done = !stale && !out->error;
-		done(out, user);
+		out->next = NULL;
+		*state->left_tail = out;
+		state->left_tail = &out->next;
 	}
 	mp->out_last = last;
+}
+
+/* The next message that has left whole (done), or will not; message_out_put() frees it. */
+struct message_out *message_out_left(struct message_state *state)
+{
+	struct message_out *out = state->left;
+
+	if (!out)
+		return NULL;
+	state->left = out->next;
+	if (!state->left)
+		state->left_tail = &state->left;
+	return out;
 }

@@ -49,6 +49,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.digest = op->digest;
 	args_from(am, result.args);
 	operation_end(c, op, &result);
+	operations_tell(c); /* while the payload is there */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -344,10 +345,8 @@ void am_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
-/* A bulk message has left, or will not. */
-void am_sent(struct message_out *out, void *user)
+static void sent(struct careful *c, struct message_out *out)
 {
-	struct careful *c = user;
 	struct operation *op;
 	struct region *region = region_find(c, out->region);
 
@@ -366,6 +365,15 @@ void am_sent(struct message_out *out, void *user)
 		operation_end(c, op, &result);
 	}
 	message_out_put(&c->messages, out);
+}
+
+/* Bulk messages have left, or will not. */
+void am_sent(struct careful *c)
+{
+	struct message_out *out;
+
+	while ((out = message_out_left(&c->messages)))
+		sent(c, out);
 }
 
 struct careful_kept *careful_keep(const struct careful_message *message)

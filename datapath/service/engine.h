@@ -24,8 +24,15 @@ struct engine_limits {
 	struct message_limits messages;
 };
 
-/* Something asked of a peer. @token: 0: free. */
+/*
+ * Something asked of a peer.
+ *
+ * @token:   0: free, or ended
+ * @next:    among those that have ended, which the application does not know yet
+ * @result:  of one of these
+ */
 struct operation {
+	struct operation *next;
 	uint32_t token;
 	uint32_t generation;
 	struct link_peer *peer;
@@ -35,6 +42,7 @@ struct operation {
 	struct careful_span local;
 	uint32_t bytes;
 	uint64_t digest; /* store: of what was sent */
+	struct careful_result result;
 	careful_done_fn *done;
 	void *user;
 };
@@ -64,6 +72,7 @@ struct careful {
 	struct operation *operations;
 	uint32_t *operations_free;
 	uint32_t operations_free_count;
+	struct operation *ended, **ended_tail;
 	struct region *regions;
 	struct handler handlers[CAREFUL_HANDLERS + 1];
 	careful_peer_fn *watch;
@@ -74,6 +83,7 @@ struct careful {
 		uint32_t tenants;
 		uint8_t state;
 	} * seen;
+	bool changed; /* some peer's state may be another than it was told */
 
 	/* Of each peer: the ping that we sent to it, and the one of its own that is
 	 * being written (service/ping.c). */
@@ -128,7 +138,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 /* am.c */
 void am_receive(struct careful *c, struct link_rxframe *frame);
 void am_finished(struct careful *c, struct message_in *in);
-void am_sent(struct message_out *out, void *user);
+void am_sent(struct careful *c);
 void am_deferred(struct careful *c);
 
 /* operation.c */
@@ -138,6 +148,7 @@ struct operation *operation_find(struct careful *c, uint32_t token, const struct
 				 uint64_t epoch);
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
+void operations_tell(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 
 /* region.c */
@@ -151,7 +162,8 @@ void ping_finish(struct careful *c);
 
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);
-void engine_changes(struct careful *c);
+void peers_epochs(struct careful *c);
+void peers_tell(struct careful *c);
 int engine_over_status(const struct link_peer *peer);
 
 #endif /* SERVICE_ENGINE_H */

@@ -75,6 +75,7 @@ static int allocate(struct careful *c)
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
 	c->pings = calloc(c->options.peers, sizeof(*c->pings));
 	c->scratch_fd = -1;
+	c->ended_tail = &c->ended;
 	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred ||
 	    !c->pings)
 		return -ENOMEM;
@@ -191,11 +192,13 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	return engine_open(options, NULL, instance, error);
 }
 
+/* Everything that can be sent now; updates last, for data carries them for free. */
 static void send_all(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++)
 		if (c->messages.peers[i].messages)
-			message_pump(&c->messages, &c->link.peers[i], am_sent, c);
+			message_pump(&c->messages, &c->link.peers[i]);
+	am_sent(c);
 	link_updates(&c->link);
 	link_kick(&c->link);
 }
@@ -244,7 +247,20 @@ static void finish_messages(struct careful *c)
 		am_finished(c, in);
 }
 
-/* Everything that can be sent now; updates last, for data carries them for free. */
+/* What ends with an epoch, before the peer's new state. */
+static void tell_changes(struct careful *c)
+{
+	peers_epochs(c);
+	operations_tell(c);
+	peers_tell(c);
+}
+
+/* Whether somebody is to be told of something: no time to wait. */
+static bool untold(const struct careful *c)
+{
+	return c->ended || c->changed || c->link.changed;
+}
+
 int careful_poll(struct careful *c)
 {
 	struct link_rxframe frames[LINK_BATCH];
@@ -255,7 +271,7 @@ int careful_poll(struct careful *c)
 		keep_time(c);
 		/* Of a session that a control message began, the end of the one before is
 		 * told before the first frame is handled. */
-		engine_changes(c);
+		tell_changes(c);
 	}
 	n = link_rx(&c->link, frames, LINK_BATCH, &more);
 	for (uint32_t i = 0; i < n; i++) {
@@ -275,7 +291,7 @@ int careful_poll(struct careful *c)
 	link_publish(&c->link);
 	if (c->link.draining)
 		link_drained(&c->link);
-	engine_changes(c);
+	tell_changes(c);
 	if (c->link.pings_done)
 		ping_finish(c);
 	send_all(c);
@@ -292,7 +308,7 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 		if (own[i] >= 0)
 			fds[count++] = own[i];
 	count += c->port->ops->wait_fds(c->port, fds + count, n - count);
-	*timeout_ms = (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	*timeout_ms = untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
 	c->polls = POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
 	return (int)count;
 }
@@ -360,7 +376,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 			moved = frames_moved(c);
 			start = now;
 		}
-		if (now - start < spin)
+		if (now - start < spin || untold(c))
 			continue;
 		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))
 			return careful_poll(c);

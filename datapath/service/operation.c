@@ -37,23 +37,48 @@ struct operation *operation_find(struct careful *c, uint32_t token, const struct
 	return op;
 }
 
+static void put(struct careful *c, const struct operation *op)
+{
+	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
+}
+
 /* Frees the entry without telling anyone. */
 void operation_drop(struct careful *c, struct operation *op)
 {
 	op->token = 0;
 	link_awaited(op->peer);
-	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
+	put(c, op);
 }
 
+/* The end, which operations_tell() tells: who calls this may be in the middle of a walk. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
-	careful_done_fn *done = op->done;
-	void *user = op->user;
+	op->token = 0;
+	link_awaited(op->peer);
+	op->result = *result;
+	op->next = NULL;
+	*c->ended_tail = op;
+	c->ended_tail = &op->next;
+}
 
-	operation_drop(c, op);
-	c->told++;
-	if (done)
-		done(result, user);
+/* Tells of those that have ended so far; what ends meanwhile waits for the next time. */
+void operations_tell(struct careful *c)
+{
+	struct operation *op = c->ended, *next;
+
+	c->ended = NULL;
+	c->ended_tail = &c->ended;
+	for (; op; op = next) {
+		const struct careful_result result = op->result;
+		careful_done_fn *done = op->done;
+		void *user = op->user;
+
+		next = op->next;
+		put(c, op); /* free for what the application asks now */
+		c->told++;
+		if (done)
+			done(&result, user);
+	}
 }
 
 /* Everything asked of a peer in an epoch that is over ends with status. */

@@ -12,6 +12,91 @@ struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 	return &c->link.peers[peer];
 }
 
+/* What operations of an epoch that is over are told. */
+int engine_over_status(const struct link_peer *peer)
+{
+	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
+									-ECONNRESET;
+}
+
+static void epoch_over(struct careful *c, struct link_peer *peer)
+{
+	message_forget(&c->messages, peer);
+	message_pump(&c->messages, peer);
+	am_sent(c);
+	operations_reset(c, peer, engine_over_status(peer));
+}
+
+static void tell(struct careful *c, uint32_t peer, uint8_t state)
+{
+	c->told++;
+	if (c->watch)
+		c->watch(c, peer, state, c->watch_user);
+}
+
+/* What is under way in epochs that are over ends. */
+void peers_epochs(struct careful *c)
+{
+	if (!c->link.changed)
+		return;
+	c->link.changed = false;
+	c->changed = true;
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		struct link_peer *peer = &c->link.peers[i];
+
+		if (c->seen[i].epoch != peer->epoch) {
+			c->seen[i].epoch = peer->epoch;
+			epoch_over(c, peer);
+		}
+	}
+}
+
+/* Compares what is with what was told; whoever is told may change it again. */
+static void tell_changes(struct careful *c, uint32_t index)
+{
+	const struct link_peer *peer = &c->link.peers[index];
+	struct engine_seen *seen = &c->seen[index];
+
+	if (seen->tenants != link_tenants(peer)) {
+		bool other = seen->state != CAREFUL_PEER_NONE;
+
+		seen->tenants = link_tenants(peer);
+		seen->lives = 0;
+		seen->state = CAREFUL_PEER_NONE;
+		if (other) /* what was said to belong to this slot is another host's */
+			tell(c, index, CAREFUL_PEER_NONE);
+	}
+	if (seen->lives != link_lives(peer)) {
+		bool again = seen->lives != 0 && link_lives(peer) != 0;
+
+		seen->lives = link_lives(peer);
+		if (again) /* another process there: its handles are void */
+			tell(c, index, CAREFUL_PEER_FAILED);
+	}
+	if (seen->state != peer->state) {
+		seen->state = peer->state;
+		tell(c, index, seen->state);
+	}
+}
+
+void peers_tell(struct careful *c)
+{
+	if (!c->changed)
+		return;
+	c->changed = false;
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		tell_changes(c, i);
+}
+
+/* After a call that names a peer: of this one's changes its watcher hears within it. Whether
+ * there were others is as before. */
+static void tell_own(struct careful *c, uint32_t index, bool others)
+{
+	peers_epochs(c);
+	c->changed = others;
+	tell_changes(c, index);
+}
+
 /* Whether frames could go there from our interface, as routes are now. */
 static bool reachable(struct careful *c, const union address *to)
 {
@@ -23,6 +108,7 @@ static bool reachable(struct careful *c, const union address *to)
 
 int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
 {
+	bool others = c->changed || c->link.changed;
 	union address to = { 0 };
 	struct link_peer *peer;
 	uint16_t *port;
@@ -48,18 +134,19 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 		return -EADDRINUSE;
 	c->link.now_ns = c->port->ops->now_ns(c->port);
 	link_connect(peer);
-	engine_changes(c);
+	tell_own(c, peer->slot, others);
 	return peer->slot;
 }
 
 int careful_peer_close(struct careful *c, uint32_t peer)
 {
+	bool others = c->changed || c->link.changed;
 	struct link_peer *p = engine_peer(c, peer);
 
 	if (!p)
 		return -ENOENT;
 	link_close(p, 0);
-	engine_changes(c);
+	tell_own(c, peer, others);
 	return 0;
 }
 
@@ -90,63 +177,4 @@ int careful_peer_whereabouts(struct careful *c, uint32_t index,
 		return -ENOENT;
 	link_peer_whereabouts(peer, where);
 	return 0;
-}
-
-/* What operations of an epoch that is over are told. */
-int engine_over_status(const struct link_peer *peer)
-{
-	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
-									-ECONNRESET;
-}
-
-static void epoch_over(struct careful *c, struct link_peer *peer)
-{
-	message_forget(&c->messages, peer);
-	message_pump(&c->messages, peer, am_sent, c);
-	operations_reset(c, peer, engine_over_status(peer));
-}
-
-static void tell(struct careful *c, uint32_t peer, uint8_t state)
-{
-	c->told++;
-	if (c->watch)
-		c->watch(c, peer, state, c->watch_user);
-}
-
-/* Compares what is with what was known; tells whom it concerns. */
-void engine_changes(struct careful *c)
-{
-	if (!c->link.changed)
-		return;
-	c->link.changed = false;
-	for (uint32_t i = 0; i < c->link.peers_max; i++) {
-		struct link_peer *peer = &c->link.peers[i];
-		struct engine_seen *seen = &c->seen[i];
-		uint8_t state = peer->state;
-
-		if (seen->epoch != peer->epoch) {
-			seen->epoch = peer->epoch;
-			epoch_over(c, peer);
-		}
-		if (seen->tenants != link_tenants(peer)) {
-			bool other = seen->state != CAREFUL_PEER_NONE;
-
-			seen->tenants = link_tenants(peer);
-			seen->lives = 0;
-			seen->state = CAREFUL_PEER_NONE;
-			if (other) /* what was said to belong to this slot is another host's */
-				tell(c, i, CAREFUL_PEER_NONE);
-		}
-		if (seen->lives != link_lives(peer)) {
-			bool again = seen->lives != 0 && link_lives(peer) != 0;
-
-			seen->lives = link_lives(peer);
-			if (again) /* another process there: its handles are void */
-				tell(c, i, CAREFUL_PEER_FAILED);
-		}
-		if (seen->state != state) {
-			seen->state = state;
-			tell(c, i, state);
-		}
-	}
 }

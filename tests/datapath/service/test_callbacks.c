@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What an application does from inside its callbacks: it asks again, and it closes sessions.
+ * Each operation ends once, nothing is lost, and what is told last is how things are.
+ */
+#include "instances.h"
+
+#include <sys/mman.h>
+
+enum { BYTES = 3000001, STATES = 16 };
+
+static uint8_t source[BYTES], target[BYTES];
+
+static const struct careful_span memory = { .base = source, .fd = -1 };
+
+/* A store, and what its end makes the application do. */
+struct asked {
+	struct careful *c;
+	uint32_t peer, key;
+	int done, status;
+	struct asked *then; /* asked from inside this one's end */
+	bool close; /* the session is closed from there */
+};
+
+static void store(struct asked *asked, const struct careful_span *span, uint32_t bytes);
+
+static void on_end(const struct careful_result *result, void *user)
+{
+	struct asked *asked = user;
+
+	asked->done++;
+	asked->status = result->status;
+	if (asked->then)
+		store(asked->then, &memory, BYTES);
+	if (asked->close)
+		CHECK_EQ(careful_peer_close(asked->c, asked->peer), 0);
+}
+
+static void store(struct asked *asked, const struct careful_span *span, uint32_t bytes)
+{
+	CHECK_EQ(careful_store(asked->c, asked->peer, asked->key, 0, span, bytes, CAREFUL_HANDLERS,
+			       NULL, 0, on_end, asked),
+		 0);
+}
+
+static uint32_t state_of(struct careful *c, uint32_t peer)
+{
+	struct careful_peer_info info;
+
+	return careful_peer_info(c, peer, &info) ? CAREFUL_PEER_NONE : info.state;
+}
+
+/* Two with a session; the second takes stores into target. */
+static void open_up(struct ends *ends, unsigned int mtu, struct asked *asked, uint32_t count)
+{
+	const struct careful_region region = {
+		.span = { .base = target, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	uint32_t key;
+
+	ends_open(ends, mtu);
+	CHECK_EQ(careful_region_add(ends->c[1], &region, &key), 0);
+	for (int i = 0; i < PATIENCE && state_of(ends->c[0], 0) != CAREFUL_PEER_UP; i++)
+		poll_both(ends);
+	CHECK_EQ(state_of(ends->c[0], 0), CAREFUL_PEER_UP);
+	for (uint32_t i = 0; i < count; i++) {
+		asked[i].c = ends->c[0];
+		asked[i].peer = (uint32_t)ends->peer;
+		asked[i].key = key;
+	}
+}
+
+static void await_end(struct ends *ends, const struct asked *asked)
+{
+	for (int i = 0; i < PATIENCE && !asked->done; i++)
+		poll_both(ends);
+	CHECK_EQ(asked->done, 1);
+}
+
+/* Nothing that was asked occupies anything any more. */
+static void check_idle(const struct careful *c)
+{
+	CHECK_EQ(c->messages.peers[0].messages, 0);
+	CHECK_EQ(c->messages.peers[0].slots_busy, 0);
+	CHECK_EQ(c->messages.outs_free_count, c->messages.outs_count);
+	CHECK_EQ(c->operations_free_count, c->limits.operations);
+}
+
+static void close_quietly(struct ends *ends)
+{
+	careful_close(ends->c[0]);
+	careful_close(ends->c[1]);
+	pair_close(&ends->pair);
+}
+
+static void test_done__stores_again_where_the_source_shrank(void)
+{
+	const struct careful_span empty = { .fd = memfd_create("empty", 0) };
+	struct asked asked[2] = { { .then = &asked[1] } };
+	struct ends ends;
+
+	open_up(&ends, 3826, asked, 2);
+	store(&asked[0], &empty, BYTES);
+	await_end(&ends, &asked[0]);
+	CHECK_EQ(asked[0].status, -ENODATA);
+	await_end(&ends, &asked[1]);
+	CHECK_EQ(asked[1].status, 0);
+	CHECK(!memcmp(source, target, BYTES));
+	check_idle(ends.c[0]);
+	ends_close(&ends);
+	close(empty.fd);
+}
+
+static void test_done__stores_again_where_the_epoch_broke(void)
+{
+	struct asked asked[2] = { { .then = &asked[1] } };
+	struct ends ends;
+
+	open_up(&ends, 3826, asked, 2);
+	store(&asked[0], &memory, BYTES);
+	careful_poll(ends.c[0]);
+	link_break(&ends.c[0]->link.peers[ends.peer]);
+	await_end(&ends, &asked[0]);
+	CHECK_EQ(asked[0].status, -ECONNRESET);
+	await_end(&ends, &asked[1]);
+	CHECK_EQ(asked[1].status, 0);
+	CHECK(!memcmp(source, target, BYTES));
+	check_idle(ends.c[0]);
+	close_quietly(&ends);
+}
+
+/* The first waits for credits, the second cannot be read, the third waits. */
+static void test_done__closes_the_session_with_others_waiting(void)
+{
+	const struct careful_span nothing = { .fd = 100000 };
+	struct asked asked[3] = { [1].close = true };
+	struct ends ends;
+
+	open_up(&ends, 6000, asked, 3);
+	/* Fragments of several buffers: where they must wait, a small one may still leave. */
+	plan_default(ends.c[0]->port->ops->tune(ends.c[0]->port, 0), 1 << 20);
+	store(&asked[0], &memory, BYTES);
+	store(&asked[1], &nothing, 100);
+	store(&asked[2], &memory, BYTES);
+	for (int i = 0; i < PATIENCE && !asked[1].done; i++)
+		careful_poll(ends.c[0]); /* the other end gives no credits back */
+	CHECK(asked[1].done == 1 && asked[1].status < 0);
+	await_end(&ends, &asked[0]);
+	await_end(&ends, &asked[2]);
+	for (int i = 0; i < 1000; i++)
+		poll_both(&ends);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(asked[i].done, 1);
+	CHECK_EQ(asked[0].status, -ECONNRESET);
+	CHECK_EQ(asked[2].status, -ECONNRESET);
+	check_idle(ends.c[0]);
+	close_quietly(&ends);
+}
+
+static struct {
+	uint32_t states[STATES];
+	uint32_t count;
+} heard;
+
+static void watch(struct careful *c, uint32_t peer, uint32_t state, void *user)
+{
+	(void)user;
+	CHECK_EQ(state, state_of(c, peer)); /* told as it is, not as it was */
+	CHECK(heard.count < STATES);
+	heard.states[heard.count++] = state;
+}
+
+/* An operation ends with its session, and closes it: nobody hears of a failed peer that is
+ * closed already. */
+static void test_watch__after_a_callback_that_closes(void)
+{
+	struct asked asked[1] = { { .close = true } };
+	struct ends ends;
+
+	open_up(&ends, 3826, asked, 1);
+	careful_peer_watch(ends.c[0], watch, NULL);
+	store(&asked[0], &memory, BYTES);
+	careful_poll(ends.c[0]);
+	link_close(&ends.c[0]->link.peers[ends.peer], ECONNREFUSED);
+	for (int i = 0; i < 100; i++)
+		careful_poll(ends.c[0]);
+	CHECK_EQ(asked[0].done, 1);
+	CHECK_EQ(asked[0].status, -ECONNREFUSED);
+	CHECK(heard.count > 0);
+	CHECK_EQ(heard.states[heard.count - 1], CAREFUL_PEER_NONE);
+	check_idle(ends.c[0]);
+	close_quietly(&ends);
+}
+
+int main(void)
+{
+	for (uint32_t i = 0; i < BYTES; i++)
+		source[i] = (uint8_t)(i * 31 + i / 1000);
+	RUN(test_done__stores_again_where_the_source_shrank);
+	RUN(test_done__stores_again_where_the_epoch_broke);
+	RUN(test_done__closes_the_session_with_others_waiting);
+	RUN(test_watch__after_a_callback_that_closes);
+	return 0;
+}
