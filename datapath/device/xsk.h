@@ -106,6 +106,7 @@ struct xsk_port {
 
 /*
  * @tx_held:     descriptors written, not yet submitted
+ * @fill_asleep: the driver could not be woken to take buffers
  * @umem_bytes:  of the mapping
  * @tx_budget:   XDP_MAX_TX_SKB_BUDGET is in effect
  */
@@ -118,6 +119,7 @@ struct xsk_queue {
 	struct xsk_ring_prod tx;
 	struct xsk_ring_cons comp;
 	uint32_t tx_held;
+	bool fill_asleep;
 	uint64_t kicks;
 	uint64_t kicks_again;
 	uint64_t kicks_failed;

@@ -24,14 +24,25 @@ static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 	return n;
 }
 
+/* Only a driver that fills buffers itself sleeps for want of them. */
+static void wake_fill(struct xsk_queue *xsk)
+{
+	xsk->fill_asleep = xsk_ring_prod__needs_wakeup(&xsk->fill) &&
+			   recvfrom(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL) < 0 &&
+			   xsk->queue.info.zerocopy;
+}
+
 uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
 {
 	struct xsk_queue *xsk = to_xsk(queue);
 	uint32_t at, got, whole;
 
 	got = xsk_ring_cons__peek(&xsk->rx, n, &at);
-	if (!got)
+	if (!got) {
+		if (xsk->fill_asleep)
+			wake_fill(xsk);
 		return 0;
+	}
 	for (uint32_t i = 0; i < got; i++) {
 		const struct xdp_desc *desc = xsk_ring_cons__rx_desc(&xsk->rx, at + i);
 
@@ -59,9 +70,7 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		*xsk_ring_prod__fill_addr(&xsk->fill, at + i) = addrs[i] & mask;
 	xsk_ring_prod__submit(&xsk->fill, n);
-	/* Only a driver that fills buffers itself sleeps for want of them. */
-	if (xsk_ring_prod__needs_wakeup(&xsk->fill))
-		recvfrom(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+	wake_fill(xsk);
 }
 
 uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
@@ -86,10 +95,26 @@ static uint32_t tx_waiting(struct xsk_queue *xsk)
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
+/*
+ * Whether a kick that failed lost nothing (Documentation/networking/af_xdp.rst, and
+ * kick_tx() of its sample). EAGAIN: the device, the socket's buffer or the budget is full.
+ * ENOBUFS: no memory for now. Zero-copy only wakes the driver, and what it was not woken for
+ * stays in the ring; in copy mode EBUSY, on a device without a queue discipline, means that a
+ * frame was dropped.
+ */
+static bool only_later(int error, bool zerocopy)
+{
+	if (error == EAGAIN || error == ENOBUFS || error == EINTR)
+		return true;
+	return zerocopy && (error == EBUSY || error == ENETDOWN);
+}
+
 int xsk_kick(struct queue *queue)
 {
 	struct xsk_queue *xsk = to_xsk(queue);
 	struct xsk_port *port = xsk_port_of(xsk);
+	bool zerocopy = queue->info.zerocopy;
+	int failed;
 
 	if (xsk->tx_held) {
 		xsk_ring_prod__submit(&xsk->tx, xsk->tx_held);
@@ -103,12 +128,11 @@ int xsk_kick(struct queue *queue)
 	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
 		return 0; /* the driver is at it */
 	xsk->kicks++;
-	/* EAGAIN: the device, the socket's buffer or the budget is full. ENOBUFS: no memory
-	 * for now. EBUSY, on a device without a queue discipline: a frame was dropped. */
-	if (sendto(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
-	    errno != ENOBUFS && errno != EINTR)
+	failed = sendto(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
+	if (failed && !only_later(failed, zerocopy))
 		xsk->kicks_failed++;
-	if (queue->info.zerocopy || !tx_waiting(xsk))
+	/* A driver that is awake takes the rest by itself. */
+	if ((zerocopy && !failed) || !tx_waiting(xsk))
 		return 0;
 	xsk->kicks_again++;
 	return -EAGAIN;
