@@ -220,7 +220,8 @@ def clear(instance: Instance, ifname: str) -> Cleared:
 
     Args:
         instance: its name counts.
-        ifname: the interface whose pfifo and steering rules go.
+        ifname: the interface whose pfifo and steering rules go, unless another instance is
+            on it.
 
     Raises:
         CarefulError: something cannot be removed.
@@ -233,7 +234,9 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     for parent in (maps.PINS, RUN):
         remove_file(parent)
     with suppress(CarefulError):  # the interface may be gone
-        done.qdisc = links.remove_our_qdisc(links.find(ifname))
+        link = links.find(ifname)
+        if not instances.uses(link):
+            done.qdisc = links.remove_our_qdisc(link)
     return done
 
 

@@ -48,10 +48,20 @@ def _locked(path: Path) -> bool:
     return False
 
 
-def _number_in(path: Path) -> int:
+def _numbers_in(path: Path) -> list[int]:
+    """Pid, and in a lock the index of the interface, too."""
     with suppress(OSError, ValueError):
-        return int(path.read_text())
-    return 0
+        return [int(one) for one in path.read_text().split()]
+    return []
+
+
+def _pid_in(path: Path) -> int:
+    return next(iter(_numbers_in(path)), 0)
+
+
+def _owner(path: Path) -> int:
+    """Who holds the lock on a file, as it says; 0: nobody does."""
+    return _pid_in(path) if _locked(path) else 0
 
 
 @dataclass(frozen=True)
@@ -96,20 +106,24 @@ def _option(argv: Sequence[str], name: str) -> str:
     return ""
 
 
+def _is_here(pid: int) -> bool | None:
+    """Whether a process is in our network namespace; None if we may not know."""
+    with suppress(OSError):
+        ours = Path("/proc/self/ns/net").stat()
+        return os.path.samestat(Path(f"/proc/{pid}/ns/net").stat(), ours)
+    return None
+
+
 def find(name: str) -> Instance:
     """The instance of a name, whether it runs or not."""
-    pid_file = RUN / check_name(name) / "pid"
-    pid = _number_in(pid_file) if _locked(pid_file) else 0
+    pid = _owner(RUN / check_name(name) / "pid")
     if not pid:
         return Instance(name)
     proc = Path(f"/proc/{pid}")
     argv: list[str] = []
-    here = None
     with suppress(OSError):
         argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
-        ours = Path("/proc/self/ns/net").stat()
-        here = os.path.samestat((proc / "ns/net").stat(), ours)
-    return Instance(name, pid, _option(argv, "--ifname"), here)
+    return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid))
 
 
 @contextmanager
@@ -151,9 +165,17 @@ def changing(name: str) -> Iterator[None]:
 
 def owner_without_daemon(name: str) -> int:
     """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
-    lock = RUN / f"{check_name(name)}.lock"
-    pid = _number_in(lock) if _locked(lock) else 0
+    pid = _owner(RUN / f"{check_name(name)}.lock")
     return pid if pid and pid != find(name).pid else 0
+
+
+def uses(link: links.Link) -> bool:
+    """Whether an instance of any name is on an interface."""
+    for lock in RUN.glob("*.lock"):
+        numbers = _numbers_in(lock)
+        if numbers[1:] == [link.index] and _is_here(numbers[0]) and _locked(lock):
+            return True
+    return False
 
 
 def running() -> list[Instance]:
@@ -209,7 +231,7 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
 
 def death(instance: Instance) -> str:
     """How an instance ended that left its pid behind; "" if none did."""
-    pid = 0 if instance.pid else _number_in(instance.directory / "pid")
+    pid = 0 if instance.pid else _pid_in(instance.directory / "pid")
     return f"carefuld died (process {pid}, log {instance.log})" if pid else ""
 
 

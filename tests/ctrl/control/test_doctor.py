@@ -103,10 +103,11 @@ def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
 
 
 def test_doctor__another_program(wired: Host) -> None:
-    """Of a sibling: its name, and never how to take its program away."""
+    """Of a sibling: its name, and never how to take its program away. It keeps its pfifo."""
     wired.ctl("up", "q1", "--instance", "sibling")
     try:
         line = failure(wired)
+        assert "pfifo ca00:" in wired.lab.run("h1", "tc", "qdisc", "show", "dev", "q1").stdout
     finally:
         wired.ctl("down", "q1", "--instance", "sibling")
     assert "q1 is in use by instance sibling, process" in line
