@@ -33,8 +33,19 @@ struct xdp {
 };
 
 static struct xdp xdp; /* under test */
+static const char *xdp_file; /* instead of the program that is built in */
 static int xsk = -1;
 static uint64_t seen[CAREFUL_XDP_COUNTERS]; /* which counters were reached at all */
+
+static inline struct bpf_object *xdp_open(void)
+{
+	size_t bytes = (size_t)(bpf_careful_end - bpf_careful_start);
+	struct bpf_object *object = xdp_file ? bpf_object__open_file(xdp_file, NULL) :
+					       bpf_object__open_mem(bpf_careful_start, bytes, NULL);
+
+	CHECK(object);
+	return object;
+}
 
 static inline int xdp_load(const char *name, uint32_t queue)
 {
@@ -48,9 +59,7 @@ static inline int xdp_load(const char *name, uint32_t queue)
 	int rc;
 
 	xdp = (struct xdp){ .frags = !strcmp(name, "careful_frags") };
-	xdp.object = bpf_object__open_mem(bpf_careful_start,
-					  (size_t)(bpf_careful_end - bpf_careful_start), NULL);
-	CHECK(xdp.object);
+	xdp.object = xdp_open();
 	bpf_object__for_each_map(map, xdp.object)
 		if (strstr(bpf_map__name(map), ".rodata"))
 			CHECK(!bpf_map__set_initial_value(map, &config, sizeof(config)));

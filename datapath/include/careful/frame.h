@@ -53,6 +53,56 @@ struct careful_cursor {
 	__u8 fragment;
 };
 
+/*
+ * Acquire and release, for what XDP and the engine read of each other in a peers entry. BPF
+ * has instructions for them since Linux 6.15 and clang 21 (-mcpu=v4), too late for us. Before,
+ * as in the kernel's tools/testing/selftests/bpf/bpf_atomic.h: an atomic that fetches is a
+ * full barrier, whatever the CPU (on arm64 ldaddal, or the like between barriers). Its value
+ * is used, or clang before 20 makes it one that does not fetch, which orders nothing (LLVM
+ * pull request 101428). On x86 loads stay in order, and so do stores: there the compiler alone
+ * is held back, and nothing is added to a frame's way.
+ */
+#ifdef __bpf__
+
+CAREFUL_FRAME_FN void careful_frame_barrier(void)
+{
+#ifndef __TARGET_ARCH_x86
+	volatile __u64 word = 0;
+	__u64 fetched = __sync_fetch_and_add(&word, 1);
+
+	asm volatile("" : : "r"(fetched));
+#endif
+	asm volatile("" : : : "memory");
+}
+
+CAREFUL_FRAME_FN __u64 careful_frame_acquire(const __u64 *p)
+{
+	__u64 value = *(const volatile __u64 *)p;
+
+	careful_frame_barrier();
+	return value;
+}
+
+CAREFUL_FRAME_FN void careful_frame_release(__u32 *p, __u32 value)
+{
+	careful_frame_barrier();
+	*(volatile __u32 *)p = value;
+}
+
+#else
+
+CAREFUL_FRAME_FN __u64 careful_frame_acquire(const __u64 *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+CAREFUL_FRAME_FN void careful_frame_release(__u32 *p, __u32 value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+#endif
+
 /* Frames lie where the NIC put them: aligned to 2 bytes as far as BPF is concerned, which
  * would read byte by byte otherwise, and not at all for anybody else. */
 CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
@@ -259,7 +309,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 							      const struct careful_hdr *hdr)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
-	__u64 cookie = *(volatile __u64 *)&peer->cookie;
+	/* What the epoch began with was written before its cookie. */
+	__u64 cookie = careful_frame_acquire(&peer->cookie);
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
@@ -280,8 +331,7 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 {
 	peer->probe_ns = now_ns;
 	peer->probe_cpu = cpu;
-	asm volatile("" ::: "memory");
-	*(volatile __u32 *)&peer->probe_last = CAREFUL_BE32(hdr->msg_id);
+	careful_frame_release(&peer->probe_last, CAREFUL_BE32(hdr->msg_id));
 }
 
 #endif /* CAREFUL_FRAME_H */

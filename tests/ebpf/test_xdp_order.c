@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The order in which the XDP program reads and writes a peers entry, as compiled: between the
+ * cookie and what the epoch began with, and before a ping's number, stands a full barrier
+ * where the CPU needs one, and nothing where it does not. Both load and admit frames.
+ */
+#include <stddef.h>
+
+#include "xdp.h"
+
+enum {
+	LOAD_U64 = BPF_LDX | BPF_MEM | BPF_DW,
+	LOAD_U32 = BPF_LDX | BPF_MEM | BPF_W,
+	STORE_U32 = BPF_STX | BPF_MEM | BPF_W,
+	ATOMIC = BPF_STX | BPF_ATOMIC | BPF_DW,
+};
+
+/* The first instruction of this kind from `at` on. */
+static size_t find(const struct bpf_insn *insns, size_t count, size_t at, uint8_t code, int off)
+{
+	while (at < count && !(insns[at].code == code && insns[at].off == off))
+		at++;
+	return at;
+}
+
+/* The same of a barrier: an atomic that fetches, on the stack. */
+static size_t find_barrier(const struct bpf_insn *insns, size_t count, size_t at)
+{
+	while (at < count && !(insns[at].code == ATOMIC && insns[at].imm == (BPF_ADD | BPF_FETCH) &&
+			       insns[at].dst_reg == BPF_REG_10))
+		at++;
+	return at;
+}
+
+/* Where admit() begins: behind the program itself, as it stands in the file. */
+static size_t admit_at(const char *name)
+{
+	struct bpf_object *object = xdp_open();
+	size_t at = bpf_program__insn_cnt(bpf_object__find_program_by_name(object, name));
+
+	bpf_object__close(object);
+	return at;
+}
+
+static void expect_order(const char *name, bool barriers)
+{
+	const struct bpf_program *program = bpf_object__find_program_by_name(xdp.object, name);
+	const struct bpf_insn *insns = bpf_program__insns(program) + admit_at(name);
+	size_t count = bpf_program__insn_cnt(program) - admit_at(name);
+	size_t cookie, window, number, barrier;
+
+	/* Nothing else of what admit() reads or writes lies so far into its structure. */
+	window = find(insns, count, 0, LOAD_U32, offsetof(struct careful_peer_entry, window));
+	number = find(insns, count, 0, STORE_U32, offsetof(struct careful_peer_entry, probe_last));
+	CHECK(window < count && number < count);
+	barrier = find_barrier(insns, count, 0);
+	if (!barriers) {
+		CHECK_EQ(barrier, count);
+		return;
+	}
+	cookie = find(insns, count, 0, LOAD_U64, offsetof(struct careful_peer_entry, cookie));
+	CHECK(cookie < barrier && barrier < window);
+	barrier = find_barrier(insns, count, barrier + 1);
+	CHECK(window < barrier && barrier < number);
+	CHECK_EQ(find_barrier(insns, count, barrier + 1), count);
+}
+
+static void test_ordered__as_built_here(const char *name)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	expect_order(name, false);
+#else
+	expect_order(name, true);
+#endif
+	CHECK_EQ(JUDGE(.frag_bytes = 9), CAREFUL_XDP_ADMITTED);
+}
+
+static void test_unordered__has_its_barriers(const char *name)
+{
+	expect_order(name, true);
+	CHECK_EQ(JUDGE(.frag_bytes = 9), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(seq_last(FRAME_NODE), 1);
+	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 7),
+		 CAREFUL_XDP_PASS_PING);
+	CHECK_EQ(entry_of(FRAME_NODE).probe_last, 7);
+}
+
+int main(void)
+{
+	printf("as built here\n");
+	xdp_each(test_ordered__as_built_here);
+	printf("as for a CPU that keeps no order\n");
+	xdp_file = UNORDERED;
+	xdp_each(test_unordered__has_its_barriers);
+	return 0;
+}
