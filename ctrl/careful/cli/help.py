@@ -24,7 +24,6 @@ def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
 def _overview(root: click.Context) -> str:
     formatter = root.make_formatter()
     root.command.format_help(root, formatter)
-    formatter.write_paragraph()
     with formatter.section("Topics"):
         formatter.write_dl(list(man.topics().items()))
     return formatter.getvalue().rstrip()
@@ -58,7 +57,12 @@ def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
 @click.argument("words", nargs=-1, metavar="[TOPIC | COMMAND...]", shell_complete=_complete)
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show a page of the manual, or the help of a command."""
+    """Show a page of the manual, or the help of a command.
+
+    `man carefulctl-get` and `man careful-files` show the same, once they are installed:
+    tools/setup does that for its .venv; elsewhere, `python3 -m careful.man
+    /usr/local/share/man`.
+    """
     root = ctx.find_root()
     if not words:
         say(_overview(root))

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
 from rich.text import Text
 
 from careful.errors import shown
@@ -98,7 +99,7 @@ class Bar(Lines):
 
         self._bar: Any = Progress(
             BarColumn(bar_width=None),
-            Said(),
+            Said(table_column=Column(no_wrap=True)),
             console=Console(stderr=True),
             transient=True,
             refresh_per_second=8,

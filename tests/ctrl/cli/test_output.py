@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,23 @@ def test_watch__a_bar_on_a_terminal_alone(
         monkeypatch.setattr(sys, "stderr", pipe)
         assert not isinstance(watch(True), Bar)
     os.close(read_end)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_bar__is_one_line(
+    columns: int, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text wrapped: "files" stood on a line of its own below it."""
+    take(terminal, monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with watch(True) as bar:
+        bar.expect(1, 60_000_000)
+        bar.moved(14_000_000)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.text())
+    said = [one for one in re.split(r"[\r\n]+", text) if one.strip()]
+    assert "13.4 MiB of 57.2 MiB" in said[-1]
+    assert [one for one in said if not re.search(r"B of .* files *$", one)] == []
+    assert max(map(len, said)) <= columns
 
 
 def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
