@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <careful/files.h>
+
 #include "service/block_private.h"
 #include "storage/attr.h"
 
@@ -75,14 +77,38 @@ static int open_blocks(struct block_server *server, struct block_job *job, bool 
 	return rc;
 }
 
+/* A file without a size is served from a copy of what it holds now. */
+static int serve_copy(struct block_server *server, struct block_handle *handle, int copy)
+{
+	struct stat st;
+	uint64_t before;
+
+	close(handle->fd);
+	handle->fd = copy;
+	if (fstat(copy, &st))
+		return -errno;
+	handle->memory = (uint64_t)st.st_size;
+	before = atomic_fetch_add(&server->listings_memory, handle->memory);
+	return before + handle->memory > BLOCK_LISTINGS_MEMORY ? -EAGAIN : 0;
+}
+
 /* OPEN to read. */
 static int do_open(struct block_server *server, struct block_job *job)
 {
-	int rc = open_blocks(server, job, false);
+	struct block_handle *handle = job->handle;
+	int rc = open_blocks(server, job, false), copy;
 
 	if (!rc)
-		posix_fadvise(job->handle->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	return rc;
+		rc = careful_settle(handle->fd, &copy);
+	if (!rc && copy >= 0)
+		rc = serve_copy(server, handle, copy);
+	if (!rc)
+		rc = block_attr_of(handle->fd, job);
+	if (rc)
+		return rc;
+	handle->bytes = be64toh(job->attr.bytes);
+	posix_fadvise(handle->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return 0;
 }
 
 /* OPEN with INPLACE: a regular file may grow up to what the client says. */

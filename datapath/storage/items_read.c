@@ -79,6 +79,14 @@ static int read_all(int fd, char *buf, size_t bytes)
 	return 0;
 }
 
+/* Not those of /proc: careful_settle() is for them. */
+static bool has_size(int fd, const struct stat *st)
+{
+	char byte;
+
+	return st->st_size || pread(fd, &byte, 1, 0) == 0;
+}
+
 /* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now. */
 static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
@@ -100,7 +108,7 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 		if (fstat(fd, &after))
 			return -errno;
 		if (!rc && steady_between(st, &after))
-			return 0;
+			return has_size(fd, st) ? 0 : -ESTALE;
 	}
 	return -ESTALE;
 }

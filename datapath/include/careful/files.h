@@ -15,7 +15,7 @@ extern "C" {
 #endif
 #endif
 
-enum { CAREFUL_DIGEST_BYTES_MAX = 32 };
+enum { CAREFUL_DIGEST_BYTES_MAX = 32, CAREFUL_UNSIZED_BYTES_MAX = 4194304 };
 
 /* Digest of a byte range of an open file, as DIGEST of the block service gives it
  * (enum careful_block_algorithm). Returns its bytes; -ENODATA: the file ends before
@@ -31,6 +31,11 @@ void careful_digest_join(const uint8_t *digests, uint64_t n, uint8_t *digest);
 /* Copies `bytes` of a file from an offset on, or as many as it has there, to the same place
  * of another of at least that size that holds zeros: holes are left out. 0 or -errno. */
 int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
+
+/* For an open file that is about to be read block by block: waits, 60 ms at most, until any
+ * change from now on shows in its times. *copy is a copy of it, in memory, if it has contents
+ * but no size, as in /proc; else -1. 0 or -errno; -EFBIG: such a file is too large. */
+int careful_settle(int fd, int *copy);
 
 /* How a batch is run, as BATCH of the block service says it.
  * @flags:             CAREFUL_BATCH_*

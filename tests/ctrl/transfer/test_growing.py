@@ -166,3 +166,20 @@ def test_get__range_of_a_growing_file(
         transfers.get(route, ["a"], str(ends.target), False, options, Silent(), span)
     assert found.value.errno == errno.ESTALE
     assert not ends.target.exists()
+
+
+def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """A file of /proc says that it has 0 bytes."""
+    report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Silent())
+    assert not report.failures
+    # Clock frequencies may differ from one reading to the next.
+    assert (daemon.root / "a").read_text().split(":")[0] == "processor\t"
+    assert (daemon.root / "a").read_text().endswith("\n\n")
+
+
+def test_put__tree_with_a_file_without_a_size(route: Route, daemon: FakeDaemon) -> None:
+    folder = Path("/proc/sys/kernel/random")
+    report = transfers.put(route, [f"{folder}/"], "a", True, Options(), Silent())
+    size = folder / "poolsize"
+    assert (daemon.root / "a" / "poolsize").read_bytes() == size.read_bytes()
+    assert not report.failures

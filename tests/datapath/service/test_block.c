@@ -197,6 +197,24 @@ static void test_open__escapes(void)
 	assert(open_fds() == before);
 }
 
+/* A file of /proc has no size; all that it holds is served. */
+static void test_open__has_no_size(void)
+{
+	struct fake_answer *a = open_path("sys/kernel/ostype", 0, 0);
+	struct careful_region *r = fake_region(c, a->args[0]);
+	char buf[64];
+	uint64_t bytes = be64toh(attr(a)->bytes);
+
+	assert(bytes && r->bytes == bytes && r->access == CAREFUL_REGION_READ);
+	assert(pread(r->span.fd, buf, sizeof(buf), 0) == (ssize_t)bytes && buf[bytes - 1] == '\n');
+	/* What it is at the end is what it was. */
+	struct careful_block_attr was = *attr(a);
+
+	assert(!memcmp(attr(close_key(0, a->args[0])), &was, sizeof(was)));
+	/* One that cannot be read at all is not empty. */
+	assert(open_path("self/mem", 0, 0)->status == -EIO);
+}
+
 static void test_open__proc_magic_links(void)
 {
 	char here[64];
@@ -895,6 +913,7 @@ int main(void)
 
 	start("../../proc", false, NULL, false);
 	test_open__proc_magic_links();
+	test_open__has_no_size();
 	stop();
 
 	start(NULL, false, NULL, false);

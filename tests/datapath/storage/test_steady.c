@@ -208,6 +208,75 @@ static void steady__a_clock_that_is_ahead(void)
 	CHECK(!steady_between(&st, &same));
 }
 
+/* What one of /proc holds is all there. */
+static void settle__has_no_size(void)
+{
+	char expected[200], found[200];
+	int fd = open("/proc/sys/kernel/ostype", O_RDONLY | O_CLOEXEC), copy;
+	struct stat st;
+	ssize_t n;
+
+	CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size == 0);
+	n = pread(fd, expected, sizeof(expected), 0);
+	CHECK(n > 0);
+	CHECK(careful_settle(fd, &copy) == 0 && copy >= 0);
+	CHECK(pread(copy, found, sizeof(found), 0) == n && !memcmp(found, expected, (size_t)n));
+	CHECK(!fstat(copy, &st) && st.st_size == n && (st.st_mode & 0777) == 0444);
+	close(copy);
+	close(fd);
+}
+
+/* A kilobyte for each of so many mappings. */
+static void settle__too_large(void)
+{
+	enum { PAGE = 4096, MAPPINGS = 10000 };
+	char *pages =
+		mmap(NULL, (size_t)PAGE * MAPPINGS, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC), copy;
+
+	CHECK(pages != MAP_FAILED && fd >= 0);
+	for (size_t i = 0; i < MAPPINGS; i += 2)
+		CHECK(!mprotect(pages + i * PAGE, PAGE, PROT_NONE));
+	CHECK(careful_settle(fd, &copy) == -EFBIG && copy == -1);
+	CHECK(!munmap(pages, (size_t)PAGE * MAPPINGS));
+	close(fd);
+}
+
+static void settle__files_and_others(void)
+{
+	int fd, copy;
+	struct stat st;
+
+	fill('a');
+	fd = open_file();
+	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
+	CHECK(!fstat(fd, &st) && steady_between(&st, &st));
+	CHECK(!ftruncate(fd, 0) && careful_settle(fd, &copy) == 0 && copy == -1);
+	close(fd);
+	fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
+	close(fd);
+}
+
+/* In a batch it is left to who reads one file. */
+static void settle__batch_leaves_it(void)
+{
+	union {
+		struct careful_block_item head;
+		char room[sizeof(struct careful_block_item) + 8];
+	} batch = { .head = { .op = htobe16(CAREFUL_ITEM_READ), .name_bytes = htobe32(6) } };
+	struct careful_batch_how how = { .file_bytes_max = BYTES, .answer_bytes_max = 1 << 20 };
+	int kernel = open("/proc/sys/kernel", O_RDONLY | O_DIRECTORY);
+	struct careful_batch_answer answer;
+
+	batch.head.attr.bytes = htobe64(1);
+	memcpy(batch.room + sizeof(batch.head), "ostype", 6);
+	CHECK(careful_batch(kernel, &batch, sizeof(batch), &how, &answer) == 0);
+	CHECK(((struct careful_block_item *)answer.items)->status == htobe32(ESTALE));
+	careful_batch_release(&answer);
+	close(kernel);
+}
+
 int main(void)
 {
 	char command[100];
@@ -220,6 +289,10 @@ int main(void)
 	RUN(steady__rewritten_each_time);
 	RUN(steady__under_way);
 	RUN(steady__a_clock_that_is_ahead);
+	RUN(settle__has_no_size);
+	RUN(settle__too_large);
+	RUN(settle__files_and_others);
+	RUN(settle__batch_leaves_it);
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	CHECK(system(command) == 0);
 	return 0;

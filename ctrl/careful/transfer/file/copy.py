@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from careful._abi import lib
-from careful.errors import CarefulError, from_os
+from careful._abi import ffi, lib
+from careful.errors import CarefulError, check, from_os
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.blocks import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
 from careful.transfer.file.compare import (
@@ -283,13 +283,21 @@ async def get_file(
 def _open_source(path: str) -> tuple[int, os.stat_result]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        attr = os.fstat(fd)
     except OSError as error:
         raise from_os(error, shown(path)) from None
-    if not stat.S_ISREG(attr.st_mode):
+    try:
+        attr = os.fstat(fd)
+        if not stat.S_ISREG(attr.st_mode):
+            raise CarefulError(errno.EINVAL, "is no regular file", shown(path))
+        copy = ffi.new("int *")
+        check(lib.careful_settle(fd, copy), shown(path))
+        if copy[0] >= 0:
+            os.close(fd)
+            fd = copy[0]
+        return fd, os.fstat(fd)
+    except BaseException:
         os.close(fd)
-        raise CarefulError(errno.EINVAL, "is no regular file", shown(path))
-    return fd, attr
+        raise
 
 
 async def put_file(
@@ -308,7 +316,7 @@ async def put_file(
         CarefulError: it failed; at most a partial file is left of it at the other end.
     """
     name = remote.name(shown(target))
-    fd, attr = _open_source(source)
+    fd, attr = await in_thread(partial(_open_source, source))
     part = RemotePartial(remote, target, options)
     matched: dict[int, int] = {}
     try:
