@@ -14,8 +14,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
+    Iterator,
     Sequence,
 )
+from contextlib import contextmanager
 from typing import Any, Self, Unpack
 
 from careful.daemon.route import Route
@@ -37,6 +39,18 @@ from careful.transfer.stream.ends import NULL, STDIO
 from careful.transfer.verify import Verified
 
 Path = str | os.PathLike[str]
+
+#: What errors advise those who type commands, and what it is here.
+KEYWORDS = {
+    "-f replaces it": "replace=True replaces it",
+    "-f does it": "replace=True does it",
+    "-r ": "recursive=True ",
+    "-c goes on": "checksum=True goes on",
+    "--mkpath makes it": "make_path=True makes it",
+    "--restart begins": "restart=True begins",
+    "(--on-loss fail)": "(fail_on_loss=True)",
+    "the same command": "the same call",
+}
 
 
 class TransferError(CarefulError):
@@ -186,7 +200,8 @@ class AsyncHost:
         if offset is None:
             async with self._connections.shared() as shared:
                 mode = 0o666 & ~current_umask()
-                await write_whole(shared, name, data, mode, replace, sync)
+                with _in_python():
+                    await write_whole(shared, name, data, mode, replace, sync)
                 return memoryview(data).nbytes
         check_range(offset)
         async with AsyncFile(self._connections, name, "r+", sync) as file:
@@ -216,7 +231,10 @@ class AsyncHost:
         """
         check_within("block_bytes", block_bytes)
         async with self._connections.transfer() as remote:
-            return await session.verify(remote, _path(path), _text(target), recursive, block_bytes)
+            with _in_python():
+                return await session.verify(
+                    remote, _path(path), _text(target), recursive, block_bytes
+                )
 
     async def get(
         self,
@@ -285,7 +303,8 @@ class AsyncHost:
         paths = [source] if isinstance(source, str | os.PathLike) else source
         sources, to = [_file(one) for one in paths], _file(target)
         async with self._connections.transfer() as remote:
-            report = await way(remote, sources, to, recursive, options, Watched(progress))
+            with _in_python():
+                report = await way(remote, sources, to, recursive, options, Watched(progress))
         if report.errors:
             raise _failure(report)
         return report
@@ -311,12 +330,30 @@ def _file(path: Path) -> str:
     return f"./{text}" if text in (STDIO, NULL) else text
 
 
+def _put_in_python(error: CarefulError) -> None:
+    for command, keyword in KEYWORDS.items():
+        error.reason = error.reason.replace(command, keyword)
+    error.strerror = error.reason
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Errors raised in this advise keywords, not the command's options."""
+    try:
+        yield
+    except CarefulError as error:
+        _put_in_python(error)
+        raise
+
+
 def _failure(report: Report) -> CarefulError:
     """What a transfer raises of which not all came across."""
+    for error in report.errors:
+        _put_in_python(error)
     did = report.files_count or report.equal or report.newer or report.links or report.directories
     if len(report.errors) == 1 and not did:
         return report.errors[0]
     text = f"{len(report.errors)} of {len(report.errors) + report.files_count} files failed"
-    error = TransferError(errno.EIO, f"{text}; the first: {report.errors[0]}")
-    error.errors, error.report = report.errors, report
-    return error
+    whole = TransferError(errno.EIO, f"{text}; the first: {report.errors[0]}")
+    whole.errors, whole.report = report.errors, report
+    return whole

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful import files
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files import AsyncHost, Host, Progress, TransferError
+from careful.files.host import KEYWORDS
 from fake_daemon import FakeDaemon
 
 CONTENT = bytes(range(256)) * 40_000
@@ -365,6 +367,31 @@ def test_errors__are_pythons(
         assert str(raised.value).startswith(expected)
     assert (tmp_path / "differs").read_bytes() == b"differs"
     assert not (tmp_path / "x").exists()
+
+
+def test_errors__advise_keywords(host: Host, export: Path, tmp_path: Path) -> None:
+    (export / "d").mkdir()
+    (tmp_path / "a").write_bytes(b"a")
+    host.put(tmp_path / "a", "a")
+    (export / "a").write_bytes(b"b")
+    calls: dict[str, Callable[[], object]] = {
+        "recursive=True fetches it": lambda: host.get("d", tmp_path / "x"),
+        "recursive=True compares it": lambda: host.verify("d", tmp_path),
+        "replace=True replaces it": lambda: host.put(tmp_path / "a", "a"),
+        "make_path=True makes it": lambda: host.get(["a"], f"{tmp_path}/no/"),
+    }
+    for advice, call in calls.items():
+        with pytest.raises(CarefulError, match=f"; {advice}$") as raised:
+            call()
+        assert raised.value.strerror == raised.value.reason
+    with pytest.raises(FileExistsError, match=r"; replace=True replaces it$"):
+        host.write("a", b"a")
+
+
+def test_errors__advice_is_what_transfers_give() -> None:
+    folder = Path(files.__file__).parents[1] / "transfer"
+    sources = "".join(path.read_text() for path in folder.rglob("*.py"))
+    assert [text for text in KEYWORDS if text not in sources] == []
 
 
 def test_errors__of_a_tree_are_together(host: Host, export: Path, tmp_path: Path) -> None:

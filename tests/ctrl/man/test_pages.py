@@ -27,6 +27,11 @@ def context(names: tuple[str, ...]) -> click.Context:
 _BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
 
 
+def page(topic: str) -> str:
+    """A page without its Python programs: system/test_python_page.py runs those."""
+    return re.sub(r"^```python\n.*?^```\n", "", man.source(topic), flags=re.M | re.S)
+
+
 def shown(place: str) -> Iterator[str]:
     """Every whole command line: in blocks of a page, or of the examples of a command."""
     if place.startswith("help"):
@@ -34,7 +39,7 @@ def shown(place: str) -> Iterator[str]:
         assert isinstance(one, (Command, Group))
         text = "\n".join(line for line, _ in one.examples)
     else:
-        text = "\n".join(_BLOCK.findall(man.source(place)))
+        text = "\n".join(_BLOCK.findall(page(place)))
     yield from parts(text.replace('eval "$(', "").replace(')"', ""))
 
 
@@ -48,7 +53,7 @@ def typed(place: str) -> Iterator[str]:
     """The same, and what a page names in its text."""
     yield from shown(place)
     if not place.startswith("help"):
-        rest = _BLOCK.sub("", man.source(place))
+        rest = _BLOCK.sub("", page(place))
         yield from parts("\n".join(re.findall(r"`([^`]+)`", rest)))
 
 
