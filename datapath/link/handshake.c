@@ -70,7 +70,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->window = htobe32(link->window);
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
-	ctrl->lost = htobe32((uint32_t)peer->session->lost_frames);
+	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 }
 
@@ -83,10 +83,11 @@ static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	session->incarnation = be64toh(ctrl->incarnation);
 	session->lives++;
 	session->lost_said = 0;
+	session->lost_before = session->lost_here;
 	peer->link->changed = true;
 }
 
-/* The peer counts what it found lost since it started, or since it knows us. */
+/* The peer counts what it found lost since it knows us. */
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;

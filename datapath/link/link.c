@@ -197,7 +197,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.tx_bytes = peer->tx_bytes,
 		.rx_frames = peer->rx_frames,
 		.rx_bytes = peer->rx_bytes,
-		.lost_frames = session->lost_frames,
+		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
 	};
 	flow_info(&peer->flow, info);

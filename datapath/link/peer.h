@@ -105,8 +105,9 @@ struct link_sync {
  * @distrusted_ns: when its link address was last asked for anew, in silence
  * @want:        somebody here wants the session: ask for it
  * @doubted:     its slot is wanted: is it still there?
- * @lost_frames: that were found lost here; @lost_there: by the peer; @lost_said: what its last
- *               HELLO or WELCOME said of that
+ * @lost_here:   frames between the two that were found lost here,
+ * @lost_before: of them before the peer was this process: it is not told of those
+ * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
  */
 struct session {
 	union address address;
@@ -131,8 +132,9 @@ struct session {
 	struct link_question question;
 	struct link_sync sync;
 	struct link_ping ping;
-	uint64_t lost_frames;
+	uint64_t lost_here;
 	uint64_t lost_there;
+	uint64_t lost_before;
 	uint32_t lost_said;
 };
 

@@ -50,7 +50,7 @@ void link_lost(struct link_peer *peer, uint32_t frames)
 {
 	struct session *session = peer->session;
 	peer->link->counters[CAREFUL_C_LOST_FRAMES] += frames;
-	session->lost_frames += frames;
+	session->lost_here += frames;
 	if (session->sync.wait_ms > LOST_SYNC_MS)
 		session->sync.wait_ms = LOST_SYNC_MS;
 	link_break(peer);

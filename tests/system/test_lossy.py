@@ -83,7 +83,7 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
     assert said["lost_frames"] > 0
     assert said["new_epochs_count"] > 0
     (peer,) = a.status()["peers"]
-    assert peer["lost_frames"] + peer["lost_there_frames"] >= said["lost_frames"]
+    assert peer["lost_here_frames"] + peer["lost_there_frames"] >= said["lost_frames"]
     log = RUN / a.lab.instance("h1") / "log"
     assert "frames lost by the network" in log.read_text()
 

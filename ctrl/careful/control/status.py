@@ -98,7 +98,7 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "tx_bytes": info.tx_bytes,
         "rx_frames": info.rx_frames,
         "rx_bytes": info.rx_bytes,
-        "lost_frames": info.lost_frames,
+        "lost_here_frames": info.lost_here,
         "lost_there_frames": info.lost_there,
     }
 

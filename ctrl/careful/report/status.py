@@ -59,7 +59,7 @@ def _peers(found: list[dict[str, Any]]) -> str:
             *(one[f"buffers_{name}"] for name in counts),
             size(one["tx_bytes"]),
             size(one["rx_bytes"]),
-            _lost(one["lost_frames"]),
+            _lost(one["lost_here_frames"]),
             _lost(one["lost_there_frames"]),
             one["epochs"],
         )

@@ -216,8 +216,8 @@ struct careful_peer_info {
 	uint32_t epochs;
 	uint32_t withholding; /* 1: credits withheld, the copy-out bound is met */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t lost_frames; /* between the two, found here */
-	uint64_t lost_there; /* found by the peer, as its last handshake said */
+	uint64_t lost_here; /* frames between the two, found here */
+	uint64_t lost_there; /* the same found by the peer, as its last handshake said */
 };
 
 /* Which process a peer is, and the way to it. */

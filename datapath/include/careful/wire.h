@@ -182,8 +182,8 @@ enum careful_refusal {
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
- * @lost:               HELLO, WELCOME: frames between the two that the sender found lost
- *                      so far
+ * @lost:               HELLO, WELCOME: frames between the two processes that the sender
+ *                      found lost so far
  * @pad:                0
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded
  */

@@ -26,7 +26,7 @@ PEER = {
     "buffers_kept": 0,
     "tx_bytes": 1000 << 20,
     "rx_bytes": 1000 << 20,
-    "lost_frames": 0,
+    "lost_here_frames": 0,
     "lost_there_frames": 0,
     "epochs": 1,
     "withholding": False,
@@ -89,7 +89,7 @@ def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_status__lost_at_which_end() -> None:
     """The frames that either end lost were added up under one heading."""
-    head, _, row = shown(lost_frames=7, lost_there_frames=33).splitlines()[4:7]
+    head, _, row = shown(lost_here_frames=7, lost_there_frames=33).splitlines()[4:7]
     assert re.split(r"\s{2,}", head)[-3:] == ["lost here", "lost there", "epochs"]
     assert row.split()[-3:] == [alarm("7"), alarm("33"), "1"]
     assert "\x1b" not in shown()

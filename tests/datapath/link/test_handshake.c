@@ -81,9 +81,71 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 	}
 }
 
+/* A session with host 0 that lost five frames, which the HELLO for the next epoch says. */
+static struct node *open_with_losses(void)
+{
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	link_lost(&node->c->link.peers[0], 5);
+	for (int i = 0; i < 10; i++)
+		node_time(node, 1);
+	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	CHECK_EQ(be32toh(node->last.lost), 5);
+	return node;
+}
+
+static void expect_lost_here(struct node *node)
+{
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+	CHECK_EQ(info.state, CAREFUL_PEER_UP);
+	CHECK_EQ(info.lost_here, 5);
+	CHECK_EQ(info.lost_there, 0);
+	node_close(node);
+}
+
+/* Losses belong to two processes: who is new there is not told of its predecessor's. */
+static void test_lost__a_new_process_that_asks_inherits_nothing(void)
+{
+	struct node *node = open_with_losses();
+	struct careful_ctrl hello = node_hello(0);
+
+	hello.nonce = htobe64(UINT64_MAX); /* the larger one is answered */
+	hello.incarnation = htobe64(99);
+	CHECK(node_ask(node, 0, &hello));
+	CHECK_EQ(node->last.type, CAREFUL_WELCOME);
+	CHECK_EQ(be32toh(node->last.lost), 0);
+	expect_lost_here(node);
+}
+
+static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
+{
+	struct node *node = open_with_losses();
+	struct careful_ctrl answer = node_hello(0);
+
+	answer.incarnation = htobe64(99);
+	answer.token = htobe64(77);
+	answer.type = CAREFUL_CHALLENGE;
+	for (int i = 0; i < 2; i++) { /* it does not know that epoch: asked as a stranger */
+		answer.nonce = node->last.nonce;
+		node_tell(node, 0, &answer);
+		node_time(node, 1);
+		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	}
+	CHECK_EQ(be64toh(node->last.token), 77);
+	CHECK_EQ(be32toh(node->last.lost), 0);
+	answer.type = CAREFUL_WELCOME;
+	node_tell(node, 0, &answer);
+	expect_lost_here(node);
+}
+
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
+	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
+	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	return 0;
 }

@@ -84,4 +84,4 @@ class Losses:
 
 
 def _lost(info: Any) -> Lost:
-    return Lost(info.lost_frames + info.lost_there, info.epochs)
+    return Lost(info.lost_here + info.lost_there, info.epochs)
