@@ -124,24 +124,29 @@ static int choice(const char *option, const char *text, const char *const *names
 }
 
 /* DIR[:rw]; among several, it is called as the last component of DIR. */
-static int add_export(struct daemon_options *options, char *text, struct careful_error *error)
+/* The command line stays as it was given: `up` and `status` read it there (/proc). */
+static int add_export(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	struct block_export_options *export = &options->exports[options->exports_count];
-	size_t n = strlen(text);
+	size_t n = strlen(arg);
+	char *path;
 
 	if (options->exports_count == BLOCK_EXPORTS)
-		return refuse(error, -EINVAL, "--export %s: at most %u are possible", text,
+		return refuse(error, -EINVAL, "--export %s: at most %u are possible", arg,
 			      BLOCK_EXPORTS);
-	if (n >= 3 && (!strcmp(text + n - 3, ":rw") || !strcmp(text + n - 3, ":ro"))) {
-		export->writable = text[n - 1] == 'w';
-		text[n -= 3] = 0;
+	if (n >= 3 && (!strcmp(arg + n - 3, ":rw") || !strcmp(arg + n - 3, ":ro"))) {
+		export->writable = arg[n - 1] == 'w';
+		n -= 3;
 	}
 	if (!n)
 		return refuse(error, -EINVAL, "--export: a directory is wanted");
-	while (n > 1 && text[n - 1] == '/')
-		text[--n] = 0;
-	export->path = text;
-	export->name = strrchr(text, '/') ? strrchr(text, '/') + 1 : text;
+	while (n > 1 && arg[n - 1] == '/')
+		n--;
+	path = strndup(arg, n);
+	if (!path)
+		return refuse(error, -ENOMEM, "out of memory");
+	export->path = path;
+	export->name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	options->exports_count++;
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include "service/block.h"
 
 /*
- * @exports: point into argv
+ * @exports: paths of their own, as long as the process
  * @run_dir: pid, lock, socket and log are there
  * @cpu:     to run on, or -1
  * @ready_fd: gets one line when the daemon serves or has failed, or -1

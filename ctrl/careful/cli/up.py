@@ -27,7 +27,7 @@ from careful.report import status as report
     "--export",
     multiple=True,
     metavar="DIR[:rw]",
-    help="What peers may read (:rw: and write); once for each directory.",
+    help="What peers may read (:rw: and write). Repeat it for several.",
 )
 @click.option("--name", help="What peers call this host  [default: the instance's name].")
 @click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode  [default: auto].")
@@ -70,16 +70,20 @@ def up(
 ) -> None:
     """Bring careful up on IFACE: start carefuld, and return when it serves.
 
-    Prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it.
+    Prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it,
+    and what is exported. What is up with the same options stays up, and that is a success;
+    with other options it is an error that names them. `doctor` says beforehand what `up`
+    would refuse.
     """
     settings = config.load(config_path)
     name = instance or ifname
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = options.over(settings.options(name))
-    running = daemon.up(ifname, name, options)
-    found = status.gather(running, settings)
+    done = daemon.up(ifname, name, options)
+    found = status.gather(done.instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options)}
-    show(as_json, "up", inputs, found, report.effect(found))
+    text = report.up(found, done.already)
+    show(as_json, "up", inputs, {"already": done.already, **found}, text)
 
 
 @command(examples=[("carefulctl down eth1", "end it; nothing stays behind")])

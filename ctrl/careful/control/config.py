@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from careful._abi import lib
 from careful.address import Address, resolve
 from careful.errors import CarefulError, from_os
 
@@ -65,6 +66,23 @@ class UpOptions:
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(defaults, **{k: v for k, v in given.items() if v is not None})
 
+
+#: What carefuld takes where an option is not given (`carefuld --help`); no name is the
+#: instance's, no CPU any.
+DEFAULTS = UpOptions(
+    peers=8,
+    queue=0,
+    port=int(lib.CAREFUL_PORT_DEFAULT),
+    rx_buffers=512,
+    tx_buffers=512,
+    xdp="auto",
+    require_zerocopy=False,
+    wait="adaptive",
+    spin_us=50,
+    sync_ms=200,
+    stall_ms=30000,
+    export=(),
+)
 
 #: What a transfer does when the network loses a frame.
 ON_LOSS = ("repair", "fail")

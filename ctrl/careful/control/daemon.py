@@ -16,11 +16,11 @@ import sys
 import sysconfig
 import time
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from careful._abi import lib
-from careful.control import ethtool, instances, links, maps, steer
+from careful.control import command_line, ethtool, instances, links, maps, steer
 from careful.control.config import UpOptions
 from careful.control.instances import RUN, Instance, remove_file
 from careful.errors import CarefulError, from_os
@@ -45,24 +45,6 @@ def executable() -> Path:
         return Path(found)
     text = "is not installed with this package, nor in PATH"
     raise CarefulError(errno.ENOENT, text, "carefuld")
-
-
-def arguments(ifname: str, instance: str, options: UpOptions) -> list[str]:
-    """The options of carefuld."""
-    argv = ["--ifname", ifname, "--instance", instance, "--run-dir", str(RUN / instance)]
-    for option in fields(options):
-        value = getattr(options, option.name)
-        name = "--" + option.name.replace("_", "-")
-        if value is None or value is False:
-            continue
-        if value is True:
-            argv.append(name)
-        elif isinstance(value, tuple):
-            for one in value:
-                argv += [name, one]
-        else:
-            argv += [name, str(value)]
-    return argv
 
 
 def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -124,9 +106,18 @@ def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
     program = executable()
     read_end, write_end = os.pipe()
     try:
-        argv = [str(program), *arguments(ifname, instance.name, options)]
+        where = ["--ifname", ifname, "--instance", instance.name]
+        where += ["--run-dir", str(instance.directory), "--log", str(instance.log)]
         process = subprocess.Popen(
-            [*argv, "--log", str(instance.log), "--ready-fd", str(write_end)],
+            [
+                program,
+                *where,
+                *command_line.words(options),
+                "--log",
+                str(instance.log),
+                "--ready-fd",
+                str(write_end),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -153,20 +144,50 @@ def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
     raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(instance.log)}")
 
 
-def _refuse_running(instance: Instance, ifname: str) -> None:
-    if instance.pid:
-        on = instance.ifname or ifname
-        text = f"is up already on {on} (carefuld {instance.pid}); first: carefulctl down {on}"
-        if on != ifname:
-            text += ", or choose another --instance"
-        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
+    """Whether it runs as it is asked for.
+
+    Raises:
+        CarefulError: it runs otherwise, or belongs to a program.
+    """
     if pid := instances.owner_without_daemon(instance.name):
         text = f"is in use by process {pid}; end it, or choose another --instance"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+    if not instance.pid:
+        return False
+    text, down = f"is up already on {instance.ifname} (carefuld {instance.pid})", ""
+    if instance.ifname != link.name:
+        down = ", or choose another --instance"
+    elif instance.here is False:
+        text += ", in another network namespace"
+    else:
+        running = command_line.read(instance.argv)
+        differing = command_line.differences(options, running, instance.name)
+        if not differing:
+            return True
+        text += f", with other options: {'; '.join(differing)}"
+    text += f"; first: carefulctl down {instance.ifname}{down}"
+    raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
 
 
-def up(ifname: str, name: str, options: UpOptions) -> Instance:
-    """Bring careful up on an interface.
+def _clear_refused(instance: Instance, ifname: str) -> None:
+    """Leave nothing of an instance that did not start; its log's last line was said."""
+    with suppress(CarefulError):
+        now = instances.find(instance.name)
+        if not now.pid and not instances.owner_without_daemon(now.name):
+            clear(now, ifname)
+
+
+@dataclass(frozen=True)
+class Up:
+    """What up() did: the instance that runs now, and whether it did before."""
+
+    instance: Instance
+    already: bool
+
+
+def up(ifname: str, name: str, options: UpOptions) -> Up:
+    """Bring careful up on an interface; what is up with these options stays so.
 
     Args:
         ifname: the interface.
@@ -181,17 +202,18 @@ def up(ifname: str, name: str, options: UpOptions) -> Instance:
     options = UpOptions(export=check_exports(options.export)).over(options)
     with instances.changing(name):
         instance = instances.find(name)
-        _refuse_running(instance, ifname)
+        if _is_up(instance, link, options):
+            return Up(instance, already=True)
         clear(instance, ifname)
-        if ethtool.driver_info(ifname).rx_queues > 1:
-            port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
-            steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
         try:
+            if ethtool.driver_info(ifname).rx_queues > 1:
+                port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
+                steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
             launch(link.name, instance, options)
         except CarefulError:
-            steer.remove(ifname, instance.directory / "steering")
+            _clear_refused(instance, ifname)
             raise
-        return instances.find(name)
+        return Up(instances.find(name), already=False)
 
 
 @dataclass

@@ -73,12 +73,14 @@ class Instance:
         pid: of its process; 0: it does not run.
         ifname: the interface it was started for; "" if that is not known.
         here: whether it is in our network namespace; None if we may not know.
+        argv: what it was started with.
     """
 
     name: str
     pid: int = 0
     ifname: str = ""
     here: bool | None = None
+    argv: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -123,7 +125,7 @@ def find(name: str) -> Instance:
     argv: list[str] = []
     with suppress(OSError):
         argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
-    return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid))
+    return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid), tuple(argv))
 
 
 @contextmanager

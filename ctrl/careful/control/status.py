@@ -11,6 +11,7 @@ from typing import Any
 
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
+from careful.control import command_line
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.daemon.client import Client
@@ -158,6 +159,15 @@ def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
         return {}, str(error)
 
 
+def exports(instance: Instance) -> list[dict[str, Any]]:
+    """The directories that peers may read, or write, too."""
+    given = command_line.read(instance.argv).export or ()
+    return [
+        {"path": one.removesuffix(":rw").removesuffix(":ro"), "writable": one.endswith(":rw")}
+        for one in given
+    ]
+
+
 def gather(instance: Instance, config: Config) -> dict[str, Any]:
     """All that is known of a running instance.
 
@@ -174,6 +184,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "log": str(instance.log),
         "kernel": os.uname().release,
         **in_effect(info),
+        "exports": exports(instance),
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def effect(found: dict[str, Any]) -> str:
-    """What is in effect on an instance: two lines."""
+    """What is in effect on an instance: three lines."""
     wait = found["wait"]
     if wait == "adaptive":
         wait += f", spins {found['spin_us']} µs"
@@ -27,8 +27,21 @@ def effect(found: dict[str, Any]) -> str:
         f"(bounded by {bound}) / P {found['peers_max']} peers, "
         f"updates from {found['update_threshold_buffers']} owed, "
         f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
+        "  exports " + _exports(found["exports"]),
     ]
     return "\n".join(lines)
+
+
+def _exports(found: list[dict[str, Any]]) -> str:
+    shown = (one["path"] + (" (writable)" if one["writable"] else "") for one in found)
+    return ", ".join(shown) or "nothing"
+
+
+def up(found: dict[str, Any], already: bool) -> str:
+    """What `up` did."""
+    if already:
+        return f"{found['ifname']}: is up already, with these options (carefuld {found['pid']})"
+    return effect(found)
 
 
 def _counts(found: dict[str, int]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import PINS, Host, alive, wait_for
+from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab
 
 Found = dict[str, tuple[str, str, str]]
@@ -79,6 +79,7 @@ def failure(host: Host, *limits: str) -> str:
     failed = [one["text"] for one in json.loads(done.stdout)["findings"] if one["state"] == "fail"]
     refused = host.lab.run("h1", *limits, "carefulctl", "up", "q1", check=False)
     assert refused.returncode == 1
+    assert not (RUN / host.lab.instance("h1")).exists()
     assert set(failed) == {refused.stderr.removeprefix("carefulctl: ").strip()}
     return failed[0]
 
