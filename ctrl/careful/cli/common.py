@@ -30,29 +30,29 @@ json_option = click.option(
     is_flag=True,
     is_eager=True,
     callback=_note,
-    help="Print one JSON object; of an error, too.",
+    help="Print one JSON object, for an error too.",
 )
 instance_option = click.option(
     "--instance",
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
     shell_complete=complete.instance,
-    help="Which carefuld  [env: CAREFUL_INSTANCE; default: the interface's name, or the only one].",
+    help="Which carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the only one]",
 )
 config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Configuration  [env: CAREFUL_CONFIG; default: /etc/careful.toml, then "
-    "~/.config/careful/careful.toml].",
+    help="Configuration file.  [env: CAREFUL_CONFIG; default: /etc/careful.toml, then "
+    "~/.config/careful/careful.toml]",
 )
 
 output_option = click.option(
-    "-o", "--output", type=OUTPUT, metavar="FILE", help="Write the JSON object there, too."
+    "-o", "--output", type=OUTPUT, metavar="FILE", help="Write the JSON object to a file too."
 )
 plot_option = click.option(
-    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw it to a .png or .svg."
+    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw it to a .png or .svg file."
 )
 
 

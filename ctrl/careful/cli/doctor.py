@@ -17,12 +17,12 @@ from careful.report.doctor import findings
 @command(
     examples=[
         ("carefulctl doctor eth1", "changes nothing, needs no privilege"),
-        ("carefulctl doctor --fix eth1", "puts right what it can"),
+        ("carefulctl doctor --fix eth1", "puts right what it can, then looks"),
     ],
     topics=("exit-status",),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option("--fix", is_flag=True, help="Put right what can be, as root; then look.")
+@click.option("--fix", is_flag=True, help="First put right what can be, as root.")
 @shared
 @click.pass_context
 def doctor(

@@ -29,13 +29,13 @@ from careful.transfer.partials import find_local
 )
 @click.argument("source", metavar="HOST:PATH", shell_complete=remote_path)
 @click.argument("target", metavar="LOCAL")
-@click.option("-r", "--recursive", is_flag=True, help="Directories, too.")
+@click.option("-r", "--recursive", is_flag=True, help="Compare directories too.")
 @click.option(
     "--block-bytes",
     type=BYTES,
     default=1 << 20,
     metavar="N",
-    help="What one digest covers, 4KiB to 1GiB  [default: 1MiB].",
+    help="Bytes that one digest covers, 4KiB to 1GiB.  [default: 1MiB]",
 )
 @timeout
 @shared
@@ -49,10 +49,10 @@ def verify(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.
+    """Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.
 
-    Names, sizes and contents count; of a block device, as much as the file has. Each
-    difference is named.
+    Names, sizes and contents are compared; of a block device, as many bytes as the file has.
+    Each difference is named.
     """
     if not 4096 <= block_bytes <= 1 << 30:
         raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
@@ -79,8 +79,8 @@ class Listing(Group):
     cls=Listing,
     examples=[
         ("carefulctl partials", "what is left below this directory"),
-        ("carefulctl partials h2:", "and below what h2 exports"),
-        ("carefulctl partials prune h2:", "remove it"),
+        ("carefulctl partials h2:", "what is left in what h2 exports"),
+        ("carefulctl partials prune h2:", "remove that"),
     ],
     topics=("files",),
 )
@@ -116,19 +116,23 @@ def _partials(
         click.get_current_context().exit(3)
 
 
-@partials.command("list", examples=[("carefulctl partials list h2:dir", "below a directory there")])
+@partials.command(
+    "list", examples=[("carefulctl partials list h2:dir", "what is left in a directory of h2")]
+)
 @_where
 @timeout
 @shared
 def partials_list(where: str, **given: Any) -> None:
-    """List them: `partials DIRECTORY` is the same."""
+    """List what interrupted transfers left; `partials DIRECTORY` does the same."""
     _partials(where, False, **given)
 
 
-@partials.command("prune", examples=[("carefulctl partials prune .", "below this directory")])
+@partials.command(
+    "prune", examples=[("carefulctl partials prune .", "remove what is left below this directory")]
+)
 @_where
 @timeout
 @shared
 def partials_prune(where: str, **given: Any) -> None:
-    """Remove those that no transfer is using, and list what became of each."""
+    """Remove what no transfer is using, and list what became of each file."""
     _partials(where, True, **given)

@@ -27,8 +27,8 @@ from careful.report.measure import environment
 @command(
     examples=[
         ("carefulctl measure logp h2", "os, or, g and L"),
-        ("carefulctl measure logp h2 --bulk --plot logp.png", "over sizes, too, drawn"),
-        ("carefulctl measure logp h2 --tcp 9000", "beside TCP, to an `echo 9000` there"),
+        ("carefulctl measure logp h2 --bulk --plot logp.png", "several sizes too, drawn"),
+        ("carefulctl measure logp h2 --tcp 9000", "TCP too; h2 runs `echo 9000`"),
     ],
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)
@@ -37,7 +37,7 @@ from careful.report.measure import environment
     type=SHARE,
     default=0.05,
     show_default=True,
-    help="Half of a 95 % interval over the figure at which it is enough.",
+    help="Enough: half of the interval, as a share of the figure.",
 )
 @click.option(
     "--time",
@@ -45,27 +45,37 @@ from careful.report.measure import environment
     type=SECONDS,
     default=20.0,
     metavar="TIME",
-    help="For each signature: no batch after that  [default: 20s].",
+    help="Begin no batch of a signature after this long.  [default: 20s]",
 )
-@click.option("--max-messages", default=4096, show_default=True, help="Of the longest burst.")
-@click.option("--bulk", is_flag=True, help="Stores and gets over sizes, too: os(n), g(n), T(n).")
+@click.option(
+    "--max-messages",
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="Length of the longest burst.",
+)
+@click.option(
+    "--bulk", is_flag=True, help="Also stores and gets of several sizes: os(n), g(n), T(n)."
+)
 @click.option(
     "--max-bytes", type=BYTES, default=16384, show_default=True, help="Largest bulk transfer."
 )
-@click.option("--sizes", default=8, show_default=True, help="Of bulk transfers.")
+@click.option(
+    "--sizes", default=8, show_default=True, metavar="N", help="How many sizes of bulk transfers."
+)
 @click.option(
     "--tcp",
     "tcp_port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="TCP beside it; on HOST, `carefulctl measure echo PORT` answers.",
+    help="Also TCP; run `carefulctl measure echo PORT` on HOST.",
 )
 @click.option(
     "--gap-for",
     "gap_s",
     type=SECONDS,
     metavar="TIME",
-    help="Only the gap, without pause so long: run it on K hosts at once.",
+    help="Measure only the gap, sending for so long without a pause, on K hosts at once.",
 )
 @plot_option
 @measured
@@ -85,11 +95,11 @@ def logp(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """os, or, g and L of careful's messages to HOST (to several in turn: one to many).
+    """Measure os, or, g and L of careful's messages to HOST; to several, in turn.
 
-    Our carefuld issues bursts of M requests with D of computation after each, as a program
-    does that owns the queue; careful must be up on both ends. It does nothing else but move
-    frames while it issues, a tenth of a second at a time. Bursts fill the path on purpose:
+    Our carefuld issues bursts of M requests with a computation of D after each, as a program
+    that owns the queue would; careful must be up on both ends. While it issues, a tenth of a
+    second at a time, it does nothing else but move frames. Bursts fill the path on purpose, so
     there is no --background.
     """
     if gap_s is not None:
@@ -156,8 +166,8 @@ def _text(results: list[Result], bulks: list[Any], host: str) -> str:
     return "\n\n".join(texts + [logp_bulk.bulk_text(one) for one in bulks])
 
 
-@command(examples=[("carefulctl measure echo 9000", "until Ctrl-C")])
+@command(examples=[("carefulctl measure echo 9000", "answer until Ctrl-C")])
 @click.argument("port", type=click.IntRange(1, 65535))
 def echo(port: int) -> None:
-    """Answer TCP requests on PORT, for `measure logp --tcp PORT` elsewhere, until Ctrl-C."""
+    """Answer TCP requests on PORT until Ctrl-C, for `measure logp --tcp PORT` elsewhere."""
     tcp.serve(port)

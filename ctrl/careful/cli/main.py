@@ -62,7 +62,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "verify": (
             "careful.cli.files:verify",
-            "Compare a host's file or tree with LOCAL; nothing but digests (XXH3) crosses.",
+            "Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.",
         ),
         "partials": (
             "careful.cli.files:partials",

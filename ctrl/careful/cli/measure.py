@@ -28,23 +28,28 @@ from careful.report.trace import clearbox_figures, clearbox_table
 Command = Callable[..., Any]
 
 _BACKGROUND = (
-    "Take at most 1 % of {} time: 100 times as long. Where --time is too short for that, it "
-    "says at once how much is needed."
+    "Take at most 1 % of {} time, which takes 100 times as long. If --time is too short for "
+    "that, it says at once how much is needed."
 )
 
 
 def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
     """The options of a measurement with frames of careful's, of several sizes; its defaults."""
-    help_precision = "Half of an interval over the figure at which it is enough."
+    help_precision = "Enough: half of the interval, as a share of the figure."
     options = (
         click.option(
-            "--sizes", "sizes_count", default=sizes, show_default=True, help="How many sizes."
+            "--sizes",
+            "sizes_count",
+            default=sizes,
+            show_default=True,
+            metavar="N",
+            help="How many sizes.",
         ),
         click.option(
-            "--min-bytes", type=BYTES, default=64, show_default=True, help="Least payload."
+            "--min-bytes", type=BYTES, default=64, show_default=True, help="Smallest payload."
         ),
         click.option(
-            "--max-bytes", type=BYTES, help="Largest payload  [default: what a frame holds]"
+            "--max-bytes", type=BYTES, help="Largest payload.  [default: what a frame holds]"
         ),
         click.option(
             "--precision", type=SHARE, default=precision, show_default=True, help=help_precision
@@ -55,7 +60,7 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
             type=SECONDS,
             default=25.0,
             metavar="TIME",
-            help="No new round after that  [default: 25s].",
+            help="Begin no new round after this long.  [default: 25s]",
         ),
     )
 
@@ -74,21 +79,27 @@ def measure() -> None:
 
 @measure.command(
     examples=[
-        ("carefulctl measure pathchar h2", "25 s at most"),
-        ("carefulctl measure pathchar h2 --time 2m --plot path.svg", "longer, and drawn"),
+        ("carefulctl measure pathchar h2", "takes 25 s at most"),
+        ("carefulctl measure pathchar h2 --time 2m --plot path.svg", "take longer, and draw it"),
     ],
 )
 @click.argument("host", shell_complete=complete.host)
-@click.option("--sizes", "sizes_count", default=12, show_default=True, help="How many sizes.")
-@click.option("--min-bytes", type=BYTES, default=plan.LEAST_BYTES, show_default=True)
-@click.option("--max-bytes", type=BYTES, help="Largest probe  [default: what the path takes]")
-@click.option("--max-hops", default=30, show_default=True)
+@click.option(
+    "--sizes", "sizes_count", default=12, show_default=True, metavar="N", help="How many sizes."
+)
+@click.option(
+    "--min-bytes", type=BYTES, default=plan.LEAST_BYTES, show_default=True, help="Smallest probe."
+)
+@click.option("--max-bytes", type=BYTES, help="Largest probe.  [default: what the path takes]")
+@click.option(
+    "--max-hops", default=30, show_default=True, metavar="N", help="Farthest hop to probe."
+)
 @click.option(
     "--precision",
     type=SHARE,
     default=0.02,
     show_default=True,
-    help="Half of G's interval over G at which a hop needs no more probes.",
+    help="Enough for a hop: half of G's interval, as a share of G.",
 )
 @click.option(
     "--time",
@@ -96,7 +107,7 @@ def measure() -> None:
     type=SECONDS,
     default=25.0,
     metavar="TIME",
-    help="No new round after that  [default: 25s].",
+    help="Begin no new round after this long.  [default: 25s]",
 )
 @click.option(
     "--timeout",
@@ -104,15 +115,17 @@ def measure() -> None:
     type=SECONDS,
     default=1.0,
     metavar="TIME",
-    help="Longest wait for an answer  [default: 1s].",
+    help="Longest wait for an answer.  [default: 1s]",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
 @click.option(
     "--stages/--no-stages",
     default=None,
-    help="Stages inside the hosts, too  [default: if careful is up here and there]",
+    help="Measure the stages inside the hosts too.  [default: if careful is up at both ends]",
 )
-@click.option("--one-clock", is_flag=True, help="Both ends are one machine: check the sum.")
+@click.option(
+    "--one-clock", is_flag=True, help="Both ends are on one machine: check the sum of the stages."
+)
 @plot_option
 @measured
 def pathchar(
@@ -133,11 +146,11 @@ def pathchar(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Latency and G of each hop to HOST, across routers that know nothing of careful.
+    """Measure latency and G of each hop to HOST, across routers that know nothing of careful.
 
-    UDP probes whose TTL ends at each hop in turn; routers answer with ICMP. No privilege.
-    Where careful is up on both hosts, the stages inside them answer, too: hostTx, netTx, every
-    hop, netRx (XDP), hostRx (the engine), store (a scratch file there).
+    The TTL of its UDP probes ends at each hop in turn, and routers answer with ICMP. It needs
+    no privilege. If careful is up on both hosts, the stages inside them answer too: hostTx,
+    netTx, every hop, netRx (XDP), hostRx (the engine), store (a scratch file there).
     """
     options = plan.Options(
         sizes_count=sizes_count,
@@ -191,7 +204,7 @@ def pathchar(
 @click.option(
     "--at-bytes",
     type=BYTES,
-    help="Fragment size whose bottleneck is wanted, where it changes  [default: the largest]",
+    help="Fragment size to tell the bottleneck of, if it changes.  [default: the largest]",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @plot_option
@@ -211,7 +224,7 @@ def blackbox(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """The bottleneck to HOST and the sum of the other stages, through careful itself.
+    """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
 
     Careful must be up on both ends. The result is a pipeline for `carefulctl plan`.
     """
@@ -237,14 +250,17 @@ def blackbox(
 
 @measure.command(
     examples=[
-        ("carefulctl measure clearbox h2", "frames by themselves"),
-        ("carefulctl measure clearbox h2 --trains --plot stages.png", "back to back, drawn"),
+        ("carefulctl measure clearbox h2", "frames one by one"),
+        (
+            "carefulctl measure clearbox h2 --trains --plot stages.png",
+            "frames back to back; draw it",
+        ),
     ],
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(12, 0.05)
 @click.option(
-    "--trains", is_flag=True, help="Frames back to back, as fragments are, not each by itself."
+    "--trains", is_flag=True, help="Send frames back to back, as fragments are, not one by one."
 )
 @plot_option
 @measured
@@ -262,7 +278,9 @@ def clearbox(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """(g, G) of each stage towards HOST, by probes inside the datapath. Root and bcc here.
+    """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
+
+    It needs root and bcc here.
 
     Its frames follow one another as fast as they return: there is no --background.
 

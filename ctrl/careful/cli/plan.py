@@ -18,10 +18,10 @@ FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-siz
 
 _HELP = """Compute how a message is best cut into fragments for a pipeline of stages.
 
-Figures of --plot: latency over the number of fragments, with the candidates;
-space-time, which stage holds which bytes when; static, against fragments of 128
-and 4096 bytes; improvement, of --new over --old for the overhead and bandwidth
-of --stage; improvement-by-size, for its overhead and the message size.
+What --plot draws is chosen by --figure: latency over the number of fragments, with
+the candidates; space-time, which stage holds which bytes when; static, against
+fragments of 128 and 4096 bytes; improvement, of --new over --old, over overhead and
+bandwidth of --stage; improvement-by-size, over its overhead and the message size.
 """
 
 
@@ -29,8 +29,8 @@ of --stage; improvement-by-size, for its overhead and the message size.
     help=_HELP,
     examples=[
         ("carefulctl plan --pipeline gam --bytes 4KiB", "all strategies side by side"),
-        ("carefulctl plan --pipeline gms --classes", "the tune map's sixteen classes"),
-        ("carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg", "drawn"),
+        ("carefulctl plan --pipeline gms --classes", "all sixteen message sizes of the tune map"),
+        ("carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg", "draw the latency"),
         (
             "carefulctl plan --pipeline network-disk --bytes 64K --json",
             "for a program",
@@ -57,32 +57,47 @@ of --stage; improvement-by-size, for its overhead and the message size.
     "--fragments",
     "fragments_count",
     type=int,
-    help="Number of fragments, with fixed or lp; searched when left out.",
+    metavar="K",
+    help="Number of fragments, with fixed or lp.  [default: the best]",
 )
-@click.option("--min-bytes", type=BYTES, help="Smallest fragment  [default: 1; 64 with --classes]")
+@click.option("--min-bytes", type=BYTES, help="Smallest fragment.  [default: 1; 64 with --classes]")
 @click.option(
-    "--max-bytes", type=BYTES, help="Largest fragment  [default: none; 3750 with --classes]"
+    "--max-bytes", type=BYTES, help="Largest fragment.  [default: none; 3750 with --classes]"
 )
 @click.option(
     "--header-bytes",
     type=BYTES,
     default=0,
-    help="Header on every fragment, charged to each stage's g.  [default: 0]",
+    help="Header of every fragment, charged to each stage's g.  [default: 0]",
 )
 @click.option(
     "--levels",
     default="fixed,fixed",
     show_default=True,
     metavar="TOP,INNER",
-    help="How hierarchical cuts at the top and below: fixed, ramp or ramp-up-down.",
+    help="How hierarchical cuts at the top and inside: fixed, ramp or ramp-up-down.",
 )
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
 @json_option
 @plot_option
-@click.option("--figure", type=click.Choice(FIGURES), default="latency", show_default=True)
-@click.option("--stage", "varied", metavar="NAME", help="Stage that improvement figures vary.")
-@click.option("--old", default="fixed", show_default=True, help="Strategy to improve on.")
-@click.option("--new", default="hierarchical", show_default=True, help="Strategy that improves.")
+@click.option(
+    "--figure",
+    type=click.Choice(FIGURES),
+    default="latency",
+    show_default=True,
+    help="What --plot draws.",
+)
+@click.option("--stage", "varied", metavar="NAME", help="Stage that the improvement figures vary.")
+@click.option(
+    "--old", default="fixed", show_default=True, metavar="NAME", help="Strategy to improve on."
+)
+@click.option(
+    "--new",
+    default="hierarchical",
+    show_default=True,
+    metavar="NAME",
+    help="Strategy that improves.",
+)
 def plan(
     pipeline_name: str,
     message_bytes: int | None,

@@ -17,14 +17,14 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 
 @command(
     examples=[
-        ("carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png", "drawn"),
+        ("carefulctl simulate --pipeline gam --bytes 4KiB --plot fragments.png", "draw the stages"),
         (
             "carefulctl simulate --pipeline gam --bytes 4K --rule eager --pulse-bytes 512",
-            "in pulses",
+            "cut by pulses",
         ),
         (
             "carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8",
-            "several",
+            "eight messages",
         ),
     ],
 )
@@ -40,6 +40,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     "--messages",
     "messages_count",
     type=int,
+    metavar="N",
     default=1,
     show_default=True,
     help="Number of messages.",
@@ -50,7 +51,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     type=Duration(per_s=10**6, zero=True),
     default=0.0,
     metavar="TIME",
-    help="Time between messages, as 50us  [default: 0].",
+    help="Time between messages: 50us, 2ms.  [default: 0]",
 )
 @click.option(
     "--rule",
@@ -59,7 +60,9 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     show_default=True,
     help="How stages cut: by a plan, at a static size, in fixed or eager pulses, or not at all.",
 )
-@click.option("--strategy", default="best", show_default=True, help="Strategy of rule plan.")
+@click.option(
+    "--strategy", default="best", show_default=True, metavar="NAME", help="Strategy of rule plan."
+)
 @click.option(
     "--fragments-bytes",
     type=BYTES_LIST,
@@ -69,12 +72,13 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     "--pulse-bytes",
     type=BYTES_LIST,
     default=(512,),
-    help="Pulse threshold of each sink (the stages after the first), or one for all.  [512]",
+    help="Pulse threshold of each sink (the stages after the first), or one for all.  "
+    "[default: 512]",
 )
 @click.option(
     "--progressive/--whole-transfers",
     default=None,
-    help="Whether bytes reach the next stage while a transfer runs  [default: in pulses]",
+    help="Whether bytes reach the next stage while a transfer runs.  [default: in pulses]",
 )
 @json_option
 @plot_option
@@ -83,7 +87,8 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     type=click.Choice(("space-time", "pulses", "bandwidth-ratio")),
     default="space-time",
     show_default=True,
-    help="pulses: latency over the threshold; bandwidth-ratio: P3 Figure 8, any pipeline.",
+    help="What --plot draws: which stage holds which bytes when; latency over the pulse "
+    "threshold; P3 Figure 8, whatever the pipeline.",
 )
 def simulate(
     pipeline_name: str,

@@ -17,7 +17,7 @@ from careful.report import status as report
 @command(
     examples=[
         ("carefulctl status", "every instance that is up here"),
-        ("carefulctl status eth1 --json", "one, for a program"),
+        ("carefulctl status eth1 --json", "one instance, for a program"),
     ],
     topics=("exit-status",),
 )

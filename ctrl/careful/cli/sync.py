@@ -39,8 +39,8 @@ _TAKEN = (
     cls=TransferCommand,
     params=[one for one in get.params if one.name in _TAKEN],
     examples=[
-        ("carefulctl sync h2:project .", "what changed since the last time"),
-        ("carefulctl sync --delete data/ h2:backup", "and what went goes there, too"),
+        ("carefulctl sync h2:project .", "fetch what has changed"),
+        ("carefulctl sync --delete data/ h2:backup", "send what has changed, remove what is gone"),
         ("carefulctl sync -n --delete data/ h2:backup", "say what that would do"),
     ],
     topics=("files", "exit-status"),
@@ -50,10 +50,11 @@ _TAKEN = (
 def sync(source: str, target: str, **given: Any) -> None:
     """Bring TARGET up to date with SOURCE; one of them is HOST:PATH.
 
-    As get or put with -a and -u: what has SOURCE's size and time stays, the rest comes with all
-    its attributes. What is newer at TARGET stays and is counted; -f replaces it. Without --delete
-    nothing is removed. It prints nothing if nothing was to be done, as cron wants it. SOURCE goes
-    into TARGET under its name, SOURCE/ gives what it holds. -c compares contents instead of times.
+    It does what get or put does with -a and -u: files with SOURCE's size and time stay, the rest
+    comes with all attributes. What is newer at TARGET stays and is counted; -f replaces it.
+    Without --delete nothing is removed. If there is nothing to do it prints nothing, as cron
+    wants it. SOURCE is copied under its name, SOURCE/ is what it holds. -c compares contents
+    instead of times.
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET is HOST:PATH, the other is here")

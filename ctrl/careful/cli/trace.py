@@ -24,13 +24,13 @@ _seconds = click.option(
     type=SECONDS,
     default=5.0,
     metavar="TIME",
-    help="How long; Ctrl-C ends it earlier  [default: 5s].",
+    help="How long to listen; Ctrl-C ends it earlier.  [default: 5s]",
 )
 _also = click.option(
     "--also",
     multiple=True,
     metavar="NAME",
-    help="Another instance on this machine, as the other end in a lab; repeatable.",
+    help="Listen to another instance on this machine too; may be repeated.",
 )
 
 
@@ -47,8 +47,8 @@ def _listening(targets: Sequence[Target], seconds: float) -> None:
 @trace.command(
     "stages",
     examples=[
-        ("carefulctl trace stages eth1 --time 20", "longer"),
-        ("carefulctl trace stages eth1 --also h2", "in a lab, the other end, too"),
+        ("carefulctl trace stages eth1 --time 20", "listen longer"),
+        ("carefulctl trace stages eth1 --also h2", "in a lab, the other end too"),
     ],
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
@@ -65,7 +65,7 @@ def trace_stages(
     instance: str | None,
     as_json: bool,
 ) -> None:
-    """Time of a frame in each stage, and (g, G) where sizes differ enough.
+    """Show how long a frame takes in each stage, and (g, G) if sizes differ enough.
 
     Listens to one stage at a time, so that no probe slows what another times.
     """
@@ -83,7 +83,7 @@ def trace_stages(
 
 @trace.command(
     "frames",
-    examples=[("carefulctl trace frames eth1 --plot burst.png", "the largest burst, drawn")],
+    examples=[("carefulctl trace frames eth1 --plot burst.png", "draw the largest burst")],
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
@@ -93,14 +93,15 @@ def trace_stages(
     type=Duration(per_s=10**6),
     default=flow.GAP_US,
     metavar="TIME",
-    help=f"Idle time that ends a burst  [default: {flow.GAP_US:g}us].",
+    help=f"Idle time that ends a burst.  [default: {flow.GAP_US:g}us]",
 )
 @click.option(
     "--most",
     type=click.IntRange(min=1),
     default=flow.TRANSFERS_MOST,
     show_default=True,
-    help="Transfers of it at most.",
+    metavar="N",
+    help="At most so many of its transfers.",
 )
 @_also
 @plot_option
@@ -116,7 +117,7 @@ def trace_frames(
     instance: str | None,
     as_json: bool,
 ) -> None:
-    """The packet-flow graph of the largest burst: which stage had which fragment when.
+    """Show the packet flow of the largest burst: which stage had which fragment when.
 
     Listens to all stages at once: the probes' own time lies between the boxes.
     """

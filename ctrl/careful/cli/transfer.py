@@ -108,11 +108,11 @@ _PAGES = ("files", "exit-status")
     examples=[
         ("carefulctl get h2:big .", "one file; Ctrl-C, and the same command goes on"),
         ("carefulctl get -r h2:project .", "a tree"),
-        ("carefulctl get -a -u --delete h2:project .", "the same, as it is there by now"),
-        ("carefulctl get 'h2:logs/*.gz' .", "all that fit"),
-        ("carefulctl get -c h2:image /dev/sdb", "onto a device, only blocks that differ"),
+        ("carefulctl get -a -u --delete h2:project .", "bring it up to date"),
+        ("carefulctl get 'h2:logs/*.gz' .", "all that match"),
+        ("carefulctl get -c h2:image /dev/sdb", "onto a device, only the blocks that differ"),
         ("carefulctl get h2:log - | less", "to standard output"),
-        ("carefulctl get h2:big null:", "the network without our disk"),
+        ("carefulctl get h2:big null:", "test the network without our disk"),
     ],
     topics=_PAGES,
 )
@@ -123,10 +123,10 @@ _PAGES = ("files", "exit-status")
 def get(words: tuple[str, ...], **given: Any) -> None:
     """Fetch files that a host exports into LOCAL (default: here).
 
-    A file appears under its name when it is complete, checked and synced; an existing one
-    is replaced with -f, -u or -c alone. LOCAL may be `-` (standard output), null: (thrown away)
-    or a block device; HOST:null: is zeros. PATH takes quoted wildcards. A directory goes under
-    its name, PATH/ gives what it holds. Symlinks are skipped without -a.
+    A file appears under its name once it is complete, checked and synced. One that exists is
+    replaced only with -f, -u or -c. LOCAL may be `-` (standard output), null: (thrown away) or
+    a block device; HOST:null: is zeros. PATH may have wildcards, in quotes. Of a directory,
+    PATH is copied under its name, PATH/ is what it holds. Symlinks are skipped without -a.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
     parts = [host_path(source) for source in sources]
@@ -143,7 +143,7 @@ def get(words: tuple[str, ...], **given: Any) -> None:
         ("carefulctl put -r project h2:data/", "a tree"),
         ("carefulctl put -c image.raw h2:", "only the blocks that differ"),
         ("tar c . | carefulctl put - h2:all.tar", "from standard input"),
-        ("carefulctl put -f --at 1GiB part h2:disk", "into a file or device that is there"),
+        ("carefulctl put -f --at 1GiB part h2:disk", "into an existing file or device"),
     ],
     topics=_PAGES,
 )
@@ -153,10 +153,10 @@ def get(words: tuple[str, ...], **given: Any) -> None:
 def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
     """Send files to a host that exports a directory with :rw.
 
-    A file appears there under its name when it is complete, checked and synced; an existing
-    one is replaced with -f, -u or -c alone. LOCAL may be `-` (standard input), null: (zeros) or
-    a block device; HOST:null: throws away. A directory goes under its name, LOCAL/ gives what
-    it holds. Symlinks are skipped without -a.
+    A file appears there under its name once it is complete, checked and synced. One that exists
+    is replaced only with -f, -u or -c. LOCAL may be `-` (standard input), null: (zeros) or a
+    block device; HOST:null: throws away. Of a directory, LOCAL is copied under its name, LOCAL/
+    is what it holds. Symlinks are skipped without -a.
     """
     host, path = host_path(target)
     move(False, (host, sources, path), {"sources": sources, "target": target}, given)
@@ -171,8 +171,8 @@ def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
     topics=("files",),
 )
 @click.argument("target", metavar="HOST:[PATH]", shell_complete=remote_path)
-@click.option("-l", "--long", "long", is_flag=True, help="Mode, size and time, too.")
-@click.option("-R", "--recursive", is_flag=True, help="The whole tree.")
+@click.option("-l", "--long", "long", is_flag=True, help="Show mode, size and time too.")
+@click.option("-R", "--recursive", is_flag=True, help="List the whole tree.")
 @timeout
 @shared
 def ls(

@@ -26,7 +26,7 @@ timeout = click.option(
     type=SECONDS,
     default=5.0,
     metavar="TIME",
-    help="How long to wait for the host to answer  [default: 5s].",
+    help="How long to wait for the host to answer.  [default: 5s]",
 )
 
 
@@ -80,18 +80,18 @@ _pace = _below("Pace")
 _output = _below("Output")
 
 _OPTIONS = [
-    _what("-r", "--recursive", is_flag=True, help="Directories, too."),
+    _what("-r", "--recursive", is_flag=True, help="Copy directories."),
     _what(
         "--include",
         multiple=True,
         metavar="PATTERN",
-        help="Of a tree, what --exclude after it would leave out.",
+        help="Copy names that match, whatever a later --exclude says.",
     ),
     _what(
         "--exclude",
         multiple=True,
         metavar="PATTERN",
-        help="Leave out what fits: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+        help="Leave out names that match: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
         "'[[:digit:]]*'.",
     ),
     _what(
@@ -104,59 +104,66 @@ _OPTIONS = [
     _what(
         "--files-from",
         metavar="FILE",
-        help="With -r, only these names, relative to the source, a line each; '-': standard input.",
+        help="With -r, copy only these names, one per line, relative to the source; '-' is "
+        "standard input.",
     ),
-    _what("-0", "--null", "nul", is_flag=True, help="--files-from has NULs between names."),
-    _what("--offset", type=BYTES, metavar="N", help="Of one file: begin there."),
-    _what("--bytes", "nbytes", type=BYTES, metavar="N", help="Of one file: so much."),
-    _what("--mkpath", is_flag=True, help="Make missing directories of the target."),
+    _what("-0", "--null", "nul", is_flag=True, help="--files-from has a NUL after each name."),
+    _what("--offset", type=BYTES, metavar="N", help="Begin at byte N of the file; one file only."),
+    _what(
+        "--bytes",
+        "nbytes",
+        type=BYTES,
+        metavar="N",
+        help="Copy N bytes of the file; one file only.",
+    ),
+    _what("--mkpath", is_flag=True, help="Make the directories above the target."),
     _what("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
     _replaced("-f", "--force", is_flag=True, help="Replace files that exist; with -u, newer ones."),
     _replaced(
         "-u",
         "--update",
         is_flag=True,
-        help="Leave files alone that have the source's size and time, or are newer; replace "
-        "others; sets times.",
+        help="Skip files that have the source's size and time, or are newer; replace the others. "
+        "Keeps times.",
     ),
     _replaced(
         "-c",
         "--checksum",
         is_flag=True,
-        help="Compare digests of blocks first; only blocks that differ move. Replaces files; "
-        "with a device or --at, what is there.",
+        help="Compare digests of blocks first, and move only blocks that differ. Replaces files; "
+        "a device, or with --at, is changed in place.",
     ),
     _replaced("--delete", is_flag=True, help="With -r, remove what the source does not have."),
     _replaced(
         "--at",
         type=BYTES,
         metavar="N",
-        help="Write into a file that is there, at N; not seen as a whole meanwhile. Needs -f.",
+        help="Write into an existing file in place, from byte N on. Needs -f.",
     ),
     _replaced(
         "--restart",
         is_flag=True,
-        help="Begin again, rather than go on where an interrupted transfer ended.",
+        help="Start over, rather than go on where an interrupted transfer ended.",
     ),
     _kept("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
     _kept(
         "-a",
         "--archive",
         is_flag=True,
-        help="-r -p, and symlinks, hard links, extended attributes and ACLs.",
+        help="-r and -p; also keep symlinks, hard links, extended attributes and ACLs.",
     ),
     _kept(
         "-S",
         "--sparse",
         is_flag=True,
-        help="Make holes of zeros (32 KiB at a time); holes stay holes in any case.",
+        help="Make holes of zeros, 32 KiB at a time. Holes stay holes in any case.",
     ),
     _checks(
         "--digest",
         type=click.Choice(["xxh3", "blake3", "none"]),
         default="xxh3",
         show_default=True,
-        help="xxh3: of each block, checked where it was written; blake3: of each file besides, "
+        help="xxh3: of each block, checked where it was written; blake3: also of each whole file "
         "or stream, computed at both ends and compared.",
     ),
     _checks("--no-digest", is_flag=True, help="The same as --digest none."),
@@ -165,22 +172,22 @@ _OPTIONS = [
         type=click.Choice(["file", "end", "none"]),
         default="file",
         show_default=True,
-        help="file: each is on the disk before it gets its name; end: all are when the command "
-        "ends, by one sync; none: when the kernel likes.",
+        help="file: sync each file before it gets its name; end: sync once, when all are there; "
+        "none: leave it to the kernel.",
     ),
     _checks("--no-sync", is_flag=True, help="The same as --fsync none."),
     _checks(
         "--on-loss",
         type=click.Choice(config.ON_LOSS),
-        help="When the network loses a frame: repair asks again for what it carried, fail ends "
-        "the transfer with exit status 4  [default: repair, or on_loss of [transfer]].",
+        help="If the network loses a frame: repair asks again for what it carried, fail ends "
+        "the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
     ),
     _pace(
         "--block-bytes",
         type=BYTES,
         default=4 << 20,
         metavar="N",
-        help="Payload of one operation, 4KiB to 1GiB  [default: 4MiB].",
+        help="Payload of one operation, 4KiB to 1GiB.  [default: 4MiB]",
     ),
     _pace(
         "--blocks",
@@ -188,7 +195,7 @@ _OPTIONS = [
         default=8,
         show_default=True,
         metavar="N",
-        help="Blocks of a file in flight.",
+        help="Blocks in flight for each file.",
     ),
     _pace(
         "--jobs",
@@ -202,7 +209,7 @@ _OPTIONS = [
         "--rate-limit",
         type=BYTES,
         metavar="N",
-        help="Most bytes a second, all files together.",
+        help="At most N bytes a second, all files together.",
     ),
     _output("-v", "--verbose", is_flag=True, help="Name each file when it is done."),
     _output("-q", "--quiet", is_flag=True, help="No bar and no summary."),
@@ -211,7 +218,7 @@ _OPTIONS = [
         type=int,
         callback=_is_open,
         metavar="FD",
-        help="Write JSON lines on the progress to a file descriptor.",
+        help="Write progress as JSON lines to a file descriptor.",
     ),
 ]
 

@@ -51,7 +51,7 @@ _peer = click.option(
     multiple=True,
     metavar="HOST",
     shell_complete=complete.host,
-    help="This peer; repeatable.",
+    help="Only this peer; may be repeated.",
 )
 
 
@@ -93,8 +93,8 @@ def tune_show(
 @tune.command(
     "set",
     examples=[
-        ("carefulctl tune set eth1 --fragment-bytes 2KiB", "all peers, and those to come"),
-        ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "messages of 64 KiB alone"),
+        ("carefulctl tune set eth1 --fragment-bytes 2KiB", "for all peers, now and later"),
+        ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "only messages of 64 KiB"),
     ],
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
@@ -107,14 +107,14 @@ def tune_show(
     type=MessageClass(),
     multiple=True,
     metavar="CLASS",
-    help="For these alone: 0 to 15, a message's size (8KiB), or all; repeatable.",
+    help="Only this class: 0 to 15, a message's size (8KiB), or all; may be repeated.",
 )
 @click.option(
     "--sink",
     "sinks",
     type=click.Choice(sorted(entries.SINKS)),
     multiple=True,
-    help="--minpulse-bytes for these alone  [default: all].",
+    help="Only this sink, for --minpulse-bytes; may be repeated.  [default: all]",
 )
 @shared
 def tune_set(
@@ -130,7 +130,7 @@ def tune_set(
 ) -> None:
     """Set fragment size and minpulse; in effect from the next message on.
 
-    Without --peer all peers are set, and those to come.
+    Without --peer, it sets all peers and those to come.
     """
     settings = config.load(config_path)
     whole = entries.Change()
