@@ -234,6 +234,12 @@ static inline bool link_knows(const struct link_peer *peer)
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
+/* Whether there is a session in which no frame in one buffer has such a body. */
+static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
+{
+	return peer->phase == LINK_OPEN && link_knows(peer) && body_bytes > link_body_single(peer);
+}
+
 /* Frames of ours that the peer has room for, beside those that it has handled. */
 static inline uint32_t link_room(const struct link_peer *peer)
 {

@@ -21,9 +21,10 @@ enum {
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
 };
 
-/* A small message that could not leave at once; its body follows. */
+/* A small message that could not leave at once; its body, which begins with careful_am, follows. */
 struct message_small {
-	struct message_small *next;
+	struct message_small *next; /* of its peer's, or among those that cannot leave */
+	struct link_peer *peer;
 	uint64_t epoch;
 	uint32_t bytes;
 	uint8_t body[];
@@ -106,6 +107,7 @@ struct message_state {
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
 	struct message_out *left, **left_tail;
+	struct message_small *unfit;
 	struct message_part *parts, *parts_free; /* one for each receive buffer */
 	uint8_t *parked;
 	struct message_small **parked_free;
@@ -144,6 +146,8 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
+bool message_small_unfit(struct message_state *state, struct careful_am *am,
+			 struct link_peer **peer, uint64_t *epoch);
 void message_got(struct message_state *state, struct link_peer *peer);
 
 /* out.c. A message that has left, or will not, comes out of message_out_left(). */

@@ -82,6 +82,7 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 		return -EAGAIN;
 	small = state->parked_free[--state->parked_free_count];
 	small->next = NULL;
+	small->peer = peer;
 	small->epoch = peer->epoch;
 	small->bytes = bytes;
 	memcpy(small->body, am, MESSAGE_AM_BYTES);
@@ -128,6 +129,54 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	return 0;
 }
 
+static struct message_small *take_first(struct message_queue *queue)
+{
+	struct message_small *small = queue->first;
+
+	queue->first = small->next;
+	if (!queue->first)
+		queue->last = NULL;
+	return small;
+}
+
+static void put(struct message_state *state, struct message_small *small)
+{
+	state->parked_free[state->parked_free_count++] = small;
+}
+
+/* Before there is a session a payload is measured by our frames alone, and the peer's may be
+ * smaller: what fits none of them is not sent, for it would count as a frame that the network
+ * lost. */
+static bool take_unfit(struct message_state *state, struct link_peer *peer,
+		       struct message_queue *queue)
+{
+	struct message_small *small = queue->first;
+
+	if (small->epoch != peer->epoch || !link_too_large(peer, MESSAGE_AM_BYTES + small->bytes))
+		return false;
+	state->peers[peer->slot].messages--;
+	take_first(queue);
+	small->next = state->unfit;
+	state->unfit = small;
+	return true;
+}
+
+/* The next message that fits no frame of its session: what it is and whose. */
+bool message_small_unfit(struct message_state *state, struct careful_am *am,
+			 struct link_peer **peer, uint64_t *epoch)
+{
+	struct message_small *small = state->unfit;
+
+	if (!small)
+		return false;
+	state->unfit = small->next;
+	memcpy(am, small->body, sizeof(*am));
+	*peer = small->peer;
+	*epoch = small->epoch;
+	put(state, small);
+	return true;
+}
+
 /* Sends what waits in a queue, as far as credits go; false: something still
  * waits. */
 static bool pump_queue(struct message_state *state, struct link_peer *peer,
@@ -141,6 +190,8 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		uint32_t body = MESSAGE_AM_BYTES + small->bytes;
 		struct careful_am am;
 
+		if (take_unfit(state, peer, queue))
+			continue;
 		if (small->epoch == peer->epoch) {
 			uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 
@@ -153,11 +204,8 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 			count_get(mp, &am);
 			send_small(peer, &frame, small->bytes, began_ns);
 		}
-		queue->first = small->next;
-		if (!queue->first)
-			queue->last = NULL;
 		mp->messages--;
-		state->parked_free[state->parked_free_count++] = small;
+		put(state, take_first(queue));
 	}
 	return true;
 }

@@ -367,13 +367,14 @@ static void sent(struct careful *c, struct message_out *out)
 	message_out_put(&c->messages, out);
 }
 
-/* Bulk messages have left, or will not. */
+/* Messages have left, or will not. */
 void am_sent(struct careful *c)
 {
 	struct message_out *out;
 
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
+	operations_unfit(c);
 }
 
 struct careful_kept *careful_keep(const struct careful_message *message)

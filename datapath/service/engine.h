@@ -148,6 +148,7 @@ struct operation *operation_find(struct careful *c, uint32_t token, const struct
 				 uint64_t epoch);
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
+void operations_unfit(struct careful *c);
 void operations_tell(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 

@@ -2,6 +2,9 @@
 /* Operations that wait for an answer: a table whose tokens are never reused soon. */
 #include "service/engine.h"
 
+#include <endian.h>
+#include <errno.h>
+
 struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
 				careful_done_fn *done, void *user)
 {
@@ -92,6 +95,22 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status)
 		struct operation *op = &c->operations[i];
 
 		if (op->token && op->peer == peer && op->epoch != peer->epoch && !op->placing)
+			operation_end(c, op, &result);
+	}
+}
+
+/* Requests that fit no frame of the session that they waited for end. */
+void operations_unfit(struct careful *c)
+{
+	const struct careful_result result = { .status = -EMSGSIZE };
+	struct link_peer *peer;
+	struct operation *op;
+	struct careful_am am;
+	uint64_t epoch;
+
+	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
+		op = operation_find(c, be32toh(am.token), peer, epoch);
+		if (op && am.kind == CAREFUL_AM_REQUEST)
 			operation_end(c, op, &result);
 	}
 }

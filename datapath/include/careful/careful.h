@@ -352,7 +352,8 @@ int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user
 /* Sets the function for requests (and completed stores) that name this index. */
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
- * -EMSGSIZE: payload exceeds careful_payload_bytes(); -EAGAIN: no room (above). */
+ * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
+ * session yet; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 /* Answers: within the handler, or later by careful_reply_to. */

@@ -81,6 +81,44 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 	}
 }
 
+static void note_status(const struct careful_result *result, void *user)
+{
+	*(int *)user = result->status;
+}
+
+/* What waits for a session was measured by our frames alone: it fails if the peer's are
+ * smaller, what fits leaves. */
+static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
+{
+	static const uint8_t payload[300];
+	const union address to = node_host(0);
+	struct node *node = node_open();
+	struct careful_ctrl answer = node_hello(0);
+	int large = 1, small = 1;
+	uint64_t sent;
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 300, note_status, &large), 0);
+	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 20, note_status, &small), 0);
+	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 300, NULL, NULL), 0);
+	node_time(node, 1);
+	answer.nonce = node->last.nonce;
+	answer.type = CAREFUL_CHALLENGE;
+	answer.token = htobe64(77);
+	node_tell(node, 0, &answer);
+	answer.type = CAREFUL_WELCOME;
+	answer.frame_bytes = htobe32(256);
+	node_tell(node, 0, &answer);
+	node_time(node, 1);
+	sent = node->c->link.counters[CAREFUL_C_TX_FRAMES];
+	CHECK_EQ(large, -EMSGSIZE);
+	CHECK_EQ(small, 1);
+	CHECK_EQ(sent, 1);
+	CHECK_EQ(node->c->messages.peers[0].messages, 0);
+	CHECK_EQ(node->c->messages.parked_free_count, node->c->messages.parked_count);
+	node_close(node);
+}
+
 /* A session with host 0 that lost five frames, which the HELLO for the next epoch says. */
 static struct node *open_with_losses(void)
 {
@@ -145,6 +183,7 @@ int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
+	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	return 0;
