@@ -62,7 +62,7 @@ def _split(text: str) -> tuple[str, int]:
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     if port and not (port.isdecimal() and 0 < int(port) < 65536):
-        raise CarefulError(errno.EINVAL, f"{port!r} is no port", text)
+        raise CarefulError(errno.EINVAL, f"{port!r} is not a port", text)
     return host, int(port or 0)
 
 

@@ -9,6 +9,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
+from careful.cli.exit_status import Exit
 from careful.control import doctor as stages
 from careful.control.finding import FAIL
 from careful.report.doctor import findings
@@ -48,4 +49,4 @@ def doctor(
         text = f"{findings(done)}\n\n{text}"
     show(as_json, "doctor", inputs, figures, text)
     if any(one.state == FAIL for one in found):
-        ctx.exit(1)
+        ctx.exit(Exit.FAILED)

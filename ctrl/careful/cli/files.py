@@ -11,6 +11,7 @@ from careful.address import is_remote
 from careful.cli.command import Group, command
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
+from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, host_path
 from careful.cli.running import run
 from careful.cli.transfer_options import timeout
@@ -63,7 +64,7 @@ def verify(
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(as_json, "verify", inputs, figures, report.verified(found))
     if found.differences:
-        click.get_current_context().exit(3)
+        click.get_current_context().exit(Exit.PARTLY)
 
 
 class Listing(Group):
@@ -113,7 +114,7 @@ def _partials(
     name = "partials prune" if clean else "partials list"
     show(as_json, name, {"where": where}, figures, report.partials(found))
     if any(one.is_failure for one in found):
-        click.get_current_context().exit(3)
+        click.get_current_context().exit(Exit.PARTLY)
 
 
 @partials.command(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 
+from careful.cli.exit_status import Exit
+
 
 def interrupted(*_: object) -> None:
     """End the process, and say so."""
     os.write(2, b"carefulctl: interrupted\n")
-    os._exit(128 + signal.SIGINT)
+    os._exit(Exit.SIGNALLED + signal.SIGINT)
 
 
 def arm() -> None:

@@ -20,12 +20,11 @@ from click.shell_completion import shell_complete
 
 from careful import __version__
 from careful.cli.command import LazyGroup
+from careful.cli.exit_status import Exit
 from careful.errors import CarefulError, Ended, LossError, shown
 from careful.extras import MissingExtraError
 from careful.report.jsonout import document
 
-#: Exit status where a loss ended a transfer.
-LOST = 4
 #: Heading -> name -> ("module:attribute" of a click command, the first sentence of its help).
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "An interface": {
@@ -132,8 +131,8 @@ def _line(error: OSError | ValueError | MissingExtraError) -> str:
 
 def _status_of(error: BaseException) -> int:
     if isinstance(error, Ended):
-        return 128 + error.signal_number
-    return LOST if isinstance(error, LossError) else 1
+        return Exit.SIGNALLED + error.signal_number
+    return Exit.LOST if isinstance(error, LossError) else Exit.FAILED
 
 
 def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
@@ -141,7 +140,7 @@ def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict
     if os.environ.get("CAREFUL_DEBUG"):
         traceback.print_exc()
     if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
-        return 1  # who read our output has gone
+        return Exit.FAILED  # who read our output has gone
     text = str(error) if isinstance(error, Ended) else _line(error)
     return _told(text, _status_of(error), asked)
 
@@ -180,10 +179,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
-        return _told("interrupted", 128 + signal.SIGINT, asked)
+        return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
     except (OSError, ValueError, MissingExtraError, Ended) as error:
         return _failed(error, asked)
-    return 0
+    return Exit.DONE
 
 
 def finish(status: int) -> NoReturn:

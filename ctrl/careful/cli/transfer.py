@@ -13,6 +13,7 @@ from careful.address import is_remote
 from careful.cli.command import command
 from careful.cli.common import say, shared, show
 from careful.cli.complete import remote_path
+from careful.cli.exit_status import Exit
 from careful.cli.params import host_path
 from careful.cli.running import run
 from careful.cli.transfer_options import (
@@ -28,9 +29,6 @@ from careful.report.progress import watch
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.report import Report
-
-#: Exit status where some files were transferred and others were not.
-PARTIAL = 3
 
 
 def move(
@@ -72,7 +70,7 @@ def move(
         _show(words, effect.as_dict(), report, given, is_out)
     if report.failures:
         some = report.files_count or report.equal or report.newer or report.links
-        click.get_current_context().exit(PARTIAL if some else 1)
+        click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
 
 
 def _show(

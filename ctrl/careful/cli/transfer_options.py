@@ -36,7 +36,7 @@ def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | Non
         if fd is not None:
             os.fstat(fd)
     except (OSError, OverflowError):
-        raise click.BadParameter(f"{fd} is no open file descriptor") from None
+        raise click.BadParameter(f"{fd} is not an open file descriptor") from None
     return fd
 
 

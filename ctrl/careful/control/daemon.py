@@ -61,7 +61,7 @@ def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if not path:
             raise CarefulError(errno.EINVAL, "a directory is wanted", f"--export {one!r}")
         if not Path(path).is_dir():
-            text = "no such directory" if not Path(path).exists() else "is no directory"
+            text = "no such directory" if not Path(path).exists() else "is not a directory"
             raise CarefulError(errno.ENOTDIR, text, f"--export {path}")
         checked.append(str(Path(path).resolve()) + one[len(path) :])
     return tuple(checked)
@@ -279,7 +279,7 @@ def _end_process(instance: Instance) -> str:
     try:
         # The pidfd is taken: from here on the process cannot become another one.
         if instances.find(instance.name).pid != instance.pid or not _is_carefuld(instance.pid):
-            text = f"process {instance.pid} holds its lock and is no carefuld"
+            text = f"process {instance.pid} holds its lock and is not a carefuld"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         for number, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
             with suppress(ProcessLookupError):
@@ -319,7 +319,7 @@ def down(ifname: str, name: str | None) -> Down:
     with instances.changing(instance.name):
         instance = instances.find(instance.name)
         if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
-            text = f"is in use by process {pid}, which is no carefuld; end it"
+            text = f"is in use by process {pid}, which is not a carefuld; end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         how = _end_process(instance)
         return Down(how, clear(instance, instance.ifname or ifname))

@@ -34,7 +34,7 @@ def _failed(what: str) -> CarefulError:
     code = ctypes.get_errno()
     text = "not permitted; run as root" if code in (errno.EPERM, errno.EACCES) else ""
     if code == errno.ENOENT:
-        text = "there is no such map: is careful up?"
+        text = "no such map: is careful up?"
     return CarefulError(code, text, what)
 
 

@@ -131,7 +131,7 @@ def _check(recursive: bool, given: TransferOptions) -> None:
     values: dict[str, Any] = dict(given)
     for name, value in values.items():
         if name not in TransferOptions.__annotations__:
-            raise TypeError(f"{name!r} is no option of a transfer")
+            raise TypeError(f"{name!r} is not an option of a transfer")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"{name} {value!r}: one of {', '.join(_CHOICES[name])}")
         if name in _LIMITS:

@@ -50,7 +50,7 @@ class Regime:
         high = self.high_bytes
         if not 0 <= self.low_bytes < high or MESSAGE_BYTES_MAX < high < math.inf:
             said = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
-            raise ValueError(f"{said} are no range of fragment sizes")
+            raise ValueError(f"{said} are not a range of fragment sizes")
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if not is_cost(value):

@@ -72,7 +72,7 @@ class Span:
             fd = fd.fileno()
         status, mode = os.fstat(fd), fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISBLK(status.st_mode):
-            raise io.UnsupportedOperation(f"{part.file!r} is no regular file")
+            raise io.UnsupportedOperation(f"{part.file!r} is not a regular file")
         if "w" in access and mode == os.O_RDONLY:
             raise io.UnsupportedOperation(f"{part.file!r} is not open for writing")
         if "r" in access and mode == os.O_WRONLY:

@@ -131,7 +131,7 @@ class RemoteRegion:
             raise ValueError(f"a region's handle has {_HANDLE.size} bytes, not {len(handle)}")
         self.key, access, self.nbytes = _HANDLE.unpack(handle)
         if access not in _NAMES:
-            raise ValueError(f"{bytes(handle)!r} is no handle of a region")
+            raise ValueError(f"{bytes(handle)!r} is not the handle of a region")
         self.access = _NAMES[access]
 
     def __repr__(self) -> str:

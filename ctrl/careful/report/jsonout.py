@@ -30,7 +30,7 @@ def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> s
 def write(path: Path, text: str) -> None:
     """Write a file as a whole or not at all; raises OSError.
 
-    What is no regular file (a pipe, /dev/null) is written to, not replaced.
+    What is not a regular file (a pipe, /dev/null) is written to, not replaced.
     """
     path = path.resolve()  # a link stays one
     if path.exists() and not path.is_file():

@@ -116,7 +116,11 @@ class _Move:
         self.into = several or self.slash or (there is not None and there.is_dir)
         if there is not None:
             if self.into and not there.is_dir:
-                text = "is no directory to put several files in" if several else "is no directory"
+                text = (
+                    "is not a directory: several files need one"
+                    if several
+                    else "is not a directory"
+                )
                 raise CarefulError(errno.ENOTDIR, text, self.way.target.name(self.target))
             return
         if self.options.dry_run:
@@ -127,7 +131,7 @@ class _Move:
         elif self.into and self.recursive:
             await self._enter()
         elif self.into:
-            text = "there is no such directory; --mkpath makes it"
+            text = "no such directory; --mkpath makes it"
             raise CarefulError(errno.ENOENT, text, self.way.target.name(self.target))
 
     async def _enter(self) -> None:

@@ -259,7 +259,7 @@ def test_progress__a_descriptor_that_is_not_open(
     os.close(free)
     for fd in free, 1 << 40:
         assert run([command, "--progress-fd", str(fd), "h2:a", "h2:b"]) == 2
-        assert f"'--progress-fd': {fd} is no open file descriptor" in capsys.readouterr().err
+        assert f"'--progress-fd': {fd} is not an open file descriptor" in capsys.readouterr().err
 
 
 def test_json__a_name_that_is_no_utf_8() -> None:

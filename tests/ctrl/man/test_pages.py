@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 import pytest
 from careful import man
 from careful.cli.command import Command, Group, summary
+from careful.cli.exit_status import Exit
 from careful.cli.main import COMMANDS, cli, run
 from careful.man import roff, terminal
 
@@ -190,3 +192,13 @@ def test_roff__every_page_is_clean(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (0, ""), page
         assert page.name.partition(".")[0] in done.stdout
+
+
+def test_exit_status__the_page_has_each() -> None:
+    text = man.source("exit-status")
+    listed = [
+        int(one) for row in re.findall(r"^\| ([0-9, ]+) \|", text, re.M) for one in row.split(",")
+    ]
+    signals = [Exit.SIGNALLED + one for one in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)]
+    assert listed == [*(one for one in Exit if one != Exit.SIGNALLED), *signals]
+    assert click.UsageError("").exit_code == Exit.MISUSED

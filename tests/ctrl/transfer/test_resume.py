@@ -277,7 +277,7 @@ def test_get__partial_is_a_link(
     victim = tmp_path / "victim"
     one.rename(victim)
     os.link(victim, one)
-    assert "is no partial file" in ends.run().failures[0][1]
+    assert "is not a partial file" in ends.run().failures[0][1]
     one.unlink()
     one.symlink_to(victim)
     before = victim.read_bytes()
@@ -381,4 +381,4 @@ def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_p
     if os.geteuid():
         pytest.skip("needs root, to give a file away")
     os.chown(ends.partials()[0], 1234, -1)
-    assert "is no partial file" in ends.run().failures[0][1]
+    assert "is not a partial file" in ends.run().failures[0][1]

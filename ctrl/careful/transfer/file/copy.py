@@ -273,7 +273,7 @@ async def get_file(
     handle, attr = await remote.open(source)
     try:
         if not attr.is_file:
-            raise CarefulError(errno.EINVAL, "is no regular file", remote.name(shown(source)))
+            raise CarefulError(errno.EINVAL, "is not a regular file", remote.name(shown(source)))
         return await _Fetch(remote, source, target, options, progress).run(handle, attr)
     except BaseException:
         await quietly(remote.close(handle, source))
@@ -288,7 +288,7 @@ def _open_source(path: str) -> tuple[int, os.stat_result]:
     try:
         attr = os.fstat(fd)
         if not stat.S_ISREG(attr.st_mode):
-            raise CarefulError(errno.EINVAL, "is no regular file", shown(path))
+            raise CarefulError(errno.EINVAL, "is not a regular file", shown(path))
         copy = ffi.new("int *")
         check(lib.careful_settle(fd, copy), shown(path))
         if copy[0] >= 0:

@@ -293,7 +293,7 @@ class KeptPartial(Partial):
                 mine, named = os.fstat(fd), os.lstat(temporary)
                 is_ours = stat.S_ISREG(mine.st_mode) and mine.st_uid == os.geteuid()
                 if not is_ours or mine.st_nlink > 1:
-                    raise CarefulError(errno.EPERM, "is no partial file", shown(temporary))
+                    raise CarefulError(errno.EPERM, "is not a partial file", shown(temporary))
                 if (mine.st_ino, mine.st_dev) == (named.st_ino, named.st_dev):
                     return fd
             except FileNotFoundError:

@@ -56,7 +56,7 @@ def _set(text: str, at: int) -> tuple[str, int]:
         if text.startswith("-", at) and at + 1 < len(text) and text[at + 1] != "]":
             last, at = _char(text, at + 1)
         if last < first:
-            raise ValueError(f"{text}: {first}-{last} is no range: {last} comes before {first}")
+            raise ValueError(f"{text}: {first}-{last} is not a range: {last} comes before {first}")
         found += re.escape(first) + (f"-{re.escape(last)}" if last != first else "")
     if at >= len(text):
         return "", at

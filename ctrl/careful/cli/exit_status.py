@@ -1,0 +1,16 @@
+"""The exit statuses of carefulctl, all of them; `carefulctl help exit-status` explains them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a process that ran `carefulctl` ends with; a signal adds its number to SIGNALLED."""
+
+    DONE = 0
+    FAILED = 1
+    MISUSED = 2
+    PARTLY = 3
+    LOST = 4
+    SIGNALLED = 128
