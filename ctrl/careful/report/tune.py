@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from careful.report.tables import table
-from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.tune import Plan, Setting, Tune
@@ -32,7 +31,7 @@ def _class_range(first: int, last: int, count: int) -> str:
 
     low = class_bytes(first - 1) + 1 if first else 0
     if last == count - 1:
-        return f"from {size(low)}" if first else "all"
+        return f"from {low}" if first else "all"
     return f"{low} … {class_bytes(last)}"
 
 

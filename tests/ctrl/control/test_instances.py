@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import pty
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,24 @@ def test_died__not_one_that_runs(killed: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert instances.died() == {}
     assert list(instances.died()) == ["eth1"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "no_color", "red"),
+    [(True, "", True), (True, "1", False), (False, "", False)],
+)
+def test_status__what_is_wrong_is_red_on_a_terminal_alone(
+    terminal: bool, no_color: str, red: bool, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pty.openpty() if terminal else os.pipe()
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert run(["status"]) == 0
+        stream.flush()
+        text = os.read(reader, 1 << 16).decode()
+    os.close(reader)
+    assert ("\x1b[1;31mdied\x1b[0m" in text) == red
+    assert ("\x1b" in text) == red
+    assert "died" in text
