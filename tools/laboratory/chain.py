@@ -2,7 +2,7 @@
 
 Owns the file's format (a pipeline file of `carefulctl plan`, with an optional table
 `link` in each stage), the emulator's command line and build, and the table of reports.
-The namespaces and interfaces are tools/lab's. Standard library only.
+The namespaces and interfaces are links.py's. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "lab"
 HOPS_MAX = 16
 #: The longest time of anything, µs, scaled or not.

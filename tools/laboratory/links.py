@@ -1,0 +1,153 @@
+"""Emulated links: a chain of routers between two hosts, or a link for each host of a switch.
+
+Each link is a process (tools/hop) in the lab's namespace `wire`, and writes a report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from laboratory import chain
+from laboratory.network import (
+    end_of_link,
+    ip,
+    make_namespace,
+    make_switch,
+    no_offloads,
+    set_sysctls,
+)
+from laboratory.state import NETNS, STATE, Lab, LabError
+
+
+def chain_end(lab: Lab, k: int, right: bool) -> tuple[str, str, str]:
+    """Namespace, interface and address of an end of link k of a chain."""
+    if right and k == len(lab.hops):
+        return lab.host(2), "eth1", "10.77.0.2"
+    if not right and k == 1:
+        return lab.host(1), "eth1", "10.77.0.1"
+    owner = lab.router(k if right else k - 1)
+    return owner, "left" if right else "right", f"10.77.{100 + k}.{2 if right else 1}"
+
+
+def join_by_link(lab: Lab, k: int) -> None:
+    """The two ends of link k, each tied to the wire, and each other's neighbours."""
+    ends = [chain_end(lab, k, right) for right in (False, True)]
+    macs = [f"02:77:00:01:{k:02x}:{side:02x}" for side in (1, 2)]
+    for side, (namespace, device, address) in enumerate(ends):
+        far = ends[1 - side][2]
+        ip(
+            f"link add {device} netns {namespace} address {macs[side]} mtu {lab.mtu} numtxqueues 1 "
+            f"numrxqueues 1 type veth peer name w{k}{'ab'[side]} netns {lab.wire} mtu {lab.mtu} "
+            "numtxqueues 1 numrxqueues 1"
+        )
+        ip(f"link set w{k}{'ab'[side]} up", namespace=lab.wire)
+        ip(
+            f"address add {address}/32 dev {device}",
+            f"link set {device} up",
+            f"neigh replace {far} lladdr {macs[1 - side]} dev {device} nud permanent",
+            f"route add {far}/32 dev {device} src {address}",
+            namespace=namespace,
+        )
+        no_offloads(namespace, device)
+
+
+def join_by_star(lab: Lab) -> None:
+    """Hosts on a switch, each by a link of its own; all know each other's addresses."""
+    make_namespace(lab.wire, ipv6=False)
+    make_switch(lab)
+    for k in range(1, lab.hosts + 1):
+        ends = (("eth1", lab.host(k), "a"), (f"p{k}", lab.switch, "b"))
+        for device, namespace, side in ends:
+            wire = f"w{k}{side} netns {lab.wire} mtu {lab.mtu} numtxqueues 1 numrxqueues 1"
+            ip(f"link add {end_of_link(k, lab, device, namespace)} type veth peer name {wire}")
+            ip(f"link set w{k}{side} up", namespace=lab.wire)
+            no_offloads(namespace, device)
+        ip(f"link set p{k} master br0", f"link set p{k} up", namespace=lab.switch)
+        others = (other for other in range(1, lab.hosts + 1) if other != k)
+        ip(
+            f"address add 10.77.0.{k}/24 dev eth1",
+            "link set eth1 up",
+            *(
+                f"neigh replace 10.77.0.{other} lladdr 02:77:00:00:00:{other:02x} dev eth1 "
+                "nud permanent"
+                for other in others
+            ),
+            namespace=lab.host(k),
+        )
+    start_links(lab)
+
+
+def route_chain(lab: Lab) -> None:
+    """Routes of a chain, and routers that answer every probe."""
+    for k in range(1, len(lab.hops)):
+        set_sysctls(
+            lab.router(k), {"ipv4/ip_forward": 1, "ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0}
+        )
+    for k in (1, 2):
+        set_sysctls(lab.host(k), {"ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0})
+    nodes = [lab.host(1), *(lab.router(k) for k in range(1, len(lab.hops))), lab.host(2)]
+    for at, namespace in enumerate(nodes):
+        routes = []
+        for k in range(1, len(lab.hops) + 1):
+            for right in (False, True):
+                _, _, target = chain_end(lab, k, right)
+                node = k if right else k - 1  # which of `nodes` has it
+                if node == at or (abs(node - at) == 1 and k == max(node, at)):
+                    continue  # our own, or at the other end of a link of ours
+                link = at + 1 if node > at else at
+                _, _, via = chain_end(lab, link, node > at)
+                _, device, _ = chain_end(lab, link, node < at)
+                routes.append(f"route add {target}/32 via {via} dev {device} onlink")
+        ip(*routes, namespace=namespace)
+
+
+def start_links(lab: Lab) -> None:
+    """One process for each emulated link; all of them are ready when it returns."""
+    program = str(chain.emulator())
+    folder = STATE / lab.name
+    inside = ["nsenter", f"--net={NETNS / lab.wire}", "--"]
+    for k, hop in enumerate(lab.links, 1):
+        report, log = folder / f"link{k}.json", folder / f"link{k}.log"
+        report.unlink(missing_ok=True)
+        ends = ["--ends", f"w{k}a,w{k}b", "--report", str(report)]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*inside, program, *ends, *hop.argv(lab.charge)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        wait_for_report(report, 0, process)
+
+
+def wait_for_report(
+    report: Path, newer_than: int, process: subprocess.Popen[bytes] | None = None
+) -> dict[str, Any]:
+    """A link's report as soon as there is one after that number."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            found: dict[str, Any] = json.loads(report.read_text())
+            if found["report"] > newer_than:
+                return found
+        if process and process.poll() is not None:
+            said = report.with_suffix(".log").read_text().strip() or f"status {process.returncode}"
+            raise LabError(f"{report.stem}: the emulator ended: {said.splitlines()[-1]}")
+        time.sleep(0.005)
+    raise LabError(f"{report.stem}: the emulator does not answer; `tools/lab up` mends it")
+
+
+def join_by_chain(lab: Lab) -> None:
+    make_namespace(lab.wire, ipv6=False)
+    for k in range(1, len(lab.hops)):
+        make_namespace(lab.router(k), ipv6=False)
+    for k in range(1, len(lab.hops) + 1):
+        join_by_link(lab, k)
+    route_chain(lab)
+    start_links(lab)

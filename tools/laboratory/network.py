@@ -1,0 +1,100 @@
+"""Namespaces, veth pairs and the switch of a lab without emulated links."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from laboratory.state import NETNS, Lab, LabError, command, must
+
+#: Frames that a switch port can hold: more than all windows towards a host together.
+PORT_QUEUE_FRAMES = 8192
+
+
+def ip(*batch: str, namespace: str | None = None) -> None:
+    """Run lines of `ip -batch`, in a namespace or outside."""
+    where = ["-netns", namespace] if namespace else []
+    must("ip", *where, "-batch", "-", text="\n".join(batch) + "\n")
+
+
+def set_sysctls(namespace: str, values: dict[str, int]) -> None:
+    script = "\n".join(f"echo {value} > /proc/sys/net/{key}" for key, value in values.items())
+    must("nsenter", f"--net={NETNS / namespace}", "sh", "-e", "-c", script)
+
+
+def make_namespace(namespace: str, ipv6: bool) -> None:
+    """A namespace that says nothing by itself."""
+    ip(f"netns add {namespace}")
+    quiet = {"accept_ra": 0, "router_solicitations": 0, "accept_dad": 0, "autoconf": 0}
+    quiet["disable_ipv6"] = int(not ipv6)
+    set_sysctls(namespace, {f"ipv6/conf/default/{key}": value for key, value in quiet.items()})
+    ip("link set lo up", namespace=namespace)
+
+
+def configure_host(lab: Lab, k: int) -> None:
+    ip(
+        f"address add 10.77.0.{k}/24 dev eth1",
+        f"address add fd77::{k:x}/64 dev eth1 nodad",
+        "link set eth1 up",
+        namespace=lab.host(k),
+    )
+
+
+def end_of_link(k: int, lab: Lab, device: str, namespace: str) -> str:
+    """One end of a veth pair, for `ip link add`: one queue, a MAC that says which host."""
+    role = 0 if device == "eth1" else 1
+    return (
+        f"{device} netns {namespace} address 02:77:00:00:{role:02x}:{k:02x} mtu {lab.mtu} "
+        "numtxqueues 1 numrxqueues 1"
+    )
+
+
+def join_two(lab: Lab) -> None:
+    ends = [end_of_link(k, lab, "eth1", lab.host(k)) for k in (1, 2)]
+    ip(f"link add {ends[0]} type veth peer name {ends[1]}")
+
+
+def make_switch(lab: Lab) -> None:
+    make_namespace(lab.switch, ipv6=False)
+    ip(
+        f"link add br0 mtu {lab.mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+        "link set br0 up",
+        namespace=lab.switch,
+    )
+
+
+def join_by_switch(lab: Lab) -> None:
+    make_switch(lab)
+    for k in range(1, lab.hosts + 1):
+        host = end_of_link(k, lab, "eth1", lab.host(k))
+        port = end_of_link(k, lab, f"p{k}", lab.switch)
+        ip(f"link add {host} type veth peer name {port}")
+        ip(f"link set p{k} master br0", f"link set p{k} up", namespace=lab.switch)
+        queue = f"qdisc replace dev p{k} root pfifo limit {PORT_QUEUE_FRAMES}"
+        must("tc", "-netns", lab.switch, *queue.split())
+
+
+def no_offloads(namespace: str, device: str) -> None:
+    """Every frame as a link would carry it: no large segments, no checksum left undone."""
+    off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"]
+    must("nsenter", f"--net={NETNS / namespace}", "ethtool", "-K", device, *off)
+
+
+def wait_until_up(lab: Lab) -> None:
+    """Wait until every link carries frames.
+
+    The end of a veth that was up before the other has no queue, and drops what it sends,
+    until the kernel's link watch has run, which a busy machine delays; it is "UP" then.
+    """
+    deadline = time.monotonic() + 10
+    for namespace in lab.namespaces:
+        while True:
+            links = json.loads(command("ip", "-netns", namespace, "-json", "link").stdout)
+            late = [
+                one["ifname"] for one in links if one["operstate"] in ("DOWN", "LOWERLAYERDOWN")
+            ]
+            if not late:
+                break
+            if time.monotonic() > deadline:
+                raise LabError(f"{late[0]} in {namespace} does not come up")
+            time.sleep(0.005)
