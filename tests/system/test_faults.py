@@ -1,7 +1,8 @@
-"""Each fault of faults.py once, at a random instant of two transfers."""
+"""Each fault of faults.py once, at an instant of two transfers that a seed draws."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 
@@ -25,12 +26,12 @@ def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         lab.down()
 
 
+#: Draws every instant; CAREFUL_SEED tries others. A fault has the same one in whatever order.
+SEED = int(os.environ.get("CAREFUL_SEED", "1"))
+
+
 @pytest.mark.parametrize("name", [name for name, one in faults.FAULTS.items() if not one.is_long])
 def test_fault__all_is_well_afterwards(ground: faults.Ground, name: str) -> None:
-    seed = random.SystemRandom().getrandbits(32)
-    try:
-        how, *_ = faults.play(ground, name, random.Random(seed))
-    except Exception as error:
-        error.add_note(f"tests/support/faults.py --rounds 1 --seed {seed} --faults '{name}'")
-        raise
-    assert how.startswith(("done", "failed: ")), seed
+    print(f"CAREFUL_SEED={SEED}")  # shown where the test fails
+    how, *_ = faults.play(ground, name, random.Random(f"{SEED} {name}"))
+    assert how.startswith(("done", "failed: "))

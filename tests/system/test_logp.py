@@ -18,6 +18,8 @@ pytestmark = pytest.mark.lab
 
 #: Each frame takes an emulated link 2 ms.
 GAP_US = 2000
+#: How often a signature may be taken until there are figures.
+TRIES = 3
 LINK = f'[[stage]]\nname = "access"\ng_us = {GAP_US}\nG_us_per_KiB = 0\n'
 
 
@@ -39,8 +41,15 @@ def test_logp__signature_bulk_and_tcp_in_one_object(hosts: list[Host], tmp_path:
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"
     words = ["--time", "0.5", "--max-messages", "256", "--bulk", "--sizes", "4"]
-    shown = hosts[0].ctl("measure", "logp", "h2", *words, "--tcp", "7777", "--plot", plot, "--json")
-    found: dict[str, Any] = json.loads(shown.stdout)
+    words += ["--tcp", "7777", "--plot", str(plot), "--json"]
+    # On a bare veth and a busy machine a send may outlast its reply, and os is withheld. A round
+    # trip is always there to be seen; that the others are found, test_measured.py says of links.
+    for _ in range(TRIES):
+        found: dict[str, Any] = json.loads(hosts[0].ctl("measure", "logp", "h2", *words).stdout)
+        if found["rtt_us"] is not None and found["tcp"]["rtt_us"] is not None:
+            break
+    else:
+        pytest.fail(f"withheld each time: {found['rtt_reason']}, {found['tcp']['rtt_reason']}")
     assert (found["schema"], found["kind"], found["inputs"]["hosts"]) == (1, "logp", ["h2"])
     for one in (found, found["tcp"]):
         assert one["os_samples_count"] >= 6
@@ -106,8 +115,13 @@ def test_star__every_host_has_a_link_of_its_own(make_lab: MakeLab, tmp_path: Pat
     for host in made:
         host.up()
     words = ["measure", "logp", "h2", "h3", "--gap-for", "1", "--json"]
-    found = json.loads(made[0].ctl(*words).stdout)  # one to many: its own link is what they share
-    assert found["g_us"] is None or found["g_us"] >= 0.98 * GAP_US
+    for _ in range(TRIES):
+        found = json.loads(made[0].ctl(*words).stdout)  # one to many: its own link is shared
+        if found["g_us"] is not None:
+            break
+    else:
+        pytest.fail(f"withheld each time: {found['g_reason']}")
+    assert found["g_us"] >= 0.98 * GAP_US
     assert found["inputs"]["hosts"] == ["h2", "h3"]
     for host in made:
         host.assert_nothing_lost()

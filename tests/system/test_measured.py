@@ -1,7 +1,9 @@
 """What is measured over emulated links, against what they were asked for.
 
-One run each, of milliseconds a frame, which a machine that others share emulates as well: a figure
-may be withheld, with its reason, but not be wrong. `tools/bench/measure` runs each 40 times.
+Of milliseconds a frame, which a machine that others share emulates as well: a figure may be
+withheld, with its reason, but not be wrong, and not be withheld each time. What depends on a quiet
+machine is judged over 40 runs that were kept (tests/tools/test_reports.py), and on machines in
+virtual time (tests/ctrl/measure).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,13 +28,27 @@ GMS = GAM.with_name("gms.toml")
 SCALED = ["--scale", "100", "--charge", "payload"]
 #: Each frame takes an emulated link 2 ms.
 LINK = '[[stage]]\nname = "access"\ng_us = 2000\nG_us_per_KiB = 0\n'
-#: A twentieth of that: links or hosts that are later make bursts of 2 that much longer.
-LATE_US = 100
+#: How often something may be measured until there is a figure: none at all is a fault.
+TRIES = 3
 
 
 def ctl(host: Host, *words: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(host.ctl("measure", *words, "--json").stdout)
     return found
+
+
+def with_figures(
+    measure: Callable[[], dict[str, Any]], missing: Callable[[dict[str, Any]], Any]
+) -> dict[str, Any]:
+    """The first of a few measurements in which nothing is missing."""
+    why = []
+    for _ in range(TRIES):
+        found = measure()
+        said = missing(found)
+        if not said:
+            return found
+        why.append(str(said))
+    pytest.fail(f"withheld each time: {'; '.join(why)}")
 
 
 def bench(name: str, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -47,14 +64,15 @@ def test_blackbox__finds_where_the_bottleneck_of_gms_changes(
 ) -> None:
     """P1 Table 3 × 100: the CPU up to 2.62 KiB, then the wire."""
     with hosts_up(tmp_path, hops=GMS, options=SCALED) as hosts:
-        found = ctl(hosts[0], "blackbox", "h2", "--time", "5")
+        found = with_figures(
+            lambda: ctl(hosts[0], "blackbox", "h2", "--time", "5"),
+            lambda found: len(found["regimes"]) < 2 and not found["settled"] and found["notes"],
+        )
         cpu, wire = (hosts[0].lab.links()[k]["asked"] for k in (3, 1))
     bend = wire["G_us_per_KiB"] - cpu["G_us_per_KiB"]
     asked_bytes = (cpu["g_us"] - wire["g_us"]) / bend * 1024
     assert asked_bytes == pytest.approx(2.62 * 1024, rel=0.01)
     transitions = [one["high_bytes"] for one in found["regimes"][:-1]]
-    if not transitions and not found["settled"]:
-        pytest.skip(f"withheld: {found['reason'] or found['notes']}")
     assert transitions == [pytest.approx(asked_bytes, rel=0.10)]
 
 
@@ -65,9 +83,9 @@ def test_model__predicts_what_a_message_takes(
     lab = make_lab(hops=GAM, mtu=9000, options=SCALED)
     predicted = bench("predicted", lab, monkeypatch)
     monkeypatch.setattr(predicted, "REPEATS", 4)
-    (found,) = predicted.black_boxes(1, "--time", "3")
-    if found["reason"]:
-        pytest.skip(f"withheld: {found['reason']}")
+    found = with_figures(
+        lambda: next(iter(predicted.black_boxes(1, "--time", "3"))), lambda found: found["reason"]
+    )
     lab.links("--reset")
     timed: dict[str, Any] = {"empty_us": [], "stores_us": {str(k): [] for k in range(1, 11)}}
     for _ in range(4):  # the least of more times where other work was in all of few
@@ -87,10 +105,10 @@ def test_model__predicts_what_a_message_takes(
     assert within, f"{made}: off by {error:.2%}, planned over the least by {beyond:.2%}"
 
 
-def test_logp__predicts_bursts_and_what_two_senders_share(
+def test_logp__finds_the_gap_and_what_two_senders_share(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: o + (n-1)g + L + o, and twice the gap for two to one."""
+    """P4: the gap of one link, and twice that for two to one."""
     file = tmp_path / "star.toml"
     file.write_text(LINK)
     lab = make_lab(hosts=3, hops=file)
@@ -100,28 +118,20 @@ def test_logp__predicts_bursts_and_what_two_senders_share(
     for host in hosts:
         host.up()
 
-    found = ctl(hosts[0], "logp", "h2", "--time", "2", "--max-messages", "256")
-    assert (found["g_us"] is None) == bool(found["g_reason"])
-    if found["g_us"] is not None:
-        half_us = found["g_high_us"] - found["g_us"]
-        assert found["g_us"] == pytest.approx(2000, rel=0.05)
-        assert found["g_us"] == pytest.approx(2000, abs=2 * half_us, rel=0)
+    found = with_figures(
+        lambda: ctl(hosts[0], "logp", "h2", "--time", "2", "--max-messages", "256"),
+        lambda found: found["g_reason"],
+    )
+    half_us = found["g_high_us"] - found["g_us"]
+    assert found["g_us"] == pytest.approx(2000, rel=0.05)
+    assert found["g_us"] == pytest.approx(2000, abs=2 * half_us, rel=0)
     assert found["curves"][0]["send_only_until_messages"] <= found["capacity_messages"]
-    errors = {one["messages"]: one["error"] for one in found["trials"] if one["error"] is not None}
-    late_us = max(way["lateness_p99_us"] for link in lab.links() for way in link["ways"])
-    late_us = max(late_us, found["rtt_residual_us"])
-    for messages, error in errors.items():
-        assert late_us > LATE_US or error == pytest.approx(0, abs=0.05), messages
 
     try:
         alone_us = signatures.floods([("h2", "h1")])[0]
         shared_us = statistics.mean(signatures.floods([("h2", "h1"), ("h3", "h1")]))
-    except signatures.BenchError as error:
-        pytest.skip(str(error))
     finally:
         for host in hosts:
             host.down()
     assert alone_us == pytest.approx(2000, rel=0.05)
     assert shared_us == pytest.approx(2 * alone_us, rel=0.10)
-    if late_us > LATE_US:
-        pytest.skip(f"bursts are not judged: round trips or links were {late_us:.0f} µs late")

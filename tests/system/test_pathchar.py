@@ -40,6 +40,9 @@ def measure(lab: Lab, *options: str, host: str = "h2") -> dict[str, Any]:
 
 
 def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
+    """How often intervals hold the truth is not seen in one run: see test_reports.py for 40, and
+    tests/ctrl/measure/test_pathchar.py for paths in virtual time.
+    """
     chain.links("--reset")
     found = measure(chain)
     truth = [link["ways"][0]["punctual"]["G_us_per_KiB"] for link in chain.links()]
@@ -55,11 +58,6 @@ def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
         assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
         assert hop["latency_us"] == pytest.approx(350 + 14 * asked / 1024, abs=150)
         assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
-    held = [
-        hop["G_low_us_per_KiB"] < G < hop["G_high_us_per_KiB"]
-        for hop, G in zip(found["hops"], truth, strict=True)
-    ]
-    assert sum(held) >= 3, held  # one of 20 intervals may miss
     assert found["elapsed_s"] < 30
     assert found["probes_count"] < found["probes_fixed_plan_count"]
     assert (found["kind"], found["schema"], found["inputs"]["host"]) == ("pathchar", 1, "h2")

@@ -1,0 +1,62 @@
+"""The kept runs of tools/bench/measure keep what tests/reports/README.md says of them.
+
+What one run over an emulated link shows depends on what else the machine does; 40 that were kept
+do not. A figure that was withheld counts as one that missed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURE = ROOT / "tools/bench/measure"
+REPORTS = ROOT / "tests/reports"
+NAMES = ("pathchar", "blackbox", "transition", "model", "logp", "contention")
+#: Of 40 runs, 36 must be right: five that withhold a figure, or are wrong, are too many.
+TOO_MANY = 5
+
+
+def judged(name: str, kept: Path) -> str:
+    """What `measure` says of runs that were kept."""
+    argv = [sys.executable, MEASURE, name, "--runs", "0", "--keep", kept]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return shown.splitlines()[-1]
+
+
+def without(name: str, one: dict[str, Any]) -> dict[str, Any]:
+    """The run with what it found withheld, or wrong where nothing can be withheld."""
+    if name == "pathchar":
+        hops = [dict(hop) for hop in one["hops"]]
+        hops[1]["G_us_per_KiB"] = None
+        return one | {"hops": hops}
+    if name == "contention":
+        return one | {"gaps_us": one["gaps_us"] | {"2 to 1": [1000.0, 1000.0]}}
+    changes: dict[str, dict[str, Any]] = {
+        "blackbox": {"sum_G_others": None},
+        "transition": {"transitions_bytes": []},
+        "model": {"predicted_us": {key: 2 * us for key, us in one.get("measured_us", {}).items()}},
+        "logp": {"errors": {}},
+    }
+    return one | changes[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kept_runs__are_right_in_nine_of_ten(name: str) -> None:
+    kept = REPORTS / f"measure-{name}.json"
+    assert len(json.loads(kept.read_text())["runs"]) == 40
+    assert judged(name, kept) == "met"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kept_runs__that_withhold_too_often_are_not(name: str, tmp_path: Path) -> None:
+    found = json.loads((REPORTS / f"measure-{name}.json").read_text())
+    found["runs"][:TOO_MANY] = [without(name, one) for one in found["runs"][:TOO_MANY]]
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps(found))
+    assert judged(name, kept) == "NOT MET"
