@@ -422,7 +422,7 @@ class FakeDaemon:
         return Answer(payload=attr_bytes(found))
 
     def _list(self, path: Path, recursive: bool) -> Answer:
-        records = b""
+        records = bytearray()
         for entry in self._entries(path, path, recursive):
             found = entry.lstat()
             name = os.fsencode(entry.relative_to(path))

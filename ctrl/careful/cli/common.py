@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from careful.errors import from_os
 from careful.report.jsonout import document, write
 from careful.report.tables import folded
 
+#: Of what say_all() prints.
+_AT_A_TIME = 512
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -66,7 +69,7 @@ def measured(command: _F) -> _F:
     return shared(output_option(command))
 
 
-def say(text: str, err: bool = False) -> None:
+def say(text: str, err: bool = False, nl: bool = True) -> None:
     """Print a text.
 
     Raises:
@@ -74,11 +77,23 @@ def say(text: str, err: bool = False) -> None:
         CarefulError: it cannot be written.
     """
     try:
-        click.echo(text, err=err)
+        click.echo(text, err=err, nl=nl)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise from_os(error, "standard output") from None
+
+
+def say_all(texts: Iterable[str]) -> None:
+    """Print texts that follow each other, many at a time.
+
+    Raises:
+        BrokenPipeError: nobody reads them any more.
+        CarefulError: they cannot be written.
+    """
+    texts = iter(texts)
+    while part := "".join(islice(texts, _AT_A_TIME)):
+        say(part, nl=False)
 
 
 def show(

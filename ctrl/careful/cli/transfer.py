@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from careful.address import is_remote
 from careful.cli.command import command
-from careful.cli.common import say, shared, show
+from careful.cli.common import say, say_all, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.params import host_path
@@ -24,8 +25,10 @@ from careful.cli.transfer_options import (
     transfer_options,
 )
 from careful.control import config, remote
+from careful.report import jsonout, listing
 from careful.report import transfer as shown
 from careful.report.progress import watch
+from careful.report.tables import folded
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.report import Report
@@ -186,7 +189,11 @@ def ls(
     host, path = host_path(target)
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
-    entries = run(route, lambda peer: session.matching_entries(peer, path, recursive))
-    inputs = {"target": target, "recursive": recursive, "instance": instance}
-    figures = {**effect.as_dict(), "entries": [shown.entry(one) for one in entries]}
-    show(as_json, "ls", inputs, figures, shown.listing(entries, long))
+    with run(route, lambda peer: session.spooled_matching(peer, path, recursive)) as spool:
+        if as_json:
+            inputs = {"target": target, "recursive": recursive, "instance": instance}
+            entries = (listing.entry(one) for page in spool.pages() for one in page)
+            figures = effect.as_dict()
+            say_all(chain(jsonout.pieces("ls", inputs, figures, "entries", entries), "\n"))
+        else:
+            say_all(folded(one) + "\n" for one in listing.lines(spool.pages(), long))

@@ -128,9 +128,11 @@ class AsyncHost:
     async def pages(self, path: Path, recursive: bool) -> AsyncIterator[list[Entry]]:
         """What ls() lists, many at a time."""
         async with self._connections.shared() as shared:
-            listing = session.listing(shared.remote, _path(path), recursive)
-            found = await kept(listing, lambda _: asyncio.sleep(0))
-        yield found
+            listing = session.spooled(shared.remote, _path(path), recursive)
+            found = await kept(listing, lambda spool: asyncio.to_thread(spool.close))
+        with found:
+            for page in found.pages():
+                yield page
 
     def open(self, path: Path, mode: Mode = "r") -> AsyncFile:
         """Open a file or block device to read ranges of it, or to write in its place.

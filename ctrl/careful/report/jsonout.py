@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import textwrap
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,24 @@ def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> s
     except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
         return json.dumps(_plain(whole), indent=2, allow_nan=False)
     return text
+
+
+def pieces(
+    command: str, inputs: dict[str, Any], figures: dict[str, Any], name: str, items: Iterable[Any]
+) -> Iterator[str]:
+    """The same as document(), of figures that end with a list, and with no more in memory than
+    one of its items.
+
+    name: of the list.
+    """
+    whole = document(command, inputs, {**figures, name: []})
+    yield whole.removesuffix("]\n}")
+    comma = ""
+    for item in items:
+        text = json.dumps(_plain(item), indent=2, ensure_ascii=False, allow_nan=False)
+        yield comma + "\n" + textwrap.indent(text, "    ")
+        comma = ","
+    yield ("\n  " if comma else "") + "]\n}"
 
 
 def write(path: Path, text: str) -> None:

@@ -1,58 +1,17 @@
-"""What `get`, `put` and `ls` print."""
+"""What `get` and `put` print."""
 
 from __future__ import annotations
 
-import os
-import stat
-import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from careful.errors import meaning, shown
+from careful.errors import shown
 from careful.report.tables import alarm
 from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.transfer.options import FileResult
-    from careful.transfer.protocol.block import Attr, Entry
     from careful.transfer.report import Report
-
-
-def _when(time_ns: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ns / 1e9))
-
-
-def listing(entries: Sequence[Entry], long: bool) -> str:
-    """Entries of a directory; with `long`, as `ls -l` shows them."""
-    ordered = sorted(entries, key=lambda entry: entry.name)
-    if not long:
-        return "\n".join(shown(one.name) + ("/" if one.attr.is_dir else "") for one in ordered)
-    return "\n".join(_long(one) for one in ordered)
-
-
-def _long(entry: Entry) -> str:
-    if entry.error and not entry.attr.mode:
-        return f"?????????? {'?':>12} {'?':16} {shown(entry.name)}"
-    attr: Attr = entry.attr
-    target = f" -> {shown(entry.target)}" if entry.target else ""
-    mode = stat.filemode(attr.mode)
-    return f"{mode} {attr.bytes:>12} {_when(attr.mtime_ns)} {shown(entry.name)}{target}"
-
-
-def entry(one: Entry) -> dict[str, Any]:
-    """An entry of a listing, for JSON; a name that is no UTF-8 comes in hex, too."""
-    found: dict[str, Any] = {
-        "name": shown(one.name),
-        "mode": stat.filemode(one.attr.mode),
-        "bytes": one.attr.bytes,
-        "mtime_ns": one.attr.mtime_ns,
-        "target": shown(one.target) or None,
-        "error": meaning(one.error) if one.error else None,
-    }
-    if found["name"] != one.name:
-        found["name_hex"] = os.fsencode(one.name).hex()
-    return found
 
 
 def _digest(one: FileResult) -> str | None:

@@ -17,6 +17,7 @@ from careful.errors import CarefulError
 from careful.transfer import move
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
+from careful.transfer.protocol.spool import Spool
 from careful.transfer.report import Report
 from careful.transfer.stream.ends import NULL, STDIO, Span, is_special, transfer
 
@@ -116,16 +117,30 @@ async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry
     return [Entry(relative(path), attr, "", 0)]
 
 
-async def matching_entries(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
-    """What listing() lists of the path that one with wildcards stands for; of several, these.
+async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
+    """The same as listing(), however much it is.
+
+    Raises:
+        CarefulError: there is no such path.
+    """
+    attr = await remote.stat(relative(path))
+    if attr.is_dir:
+        return await remote.spooled(relative(path), recursive)
+    return Spool(more=(Entry(relative(path), attr, "", 0),))
+
+
+async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> Spool:
+    """What spooled() lists of the path that one with wildcards stands for; of several, these.
 
     Raises:
         CarefulError: there is no such path.
     """
     found = await matching(remote, [path])
     if len(found) == 1:
-        return await listing(remote, found[0], recursive)
-    return [Entry(one, await remote.stat(relative(one)), "", 0) for one in found]
+        return await spooled(remote, found[0], recursive)
+    attrs = [await remote.stat(relative(one)) for one in found]
+    pairs = zip(found, attrs, strict=True)
+    return Spool(more=tuple(Entry(name, attr, "", 0) for name, attr in pairs))
 
 
 async def verify(

@@ -33,6 +33,7 @@ from careful.transfer.protocol.entries import (
 )
 from careful.transfer.protocol.losses import Losses
 from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
+from careful.transfer.protocol.spool import Spool
 
 __all__ = [
     "Attr",
@@ -482,14 +483,23 @@ class BlockClient:
         Raises:
             CarefulError: no such directory.
         """
+        with await self.spooled(path, recursive) as spool:
+            return Listing(spool.data(), spool.unreadable)
+
+    async def spooled(self, path: str, recursive: bool = False) -> Spool:
+        """The same, however large, without its being in memory.
+
+        Raises:
+            CarefulError: no such directory.
+        """
         for _ in range(_RELISTS):
             try:
-                return await self._list(path, recursive)
+                return await self._spooled(path, recursive)
             except _LostError:
                 self.retried()
-        return await self._list(path, recursive)
+        return await self._spooled(path, recursive)
 
-    async def _list(self, path: str, recursive: bool) -> Listing:
+    async def _spooled(self, path: str, recursive: bool) -> Spool:
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
         handle, high, low, unreadable = self._checked(answer, path).args
@@ -497,7 +507,13 @@ class BlockClient:
         try:
             if size > _LISTING_MAX:
                 raise CarefulError(errno.E2BIG, "the listing is too large", self.name(path))
-            data = await self.read(handle, 0, size, self.name(path))
+            spool = Spool(size, unreadable)
+            try:
+                what = self.name(path)
+                await self._move_through(spool.fd, lib.CAREFUL_IPC_GET, handle, 0, size, what)
+            except BaseException:
+                spool.close()
+                raise
         finally:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
-        return Listing(data, unreadable)
+        return spool

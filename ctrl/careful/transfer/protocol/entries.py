@@ -109,29 +109,44 @@ def ancestors(name: str) -> list[str]:
     return found
 
 
-def parse_listing(data: bytes) -> list[Entry]:
-    """The entries of a listing.
+def parse_page(data: bytes) -> tuple[list[Entry], int]:
+    """The entries whose records are whole in a part of a listing, and how many bytes these take.
 
     Raises:
         CarefulError: the peer sent what is no listing, or a name that leads out.
     """
-    size = _ENTRY.size
+    size, at = _ENTRY.size, 0
     entries: list[Entry] = []
-    at = 0
-    while at < len(data):
-        try:
-            *fields, name_bytes, target_bytes, code = _ENTRY.unpack_from(data, at)
-        except struct.error:
-            raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry") from None
+    while at + size <= len(data):
+        *fields, name_bytes, target_bytes, code = _ENTRY.unpack_from(data, at)
         name_end = at + size + name_bytes
         end = name_end + target_bytes
+        padded = (end + 7) & ~7
+        if padded > len(data):
+            break
         name = os.fsdecode(data[at + size : name_end])
-        if end > len(data) or not is_safe(name):
+        if not is_safe(name):
             raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
         target = os.fsdecode(data[name_end:end]) if target_bytes else ""
         entries.append(Entry(name, Attr(*fields), target, code))
-        at = (end + 7) & ~7
+        at = padded
+    return entries, at
+
+
+def parse_listing(data: bytes) -> list[Entry]:
+    """The entries of a listing; raises as parse_page() does."""
+    entries, used = parse_page(data)
+    if used < len(data):
+        raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry")
     return entries
+
+
+def without_records(count: int) -> list[Entry]:
+    """One entry for so many that have no record, as no request could name them."""
+    if count <= 0:
+        return []
+    name = f"({count} with paths that are too long)"
+    return [Entry(name, NOTHING, "", errno.ENAMETOOLONG)]
 
 
 class Listing(NamedTuple):
@@ -157,7 +172,4 @@ class Listing(NamedTuple):
         """
         found = parse_listing(self.data if rest is None else rest)
         unnamed = self.unreadable - sum(entry.error != 0 for entry in found)
-        if unnamed > 0:
-            name = f"({unnamed} with paths that are too long)"
-            found.append(Entry(name, NOTHING, "", errno.ENAMETOOLONG))
-        return found
+        return found + without_records(unnamed)
