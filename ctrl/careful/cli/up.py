@@ -8,7 +8,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import json_option, shared, show
+from careful.cli.common import instance_option, json_option, shared, show
 from careful.cli.params import WholeDuration
 from careful.control import config, daemon, status
 from careful.report import status as report
@@ -16,49 +16,67 @@ from careful.report import status as report
 
 @command(
     examples=[
-        ("carefulctl up eth1", "fetch and measure; export nothing"),
-        ("carefulctl up eth1 --export /srv/a --export /srv/b:rw", "two trees, the second writable"),
+        ("carefulctl up eth1", "to fetch and measure; exports nothing"),
+        (
+            "carefulctl up eth1 --export /srv/a --export /srv/b:rw",
+            "export two trees, the second writable",
+        ),
     ],
     topics=("files",),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option("--peers", type=int, metavar="P", help="Windows R is divided into  [default: 8].")
+@click.option(
+    "--peers",
+    type=int,
+    metavar="P",
+    help="How many peers share R, the receive buffers.  [default: 8]",
+)
 @click.option(
     "--export",
     multiple=True,
     metavar="DIR[:rw]",
-    help="What peers may read (:rw: and write). Repeat it for several.",
+    help="Let peers read DIR, or with :rw write it too; may be repeated.",
 )
-@click.option("--name", help="What peers call this host  [default: the instance's name].")
-@click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode  [default: auto].")
-@click.option("--require-zerocopy", is_flag=True, default=None, help="Fail rather than copy.")
-@click.option("--wait", type=click.Choice(config.WAIT_MODES), help="[default: adaptive].")
+@click.option(
+    "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"
+)
+@click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode.  [default: auto]")
+@click.option(
+    "--require-zerocopy", is_flag=True, default=None, help="Fail if frames would have to be copied."
+)
+@click.option(
+    "--wait",
+    type=click.Choice(config.WAIT_MODES),
+    help="How carefuld waits for frames.  [default: adaptive]",
+)
 @click.option(
     "--spin",
     "spin_us",
     type=WholeDuration(10**6, 1.0),
     metavar="TIME",
-    help="adaptive: spin so long  [default: 50us].",
+    help="How long adaptive spins before it blocks.  [default: 50us]",
 )
-@click.option("--queue", type=int, metavar="Q", help="RX and TX queue  [default: 0].")
-@click.option("--port", type=int, help="UDP port  [default: 51966].")
-@click.option("--rx-buffers", type=int, metavar="N", help="A power of two  [default: 512].")
-@click.option("--tx-buffers", type=int, metavar="N", help="[default: 512].")
+@click.option("--queue", type=int, metavar="Q", help="The RX and TX queue to use.  [default: 0]")
+@click.option("--port", type=int, metavar="PORT", help="UDP port.  [default: 51966]")
+@click.option(
+    "--rx-buffers", type=int, metavar="N", help="Receive buffers, a power of two.  [default: 512]"
+)
+@click.option("--tx-buffers", type=int, metavar="N", help="Send buffers.  [default: 512]")
 @click.option(
     "--sync",
     "sync_ms",
     type=WholeDuration(1000, 3600.0),
     metavar="TIME",
-    help="Silence before a peer is asked  [default: 200ms].",
+    help="Ask a peer that has been silent for this long.  [default: 200ms]",
 )
 @click.option(
     "--stall",
     "stall_ms",
     type=WholeDuration(1000, 3600.0),
     metavar="TIME",
-    help="Silence until a peer is dropped  [default: 30s].",
+    help="Drop a peer that has been silent for this long.  [default: 30s]",
 )
-@click.option("--cpu", type=int, metavar="N", help="CPU that carefuld runs on.")
+@click.option("--cpu", type=int, metavar="N", help="CPU to run carefuld on.")
 @shared
 def up(
     ifname: str,
@@ -70,10 +88,10 @@ def up(
 ) -> None:
     """Bring careful up on IFACE: start carefuld, and return when it serves.
 
-    Prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it,
-    and what is exported. What is up with the same options stays up, and that is a success;
-    with other options it is an error that names them. `doctor` says beforehand what `up`
-    would refuse.
+    It prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it,
+    and what is exported. If careful is up already with the same options, nothing changes and
+    the status is 0; other options are an error that names them. `doctor` says beforehand what
+    `up` would refuse.
     """
     settings = config.load(config_path)
     name = instance or ifname
@@ -88,12 +106,12 @@ def up(
 
 @command(examples=[("carefulctl down eth1", "end it; nothing stays behind")])
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option("--instance", envvar="CAREFUL_INSTANCE", metavar="NAME", help="Which carefuld.")
+@instance_option
 @json_option
 def down(ifname: str, instance: str | None, as_json: bool) -> None:
     """Take careful off IFACE: end carefuld, and remove all that it left.
 
-    What a killed one left goes, too.
+    It also removes what a carefuld that was killed left behind.
     """
     done = daemon.down(ifname, instance)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
