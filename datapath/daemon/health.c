@@ -26,7 +26,7 @@ struct trouble {
 /* Signs that the promise broke or that something is slow. What strangers send is
  * counted, not logged. */
 static const struct trouble troubles[] = {
-	{ COUNTER(LOST_FRAMES), "frames lost by the network" },
+	{ COUNTER(LOST_FRAMES), "frames lost" }, /* by whom, says who_lost() */
 	{ COUNTER(BAD_CREDITS), "impossible credits" },
 	{ COUNTER(EPOCHS_BROKEN), "epochs broken" },
 	{ COUNTER(STALLS), "stalls" },
@@ -48,6 +48,27 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
+/* The first of the troubles is the network's, unless the device says otherwise. */
+static const char *who_lost(const struct careful_info *info, size_t trouble)
+{
+	if (trouble)
+		return "";
+	return info->statistics.program_detached ? " for want of the XDP program" :
+						   " by the network";
+}
+
+static void check_program(struct health *health, const struct careful_info *info)
+{
+	const char *ifname = info->device.ifname;
+	bool detached = info->statistics.program_detached;
+
+	if (detached && !health->detached)
+		log_line("%s: the XDP program was taken off the interface, no frame arrives: "
+			 "carefulctl down %s, then up",
+			 ifname, ifname);
+	health->detached = detached;
+}
+
 static void check_counters(struct health *health, const struct careful_info *info)
 {
 	char line[900] = "";
@@ -57,9 +78,9 @@ static void check_counters(struct health *health, const struct careful_info *inf
 		uint64_t more = value(info, &troubles[i]) - value(&health->logged, &troubles[i]);
 
 		if (more)
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%llu %s",
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%llu %s%s",
 					      n ? ", " : "", (unsigned long long)more,
-					      troubles[i].text);
+					      troubles[i].text, who_lost(info, i));
 	}
 	/* What is not logged now is part of the next line. */
 	if (!n || !log_allowed(&health->counters_limit))
@@ -189,6 +210,7 @@ int health_check(struct health *health, struct careful *instance)
 
 	if (rc)
 		return rc;
+	check_program(health, &info);
 	check_counters(health, &info);
 	for (uint32_t i = 0; i < info.peers_max; i++)
 		check_peer(health, instance, i);

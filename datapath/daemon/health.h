@@ -31,6 +31,7 @@ struct health_interface {
  */
 struct health {
 	int socket_fd;
+	bool detached; /* the XDP program is off the interface */
 	struct health_interface interface;
 	struct careful_info logged;
 	struct log_limit counters_limit;

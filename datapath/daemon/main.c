@@ -235,6 +235,9 @@ static void log_start(struct daemon *d)
 		 info.wait_mode == CAREFUL_WAIT_SPIN  ? "spin" :
 		 info.wait_mode == CAREFUL_WAIT_BLOCK ? "block" :
 							"adaptive");
+	if (info.device.native_refused[0])
+		log_line("%s: native XDP was refused: %s", info.device.ifname,
+			 info.device.native_refused);
 	for (uint32_t i = 0; i < d->options.exports_count; i++)
 		log_line("export %s%s", d->options.exports[i].path,
 			 d->options.exports[i].writable ? " (writable)" : "");

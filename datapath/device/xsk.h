@@ -84,6 +84,7 @@ struct route {
  * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
  * @lock:     of the instance
  * @link:     holds the program on the interface; -1: none
+ * @native_refused: in whose words, where xdp_mode is generic for that reason
  */
 struct xsk_port {
 	struct port port; /* first: what the engine sees */
@@ -102,6 +103,7 @@ struct xsk_port {
 	uint32_t peers_count;
 	uint16_t udp;
 	char instance[XSK_INSTANCE_BYTES];
+	char native_refused[sizeof(((struct careful_device_info *)0)->native_refused)];
 };
 
 /*
@@ -199,6 +201,7 @@ void xsk_bpf_close(struct xsk_port *port);
 /* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
  * is another one. */
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
+bool xsk_attached(const struct xsk_port *port); /* unless someone took it off */
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
 void xsk_detach(struct xsk_port *port);
 

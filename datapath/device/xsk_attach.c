@@ -8,6 +8,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +123,41 @@ static int attach_mode(struct xsk_port *port, int program, uint32_t flags)
 	return port->link < 0 ? -errno : 0;
 }
 
+/* What the kernel adds to an error; libbpf prints it. */
+static char words[96];
+
+static int take_words(enum libbpf_print_level level, const char *format, va_list args)
+{
+	static const char before[] = "Kernel error message: ";
+	char line[256];
+	const char *found;
+
+	(void)level;
+	vsnprintf(line, sizeof(line), format, args);
+	found = strstr(line, before);
+	if (found)
+		snprintf(words, sizeof(words), "%.*s", (int)strcspn(found + strlen(before), "\n"),
+			 found + strlen(before));
+	return 0;
+}
+
+/* Why the driver takes no program. A link does not tell; netlink, asked the same, does. */
+static void ask_why(struct xsk_port *port, int program, int rc)
+{
+	const uint32_t flags = XDP_FLAGS_DRV_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST;
+	int ifindex = (int)port->netdev.ifindex;
+	libbpf_print_fn_t print = libbpf_set_print(take_words);
+
+	words[0] = '\0';
+	if (!bpf_xdp_attach(ifindex, program, flags, NULL))
+		bpf_xdp_detach(ifindex, XDP_FLAGS_DRV_MODE, NULL);
+	libbpf_set_print(print);
+	snprintf(port->native_refused, sizeof(port->native_refused), "%s",
+		 words[0]	 ? words :
+		 rc == -ENOTSUPP ? "not supported" :
+				   strerror(-rc));
+}
+
 /* One try of the modes that are asked for. */
 static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 {
@@ -130,8 +166,11 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 	if (mode != CAREFUL_XDP_GENERIC) {
 		rc = attach_mode(port, program, XDP_FLAGS_DRV_MODE);
 		port->xdp_mode = CAREFUL_XDP_NATIVE;
+		if (!rc || rc == -EBUSY || rc == -EEXIST)
+			return rc;
+		ask_why(port, program, rc);
 	}
-	if (mode == CAREFUL_XDP_NATIVE || !rc || rc == -EBUSY || rc == -EEXIST)
+	if (mode == CAREFUL_XDP_NATIVE)
 		return rc;
 	rc = attach_mode(port, program, XDP_FLAGS_SKB_MODE);
 	port->xdp_mode = CAREFUL_XDP_GENERIC;
@@ -160,7 +199,18 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 		      "%s (driver %s, MTU %u) takes no XDP program%s: %s", port->netdev.name,
 		      port->netdev.driver, port->netdev.mtu,
 		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
-		      rc == -ENOTSUPP ? "not supported" : strerror(-rc));
+		      mode == CAREFUL_XDP_NATIVE ? port->native_refused :
+		      rc == -ENOTSUPP		 ? "not supported" :
+						   strerror(-rc));
+}
+
+/* A link that was detached (`bpftool link detach`) has no interface any more. */
+bool xsk_attached(const struct xsk_port *port)
+{
+	struct bpf_link_info info = { 0 };
+	uint32_t bytes = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex;
 }
 
 void xsk_detach(struct xsk_port *port)

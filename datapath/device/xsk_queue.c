@@ -57,6 +57,7 @@ static void fill_info(struct xsk_queue *xsk)
 
 	memcpy(info->ifname, port->netdev.name, sizeof(info->ifname));
 	memcpy(info->driver, port->netdev.driver, sizeof(info->driver));
+	memcpy(info->native_refused, port->native_refused, sizeof(info->native_refused));
 	info->ifindex = port->netdev.ifindex;
 	info->xdp_mode = port->xdp_mode;
 	info->queue = xsk->queue.index;

@@ -2,7 +2,7 @@
 /*
  * The hot path: the four rings between this process and the kernel, and the kick.
  * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route.c
- * while the link is down.
+ * while the link is down. For statistics, xsk_attach.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -169,5 +169,6 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 		.kicks = xsk->kicks,
 		.kicks_again = xsk->kicks_again,
 		.kicks_failed = xsk->kicks_failed,
+		.program_detached = !xsk_attached(xsk_port_of(xsk)),
 	};
 }

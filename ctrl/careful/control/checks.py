@@ -13,11 +13,12 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from careful._abi import enum_names, ffi, lib
-from careful.control import bpf, daemon, ethtool, instances, links, maps
+from careful.control import bpf, daemon, ethtool, instances, links, maps, status
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, OK, UNKNOWN, WARN, Finding
 from careful.control.instances import Instance
@@ -131,8 +132,22 @@ def _interface(link: Link) -> Iterator[Finding]:
         yield Finding("offloads", OK, "none in the way")
 
 
+def _detached(link: Link, instance: Instance) -> bool:
+    """Whether a program other than the instance's, or none, is on the interface."""
+    if instance.pid:
+        with suppress(CarefulError):  # only root may ask
+            return status.program_detached(instance)
+    return link.xdp_program is None
+
+
 def _own_program(link: Link, case: Case) -> Iterator[Finding]:
-    if case.in_use and link.xdp_program is not None:
+    if not case.in_use:
+        return
+    if _detached(link, case.instance):
+        text = f"the program was taken off {link.name}, no frame arrives"
+        text += f": carefulctl down {link.name}, then up" if case.instance.pid else ""
+        yield Finding("XDP", FAIL, text)
+    else:
         yield Finding("XDP", OK, f"ours, {link.xdp_mode}")
 
 

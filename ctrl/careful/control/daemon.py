@@ -163,9 +163,12 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
     else:
         running = command_line.read(instance.argv)
         differing = command_line.differences(options, running, instance.name)
-        if not differing:
+        if differing:
+            text += f", with other options: {'; '.join(differing)}"
+        elif link.xdp_program is None:
+            text += ", but its XDP program was taken off"
+        else:
             return True
-        text += f", with other options: {'; '.join(differing)}"
     text += f"; first: carefulctl down {instance.ifname}{down}"
     raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
 

@@ -45,6 +45,7 @@ def device(info: Any) -> dict[str, Any]:
         "queue": info.queue,
         "mtu_bytes": info.mtu,
         "xdp_mode": name_of("careful_xdp_mode", "CAREFUL_XDP_", info.xdp_mode),
+        "native_refused": text(info.native_refused) or None,
         "zerocopy": bool(info.zerocopy),
         "multibuffer": bool(info.multibuffer),
         "need_wakeup": bool(info.need_wakeup),
@@ -148,6 +149,16 @@ def effect_of(instance: Instance) -> Effect:
     """The same, asked of a running instance."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return effect(client.info())
+
+
+def program_detached(instance: Instance) -> bool:
+    """Whether the XDP program of a running instance was taken off its interface.
+
+    Raises:
+        CarefulError: carefuld does not answer.
+    """
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        return bool(client.info().statistics.program_detached)
 
 
 def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:

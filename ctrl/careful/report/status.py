@@ -20,8 +20,10 @@ def effect(found: dict[str, Any]) -> str:
         wait += f", spins {found['spin_us']} µs"
     bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
     copy = "zero-copy" if found["zerocopy"] else "copy"
+    refused = found["native_refused"]
+    why = f" (native was refused: {refused})" if refused else ""
     lines = [
-        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}, {copy}, "
+        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}{why}, {copy}, "
         f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
         f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
         f"(bounded by {bound}) / P {found['peers_max']} peers, "
@@ -90,6 +92,9 @@ def status(found: dict[str, Any]) -> str:
     head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
     parts = [head, effect(found)]
     parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
+    if found["counters"]["device_program_detached"]:
+        said = "the XDP program was taken off the interface, no frame arrives"
+        parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))
     for name in slow_clients(found):
         parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
     counted = _counts(found["counters"])

@@ -126,9 +126,10 @@ struct careful_device_info {
 	uint32_t receive_buffers; /* R: the smallest of them */
 	uint32_t receive_bound; /* enum careful_bound: which */
 	uint64_t umem_bytes;
+	char native_refused[96]; /* why XDP is generic where native was tried first; or "" */
 };
 
-/* Frames lost by the device, as far as it can tell. */
+/* Frames lost by the device, as far as it can tell, and why. */
 struct careful_device_statistics {
 	uint64_t rx_dropped;
 	uint64_t rx_ring_full;
@@ -138,6 +139,7 @@ struct careful_device_statistics {
 	uint64_t kicks;
 	uint64_t kicks_again; /* EAGAIN: the device was busy; nothing lost */
 	uint64_t kicks_failed; /* any other error: frames may be lost */
+	uint64_t program_detached; /* 1: XDP was taken off the interface: no frame arrives */
 };
 
 /* What the engine counted; each frame that is not delivered has a name here. */

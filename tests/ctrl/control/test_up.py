@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from careful.control import command_line
 from careful.control.config import DEFAULTS, UpOptions
-from hosts import RUN, Host
+from hosts import RUN, Host, wait_for
 
 
 @pytest.fixture
@@ -65,6 +65,36 @@ def test_status__exports(host: Host, tmp_path: Path) -> None:
     ]
     said = " ".join(host.ctl("status", "eth1").stdout.split())
     assert f"exports {host.export} (writable), {more}" in said
+
+
+def test_up__says_why_it_is_generic(host: Host) -> None:
+    host.lab.run("h1", "sh", "-c", "ip link add d0 type bridge && ip link set d0 up")
+    try:
+        said = " ".join(host.ctl("up", "d0").stdout.split())
+        host.ctl("down", "d0")
+    finally:
+        host.lab.run("h1", "ip", "link", "del", "d0")
+    assert "XDP generic (native was refused: Underlying driver does not support" in said
+
+
+def test_status__program_taken_off(host: Host) -> None:
+    """Named in the log, by status, by doctor, and by the next up."""
+    host.up()
+    shown = host.lab.run("h1", "bpftool", "-j", "net", "show", "dev", "eth1").stdout
+    program = json.loads(shown)[0]["xdp"][0]["id"]
+    links = json.loads(host.lab.run("h1", "bpftool", "-j", "link", "show").stdout)
+    link = next(one["id"] for one in links if one["prog_id"] == program)
+    host.lab.run("h1", "bpftool", "link", "detach", "id", str(link))
+    what = "taken off the interface, no frame arrives: carefulctl down eth1, then up"
+    wait_for(lambda: what in host.log, "line in the log")
+    assert what in " ".join(host.ctl("status", "eth1").stdout.split())
+    said = host.ctl("doctor", "eth1", check=False)
+    assert said.returncode == 1
+    assert "the program was taken off eth1, no frame arrives" in said.stdout
+    again = host.ctl("up", "eth1", "--export", f"{host.export}:rw", check=False)
+    assert "but its XDP program was taken off; first: carefulctl down eth1" in again.stderr
+    host.down()
+    host.up()
 
 
 def test_command_line__there_and_back() -> None:

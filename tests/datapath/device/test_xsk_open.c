@@ -127,6 +127,42 @@ static void test_open__what_is_in_effect(void)
 	expect_nothing_left();
 }
 
+/* Generic for want of better: the driver's own words say why. */
+static void test_open__why_not_native(void)
+{
+	struct careful_options options = defaults();
+	struct queue *queue;
+
+	CHECK(!pair_run(&pair, 0, "ip link add d0 type bridge && ip link set d0 up"));
+	options.ifname = "d0";
+	queue = open_good(&options);
+	CHECK_EQ(queue->info.xdp_mode, CAREFUL_XDP_GENERIC);
+	CHECK(strstr(queue->info.native_refused, "does not support XDP in native mode"));
+	device_close(queue);
+	options.xdp_mode = CAREFUL_XDP_GENERIC;
+	queue = open_good(&options);
+	CHECK(!queue->info.native_refused[0]);
+	device_close(queue);
+	options.xdp_mode = CAREFUL_XDP_NATIVE;
+	refused(&options, -EOPNOTSUPP, "native mode: Underlying driver does not support");
+	CHECK(!pair_run(&pair, 0, "ip link del d0"));
+}
+
+static void test_open__program_taken_off(void)
+{
+	struct careful_options options = defaults();
+	struct queue *queue = open_good(&options);
+	struct careful_device_statistics s;
+
+	queue->ops->statistics(queue, &s);
+	CHECK_EQ(s.program_detached, 0);
+	CHECK(!bpf_link_detach(to_xsk_port(queue->port)->link));
+	queue->ops->statistics(queue, &s);
+	CHECK_EQ(s.program_detached, 1);
+	device_close(queue);
+	expect_nothing_left();
+}
+
 static void test_open__generic_is_bounded_by_the_backlog(void)
 {
 	struct careful_options options = defaults();
@@ -524,6 +560,8 @@ int main(void)
 	snprintf(instance, sizeof(instance), "test-open-%d", getpid());
 	pair_open(&pair, 1500);
 	RUN(test_open__what_is_in_effect);
+	RUN(test_open__why_not_native);
+	RUN(test_open__program_taken_off);
 	RUN(test_open__generic_is_bounded_by_the_backlog);
 	RUN(test_open__bad_options);
 	RUN(test_open__interface_not_fit);
