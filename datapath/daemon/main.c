@@ -2,21 +2,18 @@
 /*
  * carefuld: owns a NIC queue, serves it to local clients and files to peers. Start,
  * the one loop, and the end; everything runs in one thread but the block server's
- * workers.
+ * workers. Calls the daemon's other files and the engine; nobody calls it.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +23,7 @@
 #include "daemon/ipc.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
+#include "daemon/process.h"
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
 #include "service/block.h"
@@ -38,7 +36,6 @@ enum {
 	/* Rounds with frames between two looks at sockets, while frames keep coming. */
 	BUSY_ROUNDS = 16,
 	HEALTH_MS = 1000,
-	FILES_MAX = 65536,
 };
 
 struct daemon {
@@ -115,25 +112,6 @@ static int init_signals(struct daemon *d)
 	if (d->signal_fd < 0 || d->epoll_fd < 0)
 		return -errno;
 	return watch_fd(d, d->signal_fd, &d->signal_event, on_signal);
-}
-
-static void raise_limits(void)
-{
-	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
-
-	/* Before Linux 5.11 maps count towards it; UMEM does without CAP_IPC_LOCK. */
-	setrlimit(RLIMIT_MEMLOCK, &limit);
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_max = limit.rlim_max < FILES_MAX ? FILES_MAX : limit.rlim_max;
-		limit.rlim_cur = FILES_MAX;
-		if (setrlimit(RLIMIT_NOFILE, &limit)) {
-			getrlimit(RLIMIT_NOFILE, &limit);
-			limit.rlim_cur = limit.rlim_max;
-			setrlimit(RLIMIT_NOFILE, &limit);
-		}
-	}
-	/* Workers that free what the main thread allocated need no arenas of their own. */
-	mallopt(M_ARENA_MAX, 1);
 }
 
 static uint64_t monotonic_ns(void)
@@ -308,61 +286,6 @@ static int run(struct daemon *d)
 	return 0;
 }
 
-/* One line for who started us. */
-static void tell(int fd, const char *text, const char *error)
-{
-	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
-		log_line("nobody hears that we are %s", text);
-}
-
-/*
- * Goes on in a child without a terminal; the parent ends when the child serves or
- * has failed, with its line and exit status. Returns the child's end of the pipe.
- */
-static int detach(int ready_fd)
-{
-	char line[CAREFUL_ERROR_BYTES + 16] = "";
-	size_t n = 0;
-	ssize_t got;
-	int fds[2];
-	pid_t pid;
-
-	/* Whoever waits for the end of a pipe that we inherited must not wait for us. */
-	if (ready_fd > 3)
-		close_range(3, (unsigned int)ready_fd - 1, 0);
-	close_range(ready_fd < 3 ? 3 : (unsigned int)ready_fd + 1, ~0U, 0);
-	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
-		fprintf(stderr, "carefuld: %s\n", strerror(errno));
-		exit(EXIT_FAILURE);
-	}
-	if (pid == 0) {
-		close(fds[0]);
-		setsid();
-		return fds[1];
-	}
-	close(fds[1]);
-	while (n < sizeof(line) - 1 && (got = read(fds[0], line + n, sizeof(line) - 1 - n)) > 0)
-		n += (size_t)got;
-	if (!strcmp(line, "ready\n"))
-		_exit(EXIT_SUCCESS);
-	/* "error: " is for programs; a line without it means that the child died. */
-	fprintf(stderr, "carefuld: %s", *line ? strchr(line, ' ') + 1 : "it died at the start\n");
-	_exit(EXIT_FAILURE);
-}
-
-static void silence_stdio(void)
-{
-	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	dup2(fd, STDIN_FILENO);
-	dup2(fd, STDOUT_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
-	log_take_stderr();
-}
-
 /* Everything up to the loop. On failure *error says why. */
 static int start(struct daemon *d, struct careful_error *error)
 {
@@ -373,7 +296,7 @@ static int start(struct daemon *d, struct careful_error *error)
 		snprintf(error->text, sizeof(error->text), "must be run as root (sudo)");
 		return -EPERM;
 	}
-	raise_limits();
+	process_raise_limits();
 	umask(022);
 	rc = rundir_open(&d->dir, d->options.run_dir, error);
 	if (rc)
@@ -415,19 +338,19 @@ int main(int argc, char **argv)
 	if (d->options.ready_fd >= 0)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
 	if (!d->options.foreground)
-		parent_fd = detach(d->options.ready_fd);
+		parent_fd = process_detach(d->options.ready_fd);
 	rc = start(d, &error);
 	if (rc) {
-		tell(d->options.ready_fd, "error: ", error.text);
-		tell(parent_fd, "error: ", error.text);
+		process_tell(d->options.ready_fd, "error: ", error.text);
+		process_tell(parent_fd, "error: ", error.text);
 		if (parent_fd < 0)
 			fprintf(stderr, "carefuld: %s\n", error.text);
 		return EXIT_FAILURE;
 	}
 	log_start(d);
-	silence_stdio();
-	tell(d->options.ready_fd, "ready", "");
-	tell(parent_fd, "ready", "");
+	process_silence();
+	process_tell(d->options.ready_fd, "ready", "");
+	process_tell(parent_fd, "ready", "");
 	close(d->options.ready_fd);
 	close(parent_fd);
 	rc = run(d);

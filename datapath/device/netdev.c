@@ -88,9 +88,7 @@ static void read_link(const struct nlmsghdr *answer, void *user)
 
 	if (answer->nlmsg_type != RTM_NEWLINK)
 		return;
-	attr = rtnl_attr(attrs, bytes, IFLA_MASTER);
-	if (attr && RTA_PAYLOAD(attr) >= sizeof(link->master))
-		memcpy(&link->master, RTA_DATA(attr), sizeof(link->master));
+	link->master = rtnl_attr_u32(rtnl_attr(attrs, bytes, IFLA_MASTER));
 	take_text(link->name, sizeof(link->name), rtnl_attr(attrs, bytes, IFLA_IFNAME));
 	attr = rtnl_attr(attrs, bytes, IFLA_LINKINFO);
 	if (attr)

@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Where frames to a host go: route and neighbour as the kernel has them, made into
- * the header that a frame starts with; and what changes about them and about the
- * link. The kernel keeps the tables, and resolves; nothing here waits for it. Asks it
- * through rtnl.c.
+ * the header that a frame starts with. The kernel keeps the tables, and resolves;
+ * nothing here waits for it. Asks it through rtnl.c.
  */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/neighbour.h>
-#include <net/if.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/udp.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "device/xsk.h"
 
 enum {
-	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
-		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
-	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
-	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
 	ROUTE_HOPS = 64,
 	NUD_USABLE = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE,
 };
@@ -54,15 +47,6 @@ static void take_address(struct ip_address *to, const struct rtattr *attr)
 	memcpy(to->data, RTA_DATA(attr), to->bytes);
 }
 
-static uint32_t attr_u32(const struct rtattr *attr)
-{
-	uint32_t value = 0;
-
-	if (attr && RTA_PAYLOAD(attr) >= sizeof(value))
-		memcpy(&value, RTA_DATA(attr), sizeof(value));
-	return value;
-}
-
 static void read_route(const struct nlmsghdr *answer, void *user)
 {
 	const struct rtmsg *rtm = NLMSG_DATA(answer);
@@ -73,7 +57,7 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	if (answer->nlmsg_type != RTM_NEWROUTE)
 		return;
 	hop->type = rtm->rtm_type;
-	hop->ifindex = attr_u32(rtnl_attr(attrs, bytes, RTA_OIF));
+	hop->ifindex = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTA_OIF));
 	take_address(&hop->source, rtnl_attr(attrs, bytes, RTA_PREFSRC));
 	take_address(&hop->next, rtnl_attr(attrs, bytes, RTA_GATEWAY));
 	via = rtnl_attr(attrs, bytes, RTA_VIA); /* RFC 5549: a gateway of the other family */
@@ -86,8 +70,8 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	}
 	metrics = rtnl_attr(attrs, bytes, RTA_METRICS);
 	if (metrics)
-		hop->hops =
-			attr_u32(rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
+		hop->hops = rtnl_attr_u32(
+			rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
 }
 
 /* bound: through our interface alone. flags: RTM_F_*. */
@@ -293,140 +277,4 @@ void route_distrust(struct route *route, const union address *to)
 	if (!find_neighbour(route, to, &dst, &hop) && hop.has_mac &&
 	    !(hop.nud & (NUD_PERMANENT | NUD_NOARP)))
 		ask_neighbour(route, RTM_DELNEIGH, &hop);
-}
-
-static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
-{
-	const struct ifinfomsg *ifi = NLMSG_DATA(m);
-	const struct rtattr *attrs = IFLA_RTA(ifi);
-	size_t bytes = IFLA_PAYLOAD(m);
-	bool up = (ifi->ifi_flags & ROUTE_UP) == ROUTE_UP;
-	const struct rtattr *mac = rtnl_attr(attrs, bytes, IFLA_ADDRESS);
-	uint32_t mtu = attr_u32(rtnl_attr(attrs, bytes, IFLA_MTU));
-	uint32_t events = 0;
-
-	/* AF_BRIDGE: about a bridge's port, not about the link. */
-	if ((uint32_t)ifi->ifi_index != route->ifindex || ifi->ifi_family != AF_UNSPEC)
-		return 0;
-	if (m->nlmsg_type == RTM_DELLINK) {
-		route->gone = true;
-		route->up = false;
-		return DEVICE_GONE | DEVICE_DOWN;
-	}
-	if (up != route->up)
-		events |= up ? DEVICE_UP | DEVICE_ROUTES : DEVICE_DOWN;
-	if (mtu && mtu != route->mtu) {
-		events |= DEVICE_MTU;
-		route->mtu = mtu;
-	}
-	if (mac && RTA_PAYLOAD(mac) == sizeof(route->mac) &&
-	    memcmp(RTA_DATA(mac), route->mac, sizeof(route->mac)) != 0) {
-		events |= DEVICE_ROUTES;
-		memcpy(route->mac, RTA_DATA(mac), sizeof(route->mac));
-	}
-	route->up = up;
-	return events;
-}
-
-static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
-{
-	const struct ndmsg *ndm = NLMSG_DATA(m);
-
-	switch (m->nlmsg_type) {
-	case RTM_NEWLINK:
-	case RTM_DELLINK:
-		return link_news(route, m);
-	case RTM_NEWNEIGH:
-	case RTM_DELNEIGH:
-		return (uint32_t)ndm->ndm_ifindex == route->ifindex ? DEVICE_ROUTES : 0;
-	case RTM_NEWROUTE:
-	case RTM_DELROUTE:
-	case RTM_NEWADDR:
-	case RTM_DELADDR:
-		return DEVICE_ROUTES;
-	default:
-		return 0;
-	}
-}
-
-struct missed {
-	struct route *route;
-	uint32_t events;
-};
-
-static void read_missed(const struct nlmsghdr *answer, void *user)
-{
-	struct missed *missed = user;
-
-	missed->events |= link_news(missed->route, answer);
-}
-
-/* More happened than the socket's buffer held: look at the link again. */
-static uint32_t catch_up(struct route *route)
-{
-	struct missed missed = { .route = route, .events = DEVICE_ROUTES };
-	struct rtnl_message message;
-	struct ifinfomsg *ifi = rtnl_begin(&message, RTM_GETLINK, 0, sizeof(*ifi));
-
-	ifi->ifi_index = (int)route->ifindex;
-	if (rtnl_ask(&route->ask, &message, read_missed, &missed) == -ENODEV) {
-		route->gone = true;
-		route->up = false;
-		missed.events |= DEVICE_GONE | DEVICE_DOWN;
-	}
-	return missed.events;
-}
-
-int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
-{
-	int rc;
-
-	route->ifindex = netdev->ifindex;
-	route->mtu = netdev->mtu;
-	route->port = port;
-	memcpy(route->mac, netdev->mac, sizeof(route->mac));
-	rc = rtnl_open(&route->ask, 0);
-	if (!rc)
-		rc = rtnl_open(&route->news, ROUTE_GROUPS);
-	/* Only now, so that no change falls between the question and the news. */
-	if (!rc)
-		catch_up(route);
-	return rc;
-}
-
-void route_close(struct route *route)
-{
-	rtnl_close(&route->ask);
-	rtnl_close(&route->news);
-}
-
-uint32_t route_events(struct route *route)
-{
-	uint32_t events = route->unread;
-	struct rtnl *news = &route->news;
-
-	route->unread = 0;
-	for (int i = 0; i < ROUTE_NEWS_MAX; i++) {
-		ssize_t bytes =
-			recv(news->fd, news->datagram, sizeof(news->datagram), MSG_DONTWAIT);
-		size_t rest = (size_t)bytes;
-
-		if (bytes < 0 && errno == ENOBUFS)
-			events |= catch_up(route);
-		else if (bytes < 0)
-			break;
-		else
-			for (struct nlmsghdr *m = (void *)news->datagram; NLMSG_OK(m, rest);
-			     m = NLMSG_NEXT(m, rest))
-				events |= one_news(route, m);
-	}
-	return events;
-}
-
-/* May frames be sent? Looks for news of it where the last were that they may not. */
-bool route_up(struct route *route)
-{
-	if (!route->up)
-		route->unread = route_events(route);
-	return route->up;
 }

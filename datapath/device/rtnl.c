@@ -85,6 +85,15 @@ const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t
 	return NULL;
 }
 
+uint32_t rtnl_attr_u32(const struct rtattr *attr)
+{
+	uint32_t value = 0;
+
+	if (attr && RTA_PAYLOAD(attr) >= sizeof(value))
+		memcpy(&value, RTA_DATA(attr), sizeof(value));
+	return value;
+}
+
 /* One datagram of answers. 1: more follow, 0: the end, -errno. */
 static int read_answers(struct rtnl *rtnl, rtnl_fn *fn, void *user)
 {

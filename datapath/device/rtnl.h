@@ -37,6 +37,7 @@ struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void 
 int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void *user);
 /* Attribute of this type, or NULL. */
 const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t type);
+uint32_t rtnl_attr_u32(const struct rtattr *attr); /* its value; 0 where there is none */
 
 /* Gives a device without a queue discipline one of ours; *own says whether there is
  * one of ours now. Somebody else's is left alone. */

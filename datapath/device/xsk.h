@@ -12,7 +12,7 @@
  *   xsk_bpf.c     program and maps
  *   xsk_attach.c  the program on the interface, and whose else is there
  *   xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
- *   route.c       destinations and what changes about them
+ *   route.c       destinations; route_news.c, what changes about them
  *   netdev.c      what the interface is like; rtnl.c, netlink
  */
 #ifndef CAREFUL_XSK_H
@@ -220,10 +220,12 @@ int xsk_cpus_count(void);
 bool xsk_cpus_visit(int cpus);
 
 /* route.c: where frames go. */
-int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
-void route_close(struct route *route);
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
 void route_distrust(struct route *route, const union address *to);
+
+/* route_news.c: what changes. */
+int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
+void route_close(struct route *route);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 

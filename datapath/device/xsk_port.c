@@ -2,7 +2,7 @@
 /*
  * The interface of an instance: opened and closed in the right order, with the peers
  * that XDP admits. Calls the files of its parts: xsk_check.c, xsk_ctrl.c, xsk_bpf.c,
- * xsk_pins.c, route.c, rtnl.c; knows nothing of its queues.
+ * xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
  */
 #include "device/xsk.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A queue of the interface: opened and closed in the right order, and what is in effect
- * there. Calls xsk_socket.c for UMEM and socket, xsk_bpf.c to have frames come, and, to
- * open an interface with its one queue, xsk_port.c.
+ * there. Calls xsk_socket.c for UMEM and socket, xsk_rings.c to fill, xsk_bpf.c to have
+ * frames come, netdev.c, and, to open an interface with its one queue, xsk_port.c.
  */
 #include <errno.h>
 #include <stdlib.h>

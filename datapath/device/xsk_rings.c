@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The hot path: the four rings between this process and the kernel, and the kick.
- * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route.c
+ * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route_news.c
  * while the link is down. For statistics, xsk_attach.c.
  */
 #include <assert.h>

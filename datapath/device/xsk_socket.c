@@ -2,7 +2,7 @@
 /*
  * UMEM and the socket on it: memory, rings and the bind, which tries what is fastest
  * first. What the kernel turned out to support stands in the queue's info. Asks xsk_bpf.c
- * what the program takes.
+ * what the program takes, xsk_check.c what a lack of memory means.
  */
 #include <errno.h>
 #include <string.h>
