@@ -2,7 +2,8 @@
 /*
  * What the local socket's questions do: files, requests, gets and stores towards
  * peers, and the handles that a client leaves behind. CONNECT, SIGNATURE and MEASURE
- * are ipc_peer.c's, ipc_signature.c's and ipc_measure.c's; answers ipc_answer.c's.
+ * are ipc_peer.c's, ipc_signature.c's and ipc_measure.c's, answers ipc_answer.c's: it calls
+ * all four.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Peers as clients name them, and CONNECT. A name holds the slot and how often the
- * slot changed hands, so that a name kept too long meets an error, not another host. Calls ipc_answer.c.
+ * slot changed hands, so that a name kept too long meets an error, not another
+ * host. Calls ipc_answer.c.
  */
 #include <errno.h>
 #include <string.h>

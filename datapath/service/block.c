@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The block server as its owner sees it: start, poll, stop, and what happens when a
- * peer is gone. Requests are block_request.c's, files the workers'.
+ * peer is gone. Calls block_request.c, block_handle.c, block_work.c and block_export.c; at the
+ * end, when the workers are gone, block_file.c.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Batches at the server: memory that a peer stores items into, and what comes of them.
- * The items themselves are storage/items*.c's.
+ * The items themselves are storage's. Calls block_path.c, and storage/tree.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <careful/files.h>
-
 #include "service/block_private.h"
+#include "storage/tree.h"
 
 /* OPEN with SCRATCH. */
 int block_open_scratch(struct block_server *server, struct block_job *job)

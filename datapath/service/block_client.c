@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See block_client.h. */
+/* See block_client.h. Calls careful.h alone. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>

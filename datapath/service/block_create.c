@@ -2,7 +2,8 @@
 /*
  * New files, on the block server's workers: made beside their final name, and given it
  * when they are complete. Temporary ones have random names and go with their handle;
- * partial ones have a name that the client can find again, and stay.
+ * partial ones have a name that the client can find again, and stay. Calls block_path.c, and
+ * storage/tree.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +14,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <careful/files.h>
-
 #include "service/block_private.h"
-#include "storage/attr.h"
+#include "storage/tree.h"
 
 /* Whether a new file may come to stand at name, as far as can be seen now. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the block server's workers do with files that are there: open, close, stat,
- * mkdir, and the table of all jobs. New files are block_create.c's, listings
- * block_list.c's.
+ * The table of all jobs of the block server's workers, and those of files that are there: open,
+ * close, stat, mkdir. Calls the other files of jobs (block_create.c, block_list.c, block_batch.c,
+ * block_range.c), block_path.c, and storage/tree.h.
  */
 #include <assert.h>
 #include <endian.h>
@@ -12,10 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <careful/files.h>
-
 #include "service/block_private.h"
-#include "storage/attr.h"
+#include "storage/tree.h"
 
 /* What has blocks: opening anything else may wait, or do something. */
 static int check_type(mode_t mode)
@@ -23,25 +21,6 @@ static int check_type(mode_t mode)
 	if (S_ISREG(mode) || S_ISBLK(mode))
 		return 0;
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
-}
-
-/* The file as the client is told of it; of a block device that is open, with its size. */
-int block_attr_of(int fd, struct block_job *job)
-{
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return -errno;
-	if (S_ISBLK(st.st_mode)) {
-		st.st_size = lseek(fd, 0, SEEK_END);
-		if (st.st_size < 0 && errno == EBADF) /* O_PATH */
-			st.st_size = 0;
-	}
-	if (st.st_size < 0)
-		return -errno;
-	attr_set(&job->attr, &st);
-	job->has_attr = true;
-	return 0;
 }
 
 /* Opens what has blocks. The type is known before the file is opened, and again after,

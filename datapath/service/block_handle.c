@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The block server's handles: which peer has which, from OPEN until the last message
- * that uses it is gone. The files behind them are opened and closed by the workers.
+ * that uses it is gone. The files behind them are opened and closed by the workers. Calls
+ * block_work.c.
  */
 #include <assert.h>
 #include <errno.h>

@@ -2,7 +2,8 @@
 /*
  * Listings: a directory, or the tree below it, as careful_block_entry records in a
  * file that the peer then gets like any other. A tree is walked breadth first by
- * reading the records back, so that its size costs no memory and parents come first.
+ * reading the records back, so that its size costs no memory and parents come first. Calls
+ * block_path.c, block_export.c and storage/tree.h.
  */
 #include <endian.h>
 #include <errno.h>
@@ -15,9 +16,7 @@
 #include <unistd.h>
 
 #include "service/block_private.h"
-#include "storage/attr.h"
-#include "storage/beneath.h"
-#include "storage/entry.h"
+#include "storage/tree.h"
 
 enum { BUFFER_BYTES = 64 << 10 };
 

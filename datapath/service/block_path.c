@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From a peer's path to a descriptor, beneath an export (storage/beneath.h).
+ * From a peer's path to a descriptor, beneath an export, and what is told of the file that it
+ * is. Calls block_export.c, and storage/tree.h.
  */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "service/block_private.h"
-#include "storage/beneath.h"
+#include "storage/tree.h"
 
 /* Whether path is the directory above several exports, which exists nowhere. */
 bool block_path_is_top(const struct block_server *server, const char *path)
@@ -88,6 +90,25 @@ int block_path_parent(const struct block_server *server, char *path, const char 
 	if (slash)
 		*slash = 0;
 	return block_path_open(server, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
+}
+
+/* The file as the client is told of it; of a block device that is open, with its size. */
+int block_attr_of(int fd, struct block_job *job)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (S_ISBLK(st.st_mode)) {
+		st.st_size = lseek(fd, 0, SEEK_END);
+		if (st.st_size < 0 && errno == EBADF) /* O_PATH */
+			st.st_size = 0;
+	}
+	if (st.st_size < 0)
+		return -errno;
+	attr_set(&job->attr, &st);
+	job->has_attr = true;
+	return 0;
 }
 
 void block_attr_top(struct careful_block_attr *attr)

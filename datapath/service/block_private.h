@@ -248,6 +248,10 @@ void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
 
+/* block_parse.c: the engine's thread. Reads a request into job, whose op is known; its payload
+ * may be anything. */
+int block_parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes);
+
 /* block_request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
@@ -281,11 +285,11 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 int block_path_parent(const struct block_server *server, char *path, const char **name,
 		      const struct block_export **from);
 bool block_path_is_top(const struct block_server *server, const char *path);
+int block_attr_of(int fd, struct block_job *job);
 void block_attr_top(struct careful_block_attr *attr);
 
 /* block_file.c, block_create.c, block_range.c, block_list.c, block_batch.c: worker threads. */
 void block_run(struct block_server *server, struct block_job *job);
-int block_attr_of(int fd, struct block_job *job);
 int block_create(struct block_server *server, struct block_job *job);
 int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the block server's workers say about ranges of open files, so that blocks need
- * not cross the network: their digests, and where there is data at all.
+ * not cross the network: their digests, and where there is data at all. Calls storage/tree.h.
  */
 #include <assert.h>
 #include <endian.h>
@@ -10,9 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <careful/files.h>
-
 #include "service/block_private.h"
+#include "storage/tree.h"
 
 enum {
 	/* Read for one answer, so that it comes before a peer is taken for dead. */

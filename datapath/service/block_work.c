@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The block server's worker threads: jobs in by a lock and a condition, out by a
- * list and an eventfd. What a job does is block_file.c's.
+ * list and an eventfd. Calls block_file.c, which does what a job says.
  */
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Owner, mode and time of files, between block.h's form and the file system's.
+ * Owner, mode and time of files that a batch makes.
  */
 #ifndef STORAGE_ATTR_H
 #define STORAGE_ATTR_H
@@ -12,7 +12,7 @@
 
 #include <careful/block.h>
 
-void attr_set(struct careful_block_attr *attr, const struct stat *st);
+#include "storage/tree.h"
 
 /*
  * Gives an open file what `flags` (CAREFUL_BATCH_*) name, the time last.
@@ -33,7 +33,5 @@ struct attr_how {
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);
-/* The modification time, ns since 1970. */
-int attr_set_time(int fd, int64_t ns);
 
 #endif /* STORAGE_ATTR_H */

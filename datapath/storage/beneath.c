@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See beneath.h. */
+/* See tree.h. Calls nobody. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "storage/beneath.h"
+#include "storage/tree.h"
 
 enum { RACES_MAX = 64 };
 

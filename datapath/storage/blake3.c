@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * BLAKE3 as its paper (sections 2.1 to 2.5) has it. Eight chunks are compressed side by
- * side, a lane each; the compiler maps the lanes to what vectors the machine has.
+ * side, a lane each; the compiler maps the lanes to what vectors the machine has. Calls nobody.
  */
 #include "storage/blake3.h"
 

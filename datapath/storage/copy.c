@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Copies within one machine (files.h): shared where the file system can share blocks,
- * and holes stay holes.
+ * and holes stay holes. Calls nobody.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Digests of byte ranges of files (files.h), read in pieces so that a range may be
- * larger than memory.
+ * larger than memory. Calls blake3.c.
  */
 #include <endian.h>
 #include <errno.h>

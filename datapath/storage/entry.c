@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See entry.h. */
+/* Directories as records: see tree.h. Calls attr.c. */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/attr.h"
-#include "storage/entry.h"
+#include "storage/tree.h"
 
 size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_bytes)
 {

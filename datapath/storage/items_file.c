@@ -3,7 +3,7 @@
  * FILE: never seen half-written. Where the file system can, a file is made without a name
  * and linked when it is complete, so that a crash leaves nothing of it; else it has a
  * temporary name first. Where a batch is synced, many files wait for one sync of their file
- * system, which is a fraction of what a sync of each would take.
+ * system, which is a fraction of what a sync of each would take. Calls attr.c.
  */
 #include <endian.h>
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest
- * of what READ would give. */
+/*
+ * READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest
+ * of what READ would give. Calls items_record.c, attr.c, xattrs.c and steady.c.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

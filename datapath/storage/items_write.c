@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Items that make or change something, but files with contents (items_file.c). A link is
- * made under a temporary name and renamed.
+ * made under a temporary name and renamed. Calls items_file.c, items_record.c and attr.c.
  */
 #include <endian.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The tree below a directory as careful_block_entry records in memory: parents first, read
- * breadth first by going through the records themselves.
+ * breadth first by going through the records themselves. Calls entry.c and beneath.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -11,10 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <careful/files.h>
-
-#include "storage/beneath.h"
-#include "storage/entry.h"
+#include "storage/tree.h"
 
 enum { ROOM_FIRST = 64 << 10 };
 

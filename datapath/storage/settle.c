@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A file that is about to be copied, block by block: not before a change would show in its
- * times (steady.h), and with a size, which those of /proc have only once they are read.
+ * times, and with a size, which those of /proc have only once they are read. Calls steady.c.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /*
  * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied
  * within submit(), since the copy is the work; what has to wait for a device
- * goes through the ring. The only file that includes liburing.
+ * goes through the ring. The only file that includes liburing. Calls nobody else.
  */
 #include <assert.h>
 #include <errno.h>

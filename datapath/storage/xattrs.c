@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. */
+/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. Calls nobody. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>

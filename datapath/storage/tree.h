@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Directories as careful_block_entry records (block.h), one directory at a time. Where the
- * records go, and in which order directories are read, is the caller's.
+ * All that the block service asks of storage beside what programs may (careful/files.h): paths
+ * that must not lead out of a directory, what is told of a file, and directories as
+ * careful_block_entry records (block.h), one at a time. The kernel decides what is beneath a
+ * directory (openat2, RESOLVE_BENEATH); nothing here compares path strings.
  */
-#ifndef STORAGE_ENTRY_H
-#define STORAGE_ENTRY_H
+#ifndef STORAGE_TREE_H
+#define STORAGE_TREE_H
 
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include <careful/block.h>
+#include <careful/files.h>
+
+/* openat2() beneath dir_fd, `resolve` in addition: a descriptor, or -errno; -EXDEV for
+ * what leaves it. */
+int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve);
+
+void attr_set(struct careful_block_attr *attr, const struct stat *st);
+/* The modification time of an open file, ns since 1970. */
+int attr_set_time(int fd, int64_t ns);
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 
@@ -38,4 +50,4 @@ size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_byte
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
 	       void *user);
 
-#endif /* STORAGE_ENTRY_H */
+#endif /* STORAGE_TREE_H */
