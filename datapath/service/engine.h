@@ -15,6 +15,7 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
+	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
 };
 
 /* The sizes of an instance's tables. @operations, @regions: powers of two. */
@@ -134,6 +135,10 @@ struct engine_base {
 /* instance.c */
 int engine_open(const struct careful_options *options, const struct engine_base *base,
 		struct careful **instance, struct careful_error *error);
+
+/* round.c */
+void round_send(struct careful *c);
+bool round_untold(const struct careful *c);
 
 /* am.c */
 void am_receive(struct careful *c, struct link_rxframe *frame);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An instance's life, its round, and its waiting. */
+/* An instance's life and its waiting. */
 #include "service/engine.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 enum {
-	POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
 	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
@@ -192,111 +191,16 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	return engine_open(options, NULL, instance, error);
 }
 
-/* Everything that can be sent now; updates last, for data carries them for free. */
-static void send_all(struct careful *c)
-{
-	for (uint32_t i = 0; i < c->link.peers_max; i++)
-		if (c->messages.peers[i].messages)
-			message_pump(&c->messages, &c->link.peers[i]);
-	am_sent(c);
-	link_updates(&c->link);
-	link_kick(&c->link);
-}
-
 void careful_close(struct careful *c)
 {
 	bool ours = c->owner == getpid();
 
 	if (ours)
-		send_all(c); /* what was said before goes before the BYE */
+		round_send(c); /* what was said before goes before the BYE */
 	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
 	destroy(c);
-}
-
-static void keep_time(struct careful *c)
-{
-	uint32_t events;
-
-	c->link.now_ns = c->port->ops->now_ns(c->port);
-	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
-		return;
-	c->tick_ns = c->link.now_ns;
-	events = c->port->ops->events(c->port);
-	if (events & DEVICE_GONE) {
-		c->gone = true;
-		for (uint32_t i = 0; i < c->link.peers_max; i++)
-			if (c->link.peers[i].state != CAREFUL_PEER_NONE)
-				link_close(&c->link.peers[i], ENODEV);
-	}
-	if (events & DEVICE_ROUTES)
-		link_routes_changed(&c->link);
-	if (events & DEVICE_MTU)
-		link_frames_changed(&c->link);
-	link_control(&c->link);
-	link_tick(&c->link);
-}
-
-static void finish_messages(struct careful *c)
-{
-	struct message_in *in;
-
-	/* A store is answered: not while there is no place for the answer. */
-	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
-		am_finished(c, in);
-}
-
-/* What ends with an epoch, before the peer's new state. */
-static void tell_changes(struct careful *c)
-{
-	peers_epochs(c);
-	operations_tell(c);
-	peers_tell(c);
-}
-
-/* Whether somebody is to be told of something: no time to wait. */
-static bool untold(const struct careful *c)
-{
-	return c->ended || c->changed || c->link.changed;
-}
-
-int careful_poll(struct careful *c)
-{
-	struct link_rxframe frames[LINK_BATCH];
-	uint32_t n;
-	bool more;
-
-	if (++c->polls % POLLS_PER_CLOCK == 0) {
-		keep_time(c);
-		/* Of a session that a control message began, the end of the one before is
-		 * told before the first frame is handled. */
-		tell_changes(c);
-	}
-	n = link_rx(&c->link, frames, LINK_BATCH, &more);
-	for (uint32_t i = 0; i < n; i++) {
-		struct link_peer *peer = frames[i].peer;
-
-		if (frames[i].hdr.type == CAREFUL_PING)
-			ping_receive(c, &frames[i]);
-		else
-			am_receive(c, &frames[i]);
-		link_relieve(peer);
-	}
-	if (c->storage->ops->pending(c->storage))
-		c->storage->ops->poll(c->storage);
-	finish_messages(c);
-	if (c->deferred_count)
-		am_deferred(c);
-	link_publish(&c->link);
-	if (c->link.draining)
-		link_drained(&c->link);
-	tell_changes(c);
-	if (c->link.pings_done)
-		ping_finish(c);
-	send_all(c);
-	link_publish(&c->link);
-	return c->gone ? -ENODEV : (int)n;
 }
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
@@ -308,8 +212,8 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 		if (own[i] >= 0)
 			fds[count++] = own[i];
 	count += c->port->ops->wait_fds(c->port, fds + count, n - count);
-	*timeout_ms = untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
-	c->polls = POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
+	*timeout_ms = round_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	c->polls = ENGINE_POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
 	return (int)count;
 }
 
@@ -376,7 +280,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 			moved = frames_moved(c);
 			start = now;
 		}
-		if (now - start < spin || untold(c))
+		if (now - start < spin || round_untold(c))
 			continue;
 		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))
 			return careful_poll(c);

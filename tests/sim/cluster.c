@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum {
-	POLLS_PER_CLOCK = 16, /* as in service/instance.c */
 	SLICE_NS = 20 * 1000 * 1000, /* longest sleep */
 	AGAIN_NS = 1000 * 1000, /* the same where the device was busy */
 	SLEPT_NS = 5000, /* after more than this the clock is looked at */
@@ -194,7 +193,7 @@ static void poll_node(struct node *node)
 	}
 	node->files.time_ns = now_ns;
 	if (now_ns - node->polled_ns > SLEPT_NS)
-		node->c->polls = POLLS_PER_CLOCK - 1;
+		node->c->polls = ENGINE_POLLS_PER_CLOCK - 1;
 	node->polled_ns = now_ns;
 	due_ns = work_run(node);
 	ping_ns = pings_run(node);

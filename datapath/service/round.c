@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The round that careful_poll() is. */
+#include "service/engine.h"
+
+#include <errno.h>
+
+/* Everything that can be sent now; updates last, for data carries them for free. */
+void round_send(struct careful *c)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		if (c->messages.peers[i].messages)
+			message_pump(&c->messages, &c->link.peers[i]);
+	am_sent(c);
+	link_updates(&c->link);
+	link_kick(&c->link);
+}
+
+static void keep_time(struct careful *c)
+{
+	uint32_t events;
+
+	c->link.now_ns = c->port->ops->now_ns(c->port);
+	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
+		return;
+	c->tick_ns = c->link.now_ns;
+	events = c->port->ops->events(c->port);
+	if (events & DEVICE_GONE) {
+		c->gone = true;
+		for (uint32_t i = 0; i < c->link.peers_max; i++)
+			if (c->link.peers[i].state != CAREFUL_PEER_NONE)
+				link_close(&c->link.peers[i], ENODEV);
+	}
+	if (events & DEVICE_ROUTES)
+		link_routes_changed(&c->link);
+	if (events & DEVICE_MTU)
+		link_frames_changed(&c->link);
+	link_control(&c->link);
+	link_tick(&c->link);
+}
+
+static void finish_messages(struct careful *c)
+{
+	struct message_in *in;
+
+	/* A store is answered: not while there is no place for the answer. */
+	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
+		am_finished(c, in);
+}
+
+/* What ends with an epoch, before the peer's new state. */
+static void tell_changes(struct careful *c)
+{
+	peers_epochs(c);
+	operations_tell(c);
+	peers_tell(c);
+}
+
+/* Whether somebody is to be told of something: no time to wait. */
+bool round_untold(const struct careful *c)
+{
+	return c->ended || c->changed || c->link.changed;
+}
+
+int careful_poll(struct careful *c)
+{
+	struct link_rxframe frames[LINK_BATCH];
+	uint32_t n;
+	bool more;
+
+	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0) {
+		keep_time(c);
+		/* Of a session that a control message began, the end of the one before is
+		 * told before the first frame is handled. */
+		tell_changes(c);
+	}
+	n = link_rx(&c->link, frames, LINK_BATCH, &more);
+	for (uint32_t i = 0; i < n; i++) {
+		struct link_peer *peer = frames[i].peer;
+
+		if (frames[i].hdr.type == CAREFUL_PING)
+			ping_receive(c, &frames[i]);
+		else
+			am_receive(c, &frames[i]);
+		link_relieve(peer);
+	}
+	if (c->storage->ops->pending(c->storage))
+		c->storage->ops->poll(c->storage);
+	finish_messages(c);
+	if (c->deferred_count)
+		am_deferred(c);
+	link_publish(&c->link);
+	if (c->link.draining)
+		link_drained(&c->link);
+	tell_changes(c);
+	if (c->link.pings_done)
+		ping_finish(c);
+	round_send(c);
+	link_publish(&c->link);
+	return c->gone ? -ENODEV : (int)n;
+}
