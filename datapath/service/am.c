@@ -193,7 +193,8 @@ static void serve_deferred(struct careful *c, struct careful_kept *kept)
 		link_let_go(&c->link, kept);
 }
 
-/* Serves what had to wait, oldest first, and drops what waited too long. */
+/* Serves what had to wait, oldest first, and drops what waited too long. Handlers run here: none
+ * of what they may call adds to these. */
 void am_deferred(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
@@ -268,7 +269,8 @@ static void on_bulk(struct careful *c, struct link_rxframe *frame)
 	link_break(frame->peer);
 }
 
-void am_receive(struct careful *c, struct link_rxframe *frame)
+/* Puts what came where it belongs. False: it is a message in one frame, for am_serve(). */
+bool am_place(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;
 
@@ -279,11 +281,24 @@ void am_receive(struct careful *c, struct link_rxframe *frame)
 	} else if (frame->hdr.flags & CAREFUL_F_BULK) {
 		on_bulk(c, frame);
 	} else if ((frame->hdr.flags & small) == small && frame->hdr.type == CAREFUL_DATA) {
-		on_small(c, frame);
+		return false;
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
 	}
+	link_placed(frame);
+	return true;
+}
+
+/* What is asked, or answered, in one frame. Its epoch may have ended since it came. */
+void am_serve(struct careful *c, struct link_rxframe *frame)
+{
+	if (frame->began_ns)
+		frame->began_ns = trace_now();
+	if (link_stale(frame))
+		link_release(&c->link, frame);
+	else
+		on_small(c, frame);
 	link_placed(frame);
 }
 

@@ -27,7 +27,7 @@ struct remote_file {
 	struct careful_block_attr attr;
 };
 
-/* All return 0 or -errno, and call careful_wait() until the answer is there. */
+/* All return 0 or -errno, and call careful_wait() until the answer is there: not for callbacks. */
 int remote_file_open(struct careful *instance, uint32_t peer, const char *path,
 		     struct remote_file *file);
 int remote_file_create(struct careful *instance, uint32_t peer, const char *path, uint32_t flags,

@@ -116,6 +116,7 @@ struct careful {
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
+	bool polling; /* a round is under way: whoever calls is a callback */
 	bool gone; /* the interface was deleted */
 	uint32_t told; /* calls of the application's functions */
 	pid_t owner; /* a child of fork() has only a copy */
@@ -141,7 +142,8 @@ void round_send(struct careful *c);
 bool round_untold(const struct careful *c);
 
 /* am.c */
-void am_receive(struct careful *c, struct link_rxframe *frame);
+bool am_place(struct careful *c, struct link_rxframe *frame);
+void am_serve(struct careful *c, struct link_rxframe *frame);
 void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct careful *c);
 void am_deferred(struct careful *c);

@@ -191,16 +191,19 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	return engine_open(options, NULL, instance, error);
 }
 
-void careful_close(struct careful *c)
+int careful_close(struct careful *c)
 {
 	bool ours = c->owner == getpid();
 
+	if (c->polling)
+		return -EDEADLK;
 	if (ours)
 		round_send(c); /* what was said before goes before the BYE */
 	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
 	destroy(c);
+	return 0;
 }
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The round that careful_poll() is. */
+/*
+ * The round that careful_poll() is: take in what came, call the application, send. Calls
+ * am.c, ping.c, operation.c, peers.c and the layers below; instance.c calls it.
+ */
 #include "service/engine.h"
 
 #include <errno.h>
@@ -38,15 +41,6 @@ static void keep_time(struct careful *c)
 	link_tick(&c->link);
 }
 
-static void finish_messages(struct careful *c)
-{
-	struct message_in *in;
-
-	/* A store is answered: not while there is no place for the answer. */
-	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
-		am_finished(c, in);
-}
-
 /* What ends with an epoch, before the peer's new state. */
 static void tell_changes(struct careful *c)
 {
@@ -58,43 +52,77 @@ static void tell_changes(struct careful *c)
 /* Whether somebody is to be told of something: no time to wait. */
 bool round_untold(const struct careful *c)
 {
-	return c->ended || c->changed || c->link.changed;
+	return c->ended || c->changed || c->link.changed || c->link.pings_done;
 }
 
-int careful_poll(struct careful *c)
+/* Puts frames and files where they belong. Returns how many frames came, and which of them
+ * are messages that the application is to have. */
+static uint32_t take_in(struct careful *c, struct link_rxframe *frames, uint8_t *small,
+			uint32_t *small_count)
 {
-	struct link_rxframe frames[LINK_BATCH];
-	uint32_t n;
 	bool more;
+	uint32_t n = link_rx(&c->link, frames, LINK_BATCH, &more);
 
-	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0) {
-		keep_time(c);
-		/* Of a session that a control message began, the end of the one before is
-		 * told before the first frame is handled. */
-		tell_changes(c);
-	}
-	n = link_rx(&c->link, frames, LINK_BATCH, &more);
+	*small_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_peer *peer = frames[i].peer;
 
 		if (frames[i].hdr.type == CAREFUL_PING)
 			ping_receive(c, &frames[i]);
-		else
-			am_receive(c, &frames[i]);
+		else if (!am_place(c, &frames[i]))
+			small[(*small_count)++] = (uint8_t)i;
 		link_relieve(peer);
 	}
 	if (c->storage->ops->pending(c->storage))
 		c->storage->ops->poll(c->storage);
-	finish_messages(c);
+	return n;
+}
+
+/*
+ * The application's functions run here, and where nobody walks over what they may change. Of
+ * a session that is another's now, the end of the one before is told before its first message.
+ */
+static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *small,
+		 uint32_t small_count)
+{
+	struct message_in *in;
+
+	tell_changes(c);
+	for (uint32_t i = 0; i < small_count; i++) {
+		struct link_peer *peer = frames[small[i]].peer;
+
+		am_serve(c, &frames[small[i]]);
+		link_relieve(peer);
+	}
+	/* A store is answered: not while there is no place for the answer. */
+	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
+		am_finished(c, in);
 	if (c->deferred_count)
 		am_deferred(c);
-	link_publish(&c->link);
-	if (c->link.draining)
-		link_drained(&c->link);
 	tell_changes(c);
 	if (c->link.pings_done)
 		ping_finish(c);
+}
+
+int careful_poll(struct careful *c)
+{
+	struct link_rxframe frames[LINK_BATCH];
+	uint8_t small[LINK_BATCH];
+	uint32_t n, small_count;
+
+	if (c->polling)
+		return -EDEADLK;
+	c->polling = true;
+	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0)
+		keep_time(c);
+	n = take_in(c, frames, small, &small_count);
+	tell(c, frames, small, small_count);
+	link_publish(&c->link);
+	if (c->link.draining)
+		link_drained(&c->link);
+	peers_epochs(c);
 	round_send(c);
 	link_publish(&c->link);
+	c->polling = false;
 	return c->gone ? -ENODEV : (int)n;
 }

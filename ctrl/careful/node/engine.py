@@ -177,10 +177,10 @@ class Engine:
         self.raise_errors()
         return rc
 
-    def refuse_inside(self) -> None:
-        """Raise RuntimeError if a callback calls."""
+    def refuse_inside(self, what: str = "wait") -> None:
+        """Raise RuntimeError if a callback calls, where C says EDEADLK."""
         if self._inside:
-            raise RuntimeError("a handler cannot wait: it runs inside poll()")
+            raise RuntimeError(f"a handler cannot {what}: it runs inside poll()")
 
     def in_loop(self) -> Driver:
         """What polls this in an event loop.
@@ -332,7 +332,7 @@ class Engine:
             RuntimeError: called by a callback, or in another thread.
         """
         if self._pointer is not None and self._process == os.getpid():
-            self.refuse_inside()
+            self.refuse_inside("close the node")
             _ = self.pointer
         if self.driver is not None:
             self.driver.stop()

@@ -76,9 +76,11 @@ class Peer:
         self._gone = True
 
     def close(self) -> None:
-        """End the session; what is on its way ends with ECONNRESET."""
+        """End the session; what is on its way ends with ECONNRESET in the next poll."""
         if not self._gone:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
+            if self._engine.driver is not None:
+                self._engine.driver.wake()
 
     def _live(self) -> Any:
         """The C instance, to ask it something of this peer.

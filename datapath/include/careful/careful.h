@@ -3,9 +3,10 @@
  * libcareful's public interface: an instance owns one NIC queue and exchanges
  * active messages (P4: request, reply, store, get) with its peers.
  *
- * One thread an instance. Nothing happens behind the caller's back: frames move
- * and callbacks run inside careful_poll() and careful_wait(). Functions return
- * 0 (or a count) or -errno.
+ * One thread an instance. Nothing happens behind the caller's back: frames move and callbacks
+ * run inside careful_poll() and careful_wait(); what watches peers, also inside careful_peer()
+ * and careful_peer_close(). A callback may call everything but careful_poll(), careful_wait()
+ * and careful_close(), which return -EDEADLK there. Functions return 0 (or a count) or -errno.
  */
 #ifndef CAREFUL_H
 #define CAREFUL_H
@@ -321,8 +322,9 @@ int careful_check(const struct careful_options *options, uint32_t check,
  * -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
-/* In a child of fork(): lets go of what the child inherited; the parent's instance goes on. */
-void careful_close(struct careful *instance);
+/* What was sent leaves; operations without their end never hear of it. In a child of fork():
+ * lets go of what the child inherited; the parent's instance goes on. */
+int careful_close(struct careful *instance);
 
 /* One round: receive, send, give back, keep time. Returns the frames handled;
  * -ENODEV: the interface was deleted, and every peer has failed. */
@@ -338,7 +340,7 @@ int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeou
  * its index; -EADDRINUSE if all P are taken, -ENETUNREACH if no route leads there from this
  * interface, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
-/* Closes the session and frees the slot. */
+/* Closes the session and frees the slot. What is under way ends in the next round. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,

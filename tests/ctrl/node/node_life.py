@@ -158,6 +158,12 @@ def misuse(node: Node) -> None:
         node.wait(30)
     with raises(RuntimeError, "a handler cannot wait"):
         raise caught[2]
+    node.handle(Handlers.CALLED, lambda message: node.close())
+    peer.send(Handlers.CALL_BACK)
+    while len(caught) < 4:
+        node.wait(30)
+    with raises(RuntimeError, "a handler cannot close the node"):
+        raise caught[3]
     with raises(RuntimeError, "async with"):
         peer.request(Handlers.ECHO).__await__().send(None)
     with raises(ValueError, "0 to 127"):

@@ -195,6 +195,83 @@ static void test_watch__after_a_callback_that_closes(void)
 	close_quietly(&ends);
 }
 
+/* What would begin another round inside this one. */
+static void check_refused(struct careful *c, uint32_t *refused)
+{
+	CHECK_EQ(careful_poll(c), -EDEADLK);
+	CHECK_EQ(careful_wait(c, 0, -1), -EDEADLK);
+	CHECK_EQ(careful_close(c), -EDEADLK);
+	(*refused)++;
+}
+
+/* One instance's, and how often each kind of callback ran. */
+static struct {
+	struct careful *c;
+	uint32_t handler, stored, done, state, ping;
+} inside;
+
+static void handler_polls(const struct careful_message *message, void *user)
+{
+	check_refused(message->instance, user);
+	if (message->token)
+		CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
+}
+
+static void done_polls(const struct careful_result *result, void *user)
+{
+	CHECK_EQ(result->status, 0);
+	check_refused(inside.c, user);
+}
+
+static void watch_polls(struct careful *c, uint32_t peer, uint32_t state, void *user)
+{
+	(void)peer;
+	(void)state;
+	if (c->polling) /* not within careful_peer_close() */
+		check_refused(c, user);
+}
+
+static void ping_polls(const struct careful_ping_result *result, void *user)
+{
+	CHECK_EQ(result->status, 0);
+	check_refused(inside.c, user);
+}
+
+static void test_poll__refused_to_each_callback(void)
+{
+	const struct careful_ping_ask ping = {
+		.stage = CAREFUL_STAGE_NET_RX,
+		.bytes = 100,
+		.timeout_ms = 10000,
+	};
+	struct asked asked[1] = { { 0 } };
+	struct ends ends;
+	uint32_t peer;
+
+	memset(&inside, 0, sizeof(inside));
+	open_up(&ends, 3826, asked, 1);
+	inside.c = ends.c[0];
+	peer = (uint32_t)ends.peer;
+	careful_handle(ends.c[1], 1, handler_polls, &inside.handler);
+	careful_handle(ends.c[1], 2, handler_polls, &inside.stored);
+	careful_peer_watch(ends.c[1], watch_polls, &inside.state);
+	CHECK_EQ(careful_request(ends.c[0], peer, 1, NULL, "x", 1, done_polls, &inside.done), 0);
+	CHECK_EQ(careful_store(ends.c[0], peer, asked[0].key, 0, &memory, 1000, 2, NULL, 0,
+			       done_polls, &inside.done),
+		 0);
+	for (int i = 0; i < PATIENCE && inside.done < 2; i++)
+		poll_both(&ends);
+	CHECK_EQ(careful_ping(ends.c[0], peer, &ping, ping_polls, &inside.ping), 0);
+	for (int i = 0; i < PATIENCE && !inside.ping; i++)
+		poll_both(&ends);
+	CHECK_EQ(careful_peer_close(ends.c[0], peer), 0);
+	for (int i = 0; i < PATIENCE && !inside.state; i++)
+		poll_both(&ends);
+	CHECK(inside.handler == 1 && inside.stored == 1 && inside.done == 2);
+	CHECK(inside.ping == 1 && inside.state > 0);
+	ends_close(&ends);
+}
+
 int main(void)
 {
 	for (uint32_t i = 0; i < BYTES; i++)
@@ -203,5 +280,6 @@ int main(void)
 	RUN(test_done__stores_again_where_the_epoch_broke);
 	RUN(test_done__closes_the_session_with_others_waiting);
 	RUN(test_watch__after_a_callback_that_closes);
+	RUN(test_poll__refused_to_each_callback);
 	return 0;
 }
