@@ -50,7 +50,9 @@ IN_EFFECT = {
     "update_threshold_buffers": 32,
     "umem_bytes": 4 << 20,
     "hugepages": True,
-    "counters": {"rx_frames": 852, "syncs": 0},
+    "native_refused": "",
+    "exports": [],
+    "counters": {"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
     "xdp_counters": {"admitted": 852},
     "xdp_counters_error": None,
 }

@@ -1,0 +1,60 @@
+"""Exported directories that come and go, and files that have no size, between real carefulds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import Host, Hosts
+
+
+def test_export__gone_and_made_again(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    (b.export / "f").write_text("1")
+    a.ctl("get", "h2:f", a.own)
+    shutil.rmtree(b.export)
+    for words in (["ls", "h2:"], ["get", "h2:f", "x"], ["put", a.own / "f", "h2:g"]):
+        done = a.ctl(*words, check=False)
+        assert done.returncode == 1
+        assert "the exported directory is not there" in done.stderr
+    assert not b.export.exists()
+    b.export.mkdir()
+    a.ctl("put", a.own / "f", "h2:g")
+    assert (b.export / "g").read_text() == "1"
+    assert a.ctl("ls", "h2:").stdout == "g\n"
+
+
+def test_exports__one_of_two_is_gone(hosts: Hosts, tmp_path: Path) -> None:
+    a, b = hosts()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text(name)
+    a.up()
+    b.ctl(
+        "up",
+        "eth1",
+        "--export",
+        tmp_path / "one",
+        "--export",
+        "/proc/sys",
+        "--export",
+        tmp_path / "two",
+    )
+    shutil.rmtree(tmp_path / "one")
+    said = a.ctl("ls", "h2:").stdout.splitlines()
+    assert said[0].startswith("one (the exported directory is not there")
+    assert said[1:] == ["sys/", "two/"]
+    entries = json.loads(a.ctl("ls", "--json", "h2:").stdout)["entries"]
+    assert {one["name"]: bool(one["error"]) for one in entries} == {
+        "one": True,
+        "sys": False,
+        "two": False,
+    }
+    a.ctl("get", "h2:two/f", "h2:sys/kernel/ostype", f"{a.own}/")
+    assert (a.own / "f").read_text() == "two"
+    assert (a.own / "ostype").read_text() == Path("/proc/sys/kernel/ostype").read_text() != ""
