@@ -64,6 +64,7 @@ static void read_driver(int fd, struct netdev *netdev)
 	if (!ethtool(fd, netdev->name, &channels) &&
 	    channels.combined_count + channels.rx_count > 1)
 		netdev->rx_queues = channels.combined_count + channels.rx_count;
+	netdev->combined = channels.combined_count;
 	if (!ethtool(fd, netdev->name, &ring))
 		netdev->rx_ring = ring.rx_pending;
 }

@@ -59,6 +59,7 @@ struct netdev {
 	uint32_t flags; /* IFF_* */
 	uint8_t mac[6];
 	uint32_t rx_queues;
+	bool combined; /* a queue receives and sends */
 	uint32_t rx_ring; /* of the device, frames; 0: it doesn't say */
 	char master[16]; /* whose port it is (a bridge's, a bond's); "": nobody's */
 	char master_kind[16];

@@ -100,8 +100,9 @@ int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	return refuse(error, -ENOBUFS,
-		      "%llu KiB of buffers are more than may be locked in memory, %llu KiB "
-		      "(ulimit -l): raise that, or run with CAP_IPC_LOCK",
+		      "%llu KiB of buffers, with what this user has locked already, are more than "
+		      "the %llu KiB that may be locked in memory (ulimit -l): raise that, or run "
+		      "with CAP_IPC_LOCK",
 		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
@@ -227,7 +228,7 @@ static int check_steering(const struct look *look)
 		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
 		      "1`",
 		      netdev->name, netdev->rx_queues, netdev->name,
-		      !strcmp(netdev->driver, "veth") ? "rx" : "combined");
+		      netdev->combined ? "combined" : "rx");
 }
 
 static int check_port(const struct look *look)

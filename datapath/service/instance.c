@@ -143,7 +143,10 @@ static int open_base(struct careful *c, struct careful_error *error)
 	depth = c->limits.messages.outs + c->queue->rx_chunks;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
-		snprintf(error->text, sizeof(error->text), "io_uring: %s", strerror(-rc));
+		snprintf(error->text, sizeof(error->text), "io_uring: %s%s", strerror(-rc),
+			 rc == -ENOMEM ? "; what may be locked in memory is limited (ulimit -l): "
+					 "raise that, or run with CAP_IPC_LOCK" :
+					 "");
 	return rc;
 }
 

@@ -122,7 +122,7 @@ def test_doctor__another_program(wired: Host) -> None:
         (["prlimit", "--nofile=32"], "at most 32 open files"),
         (
             ["setpriv", "--bounding-set=-sys_resource,-ipc_lock", "prlimit", "--memlock=65536"],
-            "64 KiB (ulimit -l)",
+            "the 64 KiB that may be locked in memory (ulimit -l)",
         ),
         (["setpriv", "--bounding-set=-all,+net_admin,+net_raw,+bpf"], "CAP_PERFMON is missing"),
     ],
