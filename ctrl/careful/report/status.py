@@ -96,7 +96,7 @@ def status(found: dict[str, Any]) -> str:
         said = "the XDP program was taken off the interface, no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))
     for name in slow_clients(found):
-        parts.append(f"  credits of {name} are withheld: its frames are kept by a slow client here")
+        parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")
     counted = _counts(found["counters"])
     xdp = _counts(found["xdp_counters"])
     names = [*((name, value, "") for name, value in counted)]

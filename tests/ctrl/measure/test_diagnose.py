@@ -34,12 +34,12 @@ def test_explained__a_session_that_ended(number: int) -> None:
     """Not that an operation may have run, nor that an endpoint is not connected."""
     said = explained(number)
     assert said.errno == number
-    assert str(said).startswith("h2: its careful ended or began anew meanwhile: is it up there?")
+    assert str(said).startswith("h2: its careful ended or restarted meanwhile: is it up there?")
 
 
 def test_explained__silence_is_the_peers_whoever_waited() -> None:
     for what in ("h2", OWN):
-        assert str(explained(errno.ETIMEDOUT, what=what)).startswith("h2: it answers no longer")
+        assert str(explained(errno.ETIMEDOUT, what=what)).startswith("h2: it no longer answers")
 
 
 def test_explained__what_is_clear_stays() -> None:
@@ -53,7 +53,7 @@ def test_explained__what_is_clear_stays() -> None:
 def test_explained__a_smaller_mtu_on_the_way_is_named(number: int) -> None:
     said = explained(number, size_bytes=3700, mtu=1500)
     assert said.errno == errno.EHOSTUNREACH  # EMSGSIZE is what does not fit the interface
-    assert "frames of 3700 bytes do not get there: the MTU on the way is 1500" in str(said)
+    assert "frames of 3700 bytes do not arrive: the MTU on the way is 1500" in str(said)
     assert "10.0.2.1" in str(said)
     assert explained(number, size_bytes=64, mtu=1500).errno == number  # nor looked for
     assert explained(number, size_bytes=3700).errno == number
@@ -168,7 +168,7 @@ def test_probes__a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> 
     one = begin()
     for number in (errno.ECONNRESET, errno.ENOTCONN):
         broken[:] = [number]
-        with pytest.raises(CarefulError, match="its careful ended or began anew") as said:
+        with pytest.raises(CarefulError, match="its careful ended or restarted") as said:
             one.round_trips(64, 1)
         assert said.value.what == "h2"
 
@@ -179,9 +179,9 @@ def test_stage_probes__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyP
     for number in (errno.ECONNRESET, errno.ENOTCONN):
         reply = ping.StageReply(-number)
         monkeypatch.setattr(one, "ask", lambda *_, reply=reply: reply)
-        with pytest.raises(CarefulError, match="h2: its careful ended or began anew"):
+        with pytest.raises(CarefulError, match="h2: its careful ended or restarted"):
             one.probe(1, 600, 1.0)
-        with pytest.raises(CarefulError, match="h2: its careful ended or began anew"):
+        with pytest.raises(CarefulError, match="h2: its careful ended or restarted"):
             one._check(-number)
 
 
@@ -191,6 +191,6 @@ def test_signatures__of_a_peer_that_was_taken_down() -> None:
     one._client = FakeClient(lambda _: None)  # type: ignore[assignment]
     one._client.name = OWN
     over = one._explained(CarefulError(errno.ECONNRESET, "", "h2"), 8, 0)
-    assert "its careful ended or began anew" in str(over)
+    assert "its careful ended or restarted" in str(over)
     slow = one._explained(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
     assert "8 messages took longer than" in str(slow)

@@ -219,7 +219,7 @@ def test_logp__a_request_after_a_pause_that_takes_more_is_said() -> None:
     found = measure(machine)
     assert known(found, "os").value == pytest.approx(LINK["os"], rel=0.05)
     assert known(found, "os_D").value == pytest.approx(LINK["os"] + 16, rel=0.05)
-    (note,) = (one for one in found.notes if "with D between" in one)
+    (note,) = (one for one in found.notes if "after D, a request" in one)
     assert re.search(r"a request takes 19\.?\d? µs to send, 16\.?\d? ±", note)
     assert not measure(Machine(**LINK)).notes
 
@@ -230,7 +230,7 @@ def test_told__os_that_a_round_trip_has_no_room_for() -> None:
     found = told(os, Figure(Estimate(64.90, 0.2, 50)))
     assert found.estimate is None
     assert found.samples_count == 123
-    assert found.reason.startswith("66 µs, twice, is more than a round trip of 64.9")
+    assert found.reason.startswith("2 × 66 µs is more than the round trip of 64.9")
     assert told(os, Figure(Estimate(140.0, 0.2, 50))) == os
     assert told(os, Figure(Estimate(131.0, 9.0, 50))) == os
     withheld = Figure(None, reason="none")

@@ -300,10 +300,10 @@ def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
     assert [segment.lost_s is None for segment in path.segments] == [True, True, False, False]
     assert not path.settled
     assert not path.to_host
-    (said,) = (note for note in path.notes if "any longer" in note)
+    (said,) = (note for note in path.notes if "no answer" in note)
     assert said.endswith("hops 3, 4; the figures are from before") is says_so
     assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
-    assert said.startswith("hops 3, 4: nobody answers any longer since 2.") is not says_so
+    assert said.startswith("hops 3, 4: no answer since 2.") is not says_so
     assert not any("limited" in note or "several" in note for note in path.notes)
     table = report.pathchar_table(path, "h2")
     assert "until 2." in table
@@ -325,7 +325,7 @@ def test_pathchar__no_way_out_any_longer_keeps_what_was_known() -> None:
     path = FakePath(no_way_at_s=3.0, jitter_us=60).measure(precision=0.001)
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
     assert path.segments[2].G_us_per_KiB is not None
-    assert any("could not be sent any longer after 3.0 s (h2: no route" in n for n in path.notes)
+    assert any("could no longer be sent after 3.0 s (h2: no route" in n for n in path.notes)
     with pytest.raises(CarefulError, match="no route"):
         FakePath(no_way_at_s=0.2).measure()
 

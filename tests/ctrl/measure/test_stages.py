@@ -16,6 +16,7 @@ from careful.model import Pipeline
 from careful.model.files import parse_source
 from careful.report import jsonout, trace_plots
 from careful.report import trace as report
+from careful.report.digits import with_half
 
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1
@@ -124,11 +125,10 @@ def test_shared__a_difference_that_data_do_not_support_is_no_figure(
     assert limits.resource == "a's thread"
     assert limits.G_b_us_per_KiB.value == pytest.approx(both.G_us_per_KiB.value + 0.27, rel=0.03)
     trace_plots.stages(list(found.values()), tmp_path / "stages.svg")
-    shown = f"{both.G_us_per_KiB.value:.3f} µs/KiB"
-    assert f"netTx, netRx, a: {both.g_us.value:.2f} µs + {shown}" in (  # type: ignore[union-attr]
-        tmp_path / "stages.svg"
-    ).read_text(encoding="utf-8")
-    assert f"{both.G_us_per_KiB.value:.3f} ±" in report.stages_table("", list(found.values()))
+    text = (tmp_path / "stages.svg").read_text(encoding="utf-8")
+    shown = f"{with_half(both.g_us)} µs + {with_half(both.G_us_per_KiB)} µs/KiB"
+    assert f"netTx, netRx, a: {shown}" in text
+    assert with_half(both.G_us_per_KiB) in report.stages_table("", list(found.values()))
 
 
 def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
@@ -138,10 +138,7 @@ def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
     assert kick.G_us_per_KiB is not None
     trace_plots.stages(list(found.values()), tmp_path / "stages.svg")
     text = (tmp_path / "stages.svg").read_text(encoding="utf-8")
-    assert (
-        f"{kick.G_us_per_KiB.value:.3f} µs/KiB (±{kick.G_us_per_KiB.half:.3f}); drawn with netRx"
-        in text
-    )
+    assert f"{with_half(kick.G_us_per_KiB)} µs/KiB; drawn with netRx" in text
 
 
 def test_shared__a_figure_below_0_by_chance_has_no_interval_below_0() -> None:
@@ -413,7 +410,7 @@ class Boxes:
 def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path) -> None:
     """Equal parts of it would say that frames left after the other host had them."""
     found = packet_flow.burst(kicked([3000] * 6, messages), ("a", "b"))
-    assert found.notes == ["netTx of a: its kick runs netRx of b, too"]
+    assert found.notes == ["netTx of a: its kick also runs netRx of b"]
     (kick,) = found.of(("netTx", "a"))
     assert kick.runs == ("b",)
     pair = Boxes()
@@ -424,7 +421,7 @@ def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path)
     arrived = found.of(("netRx", "b"))
     assert begin < arrived[0].begin_us < arrived[-1].end_us < end
     trace_plots.frames(found, tmp_path / "burst.svg")
-    assert "its kick runs netRx of b" in (tmp_path / "burst.svg").read_text()
+    assert "its kick also runs netRx of b" in (tmp_path / "burst.svg").read_text()
     heard = listening.Heard()
     assert report.frames_figures(found, heard)["notes"] == found.notes
     assert report.frames_table(found, heard).endswith(found.notes[0])

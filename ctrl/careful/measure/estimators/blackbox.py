@@ -360,8 +360,8 @@ class BlackBox:
         if min(shifts) > _MOVED or max(shifts) < -_MOVED:
             self._moves += 1
             self._notes.append(
-                f"times moved by {shifts[1]:+.0%} in the middle: the path changed or is loaded; "
-                "what was before is dropped"
+                f"times moved by {shifts[1]:+.0%} halfway: the path changed or is loaded; "
+                "earlier samples are dropped"
             )
             self._rounds = [last, latest]
             return True
@@ -404,11 +404,12 @@ class BlackBox:
         late = len(sizes) - len(bunches) - sum(map(len, gaps))
         if late > 0:
             result.notes.append(
-                f"{late} of {len(sizes)} trains left late, for other work came between: left out"
+                f"{late} of {len(sizes)} trains left late because other work came between; "
+                "they are left out"
             )
         if regime.line.at(regime.low_bytes) < OWN_PACE * self._own_us:
             result.notes.append(
-                f"trains left at {self._own_us:.0f} µs a frame: the bottleneck found may be us"
+                f"trains left at {self._own_us:.0f} µs a frame: the bottleneck may be this host"
             )
         if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
             g = regime.g_b_us

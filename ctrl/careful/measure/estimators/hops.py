@@ -195,9 +195,9 @@ def _loss(hops: list[Hop], every: list[Hop]) -> str:
     ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
     names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
     since = f"since {min(hop.heard_s for hop in hops):.1f} s"
-    text = f"{names}: nobody answers any longer {since}"
+    text = f"{names}: no answer {since}"
     if reply:
         who = f"hop {by.ttl}, {reply.address}," if by else reply.address
         text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
-        text += f": nobody answers any longer as {names}"
+        text += f": no answer from {names}"
     return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")

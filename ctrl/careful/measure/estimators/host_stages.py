@@ -248,7 +248,7 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     if kick_runs_all:
         names = (NET_TX, *hops[0].names)
         middle = [replace(hops[0], names=names, resource=here)]
-        found.notes.append("veth: our kick runs the link and netRx, too: one resource")
+        found.notes.append("veth: our kick also runs the link and netRx: one resource")
     found.stages = [host_tx, *middle, host_rx]
     if not scratch:
         found.notes.append("store: the peer has no scratch file")
@@ -258,7 +258,7 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     found.stages.append(_inside(STORE, times.sizes, times.store, where))
     kind = {
         lib.CAREFUL_SCRATCH_FILE: "an unnamed file in its export",
-        lib.CAREFUL_SCRATCH_MEMORY: "memory, for it exports nothing for writing",
+        lib.CAREFUL_SCRATCH_MEMORY: "memory, because it exports nothing for writing",
     }[scratch]
     found.notes.append(f"store: {kind}, by way of the page cache")
     return found

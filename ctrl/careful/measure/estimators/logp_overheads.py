@@ -20,8 +20,8 @@ def told(overhead: Figure, rtt: Figure) -> Figure:
     if not (os and trip and (os * 2 - trip).low > 0):
         return overhead
     reason = (
-        f"{os.value:.3g} µs, twice, is more than a round trip of {trip.value:.3g}: "
-        "a send ends after its reply is there, or other work came between"
+        f"2 × {os.value:.3g} µs is more than the round trip of {trip.value:.3g}: "
+        "a reply is there before its send ends, or other work came between"
     )
     return replace(overhead, estimate=None, reason=reason)
 
@@ -34,7 +34,7 @@ def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
     if more.low <= 0 or more.value <= _SHARE * or_.estimate.value:
         return []
     return [
-        f"with D between, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os, before any reply is there: or, read off such requests, "
-        "has that in it, and differs between runs as that does"
+        f"after D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
+        f"±{more.half:.2g} more than os, before any reply is there; or is read off such requests, "
+        "so it contains that difference and varies with it"
     ]

@@ -71,7 +71,7 @@ class Burst:
     def notes(self) -> list[str]:
         """What has to be known to read the graph."""
         ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
-        return [f"netTx of {a}: its kick runs netRx of {b}, too" for a, b in sorted(ran)]
+        return [f"netTx of {a}: its kick also runs netRx of {b}" for a, b in sorted(ran)]
 
     def of(self, row: tuple[str, str]) -> list[Transfer]:
         """A row's transfers in their order."""

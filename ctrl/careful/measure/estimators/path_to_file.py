@@ -37,7 +37,7 @@ def measure(
     if route is None:
         return pathchar.measure(address, options), None, ""
     if address.family != socket.AF_INET:
-        text = "pings go over IPv4 alone"
+        text = "pings go over IPv4 only"
         if must:
             raise CarefulError(errno.EAFNOSUPPORT, text, route.host)
         return pathchar.measure(address, options), None, text
@@ -53,7 +53,7 @@ def measure(
         path = pathchar.Pathchar(session.probe, session.mtu_bytes, options).run()
         if not path.to_host:
             if path.segments:  # of use without the stages, even where those were asked for
-                return path, None, "the host answers no longer, or not through these hops"
+                return path, None, "the host no longer answers, or not through these hops"
             text = "careful answers there, but not through the hops that were found"
             raise CarefulError(errno.EHOSTUNREACH, f"{text}: {path.why_nothing}", route.host)
         if (

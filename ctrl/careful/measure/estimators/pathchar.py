@@ -134,7 +134,7 @@ class Pathchar:
             if not self._rounds_made:
                 raise
             rounds, settled = self._rounds_made, False
-            text = f"probes could not be sent any longer after {self._now_s():.1f} s ({error})"
+            text = f"probes could no longer be sent after {self._now_s():.1f} s ({error})"
             self._notes.append(f"{text}: the figures are from before")
         path = self._path(sizes, rounds, began, settled)
         if not settled and path.segments:
@@ -302,8 +302,10 @@ class Pathchar:
         shifts.sort()
         shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
         if abs(shift) > _MOVED:
-            text = f"round trips to hop {hop.ttl} moved by {shift:+.0%} in the middle"
-            self._notes.append(f"{text}: the path changed or is loaded; what was before is dropped")
+            text = f"round trips to hop {hop.ttl} moved by {shift:+.0%} halfway"
+            self._notes.append(
+                f"{text}: the path changed or is loaded; earlier samples are dropped"
+            )
             return True
         return False
 

@@ -259,7 +259,7 @@ def _without(kick: Fit, inner: Fit) -> Fit:
     A difference of two slopes may be one that no data support, though both are.
     """
     if not (kick.g_us and kick.G_us_per_KiB):
-        return replace(kick, notes=[*kick.notes, f"its kick runs netRx of {inner.owner}, too"])
+        return replace(kick, notes=[*kick.notes, f"its kick also runs netRx of {inner.owner}"])
     if not (inner.g_us and inner.G_us_per_KiB):
         return _both(kick, inner, f"no line of netRx: {inner.reason}")
     g, G = kick.g_us - inner.g_us, kick.G_us_per_KiB - inner.G_us_per_KiB

@@ -105,7 +105,7 @@ class Session:
                 raise CarefulError(errno.ETIMEDOUT, "it does not answer", host) from None
             if error.errno != errno.ENOSYS:
                 raise
-            text = "its careful answers no signatures: it is older than this one"
+            text = "its careful does not answer signatures: it is older than this one"
             raise CarefulError(errno.ENOSYS, text, host) from None
         return answer.args[0], answer.args[1]
 
@@ -158,7 +158,7 @@ class Session:
 
     def _explained(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
         if error.errno == errno.EOPNOTSUPP:
-            text = "our carefuld makes no signatures: it is older than this command"
+            text = "our carefuld cannot make signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
         frame_bytes = min(size_bytes, self.frame_bytes)
         found = explained(error, self._client.name, self.host, self._address, frame_bytes)

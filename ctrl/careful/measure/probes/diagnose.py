@@ -41,14 +41,14 @@ def explained(
         mtu_bytes, by = (smaller or narrower)(address, size_bytes)
         if mtu_bytes:
             text = (
-                f"frames of {size_bytes} bytes do not get there: the MTU on the way is {mtu_bytes} "
+                f"frames of {size_bytes} bytes do not arrive: the MTU on the way is {mtu_bytes} "
                 f"(says {by}); set the interface's to that at both ends, then down and up again"
             )
             return CarefulError(errno.EHOSTUNREACH, text, host)
     if error.errno == errno.ETIMEDOUT:
-        text = "it answers no longer: the path or the host is down (carefulctl measure pathchar)"
+        text = "it no longer answers: the path or the host is down (carefulctl measure pathchar)"
     else:
-        text = "its careful ended or began anew meanwhile: is it up there? then begin again"
+        text = "its careful ended or restarted meanwhile: is it up there? then try again"
     return CarefulError(error.errno, text, host)
 
 

@@ -25,8 +25,8 @@ _TIMES = 4
 _TRIES, _PAUSE_S = 100, 0.05
 #: What an older careful says.
 _OLD = {
-    errno.ENOSYS: "its careful answers no probes: it is older than this one",
-    errno.EPROTO: "its careful answers no trains: it is older than this one",
+    errno.ENOSYS: "its careful does not answer probes: it is older than this one",
+    errno.EPROTO: "its careful does not answer trains: it is older than this one",
     errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
 }
 
@@ -110,7 +110,7 @@ class ProbeSession(Session):
                 if error.errno != errno.EAGAIN:
                     raise self._explained(error, size_bytes) from None
             time.sleep(_PAUSE_S)
-        text = "other hosts measure the way to it all the time"
+        text = "other hosts keep measuring the way to it"
         raise CarefulError(errno.EBUSY, text, self.host)
 
 

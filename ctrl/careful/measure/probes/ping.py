@@ -89,7 +89,7 @@ class StageSession(Session):
             reply = self.ask(lib.CAREFUL_STAGE_NET_RX, HEADERS_BYTES, 1.0)
             if reply.status == 0:
                 return
-        text = "it answers no pings: its careful is older than this one"
+        text = "it does not answer pings: its careful is older than this one"
         raise CarefulError(errno.ENOTSUP, text, self.host)
 
     def _largest(self) -> int:

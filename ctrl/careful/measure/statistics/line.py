@@ -155,7 +155,7 @@ def fit_line(
     variance = _variance(residuals, scale)
     kept = float(weights.sum())
     if variance is None or kept < max(3.0, count / 2):
-        return replace(flat, reason="most points lie off any one line")
+        return replace(flat, reason="most points lie off any line")
     dof = max(kept - 2, 1e-3)
     middle, width = float(sizes.mean()), float(sizes.std())
     slope_slack = 2 * resolution_us / float(distinct[-1] - distinct[0])

@@ -134,7 +134,7 @@ def supported(
     """The figure of a time, µs, or why there is none."""
     reason = ""
     if estimate.high <= 0:
-        reason = f"{estimate.value:.3g} µs cannot be: other work came between the bursts"
+        reason = f"{estimate.value:.3g} µs is impossible: other work came between the bursts"
     elif estimate.relative > RELATIVE_MAX:
         reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs"
     return Figure(None if reason else estimate, samples, residual, low, high, reason)
