@@ -161,9 +161,12 @@ struct port_ops {
 	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */
 	void (*stamps)(struct port *port, bool on);
 
-	/* Opens a slot of the peers map to frames with this cookie (0 closes it).
-	 * Returned only when XDP sees it. */
+	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and it may
+	 * be opened again when closed() says so. */
 	void (*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window);
+	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
+	 * NULL: it is as soon as admit() has returned. */
+	bool (*closed)(struct port *port, uint32_t slot);
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
 	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);

@@ -165,9 +165,18 @@ static void sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t
 	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
 
-	if (peer->cookie)
-		sim->busy_ns += sim->world->config.admit_ns;
+	if (cookie && (peer->cookie || sim->closed_ns[slot] > sim->world->now_ns))
+		sim_fail(sim->world, "port %u: slot %u is not closed", sim->port, slot);
+	if (!cookie)
+		sim->closed_ns[slot] = sim->world->now_ns + sim->world->config.admit_ns;
 	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
+}
+
+static bool sim_closed(struct port *nic, uint32_t slot)
+{
+	const struct sim_device *sim = nic_to_sim(nic);
+
+	return sim->closed_ns[slot] <= sim->world->now_ns;
 }
 
 static void sim_probed(struct port *nic, uint32_t slot, struct ping_seen *probed)
@@ -250,6 +259,7 @@ static const struct port_ops port_ops = {
 	.ctrl_recv = sim_ctrl_recv,
 	.stamps = sim_stamps,
 	.admit = sim_admit,
+	.closed = sim_closed,
 	.probed = sim_probed,
 	.tune = sim_tune,
 	.resolve = sim_resolve,

@@ -87,7 +87,7 @@ struct sim_fault {
  * @zerocopy:       a send buffer is read when its frame leaves, not at the kick
  * @wire_delay_ns:  propagation; occupies nothing
  * @ctrl_delay_ns:  of a control message, which may overtake frames
- * @admit_ns:       that closing a slot of the peers map takes
+ * @admit_ns:       from closing a slot of the peers map until it is for good
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
  * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
  *                  from its careful header on, or the control message

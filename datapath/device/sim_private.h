@@ -96,6 +96,7 @@ struct sim_device {
 	struct sim_datagram *ctrl;
 	uint32_t ctrl_head, ctrl_count;
 	struct careful_peer_entry peers[CAREFUL_PEERS_MAX];
+	uint64_t closed_ns[CAREFUL_PEERS_MAX]; /* when it is for good */
 	uint32_t peers_count;
 	struct careful_tune_entry *tune;
 	uint64_t xdp[CAREFUL_XDP_COUNTERS];

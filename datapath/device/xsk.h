@@ -18,6 +18,7 @@
 #ifndef CAREFUL_XSK_H
 #define CAREFUL_XSK_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <unistd.h>
 #include <xdp/xsk.h>
@@ -79,6 +80,25 @@ struct route {
 };
 
 /*
+ * A thread that waits for what runs on other CPUs (xsk_grace.c).
+ *
+ * @asked: waits that were asked for, @here: where the engine ran at the last; with the lock
+ * @done:  of them over
+ * @cpus:  to visit, xsk_cpus_count(); 0: by RCU
+ */
+struct xsk_grace {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	uint64_t asked;
+	int here;
+	bool stop;
+	bool running; /* the thread was started */
+	uint64_t done;
+	int cpus;
+};
+
+/*
  * @owner:    the process that opened it: what a child of fork() closes is its copy
  * @without:  enum xsk_without
  * @xdp_mode: in effect, enum careful_xdp_mode
@@ -86,12 +106,15 @@ struct route {
  * @lock:     of the instance
  * @link:     holds the program on the interface; -1: none
  * @native_refused: in whose words, where xdp_mode is generic for that reason
+ * @closing:  of each slot, the wait that its closing asked for
  */
 struct xsk_port {
 	struct port port; /* first: what the engine sees */
 	struct careful_tune_entry *tune;
 	struct careful_peer_entry *peers;
 	struct xsk_bpf *bpf;
+	struct xsk_grace grace;
+	uint64_t closing[CAREFUL_PEERS_MAX];
 	struct route route;
 	struct netdev netdev;
 	int ctrl[2];
@@ -196,7 +219,7 @@ void xsk_stamps(struct port *port, bool on);
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error);
 bool xsk_bpf_frags(const struct xsk_port *port); /* the program takes multi-buffer frames */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error);
-void xsk_bpf_grace(struct xsk_port *port); /* returns when no program still runs that did */
+void xsk_bpf_wait_rcu(struct xsk_port *port); /* returns when no program still runs that did */
 void xsk_bpf_close(struct xsk_port *port);
 
 /* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
@@ -216,9 +239,15 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error);
 void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes);
 void xsk_pins_remove(struct xsk_port *port);
 
+/* xsk_grace.c: when what XDP admitted before lies in the RX ring. */
+int xsk_grace_open(struct xsk_port *port, struct careful_error *error);
+void xsk_grace_close(struct xsk_port *port);
+uint64_t xsk_grace_ask(struct xsk_port *port);
+bool xsk_grace_over(const struct xsk_port *port, uint64_t asked);
+
 /* xsk_cpus.c: the end of every softirq that is at work. */
 int xsk_cpus_count(void);
-bool xsk_cpus_visit(int cpus);
+bool xsk_cpus_visit(int cpus, int but);
 
 /* route.c: where frames go. */
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);

@@ -3,7 +3,7 @@
  * The XDP program and its maps: loads the object that the build embedded, freezes its
  * configuration, pins the maps for the controller and maps two of them into memory. This
  * and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
- * interface, xsk_pins.c for the maps' place, xsk_cpus.c to wait for running programs.
+ * interface, xsk_pins.c for the maps' place.
  */
 #include <assert.h>
 #include <bpf/bpf.h>
@@ -27,7 +27,6 @@ struct xsk_bpf {
 	int xsks;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
-	int cpus; /* xsk_cpus_count() */
 	size_t tune_bytes, peers_bytes; /* of the mappings */
 };
 
@@ -145,12 +144,11 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* See xsk_bpf_grace(). */
+/* See xsk_bpf_wait_rcu(). */
 static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options);
 
-	bpf->cpus = xsk_cpus_count();
 	bpf->grace[1] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "careful_inner", 4, 4, 1, NULL);
 	options.inner_map_fd = (uint32_t)bpf->grace[1];
 	bpf->grace[0] =
@@ -161,18 +159,15 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 }
 
 /*
- * Returns when every XDP program that was running has ended, its redirects included.
- * Where not all CPUs can be visited: an update of a map of maps waits for exactly that
- * (kernel commit 1ae80cf31938), also where membarrier() refuses (nohz_full).
+ * Returns when every XDP program that was running has ended, its redirects included: an
+ * update of a map of maps waits for exactly that (kernel commit 1ae80cf31938), also where
+ * membarrier() refuses (nohz_full).
  */
-void xsk_bpf_grace(struct xsk_port *port)
+void xsk_bpf_wait_rcu(struct xsk_port *port)
 {
 	const uint32_t key = 0, value = (uint32_t)port->bpf->grace[1];
 	int rc;
 
-	if (xsk_cpus_visit(port->bpf->cpus))
-		return;
-	port->bpf->cpus = 0;
 	rc = bpf_map_update_elem(port->bpf->grace[0], &key, &value, BPF_ANY);
 	assert(!rc);
 	(void)rc;

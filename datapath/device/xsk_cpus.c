@@ -2,8 +2,8 @@
 /*
  * Sees every softirq of the moment end, by being on every CPU once: XDP runs in softirq,
  * from the program to the flush of its redirects, and no thread gets a CPU while one is
- * at work there. That takes tens of µs a CPU; RCU's grace period takes 16 ms and more,
- * and meanwhile no other peer would be served either. Calls nobody.
+ * at work there. That takes tens of µs a CPU that is not busy; RCU's grace period takes
+ * 16 ms and more. Calls nobody.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -36,17 +36,17 @@ int xsk_cpus_count(void)
 	return (int)cpus;
 }
 
-/* false: one of them is off, or not ours to run on. */
-bool xsk_cpus_visit(int cpus)
+/* Runs on each CPU but one, and may have to wait for each. false: one of them is off, or not
+ * ours to run on. */
+bool xsk_cpus_visit(int cpus, int but)
 {
-	int here = sched_getcpu(); /* no softirq is at work here now */
 	cpu_set_t before, there;
-	bool all = here >= 0;
+	bool all = true;
 
-	if (!cpus || sched_getaffinity(0, sizeof(before), &before))
+	if (sched_getaffinity(0, sizeof(before), &before))
 		return false;
 	for (int cpu = 0; all && cpu < cpus; cpu++) {
-		if (cpu == here)
+		if (cpu == but)
 			continue;
 		CPU_ZERO(&there);
 		CPU_SET(cpu, &there);

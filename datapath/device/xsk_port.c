@@ -2,7 +2,7 @@
 /*
  * The interface of an instance: opened and closed in the right order, with the peers
  * that XDP admits. Calls the files of its parts: xsk_check.c, xsk_ctrl.c, xsk_bpf.c,
- * xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
+ * xsk_grace.c, xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
  */
 #include "device/xsk.h"
 
@@ -19,18 +19,25 @@
 
 #include "device/compat.h"
 
+static bool xsk_closed(struct port *port, uint32_t slot)
+{
+	const struct xsk_port *xsk = to_xsk_port(port);
+
+	return xsk_grace_over(xsk, xsk->closing[slot]);
+}
+
 static void xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 	struct careful_peer_entry *peer = &xsk->peers[slot];
 
 	assert(slot < CAREFUL_PEERS_MAX);
-	if (peer->cookie) {
+	if (!cookie) {
 		__atomic_store_n(&peer->cookie, 0, __ATOMIC_RELEASE);
-		/* A program that read the old cookie may still be about to write seq_last,
-		 * or to redirect a frame. */
-		xsk_bpf_grace(xsk);
+		xsk->closing[slot] = xsk_grace_ask(xsk);
+		return;
 	}
+	assert(!peer->cookie && xsk_closed(port, slot));
 	peer->seq_last = 0;
 	peer->window = window;
 	peer->probe_last = 0;
@@ -123,6 +130,7 @@ static void close_port(struct port *port)
 
 	if (xsk_ours(xsk) && xsk->own_qdisc)
 		qdisc_remove(&xsk->route.ask, xsk->netdev.ifindex);
+	xsk_grace_close(xsk);
 	xsk_bpf_close(xsk);
 	xsk_ctrl_close(xsk);
 	route_close(&xsk->route);
@@ -135,6 +143,7 @@ static const struct port_ops port_ops = {
 	.ctrl_recv = xsk_ctrl_recv,
 	.stamps = xsk_stamps,
 	.admit = xsk_admit,
+	.closed = xsk_closed,
 	.probed = xsk_probed,
 	.tune = xsk_tune,
 	.resolve = xsk_resolve,
@@ -187,6 +196,8 @@ static int open_parts(struct xsk_port *xsk, const struct careful_options *option
 	rc = xsk_ctrl_open(xsk, error);
 	if (!rc)
 		rc = xsk_bpf_open(xsk, (uint16_t)options->queue, options->xdp_mode, error);
+	if (!rc)
+		rc = xsk_grace_open(xsk, error);
 	/* With our program on it the interface is ours, and so is its qdisc. */
 	if (!rc)
 		rc = add_qdisc(xsk, error);

@@ -10,6 +10,18 @@
 #include <assert.h>
 #include <endian.h>
 
+/* Whether what XDP admitted in the old epoch is in the RX ring, whence it is taken from now on. */
+static bool closed(struct link_peer *peer)
+{
+	struct port *port = peer->link->port;
+
+	if (peer->session->closing && (!port->ops->closed || port->ops->closed(port, peer->slot))) {
+		peer->session->closing = false;
+		peer->session->drain = link_drain_begin(peer->link);
+	}
+	return !peer->session->closing;
+}
+
 /* Ends the epoch on our side: nothing more is admitted, what is held is old. */
 void epoch_end(struct link_peer *peer)
 {
@@ -30,6 +42,7 @@ void epoch_end(struct link_peer *peer)
 	if (!peer->cookie_in)
 		return;
 	link->port->ops->admit(link->port, peer->slot, 0, 0);
+	session->closing = true;
 	session->cookie_was = peer->cookie_in;
 	peer->cookie_in = 0;
 	/* Both asked at once: what waits to be sent in a window that was never used was
@@ -40,16 +53,17 @@ void epoch_end(struct link_peer *peer)
 	}
 	peer->kept_old += peer->kept;
 	peer->kept = 0;
-	session->drain = link_drain_begin(link);
+	closed(peer);
 }
 
 /* Whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
  * is only back when published. */
-bool epoch_drained(const struct link_peer *peer)
+bool epoch_drained(struct link_peer *peer)
 {
 	const struct link *link = peer->link;
 
-	return !peer->kept_old && !link->fill_count && link_drain_over(link, &peer->session->drain);
+	return closed(peer) && !peer->kept_old && !link->fill_count &&
+	       link_drain_over(link, &peer->session->drain);
 }
 
 /* Opens our window to the peer; the message that tells it so comes after. */

@@ -294,7 +294,7 @@ static inline void link_awaited(struct link_peer *peer)
 void epoch_begin(struct link_peer *peer);
 void epoch_opened(struct link_peer *peer);
 void epoch_end(struct link_peer *peer);
-bool epoch_drained(const struct link_peer *peer);
+bool epoch_drained(struct link_peer *peer);
 void link_close(struct link_peer *peer, int error);
 void link_bye(struct link_peer *peer);
 

@@ -56,7 +56,8 @@ static void reset(struct link_peer *peer, const union address *address)
 	*session = (struct session){
 		.address = *address,
 		.tenants = session->tenants + 1,
-		.drain = session->drain, /* the last one's frames may still lie there */
+		.closing = session->closing, /* the last one's frames may still lie there */
+		.drain = session->drain,
 		.heard_ns = link->now_ns,
 		.sync.wait_ms = link->sync_ms,
 	};

@@ -96,7 +96,8 @@ struct link_sync {
  * @tenants:     hosts that this slot has been given to
  * @epochs:      that were opened
  * @cookie_was:  of its frames in the epoch before this
- * @drain:       no new window before this is over
+ * @closing:     XDP may still bring frames of the last epoch
+ * @drain:       no new window before this, which begins then, is over
  * @bye:         a BYE came: the session ends when this is over
  * @since_ns:    the state's, or the silence's, beginning
  * @heard_ns:    when the peer last gave a sign
@@ -118,6 +119,7 @@ struct session {
 	uint32_t tenants;
 	uint32_t epochs;
 	uint64_t cookie_was;
+	bool closing;
 	struct link_drain drain;
 	struct link_drain bye;
 	uint64_t since_ns;

@@ -3,6 +3,10 @@
  * Frames through the AF_XDP device, over a veth between two namespaces: contents,
  * frames of several buffers, whole frames, and which of them are admitted.
  */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "two_ends.h"
 
 /* A byte of the body of frame `seq` that a mistake in placing would change. */
@@ -143,6 +147,15 @@ static void test_tx__whole_frames(void)
 	close_both();
 }
 
+/* What runs on other CPUs ends at some time: no later than that. */
+static void close_slot(struct port *port, uint32_t slot)
+{
+	port->ops->admit(port, slot, 0, 0);
+	for (int i = 0; i < 10000 && !port->ops->closed(port, slot); i++)
+		usleep(1000);
+	CHECK(port->ops->closed(port, slot));
+}
+
 /* A closed slot admits nothing, and a new epoch starts from 1. */
 static void test_admit__closes_and_opens(void)
 {
@@ -151,7 +164,7 @@ static void test_admit__closes_and_opens(void)
 
 	open_both(1500, false);
 	queue = ends[1].queue;
-	queue->port->ops->admit(queue->port, 0, 0, 0);
+	close_slot(queue->port, 0);
 	send_frame(&ends[0], 200);
 	kick_all(&ends[0]);
 	usleep(20000);
@@ -160,8 +173,8 @@ static void test_admit__closes_and_opens(void)
 	send_frame(&ends[0], 200); /* 2: within the window */
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 2, 200);
-	queue->port->ops->admit(queue->port, 0, 2,
-				4); /* again, a new epoch under the same cookie */
+	close_slot(queue->port, 0); /* again, a new epoch under the same cookie */
+	queue->port->ops->admit(queue->port, 0, 2, 4);
 	ends[0].seq = 4;
 	send_frame(&ends[0], 200); /* 5: beyond */
 	ends[0].seq = 3;
@@ -170,6 +183,68 @@ static void test_admit__closes_and_opens(void)
 	expect_frame(&ends[1], 4, 200);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
 	CHECK_EQ(to_xsk_port(queue->port)->peers[0].seq_last, 4);
+	close_both();
+}
+
+/* Runs on CPU 1 for real until it is told to stop: nothing else gets that one. */
+static void *hog(void *stop)
+{
+	while (!atomic_load((atomic_bool *)stop))
+		;
+	return NULL;
+}
+
+static bool start_hog(pthread_t *thread, atomic_bool *stop)
+{
+	const struct sched_param priority = { .sched_priority = 50 };
+	pthread_attr_t attr;
+	cpu_set_t there;
+	int rc;
+
+	CPU_ZERO(&there);
+	CPU_SET(1, &there);
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(there), &there);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+	pthread_attr_setschedparam(&attr, &priority);
+	rc = pthread_create(thread, &attr, hog, stop);
+	pthread_attr_destroy(&attr);
+	if (rc)
+		printf("  skipped: no real-time task on another CPU: %s\n", strerror(rc));
+	return !rc;
+}
+
+/* With a real-time task on another CPU it takes as long as that one likes until a slot is
+ * closed for good; who closes it does not wait, and serves its other peers meanwhile. */
+static void test_admit__closing_waits_for_no_other_cpu(void)
+{
+	atomic_bool stop = false;
+	cpu_set_t before, here;
+	struct port *port;
+	pthread_t thread;
+	bool closed;
+
+	open_both(1500, false);
+	port = ends[1].queue->port;
+	close_slot(port, 0); /* the first time may settle how it is done */
+	port->ops->admit(port, 0, 2, 4);
+	CPU_ZERO(&here);
+	CPU_SET(0, &here);
+	CHECK(!sched_getaffinity(0, sizeof(before), &before));
+	CHECK(!sched_setaffinity(0, sizeof(here), &here));
+	if (start_hog(&thread, &stop)) {
+		usleep(1000);
+		port->ops->admit(port, 0, 0, 0);
+		closed = port->ops->closed(port, 0);
+		atomic_store(&stop, true);
+		pthread_join(thread, NULL);
+		CHECK(!closed);
+	}
+	CHECK(!sched_setaffinity(0, sizeof(before), &before));
+	for (int i = 0; i < 10000 && !port->ops->closed(port, 0); i++)
+		usleep(1000);
+	CHECK(port->ops->closed(port, 0));
 	close_both();
 }
 
@@ -182,6 +257,7 @@ int main(void)
 		RUN(test_rx__whole_frames);
 		RUN(test_tx__whole_frames);
 		RUN(test_admit__closes_and_opens);
+		RUN(test_admit__closing_waits_for_no_other_cpu);
 	}
 	return 0;
 }

@@ -146,7 +146,7 @@ static void test_slot__the_next_host_waits_for_the_ring(void)
 	inet_pton(AF_INET, "10.77.0.9", &other.in.sin_addr);
 	peer = link_peer_get(&ends.c[0]->link, &other);
 	CHECK_EQ(peer->slot, slot);
-	CHECK(!link_drain_over(&ends.c[0]->link, &peer->session->drain));
+	CHECK(!epoch_drained(peer));
 	ends_close(&ends);
 }
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * When what XDP admitted before a slot was closed lies in the RX ring. A thread waits for
+ * that, so that the engine need not: with a real-time task on another CPU it takes as long as
+ * that one likes, and concerns the closed slot alone. Calls xsk_cpus.c, xsk_bpf.c.
+ *
+ * A program that read the old cookie may still be about to write seq_last or to redirect a
+ * frame, and its redirect takes a buffer and reaches the ring only with the flush at the end of
+ * its NAPI poll. All of that is one softirq, or ksoftirqd with softirqs disabled, and no thread
+ * runs on a CPU meanwhile. So it is over where a thread was on each CPU after the cookie was
+ * cleared: this one, or on its own CPU the engine, which was in user mode when it asked. The
+ * lock orders the cleared cookie before the visits, and a program that starts on a CPU after
+ * the visit to it reads it. Where a CPU cannot be visited, RCU's grace period, which each run of a
+ * program and its flush are a read side of, proves the same.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+
+#include "device/xsk.h"
+
+enum { STACK_BYTES = 64 << 10 };
+
+static void wait_for_softirqs(struct xsk_port *port, int here)
+{
+	struct xsk_grace *grace = &port->grace;
+
+	if (grace->cpus && xsk_cpus_visit(grace->cpus, here))
+		return;
+	grace->cpus = 0;
+	xsk_bpf_wait_rcu(port);
+}
+
+static void *waiter(void *arg)
+{
+	struct xsk_port *port = arg;
+	struct xsk_grace *grace = &port->grace;
+
+	pthread_mutex_lock(&grace->lock);
+	while (!grace->stop) {
+		uint64_t asked = grace->asked;
+		int here = grace->here;
+
+		if (asked == __atomic_load_n(&grace->done, __ATOMIC_RELAXED)) {
+			pthread_cond_wait(&grace->wake, &grace->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&grace->lock);
+		wait_for_softirqs(port, here);
+		__atomic_store_n(&grace->done, asked, __ATOMIC_RELEASE);
+		pthread_mutex_lock(&grace->lock);
+	}
+	pthread_mutex_unlock(&grace->lock);
+	return NULL;
+}
+
+/* Signals are the application's business. */
+static int start(struct xsk_port *port)
+{
+	struct xsk_grace *grace = &port->grace;
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&grace->thread, &attr, waiter, port);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -rc;
+}
+
+int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
+{
+	struct xsk_grace *grace = &port->grace;
+	int rc;
+
+	grace->cpus = xsk_cpus_count();
+	pthread_mutex_init(&grace->lock, NULL);
+	pthread_cond_init(&grace->wake, NULL);
+	rc = start(port);
+	if (rc)
+		return refuse(error, rc, "cannot start a thread: %s", strerror(-rc));
+	grace->running = true;
+	return 0;
+}
+
+/* In a child of fork() there is no such thread. */
+void xsk_grace_close(struct xsk_port *port)
+{
+	struct xsk_grace *grace = &port->grace;
+
+	if (!grace->running || !xsk_ours(port))
+		return;
+	pthread_mutex_lock(&grace->lock);
+	grace->stop = true;
+	pthread_mutex_unlock(&grace->lock);
+	pthread_cond_signal(&grace->wake);
+	pthread_join(grace->thread, NULL);
+	pthread_cond_destroy(&grace->wake);
+	pthread_mutex_destroy(&grace->lock);
+	grace->running = false;
+}
+
+/* Begins to wait for all that runs now; returns its number. */
+uint64_t xsk_grace_ask(struct xsk_port *port)
+{
+	struct xsk_grace *grace = &port->grace;
+	uint64_t asked;
+
+	pthread_mutex_lock(&grace->lock);
+	asked = ++grace->asked;
+	grace->here = sched_getcpu();
+	pthread_mutex_unlock(&grace->lock);
+	pthread_cond_signal(&grace->wake);
+	return asked;
+}
+
+bool xsk_grace_over(const struct xsk_port *port, uint64_t asked)
+{
+	return __atomic_load_n(&port->grace.done, __ATOMIC_ACQUIRE) >= asked;
+}
