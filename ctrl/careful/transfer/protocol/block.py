@@ -1,7 +1,7 @@
 """Client of the block service (block.h): a peer's exported tree.
 
-Owns the requests, their payloads and the listing's format. It moves one byte
-range at a time; which ranges, and where to, is file/copy.py's.
+Owns the requests and their payloads. Bytes move by moves.py; which, and where to, is
+file/copy.py's.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import errno
 import os
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from careful._abi import lib, pack, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import FATAL, CarefulError
+from careful.errors import CarefulError
 from careful.transfer.protocol.entries import (
     Attr,
     Entry,
@@ -31,8 +28,7 @@ from careful.transfer.protocol.entries import (
     parse_listing,
     relative,
 )
-from careful.transfer.protocol.losses import Losses
-from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
+from careful.transfer.protocol.moves import LostError, Moves
 from careful.transfer.protocol.spool import Spool
 
 __all__ = [
@@ -58,14 +54,8 @@ _FULL_PAUSE_S = 0.02
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How often a listing is made anew whose handle the peer does not know any more.
 _RELISTS = 3
-#: How much of a listing or a journal one operation moves, bytes.
-_STEP = 4 << 20
 #: A listing larger than this is refused, bytes.
 _LISTING_MAX = 1 << 30
-
-
-class _LostError(CarefulError):
-    """The peer does not know a handle any more: our session with it is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +82,8 @@ def _open_payload(path: str, **fields: int) -> bytes:
     return pack("careful_block_open", path_bytes=len(raw), **fields) + raw
 
 
-class BlockClient:
-    """A peer's exported tree.
-
-    Args:
-        ipc: the connection to our own carefuld.
-        peer: index of the peer, from connect().
-        host: what errors call the peer.
-
-    Attributes:
-        losses: of the transfer; None: nobody wants to know.
-        retries: requests and pieces of batches, listings and journals that were asked for
-            again.
-    """
-
-    def __init__(self, ipc: AsyncClient, peer: int, host: str) -> None:
-        self.ipc = ipc
-        self.peer = peer
-        self.host = host
-        self.losses: Losses | None = None
-        self.retries = 0
-        self._on_retry: Callable[[], None] | None = None
+class BlockClient(Moves):
+    """A peer's exported tree; see Moves for its arguments."""
 
     @classmethod
     async def connect(
@@ -135,44 +106,6 @@ class BlockClient:
         answer.check(host)
         return cls(ipc, answer.peer, host)
 
-    def name(self, path: str) -> str:
-        """What people are told of a path of the peer's; of the export itself, "h2:/"."""
-        return f"{self.host}:{'/' if path == '.' else path}"
-
-    def _checked(self, answer: Answer, path: str) -> Answer:
-        """An answer that is no failure; one of the connection is no path's."""
-        fatal = -answer.status in FATAL
-        return answer.check(self.host if fatal else self.name(path))
-
-    def retried(self) -> None:
-        """Something is asked for again."""
-        self.retries += 1
-        if self._on_retry is not None:
-            self._on_retry()
-
-    async def watch(self, fail: bool, on_retry: Callable[[], None] | None = None) -> Losses:
-        """Count what is lost from now on.
-
-        Args:
-            fail: whether the first loss ends it all, with LossError.
-            on_retry: told of each of retries.
-        """
-        self._on_retry = on_retry
-        self.losses = Losses(self.ipc, self.peer, self.host, fail)
-        await self.losses.begin()
-        return self.losses
-
-    @property
-    def piece_bytes_min(self) -> int:
-        """The least that is worth asking for: what one frame carries."""
-        return (self.losses.payload_bytes if self.losses else 0) or PIECE_BYTES_MIN
-
-    async def _ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
-        answer = await self.ipc.ask(op, payload, peer=self.peer, **fields)
-        if answer.status and self.losses is not None:
-            await self.losses.check(answer.status)
-        return answer
-
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
@@ -186,7 +119,7 @@ class BlockClient:
             words[2:4] = struct.unpack("=II", os.urandom(8))
         resets, until = 0, time.monotonic() + _FULL_S
         while True:
-            answer = await self._ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
+            answer = await self.ask(lib.CAREFUL_IPC_REQUEST, payload, handler=handler, args=words)
             if answer.status == -errno.EAGAIN and time.monotonic() < until:
                 await asyncio.sleep(_FULL_PAUSE_S)
             elif answer.status == -errno.ECONNRESET and resets < _ATTEMPTS:
@@ -358,117 +291,6 @@ class BlockClient:
             offset += count * block_bytes
         return found
 
-    async def add_file(self, fd: int) -> int:
-        """Register an open file with our carefuld; its index there."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._added)
-        return answer.check(self.ipc.client.name).file
-
-    def _added(self, answer: Answer) -> None:
-        """A file was registered for one who has gone."""
-        if not answer.status:
-            self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=answer.file)
-
-    async def remove_file(self, file: int) -> None:
-        """Take a registered file back, once nothing uses it any more."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
-        answer.check(self.ipc.client.name)
-
-    @asynccontextmanager
-    async def registered(self, fd: int) -> AsyncIterator[int]:
-        """An open file that carefuld knows, for as long as this lasts; its index there."""
-        file = await self.add_file(fd)
-        try:
-            yield file
-        except BaseException:
-            # What uses it may go on for a while; carefuld waits for that, not we.
-            self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
-            raise
-        await self.remove_file(file)
-
-    async def move(
-        self,
-        op: int,
-        handle: int,
-        offset: int,
-        nbytes: int,
-        file: int,
-        digest: bool = True,
-        file_offset: int | None = None,
-    ) -> Answer:
-        """GET or STORE a byte range, by default the same in both files."""
-        return await self._ask(
-            op,
-            region=handle,
-            region_off=offset,
-            bytes=nbytes,
-            file=file,
-            file_off=offset if file_offset is None else file_offset,
-            handler=lib.CAREFUL_HANDLERS,
-            flags=0 if digest else lib.CAREFUL_NO_DIGEST,
-        )
-
-    async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
-        """A range of a region, as bytes."""
-        fd = os.memfd_create("careful-read", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, nbytes)
-            await self._move_through(fd, lib.CAREFUL_IPC_GET, handle, offset, nbytes, what)
-            return os.pread(fd, nbytes, 0)
-        finally:
-            os.close(fd)
-
-    async def write(self, handle: int, offset: int, data: bytes, what: str) -> None:
-        """Put bytes into a range of a region."""
-        fd = os.memfd_create("careful-write", os.MFD_CLOEXEC)
-        try:
-            os.pwrite(fd, data, 0)
-            await self._move_through(fd, lib.CAREFUL_IPC_STORE, handle, offset, len(data), what)
-        finally:
-            os.close(fd)
-
-    async def _move_through(
-        self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str
-    ) -> None:
-        async with self.registered(fd) as file:
-            await self.move_whole(op, handle, nbytes, file, what, offset)
-
-    async def move_whole(
-        self,
-        op: int,
-        handle: int,
-        nbytes: int,
-        file: int,
-        what: str,
-        offset: int = 0,
-        file_offset: int = 0,
-    ) -> None:
-        """GET or STORE a range of a registered file, again where it was lost.
-
-        Args:
-            op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-            handle: of the peer's file.
-            nbytes: how much.
-            file: the registered file.
-            what: what errors are about.
-            offset: in the peer's file.
-            file_offset: in the registered file.
-        """
-        at, step, failures = 0, _STEP, 0
-        while at < nbytes:
-            piece = min(step, nbytes - at)
-            answer = await self.move(op, handle, offset + at, piece, file, True, file_offset + at)
-            if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
-                failures += 1
-                self.retried()
-                step = max(self.piece_bytes_min, step // 2)
-                continue
-            if answer.status == -errno.ENOENT:
-                raise _LostError(errno.ENOENT, "", what)
-            answer.check(what)
-            if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
-                raise CarefulError(errno.EPROTO, "ended early", what)
-            at, failures = at + piece, 0
-
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
         """Entries of a directory, or of the whole tree with parents first.
 
@@ -495,7 +317,7 @@ class BlockClient:
         for _ in range(_RELISTS):
             try:
                 return await self._spooled(path, recursive)
-            except _LostError:
+            except LostError:
                 self.retried()
         return await self._spooled(path, recursive)
 
@@ -510,7 +332,7 @@ class BlockClient:
             spool = Spool(size, unreadable)
             try:
                 what = self.name(path)
-                await self._move_through(spool.fd, lib.CAREFUL_IPC_GET, handle, 0, size, what)
+                await self.move_through(spool.fd, lib.CAREFUL_IPC_GET, handle, 0, size, what)
             except BaseException:
                 spool.close()
                 raise
