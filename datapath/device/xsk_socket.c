@@ -197,12 +197,17 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 			      xsk->queue.index, ifname);
 	if (rc == -ENOBUFS)
 		return xsk_say_memlock(xsk->queue.info.umem_bytes, error);
-	if (require_zerocopy && rc != -ENETDOWN && rc != -ENODEV)
+	if (!require_zerocopy || rc == -ENETDOWN || rc == -ENODEV)
+		return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
+			      xsk->queue.index, strerror(-rc));
+	if (port->xdp_mode == CAREFUL_XDP_NATIVE)
 		return refuse(error, -EOPNOTSUPP,
-			      "%s: driver %s has no zero-copy; leave --require-zerocopy out",
-			      ifname, port->netdev.driver);
-	return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
-		      xsk->queue.index, strerror(-rc));
+			      "%s: driver %s refuses zero-copy (%s); leave --require-zerocopy out",
+			      ifname, port->netdev.driver, strerror(-rc));
+	return refuse(error, -EOPNOTSUPP,
+		      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out", ifname,
+		      port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
+		      port->native_refused);
 }
 
 /* What the socket needs to never be the one that is full. */

@@ -139,6 +139,9 @@ static void test_open__why_not_native(void)
 	CHECK_EQ(queue->info.xdp_mode, CAREFUL_XDP_GENERIC);
 	CHECK(strstr(queue->info.native_refused, "does not support XDP in native mode"));
 	device_close(queue);
+	options.require_zerocopy = 1;
+	refused(&options, -EOPNOTSUPP, "needs native XDP, which was refused: Underlying driver");
+	options.require_zerocopy = 0;
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
 	queue = open_good(&options);
 	CHECK(!queue->info.native_refused[0]);
@@ -208,7 +211,9 @@ static void test_open__bad_options(void)
 	refused(&options, -EINVAL, "no / and no leading dot");
 	options = defaults();
 	options.require_zerocopy = 1;
-	refused(&options, -EOPNOTSUPP, "driver veth has no zero-copy");
+	refused(&options, -EOPNOTSUPP, "driver veth refuses zero-copy (Operation not supported)");
+	options.xdp_mode = CAREFUL_XDP_GENERIC;
+	refused(&options, -EOPNOTSUPP, "zero-copy needs native XDP, and --xdp is generic");
 	expect_nothing_left();
 }
 
