@@ -154,13 +154,13 @@ def test_doctor__no_address(wired: Host) -> None:
 def test_doctor__unusable_library(wired: Host, tmp_path: Path, name: str) -> None:
     """A line: what cannot do without it fails, what can does not."""
     (tmp_path / name).write_text("this is no library")
-    done = wired.lab.run(
-        "h1", "env", f"LD_LIBRARY_PATH={tmp_path}", "carefulctl", "doctor", "q1", check=False
-    )
+    damaged = ["env", f"LD_LIBRARY_PATH={tmp_path}"]
+    done = wired.lab.run("h1", *damaged, "carefulctl", "doctor", "--json", "q1", check=False)
     assert done.stderr == ""
-    line = next(one for one in done.stdout.splitlines() if name in one)
+    found = json.loads(done.stdout)["findings"]
+    (one,) = (one for one in found if name in one["text"] + one["advice"])
     optional = name.startswith("libbcc")
-    assert line.startswith("warn  bcc" if optional else "FAIL  library")
+    assert (one["stage"], one["state"]) == (("bcc", "warn") if optional else ("library", "fail"))
     assert done.returncode == (0 if optional else 1)
 
 
