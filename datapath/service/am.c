@@ -44,6 +44,9 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	if (op->kind == CAREFUL_AM_GET)
 		message_got(&c->messages, peer);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
+	/* The data of a get is a message of its own: such an answer says only why not. */
+	if (op->kind == CAREFUL_AM_GET && !result.status)
+		result.status = -EPROTO;
 	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;

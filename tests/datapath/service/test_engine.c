@@ -436,6 +436,38 @@ static void test_get__answered_twice(void)
 	ends_close(&ends);
 }
 
+/* A peer that says "done" to a get and sends nothing is not believed. */
+static void test_get__answered_without_data(void)
+{
+	const int statuses[] = { 0, 0x1000 };
+
+	for (int i = 0; i < 2; i++) {
+		struct careful_am am = {
+			.kind = CAREFUL_AM_REPLY,
+			.status = htobe32((uint32_t)statuses[i]),
+		};
+		struct outcome outcome = { 0 };
+		struct operation *op;
+		struct ends ends;
+
+		ends_open(&ends, 1500);
+		for (int k = 0; k < PATIENCE && !ends.c[1]->link.peers[0].flow.tx.size; k++)
+			poll_both(&ends);
+		op = operation_new(ends.c[0], &ends.c[0]->link.peers[ends.peer], CAREFUL_AM_GET,
+				   on_done, &outcome);
+		op->local = (struct careful_span){ .base = target, .fd = -1 };
+		op->bytes = 2000;
+		am.token = htobe32(op->token);
+		CHECK_EQ(message_small(&ends.c[1]->messages, &ends.c[1]->link.peers[0], &am, NULL,
+				       0),
+			 0);
+		await(&ends, &outcome);
+		CHECK_EQ(outcome.result.status, -EPROTO);
+		CHECK_EQ(outcome.result.bytes, 0);
+		ends_close(&ends);
+	}
+}
+
 static void ignore_io(struct storage_io *io)
 {
 	(void)io;
@@ -476,6 +508,7 @@ int main(void)
 {
 	RUN(test_request__larger_than_a_frame);
 	RUN(test_get__answered_twice);
+	RUN(test_get__answered_without_data);
 	RUN(test_storage__an_operation_for_each_buffer);
 	fill(source, BYTES);
 	RUN(test_request__payload_and_args_come_back);
