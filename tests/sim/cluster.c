@@ -182,10 +182,13 @@ static void poll_node(struct node *node)
 		node->wake_ns = fault->until_ns;
 		return;
 	}
-	if (cluster_fault_on(cluster, FAULT_CLOSE, node->port, &fault) && !fault->hits) {
+	if (!cluster_fault_on(cluster, FAULT_CLOSE, node->port, &fault)) {
+		node->closing = false;
+	} else if (!fault->hits) {
 		fault->hits++;
-		for (uint32_t i = 0; i < s->options.peers; i++)
-			careful_peer_close(node->c, i);
+		node->closing = fault->amount & 1;
+		if (!node->closing)
+			work_close_peers(node);
 	}
 	if (cluster_fault_on(cluster, FAULT_TUNE, node->port, &fault)) {
 		fault->hits++;

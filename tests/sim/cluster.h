@@ -29,7 +29,7 @@ enum {
 enum cluster_fault_kind {
 	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins anew at its end */
 	FAULT_RESTART, /* it says BYE and ends; begins anew likewise */
-	FAULT_CLOSE, /* it closes its sessions, once; who needs one asks again */
+	FAULT_CLOSE, /* it closes its sessions, once: between rounds, or (amount) in a callback */
 	FAULT_STALL, /* its process does not run */
 	FAULT_KEEP, /* its handlers keep what they are given until the end */
 	FAULT_TUNE, /* its tune map is rewritten before every round */
@@ -97,6 +97,7 @@ struct node {
 	struct files files;
 	uint64_t wake_ns, polled_ns;
 	uint32_t idle_polls;
+	bool closing; /* its next callback closes its sessions */
 	uint32_t tunes;
 	int peer[NODES_MAX];
 	uint64_t asked_ns[NODES_MAX];
@@ -192,6 +193,7 @@ void work_init(void);
 void work_begin(struct cluster *cluster);
 void work_open(struct node *node);
 void work_close(struct node *node);
+void work_close_peers(struct node *node);
 /* Does what is due; when there is more to do. */
 uint64_t work_run(struct node *node);
 

@@ -103,16 +103,28 @@ static void add_late(struct node *node, const struct late *late)
 		node->late[node->late_count++] = *late;
 }
 
+/* What any callback may do is done in each: try another round, and end sessions if it is time. */
+static void inside(struct node *node)
+{
+	if (careful_poll(node->c) != -EDEADLK)
+		sim_fail(node->cluster->world, "node %u: a round inside a round", node->port);
+	if (node->closing)
+		work_close_peers(node);
+}
+
 static void on_request(const struct careful_message *message, void *user)
 {
 	struct node *node = user;
 	struct op *op = op_of(node, message->args);
 	struct sim_fault *keep = NULL;
+	struct careful_reply_to to;
 	struct late late;
 
 	if (!op)
 		return;
+	careful_reply_name(message, &to);
 	late = (struct late){
+		.to = to,
 		.op = op,
 		.attempt = message->args[1],
 		.at_ns = sim_now_ns(node->cluster->world) + op->reply_ns,
@@ -122,7 +134,7 @@ static void on_request(const struct careful_message *message, void *user)
 	    memcmp(message->payload, source_of(op), message->bytes) != 0)
 		sim_fail(node->cluster->world, "operation %u: the request's payload is wrong",
 			 op->index);
-	careful_reply_name(message, &late.to);
+	inside(node);
 	if (cluster_fault_on(node->cluster, FAULT_KEEP, node->port, &keep)) {
 		keep->hits++;
 		late.at_ns = keep->until_ns;
@@ -145,6 +157,7 @@ static void on_stored(const struct careful_message *message, void *user)
 	ran(op, message->args[1]);
 	if (message->bytes != op->bytes || memcmp(op->target, source_of(op), op->bytes) != 0)
 		sim_fail(node->cluster->world, "operation %u: what was stored is wrong", op->index);
+	inside(node);
 }
 
 /* Answers and lets go what is due; when the next one is. */
@@ -235,9 +248,8 @@ static const char *wrong(const struct op *op, const struct careful_result *resul
 									   NULL;
 }
 
-static void on_done(const struct careful_result *result, void *user)
+static void ended(struct op *op, const struct careful_result *result)
 {
-	struct op *op = user;
 	const char *what;
 
 	if (op->state != OP_RUNS) {
@@ -255,6 +267,26 @@ static void on_done(const struct careful_result *result, void *user)
 	op->state = OP_DONE;
 	op->done_ns = sim_now_ns(op->cluster->world);
 	op->cluster->ops_done++;
+}
+
+static void start(struct node *node, struct op *op);
+
+/* Whoever hears of an end asks for what is due, from there. */
+static void on_done(const struct careful_result *result, void *user)
+{
+	struct op *op = user;
+	struct node *node = node_of(op->cluster, op->from);
+	struct scenario *s = &op->cluster->scenario;
+	uint64_t now_ns = sim_now_ns(op->cluster->world);
+
+	ended(op, result);
+	inside(node);
+	for (uint32_t i = 0; i < s->ops_count; i++) {
+		struct op *next = &s->ops[i];
+
+		if (next->from == op->from && next->state == OP_WAITS && next->again_ns <= now_ns)
+			start(node, next);
+	}
 }
 
 /* The region at the other end, whose key both ends simply know. */
@@ -362,6 +394,13 @@ uint64_t work_run(struct node *node)
 	return next_ns;
 }
 
+void work_close_peers(struct node *node)
+{
+	node->closing = false;
+	for (uint32_t i = 0; i < node->cluster->scenario.options.peers; i++)
+		careful_peer_close(node->c, i);
+}
+
 void work_open(struct node *node)
 {
 	careful_handle(node->c, HANDLER_REQUEST, on_request, node);
@@ -380,4 +419,5 @@ void work_close(struct node *node)
 				memset(s->ops[i].target, POISON, s->ops[i].bytes);
 		}
 	node->late_count = 0;
+	node->closing = false;
 }
