@@ -186,7 +186,7 @@ static void poll_node(struct node *node)
 		node->closing = false;
 	} else if (!fault->hits) {
 		fault->hits++;
-		node->closing = fault->amount & 1;
+		node->closing = !(fault->amount & 1);
 		if (!node->closing)
 			work_close_peers(node);
 	}

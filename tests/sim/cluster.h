@@ -29,7 +29,7 @@ enum {
 enum cluster_fault_kind {
 	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins anew at its end */
 	FAULT_RESTART, /* it says BYE and ends; begins anew likewise */
-	FAULT_CLOSE, /* it closes its sessions, once: between rounds, or (amount) in a callback */
+	FAULT_CLOSE, /* it closes its sessions, once: between rounds, or (amount is even) in a callback */
 	FAULT_STALL, /* its process does not run */
 	FAULT_KEEP, /* its handlers keep what they are given until the end */
 	FAULT_TUNE, /* its tune map is rewritten before every round */

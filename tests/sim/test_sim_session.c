@@ -327,11 +327,30 @@ static void test_close__is_seen_by_a_receiver_that_is_never_idle(void)
 	}
 }
 
+/* Many under way both ways; a handler, or the end of an operation, ends them all. */
+static void test_close__in_a_callback(void)
+{
+	uint32_t repeated = 0;
+
+	for (uint64_t seed = 0; seed < 50; seed++) {
+		sim_scene(seed);
+		for (uint32_t i = 0; i < 12; i++)
+			sim_op(i % OP_KINDS, i & 1, 12000, 0);
+		sim_fault(FAULT_CLOSE, 0, seed & 1, (double)seed * 0.1, 2000)->amount = 2;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(scene->faults[0].hits, 1);
+		for (uint32_t i = 0; i < 12; i++)
+			repeated += scene->ops[i].attempt > 1;
+	}
+	CHECK(repeated > 50); /* sessions were closed, with operations under way */
+}
+
 int main(void)
 {
 	sim_init();
 	RUN(test_connect__both_ask_at_once_and_nothing_queued_fails);
 	RUN(test_renew__frames_that_overtake_the_welcome);
+	RUN(test_close__in_a_callback);
 	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
 	RUN(test_refused__a_stranger_stops_no_handshake);
 	RUN(test_refused__a_stranger_ends_no_session);
