@@ -144,7 +144,7 @@ def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
 def test_shared__a_figure_below_0_by_chance_has_no_interval_below_0() -> None:
     low = Estimate(-0.02, slack=0.1)
     one = replace(fitted(traffic(SIZES))["hostTx"], g_us=low)
-    assert "0 to 0.080" in report.stages_table("", [one])
+    assert "0 to 0.08" in report.stages_table("", [one])
     shown = report.stages_figures(listening.Heard({}), [one])["stages"][0]
     assert (shown["g_us"], shown["g_low_us"], shown["g_high_us"]) == (0.0, 0.0, 0.08)
 
