@@ -1,8 +1,13 @@
-"""Which package may import which: daemon is the ground that the others stand on."""
+"""Which package may import which, and what only link knows in the datapath.
+
+daemon is the ground that the other packages stand on. A peer's window, sequence, cookies and
+session are link's: whoever is above it asks it (datapath/link/link.h).
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import careful
@@ -42,3 +47,11 @@ def test_package__imports_nothing_above_it(package: str) -> None:
         if (above := imported(one) & FORBIDDEN[package])
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("layer", ["message", "service", "daemon"])
+def test_datapath__windows_and_sessions_are_link_s(layer: str) -> None:
+    of_link = re.compile(r"(?:->|\.)(?:flow|session|phase|cookie_in|cookie_out|heard)\b")
+    sources = sorted((Path(__file__).parents[2] / "datapath" / layer).glob("*.[ch]"))
+    assert sources
+    assert not {one.name: said for one in sources if (said := of_link.findall(one.read_text()))}
