@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from careful.errors import CarefulError
 from careful.report import jsonout, listing
 from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.protocol.spool import Spool
-from fake_daemon import FakeDaemon
+from fake_daemon import Answer, FakeDaemon, Handle
 
 ATTR = Attr(0o100644, 1, 0, 0, 5, 0, 0, 1, 1, 0)
 
@@ -44,6 +45,14 @@ sys.exit(status)
 """
 
 
+def record(name: str, target: str = "", error: int = 0) -> bytes:
+    raw = name.encode(), target.encode()
+    mode = {"attr.mode": 0 if error else 0o100644}
+    sizes = {"name_bytes": len(raw[0]), "target_bytes": len(raw[1])}
+    data = pack("careful_block_entry", **mode, **sizes, error=error) + b"".join(raw)
+    return data + bytes(-len(data) % 8)
+
+
 def ls(daemon: FakeDaemon, *options: str) -> tuple[str, int]:
     """What it prints, and the largest that it was, KiB."""
     argv = [sys.executable, "-c", _LS, str(daemon.path), *options]
@@ -53,13 +62,19 @@ def ls(daemon: FakeDaemon, *options: str) -> tuple[str, int]:
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_ls__memory_does_not_grow_with_the_directory(
-    daemon: FakeDaemon, export: Path, options: tuple[str, ...]
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     """It did by 830 bytes an entry, with --json by 2,300."""
     count = 50_000
     _, small = ls(daemon, *options)
-    for index in range(count):
-        (export / f"a name that is not short at all {index:06}").touch()
+    records = b"".join(record(f"a name that is not short at all {at:06}") for at in range(count))
+
+    def listed(*_: Any) -> Answer:
+        fd = os.memfd_create("listing")
+        os.write(fd, records)
+        return Answer(args=[daemon._add(Handle(fd)), 0, len(records), 0])
+
+    monkeypatch.setattr(daemon, "_list", listed)
     text, large = ls(daemon, *options)
     if options:
         assert len(json.loads(text)["entries"]) == count
@@ -94,14 +109,6 @@ def test_pieces__are_the_document(count: int) -> None:
     items = [{"name": "\u00fc", "bytes": index, "empty": []} for index in range(count)]
     whole = jsonout.document("ls", inputs, {**figures, "entries": items})
     assert "".join(jsonout.pieces("ls", inputs, figures, "entries", items)) == whole
-
-
-def record(name: str, target: str = "", error: int = 0) -> bytes:
-    raw = name.encode(), target.encode()
-    mode = {"attr.mode": 0 if error else 0o100644}
-    sizes = {"name_bytes": len(raw[0]), "target_bytes": len(raw[1])}
-    data = pack("careful_block_entry", **mode, **sizes, error=error) + b"".join(raw)
-    return data + bytes(-len(data) % 8)
 
 
 def spool(data: bytes, unreadable: int = 0) -> Spool:
