@@ -473,7 +473,7 @@ def test_blackbox__trains_fit_the_window() -> None:
 
 def test_blackbox__own_pace_is_said() -> None:
     found = FakeExchange(((5.0, 10.0),), own_us=40, jitter_us=1).measure(rounds_max=4)
-    assert "may be us" in found.notes[0]
+    assert "may be this host" in found.notes[0]
     slow = FakeExchange(own_us=40).measure(rounds_max=4)
     assert slow.notes == []
 
