@@ -365,6 +365,8 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(first, there->llhdr.data, LL_BYTES);
+	first[16] = (uint8_t)((20 + udp) >> 8); /* IPv4's length */
+	first[17] = (uint8_t)(20 + udp);
 	first[LL_BYTES - 4] = (uint8_t)(udp >> 8);
 	first[LL_BYTES - 3] = (uint8_t)udp;
 	memcpy(first + LL_BYTES, &hdr, sizeof(hdr));
