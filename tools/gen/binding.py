@@ -34,6 +34,18 @@ struct sockaddr { uint16_t sa_family; ...; };
 struct sockaddr_storage { uint16_t ss_family; ...; };
 """
 
+#: System calls that Python has no name for: libbpf's, and the C library's.
+SYSTEM = """
+int bpf_obj_get(const char *path);
+int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *info_bytes);
+int bpf_map_lookup_elem(int fd, const void *key, void *value);
+int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags);
+int bpf_prog_get_fd_by_id(uint32_t id);
+int fallocate(int fd, int mode, int64_t offset, int64_t bytes);
+int renameat2(int folder, const char *source, int other, const char *target, unsigned int flags);
+"""
+SYSTEM_INCLUDES = "#include <bpf/bpf.h>\n#include <fcntl.h>\n#include <stdio.h>\n"
+
 #: Where C calls Python: what is passed as `user` is a handle (`ffi.new_handle`).
 CALLBACKS = """
 extern "Python" void on_message(const struct careful_message *message, void *user);
@@ -59,9 +71,10 @@ def main() -> None:
     ffi.cdef(KERNEL_TYPES + LIBC_TYPES)
     for header in args.headers:
         ffi.cdef(declarations(args.cc, header))
+    ffi.cdef(SYSTEM)
     ffi.cdef(CALLBACKS)
     includes = "".join(f'#include "careful/{header.name}"\n' for header in args.headers)
-    ffi.set_source("careful._binding", includes, py_limited_api=True)
+    ffi.set_source("careful._binding", SYSTEM_INCLUDES + includes, py_limited_api=True)
     ffi.emit_c_code(str(args.output))
 
 

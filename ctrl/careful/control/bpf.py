@@ -1,6 +1,6 @@
-"""The one place where bcc is imported: its system calls, and programs compiled to trace.
+"""The one place where bcc is imported: programs compiled to trace.
 
-Maps need no compiler. Programs are compiled against headers of our own, a dozen tiny files
+Programs are compiled against headers of our own, a dozen tiny files
 that live while the compiler runs: no kernel headers are needed, whatever is installed.
 """
 
@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -84,10 +84,7 @@ def library() -> ctypes.CDLL:
 
 def _declare(found: ctypes.CDLL) -> None:
     """The types of what is called."""
-    number, pointer, text = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-    found.bpf_lookup_elem.argtypes = [number, pointer, pointer]
-    found.bpf_update_elem.argtypes = [number, pointer, pointer, ctypes.c_ulonglong]
-    found.bpf_obj_get_info.argtypes = [number, pointer, ctypes.POINTER(ctypes.c_uint32)]
+    number, text = ctypes.c_int, ctypes.c_char_p
     # progfd, entry or return, name of the event, file, offset in it, pid, the semaphore's offset
     found.bpf_attach_uprobe.argtypes = [
         *(number, number, text, text),
@@ -237,9 +234,22 @@ class Program:
         """End what an `attach_…` began."""
         os.close(event)
 
-    def table(self, name: str) -> Any:
-        """A map of the program, as bcc gives it."""
-        return self._bpf[name.encode()]
+    def put(self, table: str, key: int, value: int) -> None:
+        """Set an entry of a map whose keys and values are u32."""
+        self._bpf[table.encode()][ctypes.c_uint32(key)] = ctypes.c_uint32(value)
+
+    def number(self, table: str) -> int:
+        """The first entry of an array of numbers."""
+        return int(self._bpf[table.encode()][0].value)
+
+    def open_ring(self, table: str, take: Callable[[bytes], None]) -> None:
+        """Hand each record of a ring buffer over, as poll() finds it."""
+
+        def handed(_context: Any, data: int, nbytes: int) -> int:
+            take(ctypes.string_at(data, nbytes))
+            return 0
+
+        self._bpf[table.encode()].open_ring_buffer(handed)
 
     def poll(self, timeout_ms: int) -> None:
         """Wait for records in ring buffers that were opened, and hand over what is there."""

@@ -85,7 +85,7 @@ def _machine() -> Iterator[Finding]:
         bpf.library()
         yield Finding("bcc", OK, "python3-bpfcc is there")
     except CarefulError as error:
-        text = "not there; without it no trace, no tune, no counters of XDP"
+        text = "not there; without it no `trace`, no `measure clearbox`"
         yield Finding("bcc", WARN, text, error.reason)
 
 

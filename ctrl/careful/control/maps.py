@@ -1,12 +1,10 @@
 """The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE.
 
-Needs bcc's system calls alone: no compiler is involved. Owns that a map is of the shape
-that abi.h declares.
+Owns that a map is of the shape that abi.h declares. Calls libbpf, by the binding.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from careful._abi import enum_names, ffi, lib, sizeof
-from careful.control import bpf
 from careful.errors import CarefulError
 
 PINS = Path("/sys/fs/bpf/careful")
@@ -31,7 +28,7 @@ class Map(Protocol):
 
 
 def _failed(what: str) -> CarefulError:
-    code = ctypes.get_errno()
+    code = ffi.errno
     text = "not permitted; run as root" if code in (errno.EPERM, errno.EACCES) else ""
     if code == errno.ENOENT:
         text = "no such map: is careful up?"
@@ -40,11 +37,10 @@ def _failed(what: str) -> CarefulError:
 
 def _object_info(fd: int, size: int, what: str) -> bytes:
     """Struct bpf_map_info or bpf_prog_info of a descriptor, as far as `size`."""
-    info = ctypes.create_string_buffer(size)
-    length = ctypes.c_uint32(size)
-    if bpf.library().bpf_obj_get_info(fd, info, ctypes.byref(length)) < 0:
+    info = ffi.new("char[]", size)
+    if lib.bpf_obj_get_info_by_fd(fd, info, ffi.new("uint32_t *", size)) < 0:
         raise _failed(what)
-    return info.raw
+    return bytes(ffi.buffer(info))
 
 
 def possible_cpus() -> int:
@@ -67,7 +63,7 @@ class PinnedMap:
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:
         self.path = path
-        self._fd = bpf.library().bpf_obj_get(os.fsencode(path))
+        self._fd = lib.bpf_obj_get(os.fsencode(path))
         if self._fd < 0:
             raise _failed(str(path))
         # struct bpf_map_info: type, id, key_size, value_size, max_entries ...
@@ -97,16 +93,15 @@ class PinnedMap:
 
     def lookup(self, key: int) -> bytes:
         """The value of a key, of all CPUs one after the other."""
-        value = ctypes.create_string_buffer(self._bytes)
-        word = ctypes.byref(ctypes.c_uint32(key))
-        if bpf.library().bpf_lookup_elem(self._fd, word, value) < 0:
+        value = ffi.new("char[]", self._bytes)
+        if lib.bpf_map_lookup_elem(self._fd, ffi.new("uint32_t *", key), value) < 0:
             raise _failed(f"{self.path} [{key}]")
-        return value.raw
+        return bytes(ffi.buffer(value))
 
     def update(self, key: int, value: bytes) -> None:
         """Replace the whole value of a key."""
-        word = ctypes.byref(ctypes.c_uint32(key))
-        if bpf.library().bpf_update_elem(self._fd, word, value, 0) < 0:
+        given = ffi.from_buffer(value)
+        if lib.bpf_map_update_elem(self._fd, ffi.new("uint32_t *", key), given, 0) < 0:
             raise _failed(f"{self.path} [{key}]")
 
 
@@ -148,9 +143,9 @@ def program_name(number: int) -> str:
     """Name of a loaded BPF program.
 
     Raises:
-        CarefulError: not permitted, or bcc is missing.
+        CarefulError: not permitted, or there is none.
     """
-    fd = bpf.library().bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
+    fd = lib.bpf_prog_get_fd_by_id(number)
     if fd < 0:
         raise _failed(f"BPF program {number}")
     try:

@@ -6,7 +6,6 @@ ends: the kernel counts listeners. What records mean is measure/estimators/stage
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -14,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,11 +187,10 @@ class Tracer:
         self._raw: list[bytes] = []
         self._pidfds: dict[int, Target] = {}
         try:
-            owners = self._program.table("owners")
             for number, target in enumerate(self.targets):
                 for map_id in target.xskmaps:
-                    owners[ctypes.c_uint32(map_id)] = ctypes.c_uint32(number)
-            self._program.table("records").open_ring_buffer(self._take)
+                    self._program.put("owners", map_id, number)
+            self._program.open_ring("records", self._raw.append)
             for target in self.targets:
                 self._pidfds[_pidfd(target)] = target
         except BaseException:
@@ -246,10 +243,6 @@ class Tracer:
             f"on_stage_{number}", target.path, probe.offset, target.pid, probe.semaphore_offset
         )
 
-    def _take(self, _context: Any, data: int, size: int) -> int:
-        self._raw.append(ctypes.string_at(data, size))
-        return 0
-
     def collect(self, seconds: float) -> None:
         """Keep what is told within the time.
 
@@ -271,7 +264,7 @@ class Tracer:
     @property
     def lost_count(self) -> int:
         """Records that there was no room for, since the beginning."""
-        return int(self._program.table("lost")[0].value)
+        return self._program.number("lost")
 
 
 def _pidfd(target: Target) -> int:

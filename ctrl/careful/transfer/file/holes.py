@@ -7,7 +7,6 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import chain
 
 from careful._abi import lib, pack
@@ -129,21 +128,12 @@ async def remote_extents(
     return found
 
 
-@cache
-def _fallocate() -> Callable[..., int]:
-    from ctypes import CDLL, c_int, c_int64  # few transfers come here
-
-    call = CDLL(None).fallocate
-    call.argtypes = c_int, c_int, c_int64, c_int64
-    return call
-
-
 def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
     """Make holes of what is zero in a range of an open file; what cannot be stays."""
     at, end = offset, offset + nbytes
     while at < end:
         size = min(GRAIN - at % GRAIN, end - at)
         zero = os.pread(fd, size, at) == _ZEROS[:size]
-        if zero and _fallocate()(fd, _PUNCH_HOLE_KEEP_SIZE, at, size):
+        if zero and lib.fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, at, size):
             return
         at += size

@@ -67,14 +67,11 @@ def rename_new(source: str, target: str) -> None:
     Raises:
         FileExistsError: something has.
     """
-    import ctypes  # few transfers come here
-
     raw = os.fsencode(source), os.fsencode(target)
-    libc = ctypes.CDLL(None, use_errno=True)
-    done = libc.renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
+    done = lib.renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
     if done == 0:
         return
-    code = ctypes.get_errno()
+    code = ffi.errno
     if code not in (errno.EINVAL, errno.ENOSYS):
         raise OSError(code, os.strerror(code), target)
     os.link(source, target)  # a file system without RENAME_NOREPLACE
