@@ -48,13 +48,12 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* The first of the troubles is the network's, unless the device says otherwise. */
+/* The network, unless the device says otherwise; or the same at the peer, whose log says it. */
 static const char *who_lost(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)
 		return "";
-	return info->statistics.program_detached ? " for want of the XDP program" :
-						   " by the network";
+	return info->statistics.program_detached ? " for want of the XDP program" : " on the way";
 }
 
 static void check_program(struct health *health, const struct careful_info *info)

@@ -27,7 +27,7 @@ _GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|i
 
 #: What is logged of a peer at other_address(), and of one to whom nothing came for a while.
 _ELSEWHERE = r"peer \d 10\.77\.0\.10\d"
-_CUT = "stalled|beginning a new epoch|frames lost by the network"
+_CUT = "stalled|beginning a new epoch|frames lost on the way"
 
 
 def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:

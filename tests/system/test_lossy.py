@@ -85,7 +85,7 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
     (peer,) = a.status()["peers"]
     assert peer["lost_here_frames"] + peer["lost_there_frames"] >= said["lost_frames"]
     log = RUN / a.lab.instance("h1") / "log"
-    assert "frames lost by the network" in log.read_text()
+    assert "frames lost on the way" in log.read_text()
 
 
 def test_duplicates__are_dropped_and_nothing_else(pair: Pair) -> None:
