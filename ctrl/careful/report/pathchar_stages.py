@@ -47,9 +47,9 @@ def stages_figures(found: Stages) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "stages": [_stage(stage) for stage in found.stages],
         "resources": resources(found),
-        "stage_probes_count": found.probes_count,
-        "stage_probes_lost_count": found.lost_count,
-        "stage_rounds_count": found.rounds_count,
+        "pings_count": found.probes_count,
+        "pings_lost_count": found.lost_count,
+        "ping_rounds_count": found.rounds_count,
         "stages_elapsed_s": round(found.elapsed_s, 3),
         "stages_notes": found.notes,
     }
@@ -99,7 +99,7 @@ def stages_table(found: Stages, host: str) -> str:
     rows = [_row(stage, size_bytes) for stage in found.stages]
     lines = [table(f"stages to {host}", columns, rows)]
     lines.append(
-        f"\n{found.probes_count} probes as far as the store ({found.lost_count} of no use) in "
+        f"\n{found.probes_count} pings as far as the store ({found.lost_count} of no use) in "
         f"{found.elapsed_s:.1f} s"
     )
     for one in stages_figures(found).get("one_way", []):

@@ -97,7 +97,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_PASS_OTHER = 0, /* not our port: to the kernel */
 	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
 	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
-	CAREFUL_XDP_PASS_PING, /* a NET_RX probe of a session, stamped: to the kernel's socket */
+	CAREFUL_XDP_PASS_PING, /* a NET_RX ping of a session, stamped: to the kernel's socket */
 	CAREFUL_XDP_ADMITTED, /* redirected to the socket */
 	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or less than frag_bytes */
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */

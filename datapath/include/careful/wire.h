@@ -210,7 +210,7 @@ struct careful_ctrl {
 	__u8 name[CAREFUL_NAME_BYTES];
 };
 
-/* Where STORE probes are written. */
+/* Where pings that end at STORE are written. */
 enum careful_scratch {
 	CAREFUL_SCRATCH_NONE = 0, /* nowhere: they end at HOST_RX */
 	CAREFUL_SCRATCH_FILE = 1, /* an unnamed file in an exported directory */

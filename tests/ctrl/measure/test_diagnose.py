@@ -173,11 +173,11 @@ def test_probes__a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> 
         assert said.value.what == "h2"
 
 
-def test_stage_probes__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = object.__new__(ping.StageSession)
+def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = object.__new__(ping.PingSession)
     one.host, one._address, one._own, one._kick_runs_all = "h2", PEER, OWN, False
     for number in (errno.ECONNRESET, errno.ENOTCONN):
-        reply = ping.StageReply(-number)
+        reply = ping.PingReply(-number)
         monkeypatch.setattr(one, "ask", lambda *_, reply=reply: reply)
         with pytest.raises(CarefulError, match="h2: its careful ended or restarted"):
             one.probe(1, 600, 1.0)

@@ -17,7 +17,7 @@ from careful.errors import CarefulError
 from careful.measure.estimators import host_stages, path_to_file
 from careful.measure.estimators.hops import Path
 from careful.measure.estimators.pathchar import Options, Pathchar
-from careful.measure.probes.ping import StageReply
+from careful.measure.probes.ping import PingReply
 from careful.measure.probes.udp import Answer, Reply
 from careful.report import measure_plots
 from careful.report.pathchar_stages import resources, stages_figures, stages_table
@@ -64,16 +64,16 @@ class FakeHosts:
         answer = Answer.REACHED if last else Answer.EXPIRED
         return Reply(answer, f"10.0.{ttl}.1", rtt_us, answer_bytes, 5.0)
 
-    def ask(self, stage: int, size: int, timeout_s: float, /) -> StageReply:
+    def ask(self, stage: int, size: int, timeout_s: float, /) -> PingReply:
         self.asked.append(stage)
         self.now_s += 0.01
         if len(self.asked) > self.ends_after:
             raise CarefulError(errno.ECONNRESET, "its careful ended", "h2")
         if self.silent or len(self.asked) > self.silent_after:
             self.now_s += timeout_s
-            return StageReply(-110)
+            return PingReply(-110)
         one_way_us = self._us("net_tx", size) + self._way_us(3, size)
-        return StageReply(
+        return PingReply(
             status=0,
             stage=stage,
             host_tx_us=self._us("host_tx", size),
@@ -240,7 +240,7 @@ def test_stages__a_host_that_goes_in_the_middle_keeps_what_was_known(how: str) -
 
 
 class Session:
-    """Stands in for path_to_file.StageSession."""
+    """Stands in for path_to_file.PingSession."""
 
     hosts: FakeHosts
 
@@ -258,7 +258,7 @@ def whole_path(
     hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[Path, host_stages.Stages | None, str]:
     monkeypatch.setattr(Session, "hosts", hosts, raising=False)
-    monkeypatch.setattr(path_to_file, "StageSession", Session)
+    monkeypatch.setattr(path_to_file, "PingSession", Session)
     virtual: dict[str, Any] = {"clock": lambda: hosts.now_s, "sleep": lambda _: None}
     monkeypatch.setattr(path_to_file.pathchar, "Pathchar", partial(Pathchar, **virtual))
     monkeypatch.setattr(

@@ -18,7 +18,7 @@ from typing import Protocol
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.measure.estimators.hops import Path, Segment
-from careful.measure.probes.ping import StageReply
+from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
@@ -38,9 +38,9 @@ HOST_TX, NET_TX, NET_RX, HOST_RX, STORE = "hostTx", "netTx", "netRx", "hostRx", 
 
 
 class Ask(Protocol):
-    """ask(stage, size_bytes, timeout_s): see careful.measure.probes.ping.StageSession."""
+    """ask(stage, size_bytes, timeout_s): see careful.measure.probes.ping.PingSession."""
 
-    def __call__(self, stage: int, size_bytes: int, timeout_s: float, /) -> StageReply: ...
+    def __call__(self, stage: int, size_bytes: int, timeout_s: float, /) -> PingReply: ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Times:
     asked_count: int = 0
     silent_count: int = 0  # since the last answer
 
-    def add(self, size: int, reply: StageReply) -> None:
+    def add(self, size: int, reply: PingReply) -> None:
         self.asked_count += 1
         self.silent_count = self.silent_count + 1 if reply.status else 0
         if reply.status or not reply.net_tx_us:

@@ -15,7 +15,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.estimators import host_stages, pathchar
 from careful.measure.estimators.hops import Path
-from careful.measure.probes.ping import StageSession
+from careful.measure.probes.ping import PingSession
 
 
 def measure(
@@ -42,7 +42,7 @@ def measure(
             raise CarefulError(errno.EAFNOSUPPORT, text, route.host)
         return pathchar.measure(address, options), None, text
     try:
-        session = StageSession(
+        session = PingSession(
             route.socket, route.instance, route.address, route.host, driver == "veth"
         )
     except CarefulError as error:

@@ -28,7 +28,7 @@ HEADERS_BYTES = 28 + 48
 
 
 @dataclass(frozen=True)
-class StageReply:
+class PingReply:
     """What became of a probe; times in µs, of the peer's clock where they are the peer's.
 
     status: 0 or -errno; stage: where it ended; address: who said so; icmp: type, code and info;
@@ -55,7 +55,7 @@ class StageReply:
     cpus: tuple[int, int, int] = (0, 0, 0)
 
 
-class StageSession(Session):
+class PingSession(Session):
     """Pings to one peer.
 
     Args:
@@ -104,7 +104,7 @@ class StageSession(Session):
                 low = middle
         return low
 
-    def ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int = 0) -> StageReply:
+    def ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int = 0) -> PingReply:
         """One probe that ends at a stage, or, of NET_RX, where its TTL (0: the usual) does.
 
         Raises CarefulError where it cannot be sent; an answer that does not come, and a size
@@ -131,7 +131,7 @@ class StageSession(Session):
         if len(answer.payload) != sizeof("careful_ping_result"):
             if answer.status != -errno.EMSGSIZE:
                 self._check(answer.status)
-            return StageReply(answer.status)
+            return PingReply(answer.status)
         return _reply(answer.status, answer.payload)
 
     def _check(self, status: int) -> None:
@@ -170,12 +170,12 @@ class StageSession(Session):
         )
 
 
-def _reply(status: int, payload: bytes) -> StageReply:
+def _reply(status: int, payload: bytes) -> PingReply:
     result: Any = ffi.new("struct careful_ping_result *")
     ffi.memmove(result, payload, len(payload))
     known = bool(result.answer_bytes)
     raw = bytes(ffi.buffer(ffi.addressof(result, "by")))
-    return StageReply(
+    return PingReply(
         status=status,
         stage=result.stage,
         address=Address.from_sockaddr(raw).ip if known else "",
