@@ -263,6 +263,7 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._futures: set[asyncio.Future[Answer]] = set()
         self._failure: CarefulError | None = None
+        self._room = asyncio.Semaphore(lib.CAREFUL_IPC_INFLIGHT)
         self._loop.add_reader(client.fileno(), self._readable)
 
     def close(self) -> None:
@@ -286,6 +287,7 @@ class AsyncClient:
         if self._failure is None:
             self._failure = error
         self.close()
+        self._room.release()  # whoever waits raises it, and lets the next one
         for future in tuple(self._futures):
             if not future.done():
                 future.set_exception(self._failure)
@@ -310,13 +312,16 @@ class AsyncClient:
         Raises:
             CarefulError: the connection is gone.
         """
+        await self._room.acquire()  # the client itself would block
         if self._failure is not None:
+            self._room.release()
             raise self._failure
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
 
         def done(answer: Answer) -> None:
+            self._room.release()
             if not future.done():
                 future.set_result(answer)
             elif unheard is not None:

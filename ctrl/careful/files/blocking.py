@@ -33,12 +33,15 @@ class _Thread:
 
     Args:
         name: of the thread.
+
+    Attributes:
+        process: whose it is.
     """
 
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()
         self._stopped = False
-        self._process = os.getpid()
+        self.process = os.getpid()
         begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(
             target=asyncio.run, args=(_until_stopped(begun),), name=name, daemon=True
@@ -79,7 +82,7 @@ class _Thread:
 
     def _post(self, begin: Callable[[], None], work: Coroutine[Any, Any, Any]) -> None:
         try:
-            if self._process != os.getpid():
+            if self.process != os.getpid():
                 raise RuntimeError("the connection belongs to the process that made it")
             if threading.current_thread() is self._thread:
                 raise RuntimeError("this thread is the connection's own: it cannot wait for it")
@@ -93,7 +96,7 @@ class _Thread:
 
     def stop(self) -> None:
         """End the loop, once; what runs in it is cancelled."""
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             return
         with self._lock:
             if self._stopped:
@@ -209,7 +212,11 @@ class File(_Blocking[AsyncFile]):
     readinto = _blocking(AsyncFile.readinto)
     write = _blocking(AsyncFile.write)
     sync = _blocking(AsyncFile.sync)
-    close = _blocking(AsyncFile.close)
+
+    def close(self) -> None:
+        """End it, once; what was written is made durable."""
+        if not self._awaited.is_over:
+            self._thread.run(self._awaited.close())
 
 
 class Host(_Blocking[AsyncHost]):
@@ -226,6 +233,7 @@ class Host(_Blocking[AsyncHost]):
 
     def __init__(self, host: AsyncHost) -> None:
         super().__init__(_Thread("careful.files"), host)
+        self._closing = threading.Lock()
         self._finalizer = weakref.finalize(self, self._thread.stop)
         try:
             self._thread.run(host.connected())
@@ -246,9 +254,12 @@ class Host(_Blocking[AsyncHost]):
 
     def close(self) -> None:
         """End the connection; calls under way raise ConnectionAbortedError."""
-        if self._finalizer.alive:
-            self._thread.run(self._awaited.close())
-            self._finalizer()
+        if self._thread.process != os.getpid():  # the parent goes on with it
+            return
+        with self._closing:
+            if self._finalizer.alive:
+                self._thread.run(self._awaited.close())
+                self._finalizer()
 
     stat = _blocking(AsyncHost.stat)
     read = _blocking(AsyncHost.read)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from careful.daemon.route import Route
 from careful.errors import FATAL, CarefulError
 from careful.files.memory import Memory
-from careful.transfer.file.blocks import in_thread
+from careful.transfer.file.blocks import in_thread, quietly
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
 
@@ -63,6 +64,7 @@ class Connections:
         self._room = asyncio.Semaphore(TRANSFERS_MAX)
         self._calls = 0
         self._idle = asyncio.Condition()
+        _made.add(self)
 
     def _check(self) -> None:
         """Raise unless it may be used here and now."""
@@ -161,6 +163,40 @@ class Connections:
         async with self._idle:
             await self._idle.wait_for(lambda: not self._calls)
         await self._stack.aclose()
+
+    def later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Do something in the event loop, from any thread, unless it is all over."""
+        loop = self._loop
+        if loop is None or self.closed or self._process != os.getpid():
+            return
+        with suppress(RuntimeError):  # the loop ends, and the connection with it
+            loop.call_soon_threadsafe(lambda: keep(quietly(work())))
+
+    def forked(self) -> None:
+        """In a child of fork(): let go of what would keep the parent's connections open."""
+        shared = [self._shared.remote] if self._shared is not None else []
+        for remote in (*shared, *self._transfers):
+            remote.ipc.client.close()
+
+
+_made: WeakSet[Connections] = WeakSet()
+#: Tasks that nobody else holds.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _forked() -> None:
+    for one in list(_made):
+        one.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def keep(work: Coroutine[Any, Any, None]) -> None:
+    """Begin what nobody waits for, in the running loop."""
+    task = asyncio.ensure_future(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
 
 
 @contextmanager

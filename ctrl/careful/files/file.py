@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeVar
 
 from careful.errors import CarefulError
-from careful.files.connection import Connections, Shared
+from careful.files.connection import Connections, Shared, keep
 from careful.transfer.file.blocks import quietly
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
@@ -25,8 +26,6 @@ Mode = Literal["r", "r+"]
 _LOST = (errno.ENOENT, errno.EBADF)
 _REOPENS_MAX = 4
 _T = TypeVar("_T")
-#: Tasks that nobody else holds.
-_undoing: set[asyncio.Task[None]] = set()
 
 
 class AsyncFile:
@@ -51,12 +50,12 @@ class AsyncFile:
     attr: Attr
 
     def __init__(self, connections: Connections, path: str, mode: Mode, sync: bool = True) -> None:
+        self._handle = -1
         if mode not in ("r", "r+"):
             raise ValueError(f"mode {mode!r}: r or r+")
         self.path, self.mode = path, mode
         self._connections, self._sync = connections, sync
         self._shared: Shared | None = None
-        self._handle = -1
         self._opening = asyncio.Lock()
         self._users, self._idle = 0, asyncio.Condition()
         self._nbytes = 0
@@ -64,6 +63,14 @@ class AsyncFile:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+    def __del__(self) -> None:
+        if self._handle < 0 or self._shared is None:
+            return
+        if not self._is_closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, 2, self)
+        remote, handle, path = self._shared.remote, self._handle, self.path
+        self._connections.later(lambda: remote.close(handle, path))
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.opened().__await__()
@@ -153,16 +160,25 @@ class AsyncFile:
         if self._is_written:
             await self._alone(self._synced)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether close() has nothing to do: it was called, or the connection was closed."""
+        unsaved = self._is_written and self._sync
+        return self._is_closed or (self._connections.closed and not unsaved)
+
     async def close(self) -> None:
         """End it, once; what was written is made durable."""
-        if not self._is_closed:
-            self._is_closed = True
-            await self._alone(self._commit if self._is_written and self._sync else self._close)
-
-    async def _close(self, shared: Shared) -> None:
-        handle, self._handle = self._handle, -1
-        if handle >= 0 and self._shared is shared:
-            await quietly(shared.remote.close(handle, self.path))
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._is_written and self._sync:
+            await self._alone(self._commit)
+            return
+        async with self._opening, self._idle:
+            await self._idle.wait_for(lambda: not self._users)
+            handle, self._handle = self._handle, -1
+            if handle >= 0 and self._shared is not None:
+                await quietly(self._shared.remote.close(handle, self.path))
 
     async def _synced(self, shared: Shared) -> None:
         await self._commit(shared)
@@ -242,9 +258,10 @@ async def _nothing(shared: Shared, handle: int) -> None:
 
 
 async def kept(
-    opening: Coroutine[Any, Any, _T], undo: Callable[[_T], Coroutine[Any, Any, object]]
+    opening: Coroutine[Any, Any, _T],
+    undo: Callable[[_T], Coroutine[Any, Any, object]] | None = None,
 ) -> _T:
-    """Await what opens something; if nobody wants it when it is open, undo that."""
+    """Await what opens something; it goes on if nobody wants it any more, and is undone."""
     task = asyncio.ensure_future(opening)
     try:
         return await asyncio.shield(task)
@@ -253,11 +270,11 @@ async def kept(
         raise
 
 
-def _unwanted(done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[Any, Any, object]]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        task = asyncio.ensure_future(quietly(undo(done.result())))
-        _undoing.add(task)
-        task.add_done_callback(_undoing.discard)
+def _unwanted(
+    done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[Any, Any, object]] | None
+) -> None:
+    if not done.cancelled() and done.exception() is None and undo is not None:
+        keep(quietly(undo(done.result())))
 
 
 async def write_whole(

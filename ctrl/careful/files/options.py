@@ -165,7 +165,11 @@ class Watched(Silent):
     def _tell(self, **now: Any) -> None:
         self._now = self._now._replace(**now)
         if self._watcher is not None:
-            self._watcher(self._now)
+            try:
+                self._watcher(self._now)
+            except BaseException:
+                self._watcher = None  # it has had enough
+                raise
 
     def expect(self, files: int, nbytes: int) -> None:
         """See careful.transfer.options.Progress; likewise below."""

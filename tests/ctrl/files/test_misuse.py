@@ -1,0 +1,338 @@
+"""`careful.files` as it should not be used, and where things end in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.daemon.route import Route
+from careful.errors import CarefulError
+from careful.files import AsyncFile, AsyncHost, Host, Progress, TransferError
+from fake_daemon import FakeDaemon
+
+CONTENT = bytes(range(256)) * 4_000
+BLOCK = 1 << 16
+
+
+@pytest.fixture
+def host(route: Route) -> Iterator[Host]:
+    """A Host of the export."""
+    with Host(AsyncHost("h2", lambda: route)) as one:
+        yield one
+
+
+@contextmanager
+def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Event]:
+    """After so many questions of a kind the daemon answers nothing until the end of this.
+
+    Yields what is set when it is stuck.
+    """
+    go_on, here, left = threading.Event(), threading.Event(), iter(range(after))
+
+    def fault(question: Any) -> int:
+        if question.op == op and next(left, None) is None:
+            here.set()
+            assert go_on.wait(60)
+        return 0
+
+    daemon.fault = fault
+    try:
+        yield here
+    finally:
+        go_on.set()
+        daemon.fault = lambda question: 0
+
+
+def settled(daemon: FakeDaemon) -> None:
+    """Wait until nothing is open there any more."""
+    end = time.monotonic() + 30
+    while daemon.handles:
+        assert time.monotonic() < end, daemon.handles
+        time.sleep(0.01)
+
+
+def partials(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_closed__everything_says_so(host: Host, export: Path, tmp_path: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    file, written = host.open("a"), host.open("a", "r+")
+    written.write(b"x")
+    pages = host.ls()
+    host.close()
+    for call in (
+        lambda: host.stat("a"),
+        lambda: next(pages),
+        lambda: host.read("a"),
+        lambda: host.open("a"),
+        lambda: host.get("a", tmp_path / "b"),
+        lambda: host.verify("a", tmp_path / "b"),
+        file.read,
+        written.close,  # it cannot say that it is durable
+    ):
+        with pytest.raises(CarefulError, match="closed") as raised:
+            call()
+        assert raised.value.errno == errno.EBADF
+    file.close()
+    host.close()
+    assert repr(host) == "<Host h2, closed>"
+
+
+def test_closed__by_several_threads(route: Route, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    host = Host(AsyncHost("h2", lambda: route))
+    ended: list[BaseException | None] = []
+
+    def work() -> None:
+        try:
+            for _ in range(100):
+                host.read("a")
+            host.close()
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert len(ended) == 4
+    assert all(
+        one is None or (isinstance(one, CarefulError) and "closed" in str(one)) for one in ended
+    )
+
+
+def test_file__forgotten(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    file = host.open("a")
+    assert len(daemon.handles) == 1
+    with pytest.warns(ResourceWarning, match="h2:a> was not closed"):  # noqa: PT031
+        del file
+        gc.collect()
+    settled(daemon)
+    with pytest.raises(ValueError, match="mode 'w'"):
+        host.open("a", "w")  # type: ignore[arg-type]
+
+
+def test_loops__one_at_a_time(route: Route, export: Path) -> None:
+    async def made() -> AsyncHost:
+        return await AsyncHost("h2", lambda: route)
+
+    host = asyncio.run(made())
+
+    async def stat() -> object:
+        return await host.stat("a")
+
+    with pytest.raises(RuntimeError, match="h2 belongs to another event loop"):
+        asyncio.run(stat())
+
+
+def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    file = host.open("a")
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            told = b""
+            for call in (lambda: host.stat("a"), file.read, lambda: next(host.ls())):
+                try:
+                    call()
+                    told += b"went; "
+                except RuntimeError as error:
+                    told += b"process; " if "process that made it" in str(error) else b"other; "
+            host.close()
+            os.write(write, told)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"process; " * 3
+    assert os.waitpid(child, 0)[1] == 0
+    assert file.read(1, 2) == b"\1\2"
+    file.close()
+    assert host.stat("a").bytes == len(CONTENT)
+
+
+def test_fork__a_child_holds_no_connection(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    try:
+        file = host.open("a")
+        host.close()
+        settled(daemon)  # it saw the end of the connection
+        file.close()
+    finally:
+        os.write(write, b"x")
+        os.waitpid(child, 0)
+
+
+def test_cancelled__get_keeps_what_came(
+    route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(CONTENT)
+    how: Any = {"block_bytes": BLOCK, "blocks_in_flight": 1}
+
+    async def main() -> None:
+        async with AsyncHost("h2", lambda: route) as host:
+            with stuck(daemon, lib.CAREFUL_IPC_GET, after=3) as here:
+                task = asyncio.create_task(host.get("a", tmp_path / "b", **how))
+                await asyncio.to_thread(here.wait)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await asyncio.to_thread(settled, daemon)
+            assert len(partials(tmp_path)) == 1
+            assert not (tmp_path / "b").exists()
+            report = await host.get("a", tmp_path / "b", **how)
+            assert report.resumed_bytes == 3 * BLOCK
+
+    asyncio.run(main())
+    assert (tmp_path / "b").read_bytes() == CONTENT
+    assert partials(tmp_path) == []
+
+
+@pytest.mark.parametrize("op", [lib.CAREFUL_IPC_REQUEST, lib.CAREFUL_IPC_GET])
+def test_cancelled__reads_leave_nothing(
+    route: Route, daemon: FakeDaemon, export: Path, op: int
+) -> None:
+    (export / "a").write_bytes(CONTENT)
+    works = {
+        "read": lambda host: host.read("a"),
+        "readinto": lambda host: host.readinto("a", bytearray(10_000)),
+        "ls": lambda host: anext(host.ls()),
+    }
+
+    async def main() -> None:
+        async with AsyncHost("h2", lambda: route) as host:
+            await host.read("a")
+            for work in works.values():
+                for _ in range(10):  # more than there are parts of memory
+                    with stuck(daemon, op) as here:
+                        task = asyncio.ensure_future(work(host))
+                        await asyncio.to_thread(here.wait)
+                        task.cancel()
+                        await asyncio.wait([task])
+                        assert task.cancelled()
+                    await asyncio.to_thread(settled, daemon)
+            assert await asyncio.wait_for(host.read("a"), 30) == CONTENT
+
+    asyncio.run(main())
+
+
+def test_many__never_block_the_loop(route: Route, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+
+    async def main() -> None:
+        async with AsyncHost("h2", lambda: route) as host:
+            with stuck(daemon, lib.CAREFUL_IPC_REQUEST):
+                tasks = [asyncio.create_task(host.stat("a")) for _ in range(1000)]
+                for _ in range(5):
+                    await asyncio.sleep(0.01)  # carefuld takes 256 at a time
+                assert not any(task.done() for task in tasks)
+            assert {one.bytes for one in await asyncio.gather(*tasks)} == {len(CONTENT)}
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_lost__in_the_middle(host: Host, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    how: Any = {"block_bytes": BLOCK, "blocks_in_flight": 1}
+    daemon.moves((BLOCK,), deadly=4)
+    with pytest.raises(ConnectionError, match="carefuld ended"):
+        host.get("a", tmp_path / "b", **how)
+    daemon.fault = lambda question: 0
+    assert len(partials(tmp_path)) == 1
+    assert host.get("a", tmp_path / "b", **how).resumed_bytes == 3 * BLOCK
+    assert (tmp_path / "b").read_bytes() == CONTENT
+
+
+def test_lost__under_an_open_file(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    with host.open("a") as file:
+        daemon.moves((10,), deadly=1)
+        with pytest.raises(ConnectionError, match="carefuld ended"):
+            file.read(0, 10)
+        daemon.fault = lambda question: 0
+        assert file.read(0, 10) == CONTENT[:10]
+        daemon.stop()
+        with pytest.raises(ConnectionError):
+            file.read(0, 10)
+
+
+def test_progress__may_call_and_may_raise_in_a_loop(
+    route: Route, export: Path, tmp_path: Path
+) -> None:
+    (export / "a").write_bytes(CONTENT)
+
+    async def main() -> None:
+        async with AsyncHost("h2", lambda: route) as host:
+            stats = []
+
+            def watch(progress: Progress) -> None:
+                stats.append(asyncio.ensure_future(host.stat("a")))
+                if len(stats) == 3:
+                    raise KeyError("enough")
+
+            with pytest.raises(KeyError, match="enough"):
+                await host.get("a", tmp_path / "b", progress=watch, block_bytes=BLOCK)
+            assert [one.bytes for one in await asyncio.gather(*stats)] == [len(CONTENT)] * 3
+
+    asyncio.run(main())
+
+
+def test_errors__cross_processes(host: Host, export: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        host.stat("no")
+    again = pickle.loads(pickle.dumps(missing.value))
+    assert (type(again), again.filename, str(again)) == (
+        type(missing.value),
+        "h2:no",
+        str(missing.value),
+    )
+    (export / "t").mkdir()
+    for name in ("a", "b", "c"):
+        (export / "t" / name).write_bytes(name.encode())
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/a").write_bytes(b"other")
+    with pytest.raises(TransferError) as some:
+        host.get("t", tmp_path, recursive=True)
+    whole = pickle.loads(pickle.dumps(some.value))
+    assert [str(one) for one in whole.errors] == [str(one) for one in some.value.errors]
+    assert whole.report.files_count == 2
+
+
+def test_async_file__is_awaited_or_entered(route: Route, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+
+    async def main() -> None:
+        async with AsyncHost("h2", lambda: route) as host:
+            file = host.open("a")
+            assert isinstance(file, AsyncFile)
+            assert await file.read(1, 1) == b"\1"  # it opens itself
+            await file.close()
+            file = await host.open("a")
+            assert file.nbytes == len(CONTENT)
+            await file.close()
+            with pytest.raises(FileNotFoundError):
+                await host.open("no")
+
+    asyncio.run(main())
