@@ -555,7 +555,7 @@ def test_filters__sets(pattern: str, fits: str, not_: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["[z-a]", "x[[:nothing:]]", "/a/[9-0]/"])
 def test_filters__no_pattern(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"is no range|there is no"):
+    with pytest.raises(ValueError, match=r"is not a range|there is no"):
         check_pattern(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Names that clash: one thing here and another there, or two that the target takes for one."""
+"""Names that clash or are too many: what stands in the way, what is extra, two taken for one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from careful._abi import lib
+from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
 from careful.transfer.tree.attributes import parts
 
 
@@ -44,6 +45,24 @@ def in_the_way(
             if all(fits(name, one.attr.is_dir) for name, one in lost.items()):
                 found |= {**lost, there.name: there}
     return sorted(found.values(), key=lambda one: one.name.count("/"), reverse=True)
+
+
+def extra(entries: Sequence[Entry], existing: Mapping[str, Entry], options: Options) -> list[Entry]:
+    """What the target has and the source has not, as far as patterns let it go, children first."""
+    there = {entry.name for entry in entries}
+    # Where a directory of the source could not be read, nothing is known to be gone; one
+    # that stands where a file was to be stays as a whole.
+    closed = {one.name for one in entries if one.error or not one.attr.is_dir}
+    gone = [
+        one
+        for one in existing.values()
+        if one.name not in there
+        and one.attr.mode
+        and not (is_partial(one.name) and parent(one.name) in {"", *there})
+        and options.filters.fits_whole(one.name, one.attr.is_dir)
+        and not any(above in closed for above in ancestors(one.name))
+    ]
+    return sorted(gone, key=lambda one: one.name.count("/"), reverse=True)
 
 
 def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:

@@ -20,12 +20,13 @@ from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
-from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
+from careful.transfer.protocol.block import Attr, Entry, parent
 from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system
 from careful.transfer.tree.batches import SmallFiles
-from careful.transfer.tree.clashes import in_the_way, is_another, look_alike, taken_for_one
+from careful.transfer.tree.clashes import extra, in_the_way, is_another, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.existing import Fate, fate, refused
+from careful.transfer.tree.links import is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
 
@@ -353,29 +354,14 @@ class TreeTransfer:
         return await way.copy(*ends, self.options, self.sink.progress)
 
     async def _make_links(self, symlinks: list[Entry], barred: set[str]) -> None:
-        made: list[tuple[str, Item]] = [
-            (
-                one.name,
-                Item(
-                    lib.CAREFUL_ITEM_SYMLINK,
-                    os.fsencode(one.name),
-                    batch.packed_attr(one.attr),
-                    os.fsencode(one.target),
-                ),
-            )
-            for one in symlinks
-        ]
-        made += [
-            (one.name, Item(lib.CAREFUL_ITEM_LINK, os.fsencode(one.name), text=os.fsencode(first)))
-            for one, first in self.hard_links
-            if parent(one.name) not in barred
-        ]
+        pairs = [pair for pair in self.hard_links if parent(pair[0].name) not in barred]
+        made = link_items(symlinks, pairs)
         flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         answers = await self._run([item for _, item in made], flags)
         for (name, item), answer in zip(made, answers, strict=True):
             if not answer.status:
                 self.sink.report.links += 1
-            elif answer.status != errno.EEXIST or not await self._is_made(name, item):
+            elif answer.status != errno.EEXIST or not await is_made(self.target, item):
                 self._failed_there(name, answer.status)
 
     def _is_linked(self, entry: Entry, first: str) -> bool:
@@ -384,16 +370,6 @@ class TreeTransfer:
         if first not in self.equal or one is None or other is None:
             return False
         return not is_another(one.attr, other.attr)
-
-    async def _is_made(self, name: str, item: Item) -> bool:
-        """Whether what is there is the link that was to be made."""
-        names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
-        found = await self._run([Item(lib.CAREFUL_ITEM_READ, one) for one in names])
-        if any(one.status for one in found):
-            return False
-        if item.op == lib.CAREFUL_ITEM_LINK:
-            return not is_another(found[0].found, found[1].found)
-        return found[0].op == lib.CAREFUL_ITEM_SYMLINK and found[0].text == item.text
 
     async def _look_alikes(self) -> None:
         """Where names may be replaced, one may have replaced another that differs in case alone."""
@@ -407,21 +383,7 @@ class TreeTransfer:
             self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
     def _extra(self) -> list[Entry]:
-        """What the target has and the source has not, children first."""
-        there = {entry.name for entry in self.entries}
-        # Where a directory of the source could not be read, nothing is known to be gone; one
-        # that stands where a file was to be stays as a whole.
-        closed = {one.name for one in self.entries if one.error or not one.attr.is_dir}
-        gone = [
-            one
-            for one in self.existing.values()
-            if one.name not in there
-            and one.attr.mode
-            and not (is_partial(one.name) and parent(one.name) in {"", *there})
-            and self.options.filters.fits_whole(one.name, one.attr.is_dir)
-            and not any(above in closed for above in ancestors(one.name))
-        ]
-        return sorted(gone, key=lambda one: one.name.count("/"), reverse=True)
+        return extra(self.entries, self.existing, self.options)
 
     async def _delete(self) -> None:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):
