@@ -86,7 +86,8 @@ def summary(report: Report) -> str:
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count
     parts = []
-    if count or not report.failures:
+    left = report.equal or report.newer or report.links or report.deleted
+    if count or not (report.failures or left):
         parts.append(f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s")
         parts.append(f"{rate:.2f} Gbit/s")
     checked = report.first_checked
