@@ -54,6 +54,9 @@ A session that ended in a pause (who does not poll for stall_ms is given up by i
 begun anew by the next operation. What was on its way when a session ended fails with
 ECONNRESET, a ConnectionResetError: it may have run.
 
+careful.files reads, writes and copies files of hosts on which a carefuld runs; it needs no queue
+of this program's own. `carefulctl help python` has examples of both.
+
 careful.model computes how messages are best cut; it needs no privilege and no network.
 """
 

@@ -23,6 +23,10 @@ What fails raises CarefulError, an OSError: a FileNotFoundError, PermissionError
 FileExistsError, IsADirectoryError, NotADirectoryError, TimeoutError or ConnectionError, where
 Python has one for it, with the name of the file, HOST:PATH or a local path, in `filename`.
 A connection that ended is made anew by the next call.
+
+Sizes and offsets are in bytes, times in ns since 1970 where a name ends in _ns, else in seconds.
+Of the transfers of a connection four run at once, and others wait. A host lets all programs of
+a machine together have 128 of its files open.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, LossError
 from careful.files.blocking import File, Host
 from careful.files.file import AsyncFile
 from careful.files.host import AsyncHost, TransferError
@@ -53,6 +57,7 @@ __all__ = [
     "File",
     "FileResult",
     "Host",
+    "LossError",
     "Progress",
     "Report",
     "TransferError",

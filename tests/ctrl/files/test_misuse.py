@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful import files
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
@@ -336,3 +337,19 @@ def test_async_file__is_awaited_or_entered(route: Route, export: Path) -> None:
                 await host.open("no")
 
     asyncio.run(main())
+
+
+def test_public_names__are_documented() -> None:
+    for name in files.__all__:
+        assert getattr(files, name).__doc__, name
+    for kind in (files.Host, files.AsyncHost, files.File, files.AsyncFile):
+        calls = {name: one for name, one in vars(kind).items() if not name.startswith("_")}
+        assert [name for name, one in calls.items() if not one.__doc__] == []
+    blocking = {"aconnect", "connected", "pages"}  # what has no counterpart
+    assert {*dir(files.AsyncHost)} - {*dir(files.Host)} - blocking <= {
+        "__aenter__",
+        "__aexit__",
+        "__await__",
+        "_connections",
+        "_move",
+    }
