@@ -95,8 +95,8 @@ def test_pathchar__over_ipv6(loopback: str) -> None:
     assert found.reached
     assert (found.sizes_bytes[0], found.sizes_bytes[-1]) == (1280, 3000)
     assert stages is None
-    assert "IPv4 alone" in why_not
-    with pytest.raises(CarefulError, match="IPv4 alone"):
+    assert "IPv4 only" in why_not
+    with pytest.raises(CarefulError, match="IPv4 only"):
         path_to_file.measure(to, route, "", options, must=True)
     with pytest.raises(ValueError, match="from 1280 to 1000 bytes"):
         path_to_file.measure(to, None, "", replace(options, max_bytes=1000))

@@ -125,7 +125,7 @@ def test_parse__all_keys():
         ),
         (json.dumps(MEASURED | {"regimes": 3}), "'regimes' is not a list"),
         (json.dumps(MEASURED | {"regimes": []}), "no range of fragment sizes has a bottleneck"),
-        (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are no range"),
+        (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are not a range"),
         (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
         ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
         ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency, .*no g"),
