@@ -96,6 +96,7 @@ CAREFUL_FRAME_FN __u64 careful_frame_acquire(const __u64 *p)
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the store is a builtin */
 CAREFUL_FRAME_FN void careful_frame_release(__u32 *p, __u32 value)
 {
 	__atomic_store_n(p, value, __ATOMIC_RELEASE);
