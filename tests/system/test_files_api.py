@@ -1,0 +1,63 @@
+"""`careful.files` between hosts: a transfer that is ended in the middle, and handles."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import MIB, Host, finish, make_file, received, wait_for
+
+GET = """
+import sys, careful.files
+with careful.files.connect("h2") as h2:
+    try:
+        h2.get("big", "copy", block_bytes=4096)
+    except KeyboardInterrupt:
+        print("ended", h2.stat("big").bytes, flush=True)
+        sys.exit(3)
+"""
+CANCEL = """
+import asyncio, careful.files
+async def main():
+    async with careful.files.aconnect("h2") as h2:
+        for _ in range(200):  # more than a host has handles for us
+            task = asyncio.create_task(h2.read("big", 0, 100_000))
+            await asyncio.sleep(0.002)
+            task.cancel()
+            await asyncio.wait([task])
+        print(len(await h2.read("big")))
+asyncio.run(main())
+"""
+
+
+def partials(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_get__interrupted_goes_on(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    data = make_file(there.export / "big", 4 * MIB)
+    here.crawl()
+    there.crawl()
+    job = here.lab.start("h1", sys.executable, "-c", GET, cwd=here.own)
+    wait_for(lambda: received(here) > 5000, "some blocks")
+    job.send_signal(signal.SIGINT)
+    assert finish(job) == (3, f"ended {len(data)}\n", "")
+    assert len(partials(here.own)) == 1
+    here.crawl(on=False)
+    there.crawl(on=False)
+    assert finish(here.lab.start("h1", sys.executable, "-c", GET, cwd=here.own)) == (0, "", "")
+    assert (here.own / "copy").read_bytes() == data
+    assert partials(here.own) == []
+
+
+def test_read__cancelled_leaves_no_handle(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    make_file(there.export / "big", MIB)
+    job = here.lab.start("h1", sys.executable, "-c", CANCEL, cwd=here.own)
+    assert finish(job) == (0, f"{MIB}\n", "")
