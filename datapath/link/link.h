@@ -17,6 +17,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
+#include "link/sink.h"
 #include "link/peer.h"
 
 enum {
@@ -114,8 +115,8 @@ struct link {
 	uint32_t tx_free_count;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
-	uint32_t tx_pulse_bytes; /* queued and not kicked */
-	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for netTx */
+	struct sink net_tx; /* of what is queued and not kicked */
+	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for its trace */
 	const struct link_peer *tx_last; /* whose the last of them is */
 	bool kick_again; /* the device was busy at the last kick */
 

@@ -209,7 +209,7 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 	assert(link->tx_queued + frame->segments <= LINK_TX_QUEUE);
 	for (uint32_t i = 0; i < frame->segments; i++) {
 		link->tx_queue[link->tx_queued++] = frame->desc[i];
-		link->tx_pulse_bytes += frame->desc[i].bytes;
+		sink_add(&link->net_tx, frame->desc[i].bytes);
 	}
 	link->tx_pulse_frames++;
 }
@@ -322,7 +322,9 @@ void link_kick(struct link *link)
 		/* The TX ring holds at least as many as there are send buffers. */
 		assert(n == link->tx_queued);
 		link->tx_queued = 0;
-		link->tx_pulse_bytes = 0;
+		/* The kick is over when it returns: the stage is never busy to us. */
+		sink_take(&link->net_tx, link->net_tx.waiting_bytes);
+		sink_idle(&link->net_tx);
 	}
 	rc = queue->ops->kick(queue);
 	link->kick_again = rc == -EAGAIN;

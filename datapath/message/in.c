@@ -48,14 +48,15 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
-	in->last = in->writing = in->finished = in->answers = false;
+	in->last = in->finished = in->answers = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->error = 0;
 	in->digest = 0;
 	in->parts = NULL;
 	in->parts_tail = &in->parts;
 	in->pieces_count = in->parts_count = in->writing_parts = 0;
-	in->waiting_bytes = in->written = 0;
+	in->store = (struct sink){ 0 };
+	in->written = 0;
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
@@ -176,7 +177,7 @@ TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
 /* flags: of its span, if store is traced. */
 static void written(struct message_in *in, uint32_t flags)
 {
-	in->writing = false;
+	sink_idle(&in->store);
 	if (in->began_ns)
 		traced(in, flags);
 	if (in->io.result < 0)
@@ -222,9 +223,8 @@ static void start_write(struct message_in *in)
 	in->io.offset = in->sink.offset + in->written;
 	in->io.done = on_written;
 	in->written += in->io.bytes;
-	in->waiting_bytes -= in->io.bytes;
+	sink_take(&in->store, in->io.bytes);
 	rc = storage->ops->submit(storage, &in->io);
-	in->writing = true;
 	if (rc == 0)
 		return;
 	if (rc < 0)
@@ -236,9 +236,10 @@ static bool write_due(const struct message_in *in)
 {
 	const struct link_peer *peer = in->peer;
 
-	return in->parts && (in->last || in->waiting_bytes >= in->minpulse_bytes ||
-			     in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(peer) ||
-			     in->epoch != peer->epoch);
+	bool no_more = in->last || in->pieces_count >= STORAGE_IO_SEGMENTS ||
+		       link_holds_many(peer) || in->epoch != peer->epoch;
+
+	return sink_due(&in->store, in->minpulse_bytes, no_more);
 }
 
 /* The store stage: write what is due; after the last of it the message is finished. */
@@ -248,11 +249,13 @@ static void move_on(struct message_in *in)
 		*in->at = NULL; /* the sender may use the slot again */
 		in->at = NULL;
 	}
-	while (!in->writing) {
+	while (!in->store.busy) {
 		bool over = in->last || in->epoch != in->peer->epoch;
 
-		if (in->error || in->epoch != in->peer->epoch)
+		if (in->error || in->epoch != in->peer->epoch) {
 			let_go(in, in->parts_count);
+			in->store.waiting_bytes = 0;
+		}
 		if (write_due(in)) {
 			start_write(in);
 			continue;
@@ -270,7 +273,7 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 
 	if (!in->error && !in->sink.base && bytes) {
 		hold(in, frame, iov, n);
-		in->waiting_bytes += bytes;
+		sink_add(&in->store, bytes);
 		return;
 	}
 	if (!in->error && bytes) {
@@ -365,7 +368,7 @@ struct message_in *message_in_finished(struct message_state *state)
 /* Frees the slot of a finished message. */
 void message_in_close(struct message_in *in)
 {
-	assert(in->finished && !in->parts && !in->writing);
+	assert(in->finished && !in->parts && !in->store.busy);
 	in->active = false;
 	in->state->ins_free[in->state->ins_free_count++] = in;
 }

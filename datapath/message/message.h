@@ -79,8 +79,8 @@ struct message_in {
 	uint32_t bytes;
 	uint32_t received;
 	uint32_t region; /* being written; 0: none */
-	uint32_t minpulse_bytes;
-	bool active, last, digest_wanted, writing, finished;
+	uint32_t minpulse_bytes; /* of store */
+	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
@@ -89,7 +89,8 @@ struct message_in {
 	/* Payload that waits to be written, in the order of the file. */
 	struct message_part *parts, **parts_tail;
 	uint32_t pieces_count, parts_count;
-	uint64_t waiting_bytes, written;
+	struct sink store;
+	uint64_t written;
 	uint32_t writing_parts; /* of the first of them, io is reading */
 	uint64_t began_ns; /* of that, its store; 0: not traced */
 	struct storage_io io;

@@ -322,8 +322,8 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		link_send(&out->frames[i], &out->args[i]);
 		out->frame_first++;
 		out->frame_count--;
-		if (link->tx_pulse_bytes >=
-		    out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX]) {
+		if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX],
+			     false)) {
 			filled(out, 0);
 			link_kick(link);
 		} else if (!out->frame_count) {

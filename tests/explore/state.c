@@ -138,7 +138,8 @@ static void put_rest(struct world *world, struct node *node)
 		node->sent[i] = (uint64_t)(node->queue.rx_chunks + i) * CHUNK_BYTES;
 	node->arrived_count = 0;
 	node->kept_count = 0;
-	link->tx_free_count = link->tx_queued = link->tx_pulse_bytes = 0;
+	link->tx_free_count = link->tx_queued = 0;
+	link->net_tx = (struct sink){ 0 };
 	link->fill_count = 0;
 	link->dirty_count = 0;
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
