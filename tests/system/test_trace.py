@@ -201,8 +201,8 @@ def test_clearbox__every_stage_of_both_ends(
         host.assert_nothing_lost()
 
 
-def refused(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 1
+def refused(done: subprocess.CompletedProcess[str], status: int = 1) -> str:
+    assert done.returncode == status
     assert done.stderr.count("\n") == 1
     return done.stderr
 
@@ -210,7 +210,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.lab
 def test_trace__says_what_is_wrong_in_a_line(two: list[Host]) -> None:
     ctl = two[0].ctl
-    assert ".png or .svg" in refused(ctl("trace", "stages", "--plot", "x.gif", check=False))
+    assert ".png or .svg" in refused(ctl("trace", "stages", "--plot", "x.gif", check=False), 2)
     said = refused(ctl("trace", "frames", "--instance", "nobody", check=False))
     assert "not up" in said
     quiet = ctl("trace", "frames", "--time", "0.1", check=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -228,35 +228,37 @@ def test_shared_resource__fixed_is_searched_by_simulation():
         plan(pipeline, 8192, "ramp")
 
 
+def calls(work):
+    """Function calls that `work` makes, Python's and C's: its cost on any machine, however busy."""
+    count = itertools.count()
+    sys.setprofile(lambda _frame, event, _: next(count) if event in ("call", "c_call") else None)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return next(count)
+
+
 @pytest.mark.parametrize("size", [4096, 65536])
-def test_speed__ten_stages_under_50_ms(size):
+def test_cost__ten_stages(size):
+    """Somebody waits for it: 10,000 calls, as it makes, take some 10 ms."""
     rng = np.random.default_rng(7)
     pipeline = make(*zip(rng.uniform(1, 20, 10), rng.uniform(1, 40, 10), strict=True))
     plan(load_shipped("gam"), 4096, lp=False)
-    taken = []
-    for attempt in range(5):
-        # Another size each time, since searches are remembered.
-        begin = time.process_time()
-        plan(pipeline, size + attempt, lp=False)
-        taken.append(time.process_time() - begin)
-    assert min(taken) < 0.050
+    assert calls(lambda: plan(pipeline, size, lp=False)) < 20_000
 
 
 @pytest.mark.parametrize("name", [*shipped_names(), "ten stages", "ten stages and a disk"])
-def test_speed__sixteen_classes_under_half_a_second(name):
+def test_cost__sixteen_classes(name):
+    """200,000 to 640,000 calls when this was written, a fifth of a second."""
     rng = np.random.default_rng(7)
     pairs = list(zip(rng.uniform(1, 20, 10), rng.uniform(1, 40, 10), strict=True))
     if name == "ten stages and a disk":
         pairs[4] = (4000.0, 50.0)
     pipeline = load_shipped(name) if name in shipped_names() else make(*pairs)
-    taken = []
-    for _ in range(3):
-        _ramp.cache_clear()
-        _up_down.cache_clear()
-        begin = time.process_time()
-        assert len(class_table(pipeline)) == 16
-        taken.append(time.process_time() - begin)
-    assert min(taken) < 0.5
+    _ramp.cache_clear()
+    _up_down.cache_clear()
+    assert calls(lambda: class_table(pipeline)) < 1_000_000
 
 
 def test_bottleneck__is_what_stages_share():

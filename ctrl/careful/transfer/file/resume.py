@@ -11,6 +11,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from careful._abi import lib
 from careful.errors import CarefulError
@@ -323,7 +324,9 @@ class RemotePartial:
             changes, self._dirty = self._dirty, []
             first = min(at for at, _ in changes)
             end = max(at + len(entry) for at, entry in changes)
-            self._written = await self._store(first, end - first)
+            self._written = False
+            with suppress(CarefulError):
+                self._written = await self._store(first, end - first)
 
     async def _store(self, at: int, nbytes: int) -> bool:
         if self._file < 0:
