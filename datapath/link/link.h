@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include <careful/careful.h>
+#include <careful/ping.h>
 #include <careful/wire.h>
 
 #include "device/device.h"

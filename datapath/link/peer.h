@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
+#include <careful/ping.h>
 #include <careful/wire.h>
 
 #include "device/device.h"

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <careful/careful.h>
+#include <careful/ping.h>
 
 #include "link/link.h"
 #include "message/message.h"

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <careful/careful.h>
+#include <careful/ping.h>
 
 enum { FAKE_PEERS = 4, FAKE_REGIONS = 4096, FAKE_TOKENS = 8192, FAKE_PAYLOAD = 8192 };
 

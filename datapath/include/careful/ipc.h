@@ -13,6 +13,7 @@
 
 #ifndef CAREFUL_CDEF
 #include <careful/careful.h>
+#include <careful/ping.h>
 #endif
 
 enum {
