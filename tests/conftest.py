@@ -15,6 +15,9 @@ pytest_plugins = ["lab", "hosts", "disks"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# pytest-xdist's workers are told of a terminal of 80 columns, and tables would fold.
+os.environ.pop("COLUMNS", None)
+
 # What is tested is what is installed beside this Python, activated or not. Without it the
 # tests of daemons have nothing to test, and must not look as if they had passed.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -356,8 +356,7 @@ def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> N
     if how == "shrinks":
         os.truncate(source, MIB)
     elif how == "changes":
-        with source.open("r+b") as file:
-            file.seek(190 * MIB)
+        with source.open("r+b") as file:  # where it was read already
             file.write(b"something else")
     else:
         source.unlink()

@@ -200,10 +200,11 @@ def up(ifname: str, name: str, options: UpOptions) -> Up:
     Raises:
         CarefulError: says what is missing and what to do.
     """
-    link = links.find(ifname)
+    links.find(ifname)
     instances.need_root(f"up {ifname}")
     options = UpOptions(export=check_exports(options.export)).over(options)
     with instances.changing(name):
+        link = links.find(ifname)  # as it is now that nobody else changes it
         instance = instances.find(name)
         if _is_up(instance, link, options):
             return Up(instance, already=True)

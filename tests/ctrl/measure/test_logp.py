@@ -245,7 +245,7 @@ def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
     found = read(machine, trips, [Curve(0.0, slow, trips.done_us, 62)])
     for name in ("os", "or_", "L"):
         assert getattr(found, name).estimate is None
-        assert "more than a round trip" in getattr(found, name).reason
+        assert "more than the round trip" in getattr(found, name).reason
     assert found.rtt.estimate is not None
 
 

@@ -17,19 +17,21 @@ static struct fake_answer *by_path(uint16_t handler, const char *path)
 
 static struct fake_answer *with_open(uint16_t handler, const char *path, uint32_t flags)
 {
+	size_t path_bytes = strlen(path);
 	char buf[sizeof(struct careful_block_open) + PATH_MAX];
 	struct careful_block_open open = {
 		.flags = htobe32(flags),
 		.mode = htobe32(0755),
 		.bytes = htobe64(3),
-		.path_bytes = htobe32((uint32_t)strlen(path)),
+		.path_bytes = htobe32((uint32_t)path_bytes),
 	};
 	uint32_t args[4] = { 0 };
 
 	memcpy(buf, &open, sizeof(open));
-	memcpy(buf + sizeof(open), path, strlen(path));
+	for (size_t i = 0; i < path_bytes; i++)
+		buf[sizeof(open) + i] = path[i];
 	return answer(
-		fake_request(c, 0, handler, args, buf, (uint32_t)(sizeof(open) + strlen(path))));
+		fake_request(c, 0, handler, args, buf, (uint32_t)(sizeof(open) + path_bytes)));
 }
 
 static int status(const char *path)

@@ -103,7 +103,7 @@ class _Fetch:
                 mover.reopen = partial(self._reopened, attr, name)
                 digest = await self._fetch(mover, kept, known, attr)
             after = await self._closed(mover)
-            is_equal = partial(self._is_equal, attr, part)
+            is_equal = partial(self._is_equal, attr, after, part)
             await check_source(attr, after, is_equal, name, self.progress)
             mtime_ns = attr.mtime_ns if self.options.keeps_times else None
             await in_thread(partial(part.commit, self.options.sync, mtime_ns))
@@ -155,9 +155,15 @@ class _Fetch:
             raise CarefulError(errno.ESTALE, "changed while it was being transferred", name)
         return handle
 
-    async def _is_equal(self, attr: Attr, part: Partial) -> bool:
+    async def _is_equal(self, attr: Attr, after: Attr, part: Partial) -> bool:
         """Whether the source, which changed, holds what is here."""
-        handle, now = await self.remote.open(self.source)
+        try:
+            handle, now = await self.remote.open(self.source)
+        except CarefulError as error:
+            # Removed meanwhile: what was open stayed readable, and nobody wrote to it.
+            if error.errno == errno.ENOENT and after.mtime_ns == attr.mtime_ns:
+                return True
+            raise
         try:
             if not may_hold(now, attr):
                 return False
