@@ -72,7 +72,7 @@ def test_pathchar__needs_no_privilege(chain: Lab) -> None:
 
 def test_pathchar__table_is_for_people(chain: Lab) -> None:
     shown = chain.run("h1", "carefulctl", "measure", "pathchar", "h2", "--sizes", "6").stdout
-    assert "G_us_per_KiB" in shown
+    assert "G (µs/KiB)" in shown
     assert "a fixed plan takes 768" in shown or "stopped before" in shown
     assert shown.count("10.77.10") == 3
 
