@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from careful.cli.main import COMMANDS, cli, run
 from careful.man import roff, terminal
 
 ALL = dict(roff.commands(cli, ("carefulctl",)))
-PLACES = [f"help {' '.join(names[1:])}" for names in ALL] + list(man.topics())
+README = Path(__file__).parents[3] / "README.md"
+PLACES = [f"help {' '.join(names[1:])}" for names in ALL] + [*man.topics(), "README"]
 
 
 def context(names: tuple[str, ...]) -> click.Context:
@@ -31,7 +33,8 @@ _BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
 
 def page(topic: str) -> str:
     """A page without its Python programs: system/test_python_page.py runs those."""
-    return re.sub(r"^```python\n.*?^```\n", "", man.source(topic), flags=re.M | re.S)
+    text = README.read_text(encoding="utf-8") if topic == "README" else man.source(topic)
+    return re.sub(r"^```python\n.*?^```\n", "", text, flags=re.M | re.S)
 
 
 def shown(place: str) -> Iterator[str]:
@@ -48,7 +51,7 @@ def shown(place: str) -> Iterator[str]:
 def parts(text: str) -> Iterator[str]:
     for line in text.splitlines():
         for part in re.split(r"[|;&>]+", line.partition(" #")[0]):
-            yield part.strip()
+            yield re.sub(r"^(host\d# |tools/lab exec h\d -- )", "", part.strip())
 
 
 def typed(place: str) -> Iterator[str]:
@@ -202,3 +205,22 @@ def test_exit_status__the_page_has_each() -> None:
     signals = [Exit.SIGNALLED + one for one in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)]
     assert listed == [*(one for one in Exit if one != Exit.SIGNALLED), *signals]
     assert click.UsageError("").exit_code == Exit.MISUSED
+
+
+def test_readme__its_programs_are_the_page_s() -> None:
+    programs = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.M | re.S)
+    assert len(programs) == 3
+    assert [one for one in programs if one not in man.source("python")] == []
+
+
+def test_readme__is_short() -> None:
+    prose = re.sub(r"^```.*?^```$", "", README.read_text(), flags=re.M | re.S)
+    words = [word for line in prose.splitlines() if line[:1] != "|" for word in line.split()]
+    assert len(words) <= 1000
+
+
+def test_readme__its_table_is_of_the_kept_runs() -> None:
+    summary = README.parent / "tools" / "bench" / "summary"
+    done = subprocess.run([sys.executable, summary], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n| ") >= 5
+    assert done.stdout in README.read_text(encoding="utf-8")

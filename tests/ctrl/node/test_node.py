@@ -157,19 +157,15 @@ def test_session__given_up_in_a_pause(make_lab: MakeLab, case: str) -> None:
 
 
 def code_in(text: str) -> list[str]:
-    """The Python programs in a text: fenced in README.md, indented in a docstring."""
-    if "```python" in text:
-        return [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    """The Python programs in a docstring, indented there."""
     blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)
     return [textwrap.dedent(one) for one in blocks if "import careful" in one]
 
 
-@pytest.mark.parametrize("where", ["README.md", "pydoc"])
-def test_example__does_what_is_said(make_lab: MakeLab, where: str) -> None:
+def test_example__does_what_is_said(make_lab: MakeLab) -> None:
     lab = make_lab()
-    text = (HERE.parents[2] / where).read_text() if "." in where else careful.__doc__
-    assert text is not None
-    serve, ask, *more = code_in(text)
+    assert careful.__doc__ is not None
+    serve, ask, *more = code_in(careful.__doc__)
     process = lab.start("h2", sys.executable, "-c", serve.replace(*READY))
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
