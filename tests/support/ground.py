@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from careful.control import maps, tune
+from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from hosts import MIB, PINS, RUN, Host, alive, make_file, wait_for
 from lab import Lab, tool
@@ -192,7 +192,9 @@ class Ground:
 
     def _cut(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
         for table in tables:
-            tune.apply(table, tune.all_slots(), tune.Change(fragment_bytes=nbytes).settings())
+            tune_entry.apply(
+                table, tune_entry.all_slots(), tune_entry.Change(fragment_bytes=nbytes).settings()
+            )
 
     def run(self, line: str) -> str:
         """A command, outside of the hosts; what it printed."""

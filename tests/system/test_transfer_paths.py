@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from careful.control import maps, tune
+from careful.control import maps, tune_entry
 from hosts import MIB, Host, Hosts, finish, make_file, moving
 
 
@@ -98,9 +98,9 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
         maps_of_both = [held.enter_context(maps.tune_map(name)) for name in names]
 
         def change(fragment: int, pulse: int) -> None:
-            one = tune.Change(fragment_bytes=fragment, minpulse_bytes=pulse).settings()
+            one = tune_entry.Change(fragment_bytes=fragment, minpulse_bytes=pulse).settings()
             for entries in maps_of_both:
-                tune.apply(entries, tune.all_slots(), one)
+                tune_entry.apply(entries, tune_entry.all_slots(), one)
 
         # Tiny fragments first, so that the transfer is sure to be under way.
         change(16, 0)

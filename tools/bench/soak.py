@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import commit
-from careful.control import maps, tune
+from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -87,10 +87,10 @@ def lab(hops: Path | None) -> Iterator[None]:
 
 def set_fragments(nbytes: int) -> None:
     """Small fragments for bulk payload at both ends: frames are what is counted."""
-    change = tune.Change(fragment_bytes=nbytes).settings()
+    change = tune_entry.Change(fragment_bytes=nbytes).settings()
     for host in ("h1", "h2"):
         with maps.tune_map(f"{LAB}-{host}") as entries:
-            tune.apply(entries, tune.all_slots(), change)
+            tune_entry.apply(entries, tune_entry.all_slots(), change)
 
 
 def start(host: str, *argv: str | Path) -> subprocess.Popen[str]:

@@ -12,7 +12,7 @@ import sys
 import time
 
 import careful
-from careful.control import maps, tune
+from careful.control import maps, tune_entry
 
 HANDLE = 1  # the request that asks for the region
 BYTES_MAX = 1 << 20
@@ -31,9 +31,9 @@ def serve() -> None:
 def set_plan(fragment_bytes: int) -> None:
     """As `carefulctl tune set --fragment-bytes` does."""
     instance = os.environ["CAREFUL_INSTANCE"]
-    with tune.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
-        settings = tune.Change(fragment_bytes=fragment_bytes).settings()
-        tune.apply(entries, tune.all_slots(), settings)
+    with tune_entry.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
+        settings = tune_entry.Change(fragment_bytes=fragment_bytes).settings()
+        tune_entry.apply(entries, tune_entry.all_slots(), settings)
 
 
 def one_run(

@@ -13,7 +13,7 @@ from careful.cli.command import group
 from careful.cli.common import measured, plot_option, show
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
-from careful.control import config, remote, traced
+from careful.control import config, remote, trace_targets
 from careful.control.tracer import Tracer
 from careful.measure.estimators import blackbox as two_regressions
 from careful.measure.estimators import clearbox as inside
@@ -298,7 +298,7 @@ def clearbox(
     )
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
-        targets = traced.ends(route)
+        targets = trace_targets.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
     inputs = report.inputs(host, route.address, options)

@@ -11,7 +11,7 @@ from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import instance_option, json_option, plot_option, show
 from careful.cli.params import SECONDS, Duration
-from careful.control import traced
+from careful.control import trace_targets
 from careful.control.tracer import Target, Tracer
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow
@@ -69,7 +69,7 @@ def trace_stages(
 
     Listens to one stage at a time, so that no probe slows what another times.
     """
-    targets = traced.targets(ifname, instance, also)
+    targets = trace_targets.targets(ifname, instance, also)
     with Tracer(targets) as tracer:
         heard = listening.listen(tracer, seconds, ready=lambda: _listening(targets, seconds))
     found = listening.fits(heard, [one.name for one in targets])
@@ -121,7 +121,7 @@ def trace_frames(
 
     Listens to all stages at once: the probes' own time lies between the boxes.
     """
-    targets = traced.targets(ifname, instance, also)
+    targets = trace_targets.targets(ifname, instance, also)
     owners = [one.name for one in targets]
     with Tracer(targets) as tracer:
         heard = listening.listen(

@@ -31,7 +31,7 @@ from careful.report.progress import watch
 from careful.report.tables import folded
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 
 
 def move(
@@ -58,7 +58,7 @@ def move(
     as_json, is_out = given["as_json"], fetch and target == "-"  # where the file goes
     names = partial(say, err=as_json or is_out) if given["verbose"] else None
 
-    async def work(peer: BlockClient) -> Report:
+    async def work(peer: BlockClient) -> Result:
         if not fetch:
             return await session.put(peer, sources, target, recursive, options, progress, span)
         found = await session.matching(peer, sources)
@@ -79,7 +79,7 @@ def move(
 def _show(
     words: dict[str, Any],
     figures: dict[str, Any],
-    report: Report,
+    report: Result,
     given: dict[str, Any],
     err: bool,
 ) -> None:

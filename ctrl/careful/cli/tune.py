@@ -11,8 +11,8 @@ from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
-from careful.control import config, tune_file, tuner
-from careful.control import tune as entries
+from careful.control import config, tune_file, tune_peers
+from careful.control import tune_entry as entries
 from careful.report import live
 from careful.report import tune as report
 from careful.report.jsonout import document
@@ -24,7 +24,7 @@ def tune() -> None:
     """See and set how messages are cut into fragments, while they flow."""
 
 
-def _figures(session: tuner.Session, rows: list[tuner.Row]) -> dict[str, Any]:
+def _figures(session: tune_peers.Session, rows: list[tune_peers.Row]) -> dict[str, Any]:
     effect = session.effect.as_dict() if session.effect else {}
     return {**effect, "peers": [report.tune_row(row) for row in rows]}
 
@@ -79,8 +79,8 @@ def tune_show(
     inputs = {"ifname": ifname, "instance": instance, "peers": peers}
 
     def look() -> str:
-        session = tuner.session(ifname, instance, settings)
-        rows = tuner.show(session, peers, settings)
+        session = tune_peers.session(ifname, instance, settings)
+        rows = tune_peers.show(session, peers, settings)
         if as_json:
             return document("tune show", inputs, _figures(session, rows))
         return report.tuning([(row.peer, row.tune) for row in rows])
@@ -141,8 +141,8 @@ def tune_set(
         sinks or whole.sinks,
     )
     classes_set = change.settings()
-    session = tuner.session(ifname, instance, settings)
-    rows = tuner.change(session, peers, settings, classes_set)
+    session = tune_peers.session(ifname, instance, settings)
+    rows = tune_peers.change(session, peers, settings, classes_set)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(change.fragment_bytes, session.payload_bytes):
@@ -179,8 +179,8 @@ def tune_apply(
     """
     settings = config.load(config_path)
     classes = tune_file.parse(file.read(), file.name, of)
-    session = tuner.session(ifname, instance, settings)
-    rows = tuner.change(session, peers, settings, classes)
+    session = tune_peers.session(ifname, instance, settings)
+    rows = tune_peers.change(session, peers, settings, classes)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     show(as_json, "tune apply", inputs, _figures(session, rows), text)

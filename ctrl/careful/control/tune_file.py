@@ -1,7 +1,7 @@
 """Settings from a file: what `plan --classes --json` or `tune show --json` printed.
 
 Owns what a file may hold, and that what is wrong with one is named; how settings reach
-the map is tune.py's.
+the map is tune_entry.py's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from careful.control.tune import CLASSES, SINKS, U32_MAX, Plan, Setting, class_bytes
+from careful.control.tune_entry import CLASSES, SINKS, U32_MAX, Plan, Setting, class_bytes
 from careful.errors import CarefulError
 
 

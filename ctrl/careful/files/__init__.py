@@ -42,7 +42,7 @@ from careful.files.host import AsyncHost, TransferError
 from careful.files.options import Progress, TransferOptions
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.entries import Attr, Entry
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.verify import Verified
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ __all__ = [
     "Host",
     "LossError",
     "Progress",
-    "Report",
+    "Result",
     "TransferError",
     "TransferOptions",
     "Verified",

@@ -17,9 +17,9 @@ from weakref import WeakSet
 from careful.daemon.route import Route
 from careful.errors import FATAL, CarefulError
 from careful.files.memory import Memory
-from careful.transfer.file.blocks import in_thread, quietly
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
+from careful.transfer.tasks import in_thread, quietly
 
 #: Transfers under way; more wait. A carefuld takes 32 connections of all programs.
 TRANSFERS_MAX = 4

@@ -15,9 +15,9 @@ from typing import Any, Literal, Self, TypeVar
 
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared, keep
-from careful.transfer.file.blocks import quietly
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
+from careful.transfer.tasks import quietly
 
 Data = bytes | bytearray | memoryview
 Mode = Literal["r", "r+"]

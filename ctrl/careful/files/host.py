@@ -34,7 +34,7 @@ from careful.files.options import (
 from careful.transfer import session
 from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import Attr, Entry, relative
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.stream.ends import NULL, STDIO
 from careful.transfer.verify import Verified
 
@@ -62,7 +62,7 @@ class TransferError(CarefulError):
     """
 
     errors: list[CarefulError]
-    report: Report
+    report: Result
 
 
 class AsyncHost:
@@ -246,7 +246,7 @@ class AsyncHost:
         recursive: bool = False,
         progress: Watcher | None = None,
         **options: Unpack[TransferOptions],
-    ) -> Report:
+    ) -> Result:
         """Fetch files and trees.
 
         A file appears under its name when it is complete, checked and synced. What is equal is
@@ -275,7 +275,7 @@ class AsyncHost:
         recursive: bool = False,
         progress: Watcher | None = None,
         **options: Unpack[TransferOptions],
-    ) -> Report:
+    ) -> Result:
         """Send files and trees to a host that exports a directory with :rw; see get().
 
         Args:
@@ -294,13 +294,13 @@ class AsyncHost:
 
     async def _move(
         self,
-        way: Callable[..., Awaitable[Report]],
+        way: Callable[..., Awaitable[Result]],
         source: Path | Sequence[Path],
         target: Path,
         recursive: bool,
         progress: Watcher | None,
         given: TransferOptions,
-    ) -> Report:
+    ) -> Result:
         options = options_of(recursive, given)
         paths = [source] if isinstance(source, str | os.PathLike) else source
         sources, to = [_file(one) for one in paths], _file(target)
@@ -348,7 +348,7 @@ def _in_python() -> Iterator[None]:
         raise
 
 
-def _failure(report: Report) -> CarefulError:
+def _failure(report: Result) -> CarefulError:
     """What a transfer raises of which not all came across."""
     for error in report.errors:
         _put_in_python(error)

@@ -11,8 +11,8 @@ import mmap
 import os
 
 from careful._abi import lib
-from careful.transfer.file.blocks import all_of
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.tasks import all_of
 
 #: Of one operation, and how many are under way of all reads and writes of a connection.
 PART_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.transfer.options import FileResult
-    from careful.transfer.report import Report
+    from careful.transfer.result import Result
 
 
 def _digest(one: FileResult) -> str | None:
@@ -24,7 +24,7 @@ def _algorithm(one: FileResult) -> str:
     return "blake3" if one.is_blake3 else "xxh3-of-blocks"
 
 
-def transfer_figures(report: Report) -> dict[str, Any]:
+def transfer_figures(report: Result) -> dict[str, Any]:
     """What a transfer did, for JSON."""
     return {
         "files": [
@@ -62,7 +62,7 @@ def transfer_figures(report: Report) -> dict[str, Any]:
     }
 
 
-def rehearsal(report: Report) -> str:
+def rehearsal(report: Result) -> str:
     """What a transfer would do, a line each, and in sum."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
     lines += [f"delete {name}" for name in report.deleted]
@@ -81,7 +81,7 @@ def rehearsal(report: Report) -> str:
     return "\n".join([*lines, ", ".join(parts) + "; nothing was changed"])
 
 
-def summary(report: Report) -> str:
+def summary(report: Result) -> str:
     """What a transfer did, in a line; "" where all that happened is an error, which was told."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from careful.report.tables import table
 
 if TYPE_CHECKING:
-    from careful.control.tune import Plan, Setting, Tune
-    from careful.control.tuner import Row
+    from careful.control.tune_entry import Plan, Setting, Tune
+    from careful.control.tune_peers import Row
 
 
 def plan(one: Plan | None) -> str:
@@ -27,7 +27,7 @@ def plan(one: Plan | None) -> str:
 
 
 def _class_range(first: int, last: int, count: int) -> str:
-    from careful.control.tune import class_bytes
+    from careful.control.tune_entry import class_bytes
 
     low = class_bytes(first - 1) + 1 if first else 0
     if last == count - 1:
@@ -56,7 +56,7 @@ def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
 
 def tune_row(row: Row) -> dict[str, Any]:
     """What is in effect for a peer, for JSON."""
-    from careful.control.tune import class_bytes
+    from careful.control.tune_entry import class_bytes
 
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **asdict(one)}

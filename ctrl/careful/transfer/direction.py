@@ -13,7 +13,6 @@ from functools import partial
 from typing import Protocol
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.file.blocks import in_thread
 from careful.transfer.file.compare import common_bytes
 from careful.transfer.file.copy import get_file, put_file
 from careful.transfer.file.local import current_umask, shown, sync_directory
@@ -21,6 +20,7 @@ from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.protocol.batch import LocalTree, RemoteTree, Tree
 from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
+from careful.transfer.tasks import in_thread
 from careful.transfer.tree.scan import list_local, local_attr, not_there
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from careful.daemon.client import AsyncClient, Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import move
+from careful.transfer import targets
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
 from careful.transfer.protocol.spool import Spool
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.stream.ends import NULL, STDIO, Span, is_special, transfer
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ async def get(
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> Report:
-    """Fetch files and trees from a peer; see move.get(), and ends.transfer()."""
+) -> Result:
+    """Fetch files and trees from a peer; see targets.get(), and ends.transfer()."""
     return await _move(remote, True, list(sources), target, recursive, options, progress, span)
 
 
@@ -64,8 +64,8 @@ async def put(
     options: Options,
     progress: Progress,
     span: Span = WHOLE,
-) -> Report:
-    """Send files and trees to a peer; see move.put(), and ends.transfer()."""
+) -> Result:
+    """Send files and trees to a peer; see targets.put(), and ends.transfer()."""
     return await _move(remote, False, list(sources), target, recursive, options, progress, span)
 
 
@@ -78,14 +78,14 @@ async def _move(
     options: Options,
     progress: Progress,
     span: Span,
-) -> Report:
+) -> Result:
     if len(sources) > 1:
         _check_several(sources, target, span, [target] if fetch else sources)
     losses = await remote.watch(options.fail_on_loss, progress.retried)
     if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
         report = await transfer(remote, fetch, sources[0], target, span, options, progress)
     else:
-        way = move.get if fetch else move.put
+        way = targets.get if fetch else targets.put
         report = await way(remote, sources, target, recursive, options, progress)
     report.lost, report.batch_retries = await losses.so_far(), remote.retries
     return report

@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass, field
 
 from careful.errors import CarefulError, meaning
-from careful.transfer.file.blocks import all_of
 from careful.transfer.file.compare import is_same
 from careful.transfer.file.journal import is_partial
 from careful.transfer.file.local import shown
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient, Entry, ancestors
+from careful.transfer.tasks import all_of
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.outcome import kind_of
 from careful.transfer.tree.scan import scan_local, scan_remote

@@ -28,7 +28,7 @@ from careful.report.jsonout import document, write
 from careful.report.progress import Lines, watch
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.tree.outcome import Outcome
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.
@@ -178,12 +178,12 @@ def test_get__quiet_and_verbose(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report = Report(singles=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
+    report = Result(singles=[FileResult("h2:a", "a", 1 << 20, 0xBEEF, 3)], seconds=1.0)
     report.failures.append(("h2:b", "h2:b: no"))
     report.deleted.append("old")
     report.links = 1
 
-    async def get(*given: Any) -> Report:
+    async def get(*given: Any) -> Result:
         given[5].finished("h2:a")
         given[5].note("h2:b: no")
         return report
@@ -203,9 +203,9 @@ def test_get__an_error_alone_has_no_summary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ "0 files, 0 B, 0.00 Gbit/s" said nothing; of several it is said how many."""
-    report = Report(failures=[("h2:b", "h2:b: no")], seconds=1.0)
+    report = Result(failures=[("h2:b", "h2:b: no")], seconds=1.0)
 
-    async def get(*_: Any) -> Report:
+    async def get(*_: Any) -> Result:
         return report
 
     monkeypatch.setattr(remote, "find", lambda *_: (None, Effect()))
@@ -328,7 +328,7 @@ def test_progress__errors_and_the_end(
         contextlib.suppress(BaseException),
         watch(False, False, file.fileno()) as progress,
     ):
-        sink = Outcome(Options(), progress, Report())
+        sink = Outcome(Options(), progress, Result())
         sink.fail("h2:f", CarefulError(errno.EIO, "broken", "h2:f"))
         progress.note("no failure")
         if error is not None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from careful.cli.main import cli
-from careful.control import tune, tune_file
-from careful.control.tune import RATIO_ONE, Plan, Setting
-from careful.control.tuner import Row
+from careful.control import tune_entry, tune_file
+from careful.control.tune_entry import RATIO_ONE, Plan, Setting
+from careful.control.tune_peers import Row
 from careful.errors import CarefulError
 from careful.report.jsonout import document
 from careful.report.tune import tune_row
@@ -37,7 +37,7 @@ def parse(*rows: Any, peer: str | None = None) -> dict[int, Setting]:
 def shown(**pulses: dict[str, int]) -> str:
     """What `tune show --json` prints of peers whose sinks have these pulses."""
     rows = [
-        Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * tune.CLASSES)
+        Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * tune_entry.CLASSES)
         for i, (peer, one) in enumerate(pulses.items())
     ]
     return document("tune show", {}, {"peers": [tune_row(one) for one in rows]})
@@ -48,7 +48,7 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
     done = CliRunner().invoke(cli, ["plan", "--pipeline", pipeline, "--classes", "--json"])
     printed = json.loads(done.output)["classes"]
     settings = tune_file.parse(done.output, "plan.json")
-    assert list(settings) == list(range(tune.CLASSES))
+    assert list(settings) == list(range(tune_entry.CLASSES))
     for one, setting in zip(printed, settings.values(), strict=True):
         assert setting.plan is not None
         assert vars(setting.plan) == one["plan"]
@@ -61,7 +61,7 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
 def test_parse__what_show_prints() -> None:
     text = shown(h2={"net_tx": 3, "store": 4})
     assert tune_file.parse(text, "kept.json") == dict.fromkeys(
-        range(tune.CLASSES), Setting(Plan.fixed(100), {"net_tx": 3, "store": 4})
+        range(tune_entry.CLASSES), Setting(Plan.fixed(100), {"net_tx": 3, "store": 4})
     )
 
 

@@ -17,9 +17,9 @@ from careful.report import figure, logp_plots, measure_plots, plan_plots, trace_
 from careful.report.digits import not_negative, with_half
 from logp_machine import Machine
 
-from .test_blackbox import CROSSING, FakeExchange
-from .test_host_stages import FakeHosts
-from .test_logp import measure as measure_logp
+from .estimators.test_blackbox import CROSSING, FakeExchange
+from .estimators.test_host_stages import FakeHosts
+from .estimators.test_logp import measure as measure_logp
 
 
 def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from functools import partial
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check
-from careful.transfer.file.blocks import Mover, in_slices, in_thread
 from careful.transfer.file.local import shown
+from careful.transfer.file.mover import Mover
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.tasks import in_slices, in_thread
 
 #: How often blocks that differ are moved again.
 _ATTEMPTS = 3

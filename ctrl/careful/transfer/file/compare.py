@@ -7,10 +7,10 @@ import stat
 
 from careful._abi import lib
 from careful.errors import check, from_os
-from careful.transfer.file.blocks import SLICE_BYTES, in_slices, quietly
 from careful.transfer.file.local import digest_of_range, shown
 from careful.transfer.file.source import may_hold
 from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.tasks import SLICE_BYTES, in_slices, quietly
 
 
 def block_sizes(nbytes: int, block_bytes: int) -> list[int]:

@@ -1,7 +1,7 @@
 """One file across: get and put, complete and under its name or not at all.
 
 Owns what the two ends are, and when a partial file is continued, kept or thrown away. A source
-that changes meanwhile is source.py's, trees and the command's arguments are move.py's.
+that changes meanwhile is source.py's, trees and the command's arguments are targets.py's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from itertools import chain
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
 from careful.transfer.file.blake3 import agreed
-from careful.transfer.file.blocks import SLICE_BYTES, Mover, all_of, in_slices, in_thread, quietly
 from careful.transfer.file.compare import (
     block_sizes,
     copy_into,
@@ -34,10 +33,12 @@ from careful.transfer.file.holes import (
 )
 from careful.transfer.file.journal import Identity, Journal, KeptPartial, tag_of
 from careful.transfer.file.local import Partial, shown
+from careful.transfer.file.mover import Mover
 from careful.transfer.file.resume import RemotePartial, take_digests, verify_local, verify_source
 from careful.transfer.file.source import check_source, may_hold
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.tasks import SLICE_BYTES, all_of, in_slices, in_thread, quietly
 from careful.transfer.tree.scan import local_attr
 
 __all__ = [

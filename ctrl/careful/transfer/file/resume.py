@@ -15,7 +15,6 @@ from contextlib import suppress
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.blocks import in_slices, quietly
 from careful.transfer.file.holes import is_hole
 from careful.transfer.file.journal import (
     FOOTER_BYTES,
@@ -30,6 +29,7 @@ from careful.transfer.file.journal import (
 from careful.transfer.file.local import digest_of_range, shown
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
+from careful.transfer.tasks import in_slices, quietly
 
 #: How long the handle of a session that is over may keep its file: the peer's stall
 #: (`up --stall`, 30 s) and a little, seconds.

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 from careful._abi import ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os
-from careful.transfer.file.blocks import in_thread
 from careful.transfer.file.local import current_umask, shown
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
+from careful.transfer.tasks import in_thread
 
 #: Contents that one batch carries, and the files it may be of, bytes and count.
 BYTES = 2 << 20

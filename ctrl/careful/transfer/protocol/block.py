@@ -1,6 +1,6 @@
 """Client of the block service (block.h): a peer's exported tree.
 
-Owns the requests and their payloads. Bytes move by moves.py; which, and where to, is
+Owns the requests and their payloads. Bytes move by ranges.py; which, and where to, is
 file/copy.py's.
 """
 
@@ -28,7 +28,7 @@ from careful.transfer.protocol.entries import (
     parse_listing,
     relative,
 )
-from careful.transfer.protocol.moves import LostError, Moves
+from careful.transfer.protocol.ranges import LostError, RangeClient
 from careful.transfer.protocol.spool import Spool
 
 __all__ = [
@@ -82,8 +82,8 @@ def _open_payload(path: str, **fields: int) -> bytes:
     return pack("careful_block_open", path_bytes=len(raw), **fields) + raw
 
 
-class BlockClient(Moves):
-    """A peer's exported tree; see Moves for its arguments."""
+class BlockClient(RangeClient):
+    """A peer's exported tree; see RangeClient for its arguments."""
 
     @classmethod
     async def connect(

@@ -1,7 +1,7 @@
 """What the network lost between this host and a peer, as both ends counted it.
 
 Owns the figures of a transfer's summary, and --on-loss fail. That what was lost is
-asked for again is file/blocks.py's, how much at a time pace.py's.
+asked for again is file/mover.py's, how much at a time pace.py's.
 """
 
 from __future__ import annotations

@@ -17,16 +17,16 @@ from functools import partial
 from typing import TextIO
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.file.blocks import quietly
 from careful.transfer.file.compare import still_holds
 from careful.transfer.file.local import Partial, shown, special_there, sync_directory
 from careful.transfer.file.source import check_same, check_source, may_hold
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.stream.inplace import Side, bytes_from, move_differing
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
+from careful.transfer.tasks import quietly
 
 STDIO = "-"
 NULL = "null:"
@@ -367,7 +367,7 @@ async def transfer(
     span: Span,
     options: Options,
     progress: Progress,
-) -> Report:
+) -> Result:
     """Move one file whose ends are special.
 
     Args:
@@ -401,7 +401,7 @@ async def transfer(
             error.reason += "; -c goes on with the blocks that differ"
         raise
     is_equal = result.bytes == result.matched_bytes > 0
-    report = Report(singles=[] if is_equal else [result])
+    report = Result(singles=[] if is_equal else [result])
     if is_equal:
         report.equal.append((result.source, result.bytes))
     report.seconds = time.monotonic() - began

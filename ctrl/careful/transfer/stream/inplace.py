@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.file.blocks import in_slices
 from careful.transfer.file.compare import block_sizes
 from careful.transfer.file.local import digest_of_blocks, digest_of_range, shown
 from careful.transfer.file.resume import runs
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.tasks import in_slices
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.blake3 import StreamDigest
-from careful.transfer.file.blocks import Mover, quietly
 from careful.transfer.file.local import digest_of_blocks
+from careful.transfer.file.mover import Mover
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.tasks import quietly
 
 #: A size that no file has: "to the end".
 ENDLESS = (1 << 63) - 1

@@ -1,8 +1,8 @@
 """One tree from one end to the other, whichever way.
 
-Owns the order: directories before what is in them, small files in batches (batches.py) beside
+Owns the order: directories before what is in them, small files in batches (small_files.py) beside
 large ones, then links, then what is to go, and attributes last, children before their
-directories. One item's failure does not end the others. It calls batches.py and direction.py.
+directories. One item's failure does not end the others. It calls small_files.py and direction.py.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.blocks import all_of
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import Attr, Entry, parent
+from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system
-from careful.transfer.tree.batches import SmallFiles
 from careful.transfer.tree.clashes import extra, in_the_way, is_another, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.existing import Fate, fate, refused
 from careful.transfer.tree.links import is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
+from careful.transfer.tree.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from careful.transfer.direction import Direction

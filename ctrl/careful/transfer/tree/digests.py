@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError
-from careful.transfer.file.blocks import all_of
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
 from careful.transfer.protocol.block import Entry
+from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import parts
 
 #: How much of a file is equal at both ends, and whether all of it is.

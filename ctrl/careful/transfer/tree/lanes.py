@@ -2,7 +2,7 @@
 
 Owns how a listing is taken apart (careful_sift), and the lanes on which batches cross: memory
 of ours and of the peer's that is kept from one batch to the next. What becomes of a batch in
-which something is not as expected is batches.py's.
+which something is not as expected is small_files.py's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from careful._abi import ffi, lib, pack
 from careful.errors import CarefulError, check
-from careful.transfer.file.blocks import quietly
 from careful.transfer.file.holes import GRAIN
 from careful.transfer.file.local import digest_of
 from careful.transfer.options import FileResult, Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import RemoteTree, Tree, parse
 from careful.transfer.protocol.block import Entry
+from careful.transfer.tasks import quietly
 
 #: Items that a peer takes in one batch, and what it may answer, bytes.
 ITEMS_BYTES = 4 << 20

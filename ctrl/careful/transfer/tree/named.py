@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.blocks import all_of
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, parse
 from careful.transfer.protocol.entries import Attr
+from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
 from careful.transfer.tree.existing import Fate, fate, refused
 from careful.transfer.tree.outcome import Outcome

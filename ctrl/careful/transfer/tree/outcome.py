@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from careful.errors import FATAL, CarefulError
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.report import Moved, Report
+from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
 TEXTS = {
@@ -40,7 +40,7 @@ class Outcome:
 
     options: Options
     progress: Progress
-    report: Report
+    report: Result
 
     def fail(self, name: str, error: CarefulError) -> None:
         """Note a failure, or raise it if it is everybody's."""

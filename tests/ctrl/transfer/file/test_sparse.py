@@ -17,7 +17,7 @@ from careful.errors import CarefulError
 from careful.transfer.file import local, resume
 from careful.transfer.file.holes import is_hole, local_extents, merged, ranges_of
 from careful.transfer.options import Options, Progress, Silent
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20
@@ -32,7 +32,7 @@ class Ends:
         self.source, self.target = (there, here) if way == "get" else (here, there)
         self.source, self.target = self.source / "f", self.target / "f"
 
-    def once(self, options: Options, watch: Progress = SILENT) -> Report:
+    def once(self, options: Options, watch: Progress = SILENT) -> Result:
         if self.way == "get":
             return transfers.get(self.route, ["f"], str(self.target), False, options, watch)
         return transfers.put(self.route, [str(self.source)], "", False, options, watch)

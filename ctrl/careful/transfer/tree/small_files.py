@@ -14,12 +14,12 @@ from typing import Any
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.blocks import all_of, in_thread
 from careful.transfer.file.local import digest_of
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree
 from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.tasks import all_of, in_thread
 from careful.transfer.tree.attributes import parts
 from careful.transfer.tree.lanes import (
     ITEMS_BYTES,

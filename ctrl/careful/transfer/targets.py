@@ -16,13 +16,13 @@ from careful.errors import CarefulError
 from careful.transfer.direction import Direction
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.tree.copy import TreeTransfer
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import carried, taken_apart
 
-__all__ = ["Report", "get", "move", "put"]
+__all__ = ["Result", "get", "move", "put"]
 
 #: Directories that a command makes above what it moves.
 _MODE = 0o777
@@ -36,7 +36,7 @@ async def get(
     recursive: bool,
     options: Options,
     progress: Progress,
-) -> Report:
+) -> Result:
     """Fetch files and trees; see move()."""
     return await move(Direction(remote, True), sources, target, recursive, options, progress)
 
@@ -48,7 +48,7 @@ async def put(
     recursive: bool,
     options: Options,
     progress: Progress,
-) -> Report:
+) -> Result:
     """Send files and trees; see move()."""
     return await move(Direction(remote, False), sources, target, recursive, options, progress)
 
@@ -60,7 +60,7 @@ async def move(
     recursive: bool,
     options: Options,
     progress: Progress,
-) -> Report:
+) -> Result:
     """Move files and trees.
 
     Args:
@@ -75,7 +75,7 @@ async def move(
         CarefulError: nothing could be done, or the peer is gone.
     """
     began = time.monotonic()
-    work = _Move(way, target, Outcome(options, progress, Report()), recursive)
+    work = _Move(way, target, Outcome(options, progress, Result()), recursive)
     await work.prepare(len(sources) > 1)
     for source in sources:
         try:

@@ -15,7 +15,8 @@ import pytest
 import transfers
 from careful.daemon.route import Route
 from careful.errors import Ended
-from careful.transfer.file import blocks, compare
+from careful.transfer import tasks
+from careful.transfer.file import compare
 from careful.transfer.file.local import digest_of_range
 from careful.transfer.options import Options, Silent
 
@@ -37,7 +38,7 @@ def test_verify__interrupted(
             os.kill(os.getpid(), signal.SIGINT)
         return digest_of_range(*given)
 
-    monkeypatch.setattr(blocks, "SLICE_BYTES", 4 * BLOCK)
+    monkeypatch.setattr(tasks, "SLICE_BYTES", 4 * BLOCK)
     monkeypatch.setattr(compare, "digest_of_range", digest)
     with pytest.raises(KeyboardInterrupt):
         transfers.verify(route, "f", str(tmp_path / "f"), False, BLOCK)
@@ -55,7 +56,7 @@ def test_in_thread__cancelled_again(tmp_path: Path) -> None:
         end.wait(10)
 
     async def run() -> bool:
-        task = asyncio.create_task(blocks.in_thread(work))
+        task = asyncio.create_task(tasks.in_thread(work))
         await asyncio.to_thread(begin.wait)
         for _ in range(3):
             task.cancel()

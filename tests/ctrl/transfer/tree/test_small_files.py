@@ -16,7 +16,7 @@ from careful.daemon.route import Route
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
-from careful.transfer.tree import batches
+from careful.transfer.tree import small_files
 from compare import assert_equal
 from fake_daemon import Answer, FakeDaemon
 
@@ -147,7 +147,7 @@ def test_put__what_does_not_fit_goes_by_itself(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends("put", route, tmp_path / "here", daemon.root)
-    monkeypatch.setattr(batches, "ITEMS_BYTES", 4000)
+    monkeypatch.setattr(small_files, "ITEMS_BYTES", 4000)
     report = ends.run()
     assert (report.failures, report.files_count) == ([], 20)
     assert_equal(ends.source, ends.target)

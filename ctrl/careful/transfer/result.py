@@ -27,7 +27,7 @@ class Moved(Protocol):
 
 
 @dataclass
-class Report:
+class Result:
     """What a transfer did, or with dry_run would have done.
 
     Attributes:

@@ -26,7 +26,7 @@ class LostError(CarefulError):
     """The peer does not know a handle any more: our session with it is another one."""
 
 
-class Moves:
+class RangeClient:
     """What moves from and to a peer.
 
     Args:

@@ -1,6 +1,6 @@
 """`tune show`, `tune set` and `tune apply`: which entries of the tune map are whose.
 
-Owns the way from peers to slots; how an entry changes is tune.py's.
+Owns the way from peers to slots; how an entry changes is tune_entry.py's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from careful._abi import lib
 from careful.address import Address
-from careful.control import instances, maps, status, tune
+from careful.control import instances, maps, status, tune_entry
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.daemon.client import Client
@@ -33,7 +33,7 @@ class Row:
 
     peer: str
     slot: int
-    tune: tune.Tune
+    tune: tune_entry.Tune
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,21 @@ def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
     """
     named = _slots(one, hosts, config) if hosts else _everybody(one)
     with maps.tune_map(one.instance.name) as entries:
-        return [Row(who, slot, tune.read(entries, slot)) for who, slot in named]
+        return [Row(who, slot, tune_entry.read(entries, slot)) for who, slot in named]
 
 
 def change(
-    one: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, tune.Setting]
+    one: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, tune_entry.Setting]
 ) -> list[Row]:
     """Set some classes, for some peers or for all and new ones; what is in effect then.
 
     Raises:
         CarefulError: a host is no peer, or the map refuses.
     """
-    slots = [slot for _, slot in _slots(one, hosts, config)] if hosts else tune.all_slots()
-    with tune.one_writer(maps.PINS / one.instance.name), maps.tune_map(one.instance.name) as map_:
-        tune.apply(map_, slots, settings)
+    slots = [slot for _, slot in _slots(one, hosts, config)] if hosts else tune_entry.all_slots()
+    with (
+        tune_entry.one_writer(maps.PINS / one.instance.name),
+        maps.tune_map(one.instance.name) as map_,
+    ):
+        tune_entry.apply(map_, slots, settings)
     return show(one, hosts, config)

@@ -17,7 +17,7 @@ from careful.errors import CarefulError, from_os
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
-from careful.transfer.report import Report
+from careful.transfer.result import Result
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import scan_local
@@ -147,7 +147,7 @@ def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
 
 def test_sink__a_name_that_says_what_a_connection_would() -> None:
     """A file system that has lost its other end says ENOTCONN: one name's failure."""
-    sink = Outcome(Options(), Silent(), Report())
+    sink = Outcome(Options(), Silent(), Result())
     sink.fail_errno("d", errno.ENOTCONN)
     sink.fail_errno("e", errno.ENODEV)
     sink.fail("g", from_os(OSError(errno.ENOTCONN, "not connected"), "g"))
