@@ -114,6 +114,11 @@ class LossError(CarefulError):
     """The network lost or damaged something, and the user wanted no repair."""
 
 
+def is_debugging() -> bool:
+    """Whether the user asked where in the program errors come from."""
+    return bool(os.environ.get("CAREFUL_DEBUG"))
+
+
 def meaning(errno: int) -> str:
     """What a positive errno means where careful returns it."""
     return _MEANINGS.get(errno) or os.strerror(errno)

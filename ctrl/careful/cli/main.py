@@ -21,7 +21,7 @@ from click.shell_completion import shell_complete
 from careful import __version__
 from careful.cli.command import LazyGroup
 from careful.cli.exit_status import Exit
-from careful.errors import CarefulError, Ended, LossError, shown
+from careful.errors import CarefulError, Ended, LossError, is_debugging, shown
 from careful.extras import MissingExtraError
 from careful.report.jsonout import document
 
@@ -137,7 +137,7 @@ def _status_of(error: BaseException) -> int:
 
 def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
     """Tell of an error, as JSON too if that is asked for; its exit status."""
-    if os.environ.get("CAREFUL_DEBUG"):
+    if is_debugging():
         traceback.print_exc()
     if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
         return Exit.FAILED  # who read our output has gone

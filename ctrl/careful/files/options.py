@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.tree.filters import Filters, check_pattern
@@ -193,5 +194,5 @@ class Watched(Silent):
     def note(self, text: str) -> None:
         _log.info("%s", text)
 
-    def failed(self, name: str, text: str, reason: str) -> None:
+    def failed(self, name: str, error: CarefulError) -> None:
         """It is raised, in the end."""

@@ -10,11 +10,12 @@ import os
 import select
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from careful.errors import shown
+from careful.errors import CarefulError, is_debugging, shown
 
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1
@@ -161,13 +162,25 @@ class Lines:
         self.say(f"carefulctl: {text}")
         self._tell("note", True, text=text)
 
-    def failed(self, name: str, text: str, reason: str) -> None:
+    def failed(self, name: str, error: CarefulError) -> None:
         """Print why; of thousands alike the first, and at the end how many more there were."""
-        self._failures[reason] += 1
+        self._failures[error.reason] += 1
         self._failed.add(name)
-        if self._failures[reason] <= _NAMED or self._names:
-            self.say(f"carefulctl: {text}")
-        self._tell("error", True, name=name, text=text)
+        if self._failures[error.reason] <= _NAMED or self._names:
+            for line in origin(error) if is_debugging() else ():
+                self.say(line)
+            self.say(f"carefulctl: {error}")
+        self._tell("error", True, name=name, text=str(error))
+
+
+def origin(error: CarefulError) -> list[str]:
+    """The lines that say where an error came from; if it was never raised, who noted it."""
+    if error.__traceback__ is not None:
+        parts = traceback.format_exception(error)
+    else:
+        parts = ["Noted, and not raised, here (most recent call last):\n"]
+        parts += [*traceback.format_stack(), *traceback.format_exception_only(error)]
+    return "".join(parts).splitlines()
 
 
 def watch(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from careful._abi import lib
+from careful.errors import CarefulError
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.tree.filters import Filters
 
@@ -115,8 +116,8 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """Something a person should know."""
 
-    def failed(self, name: str, text: str, reason: str) -> None:
-        """A name's transfer failed; the text says of what, and why; the reason is the why alone."""
+    def failed(self, name: str, error: CarefulError) -> None:
+        """A name's transfer failed, and why."""
 
 
 class Silent:
@@ -129,8 +130,8 @@ class Silent:
     def finished(self, name: str) -> None: ...
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
     def note(self, text: str) -> None: ...
-    def failed(self, name: str, text: str, reason: str) -> None:
-        self.note(text)
+    def failed(self, name: str, error: CarefulError) -> None:
+        self.note(str(error))
 
 
 class FileResult(NamedTuple):

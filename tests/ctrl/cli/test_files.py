@@ -104,6 +104,36 @@ def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
     assert Path("ds/b").read_text() == "b"
 
 
+@pytest.mark.parametrize(
+    ("words", "origin"),
+    [
+        (("get", "h2:none", "."), "transfer/direction.py"),  # raised
+        (("put", "none", "h2:"), "transfer/direction.py"),
+        (("get", "-r", "h2:ds", "."), "transfer/tree/copy.py"),  # noted
+    ],
+)
+def test_debug__a_failure_of_a_file_has_a_traceback(
+    type_: Type,
+    export: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    origin: str,
+) -> None:
+    """It was thrown away with the failures that are collected."""
+    (export / "ds").mkdir()
+    (export / "ds/a").write_text("a")
+    Path("ds").mkdir()
+    Path("ds/a").write_text("mine")
+    plain = type_(*words)
+    assert plain.status != 0
+    assert plain.err.count("\n") == 1
+    monkeypatch.setenv("CAREFUL_DEBUG", "1")
+    found = type_(*words)
+    assert found.err.endswith(plain.err)
+    assert "(most recent call last):" in found.err
+    assert origin in found.err
+
+
 def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
     """Not what failed: that is on standard error."""
     (export / "ds").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.errors import CarefulError
 from careful.report import progress as module
 from careful.report.bar import Bar
 from careful.report.progress import Lines, watch
@@ -69,14 +71,18 @@ def test_bar__nothing_came_for_long() -> None:
     assert bar.said().plain == "0 B of 4 KiB  0 B/s  0/1 files"
 
 
+def failure(name: str, reason: str) -> CarefulError:
+    return CarefulError(errno.EEXIST, reason, name)
+
+
 def test_failed__thousands_alike_are_counted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lines = tmp_path / "lines"
     with lines.open("wb") as file, watch(False, None, file.fileno()) as progress:
         for number in range(5000):
-            progress.failed(f"h2:f{number}", f"h2:f{number}: exists already", "exists already")
-        progress.failed("h2:g", "h2:g: no space", "no space")
+            progress.failed(f"h2:f{number}", failure(f"h2:f{number}", "exists already"))
+        progress.failed("h2:g", failure("h2:g", "no space"))
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "carefulctl: h2:f0: exists already"
     assert said[-2:] == [
@@ -89,7 +95,7 @@ def test_failed__thousands_alike_are_counted(
     assert told[-1]["failures_count"] == 5001
     with Lines(names=print) as verbose:
         for number in range(20):
-            verbose.failed(f"h2:f{number}", f"h2:f{number}: exists already", "exists already")
+            verbose.failed(f"h2:f{number}", failure(f"h2:f{number}", "exists already"))
     assert len(capsys.readouterr().err.splitlines()) == 20
 
 

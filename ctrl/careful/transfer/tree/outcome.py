@@ -50,8 +50,8 @@ class Outcome:
 
     def _note(self, name: str, error: CarefulError) -> None:
         self.report.failures.append((name, str(error)))
+        self.progress.failed(name, error)
         self.report.errors.append(error.with_traceback(None))  # nor what its frames hold
-        self.progress.failed(name, str(error), error.reason)
 
     def fail_errno(self, name: str, code: int, what: str = "") -> None:
         """Note a failure that an errno of a file says: it is nobody else's, whatever it is.
