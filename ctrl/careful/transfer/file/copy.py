@@ -40,6 +40,7 @@ from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.tasks import SLICE_BYTES, all_of, in_slices, in_thread, quietly
 from careful.transfer.tree.scan import local_attr
+from careful.units import shown_bytes
 
 __all__ = [
     "FileResult",
@@ -236,6 +237,9 @@ class _Fetch:
             part.close()
         else:
             part.discard()
+            if isinstance(part, KeptPartial):
+                block_bytes = part.journal.block_bytes
+                tell_lost(shown(self.target), block_bytes, error, self.progress)
 
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
@@ -259,6 +263,21 @@ def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: 
     if isinstance(error, CarefulError):
         error.reason += f"; {text}"
     else:
+        progress.note(f"{name}: {text}")
+
+
+def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progress) -> None:
+    """Say that an interrupted transfer leaves nothing; of one that failed, the error says enough.
+
+    Args:
+        name: of the file.
+        block_bytes: size of a block.
+        error: what ended its transfer.
+        progress: told.
+    """
+    if not isinstance(error, CarefulError):
+        block = shown_bytes(block_bytes)
+        text = f"nothing is kept (no block of {block} was complete); the next run starts over"
         progress.note(f"{name}: {text}")
 
 
@@ -373,6 +392,8 @@ async def put_file(
         kept = await part.give_up(is_worth_keeping(part.journal, error))
         if kept is not None:
             tell_kept((kept, attr.st_size), name, error, progress)
+        elif attr.st_size > part.journal.block_bytes:
+            tell_lost(name, part.journal.block_bytes, error, progress)
         raise
     finally:
         os.close(fd)

@@ -10,6 +10,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -108,7 +109,9 @@ class Mover:
         async def worker() -> None:
             for index in todo:
                 offset = index * step
-                digests[index] = await self._data(offset, min(step, nbytes - offset))
+                size = min(step, nbytes - offset)
+                async with self._limit.block(size) if self._limit else nullcontext():
+                    digests[index] = await self._data(offset, size)
                 if done is not None:
                     done(index, digests[index])
 

@@ -37,6 +37,9 @@ class RateLimit:
         #: What moves in about a tenth of a second: more at once would come as a burst.
         self.piece_bytes = max(PIECE_BYTES_MIN, bytes_per_s // 10 & ~4095)
         self._free_at = 0.0
+        self._begun_bytes = 0
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
 
     async def take(self, nbytes: int) -> None:
         """Wait until so many bytes may be asked for."""
@@ -46,6 +49,24 @@ class RateLimit:
         self._free_at = begins + nbytes / self.bytes_per_s
         if begins > now:
             await asyncio.sleep(begins - now)
+
+    @asynccontextmanager
+    async def block(self, nbytes: int) -> AsyncIterator[None]:
+        """Hold a place among the blocks under way: as many as move within a second, or one.
+
+        Were there more, all would advance side by side, and an interruption would find none
+        complete, to be kept.
+        """
+        async with self._turn:
+            while self._begun_bytes and self._begun_bytes + nbytes > self.bytes_per_s:
+                self._ended.clear()
+                await self._ended.wait()
+            self._begun_bytes += nbytes
+        try:
+            yield
+        finally:
+            self._begun_bytes -= nbytes
+            self._ended.set()
 
 
 class Pace:

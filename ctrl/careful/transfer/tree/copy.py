@@ -341,8 +341,7 @@ class TreeTransfer:
                         self.sink.report.equal.append((name, entry.attr.bytes))
                     else:
                         self.sink.done(result)
-                finally:
-                    self.sink.progress.finished(name)
+                self.sink.progress.finished(name)
 
         width = min(self.options.files_in_flight, len(entries))
         await all_of(*(worker() for _ in range(width)))

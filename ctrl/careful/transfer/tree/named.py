@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
+from careful.transfer.file.copy import tell_lost
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, parse
 from careful.transfer.protocol.entries import Attr
@@ -54,8 +55,7 @@ class Named:
                     folders.add(os.path.dirname(target))
                 except CarefulError as error:
                     self.sink.fail(name, error)
-                finally:
-                    self.sink.progress.finished(name)
+                self.sink.progress.finished(name)
 
         width = min(self.options.files_in_flight, len(self._files))
         await all_of(*(worker() for _ in range(width)))
@@ -109,6 +109,11 @@ class Named:
                 # It came to be there meanwhile.
                 if error.errno != errno.EEXIST or not await self._is_equal(source, target):
                     raise
+            except BaseException as error:  # of several blocks it has said so itself
+                if attr.bytes <= self.options.block_bytes:
+                    name, progress = self.way.target.name(target), self.sink.progress
+                    tell_lost(name, self.options.block_bytes, error, progress)
+                raise
             return None
         common, is_same = 0, False
         if what is Fate.DIFFER:

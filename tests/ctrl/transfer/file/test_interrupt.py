@@ -19,6 +19,8 @@ from careful.transfer import tasks
 from careful.transfer.file import compare
 from careful.transfer.file.local import digest_of_range
 from careful.transfer.options import Options, Silent
+from careful.transfer.partials import find_local
+from careful.transfer.protocol.pace import RateLimit
 
 BLOCK = 4096
 DATA = os.urandom(40 * BLOCK)
@@ -109,6 +111,70 @@ def test_get__a_signal_that_our_parent_ignores(
     finally:
         signal.signal(number, before)
     assert (tmp_path / "f").read_bytes() == DATA
+
+
+class Interrupted(Silent):
+    """Ends its transfer after so many pieces, as SIGTERM does; keeps what it was told."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+        self.notes: list[str] = []
+        self.names: list[str] = []
+
+    def moved(self, nbytes: int) -> None:
+        self.pieces -= 1
+        if not self.pieces:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def finished(self, name: str) -> None:
+        self.names.append(name)
+
+
+@pytest.mark.parametrize("way", ["get", "put"])
+@pytest.mark.parametrize(
+    ("blocks", "pieces", "is_kept"), [(20, 24, True), (20, 3, False), (1, 3, False)]
+)
+def test_rate_limit__interrupted(
+    route: Route,
+    export: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    blocks: int,
+    pieces: int,
+    is_kept: bool,
+) -> None:
+    """Eight blocks advanced side by side, a piece each in turn: none was whole, none was kept."""
+
+    async def take(limit: RateLimit, nbytes: int) -> None:
+        assert nbytes <= BLOCK
+
+    monkeypatch.setattr(RateLimit, "take", take)
+    limit = RateLimit(10 * BLOCK)
+    options = Options(block_bytes=16 * BLOCK, limit=limit)
+    (export if way == "get" else tmp_path).joinpath("f").write_bytes(bytes(16 * BLOCK * blocks))
+    watch = Interrupted(pieces)
+    move, source, to = (
+        (transfers.get, "f", str(tmp_path / "g"))
+        if way == "get"
+        else (transfers.put, str(tmp_path / "f"), "g")
+    )
+    with pytest.raises(Ended):
+        move(route, [source], to, False, options, watch)
+    target = tmp_path if way == "get" else export
+    [found] = find_local(str(target), False) or [None]
+    assert watch.names == []
+    [note] = watch.notes
+    if is_kept:
+        assert found is not None
+        assert 0 < (found.present_bytes or 0) < pieces * BLOCK
+        assert f"{found.present_bytes} of {16 * BLOCK * blocks} bytes are kept" in note
+    else:
+        assert found is None
+        assert "g: nothing is kept (no block of 64 KiB was complete)" in note
 
 
 #: Presses Ctrl-C when a module is looked for.

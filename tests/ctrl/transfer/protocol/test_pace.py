@@ -23,6 +23,7 @@ BLOCK = 4096
 def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock of our own: what was taken before each instant is below the rate."""
     now, taken = 0.0, 0
+    limit = pace.RateLimit(1_000_000)
 
     async def sleep(seconds: float) -> None:
         nonlocal now
@@ -32,7 +33,6 @@ def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         pace, "asyncio", SimpleNamespace(get_running_loop=lambda: clock, sleep=sleep)
     )
-    limit = pace.RateLimit(1_000_000)
 
     async def take() -> None:
         nonlocal taken
@@ -44,6 +44,31 @@ def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(take())
     assert limit.piece_bytes <= 100_000
     assert now == pytest.approx((taken - limit.piece_bytes) / 1_000_000)
+
+
+@pytest.mark.parametrize(("block_bytes", "most"), [(2_000_000, 1), (400_000, 2), (100_000, 10)])
+def test_rate_limit__blocks_under_way(block_bytes: int, most: int) -> None:
+    """What moves within a second, or one; in the order in which they were asked for."""
+    limit = pace.RateLimit(1_000_000)
+    begun: list[int] = []
+    under_way, seen = 0, 0
+
+    async def move(number: int) -> None:
+        nonlocal under_way, seen
+        async with limit.block(block_bytes):
+            begun.append(number)
+            under_way += 1
+            seen = max(seen, under_way)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            under_way -= 1
+
+    async def run() -> None:
+        await asyncio.gather(*map(move, range(40)))
+
+    asyncio.run(run())
+    assert seen == most
+    assert begun == list(range(40))
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
