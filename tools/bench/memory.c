@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Two devices joined in memory. */
+#include "memory.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+static struct memory *of_queue(struct queue *queue)
+{
+	return (struct memory *)(void *)queue;
+}
+
+static struct memory *of_port(struct port *port)
+{
+	return (struct memory *)(void *)((uint8_t *)port - offsetof(struct memory, port));
+}
+
+static uint32_t ring_count(const struct memory_ring *ring)
+{
+	return ring->head - ring->tail;
+}
+
+static uint32_t memory_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
+{
+	struct memory *end = of_queue(queue);
+	uint32_t got = ring_count(&end->rx);
+
+	end->calls.rx++;
+	got = got < n ? got : n;
+	for (uint32_t i = 0; i < got; i++)
+		descs[i] = end->rx_ring[end->rx.tail++ % MEMORY_RX];
+	return got;
+}
+
+static void memory_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
+{
+	struct memory *end = of_queue(queue);
+
+	end->calls.fill++;
+	assert(ring_count(&end->fill) + n <= MEMORY_RX);
+	for (uint32_t i = 0; i < n; i++)
+		end->fill_ring[end->fill.head++ % MEMORY_RX] = addrs[i] & ~(MEMORY_CHUNK - 1ull);
+}
+
+static uint32_t memory_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
+{
+	struct memory *end = of_queue(queue);
+
+	end->calls.tx++;
+	assert(ring_count(&end->held) + n <= MEMORY_TX);
+	for (uint32_t i = 0; i < n; i++)
+		end->held_ring[end->held.head++ % MEMORY_TX] = descs[i];
+	return n;
+}
+
+/* The frame goes to the other end, which had a credit for it; its chunk has left. */
+static void pass(struct memory *end, struct device_desc desc)
+{
+	struct memory *to = end->other;
+	uint64_t addr;
+
+	assert(ring_count(&to->fill) && desc.bytes <= MEMORY_FRAME && !desc.options);
+	addr = to->fill_ring[to->fill.tail++ % MEMORY_RX] + MEMORY_HEADROOM;
+	memcpy(to->queue.umem + addr, end->queue.umem + desc.addr, desc.bytes);
+	to->rx_ring[to->rx.head++ % MEMORY_RX] =
+		(struct device_desc){ .addr = addr, .bytes = desc.bytes };
+	end->left_ring[end->left.head++ % MEMORY_TX] = desc.addr;
+	end->calls.frames++;
+}
+
+static int memory_kick(struct queue *queue)
+{
+	struct memory *end = of_queue(queue);
+
+	end->calls.kick++;
+	while (ring_count(&end->held))
+		pass(end, end->held_ring[end->held.tail++ % MEMORY_TX]);
+	return 0;
+}
+
+static uint32_t memory_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
+{
+	struct memory *end = of_queue(queue);
+	uint32_t got = ring_count(&end->left);
+
+	end->calls.complete++;
+	got = got < n ? got : n;
+	for (uint32_t i = 0; i < got; i++)
+		addrs[i] = end->left_ring[end->left.tail++ % MEMORY_TX];
+	return got;
+}
+
+static void memory_statistics(struct queue *queue, struct careful_device_statistics *out)
+{
+	(void)queue;
+	*out = (struct careful_device_statistics){ 0 };
+}
+
+union address memory_address(uint32_t side)
+{
+	return (union address){ .in = { .sin_family = AF_INET,
+					.sin_port = htons(CAREFUL_PORT_DEFAULT),
+					.sin_addr.s_addr = htonl(0x0a4d0001 + side) } };
+}
+
+static int memory_ctrl_send(struct port *port, const union address *to, const void *buf,
+			    uint32_t bytes)
+{
+	struct memory *other = of_port(port)->other;
+	struct memory_ctrl *ctrl = &other->ctrl_ring[other->ctrl.head % MEMORY_CTRL];
+
+	(void)to;
+	assert(bytes <= sizeof(ctrl->data));
+	if (ring_count(&other->ctrl) == MEMORY_CTRL)
+		return -ENOBUFS;
+	ctrl->bytes = bytes;
+	memcpy(ctrl->data, buf, bytes);
+	other->ctrl.head++;
+	return 0;
+}
+
+static ssize_t memory_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
+				struct arrival *arrival)
+{
+	struct memory *end = of_port(port);
+	const struct memory_ctrl *ctrl;
+
+	end->calls.ctrl_recv++;
+	if (!ring_count(&end->ctrl))
+		return -EAGAIN;
+	ctrl = &end->ctrl_ring[end->ctrl.tail++ % MEMORY_CTRL];
+	*from = memory_address(!end->side);
+	arrival->at_ns = end->now_ns;
+	memcpy(buf, ctrl->data, ctrl->bytes < bytes ? ctrl->bytes : bytes);
+	return ctrl->bytes;
+}
+
+static void memory_stamps(struct port *port, bool on)
+{
+	(void)port;
+	(void)on;
+}
+
+static void memory_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window)
+{
+	(void)port;
+	(void)slot;
+	(void)cookie;
+	(void)window;
+}
+
+static void memory_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
+{
+	(void)port;
+	(void)slot;
+	*probed = (struct ping_seen){ 0 };
+}
+
+static struct careful_tune_entry *memory_tune(struct port *port, uint32_t slot)
+{
+	struct memory *end = of_port(port);
+
+	end->calls.tune++;
+	return &end->tune[slot];
+}
+
+static int memory_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
+{
+	(void)port;
+	(void)to;
+	*llhdr = (struct llhdr){ .bytes = MEMORY_LL };
+	llhdr->data[12] = 0x08; /* IPv4, UDP; addresses and checksums are nobody's business */
+	llhdr->data[14] = 0x45;
+	llhdr->data[23] = 17;
+	llhdr->data[36] = CAREFUL_PORT_DEFAULT >> 8;
+	llhdr->data[37] = CAREFUL_PORT_DEFAULT & 0xff;
+	return 0;
+}
+
+static uint64_t memory_now(struct port *port)
+{
+	struct memory *end = of_port(port);
+
+	end->calls.clock++;
+	return end->now_ns;
+}
+
+static void memory_random(struct port *port, void *buf, uint32_t bytes)
+{
+	struct memory *end = of_port(port);
+	uint8_t *p = buf;
+
+	for (uint32_t i = 0; i < bytes; i++) {
+		end->random = end->random * 6364136223846793005u + 1442695040888963407u;
+		p[i] = (uint8_t)(end->random >> 56);
+	}
+}
+
+static uint32_t memory_events(struct port *port)
+{
+	(void)port;
+	return 0;
+}
+
+// NOLINTNEXTLINE(readability-non-const-parameter): as the ops say
+static uint32_t memory_wait_fds(struct port *port, int *fds, uint32_t n)
+{
+	(void)port;
+	(void)fds;
+	(void)n;
+	return 0;
+}
+
+static void memory_close(struct queue *queue)
+{
+	(void)queue;
+}
+
+static void memory_close_port(struct port *port)
+{
+	(void)port;
+}
+
+static const struct queue_ops queue_ops = {
+	.rx = memory_rx,
+	.fill = memory_fill,
+	.tx = memory_tx,
+	.kick = memory_kick,
+	.complete = memory_complete,
+	.statistics = memory_statistics,
+	.close = memory_close,
+};
+
+static const struct port_ops port_ops = {
+	.ctrl_send = memory_ctrl_send,
+	.ctrl_recv = memory_ctrl_recv,
+	.stamps = memory_stamps,
+	.admit = memory_admit,
+	.probed = memory_probed,
+	.tune = memory_tune,
+	.resolve = memory_resolve,
+	.now_ns = memory_now,
+	.random = memory_random,
+	.events = memory_events,
+	.wait_fds = memory_wait_fds,
+	.close = memory_close_port,
+};
+
+static int no_submit(struct storage *storage, struct storage_io *io)
+{
+	(void)storage;
+	io->result = -EIO;
+	return 1;
+}
+
+static uint32_t no_io(struct storage *storage)
+{
+	(void)storage;
+	return 0;
+}
+
+static int no_fd(struct storage *storage)
+{
+	(void)storage;
+	return -1;
+}
+
+static void no_close(struct storage *storage)
+{
+	(void)storage;
+}
+
+static const struct storage_ops storage_ops = {
+	.submit = no_submit,
+	.poll = no_io,
+	.wait_fd = no_fd,
+	.pending = no_io,
+	.close = no_close,
+};
+
+static void init(struct memory *end, uint32_t side)
+{
+	size_t umem_bytes = (size_t)(MEMORY_RX + MEMORY_TX) * MEMORY_CHUNK;
+
+	end->side = side;
+	end->random = side;
+	end->now_ns = 1000000000;
+	end->storage.ops = &storage_ops;
+	end->port = (struct port){ .ops = &port_ops, .mtu = MEMORY_FRAME - ETHERNET_BYTES };
+	end->queue = (struct queue){
+		.ops = &queue_ops,
+		.port = &end->port,
+		.umem = aligned_alloc(MEMORY_CHUNK, umem_bytes),
+		.chunk_bytes = MEMORY_CHUNK,
+		.rx_chunks = MEMORY_RX,
+		.tx_chunks = MEMORY_TX,
+		.buffer_bytes = MEMORY_FRAME,
+		.segments_max = 1,
+		.frame_bytes_max = MEMORY_FRAME,
+		.fd = -1,
+		.info.receive_buffers = MEMORY_RX,
+	};
+	end->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*end->tune));
+	if (!end->queue.umem || !end->tune)
+		abort();
+	memset(end->queue.umem, 0, umem_bytes);
+	for (uint32_t i = 0; i < MEMORY_RX; i++)
+		end->fill_ring[end->fill.head++] = (uint64_t)i * MEMORY_CHUNK;
+}
+
+void memory_init(struct memory ends[2])
+{
+	memset(ends, 0, 2 * sizeof(*ends));
+	for (uint32_t side = 0; side < 2; side++) {
+		ends[side].other = &ends[!side];
+		init(&ends[side], side);
+	}
+}
+
+void memory_deinit(struct memory ends[2])
+{
+	for (uint32_t side = 0; side < 2; side++) {
+		free(ends[side].queue.umem);
+		free(ends[side].tune);
+	}
+}

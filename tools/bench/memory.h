@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two devices joined in memory, for measuring what stands above them: a kick copies each
+ * frame into a receive buffer of the other's, and nothing is ever lost or late. Time is what
+ * the caller says. It counts the calls that an engine makes of its device.
+ */
+#ifndef BENCH_MEMORY_H
+#define BENCH_MEMORY_H
+
+#include "device/device.h"
+#include "storage/storage.h"
+
+enum {
+	MEMORY_CHUNK = 4096,
+	MEMORY_HEADROOM = 256, /* before a received frame, as XDP keeps it */
+	MEMORY_FRAME = MEMORY_CHUNK - MEMORY_HEADROOM,
+	MEMORY_LL = 42, /* Ethernet, IPv4, UDP */
+	MEMORY_RX = 512,
+	MEMORY_TX = 512,
+	MEMORY_CTRL = 64,
+	MEMORY_CTRL_BYTES = 256,
+};
+
+/* Calls of the device: those which a poll makes of each kind. */
+struct memory_calls {
+	uint64_t rx, fill, tx, kick, complete, clock, ctrl_recv, tune, frames;
+};
+
+struct memory {
+	struct queue queue; /* first */
+	struct port port;
+	struct storage storage; /* where no file is read */
+	struct memory *other;
+	struct memory_calls calls;
+	uint64_t now_ns;
+	uint64_t random;
+	uint32_t side;
+	struct careful_tune_entry *tune;
+	/* Rings: head counts what was put in, tail what was taken. */
+	struct memory_ring {
+		uint32_t head, tail;
+	} rx, fill, held, left, ctrl;
+	struct device_desc rx_ring[MEMORY_RX], held_ring[MEMORY_TX];
+	uint64_t fill_ring[MEMORY_RX], left_ring[MEMORY_TX];
+	struct memory_ctrl {
+		uint32_t bytes;
+		uint8_t data[MEMORY_CTRL_BYTES];
+	} ctrl_ring[MEMORY_CTRL];
+};
+
+/* Both ends; what is opened on them closes nothing. */
+void memory_init(struct memory ends[2]);
+void memory_deinit(struct memory ends[2]);
+/* Where an end is, for its peer. */
+union address memory_address(uint32_t side);
+
+#endif /* BENCH_MEMORY_H */

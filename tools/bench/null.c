@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the engine costs without a device: two instances joined in memory, polled in turn by
+ * one thread. Prints JSON with the time of each and the calls of the device; under callgrind
+ * only measured() counts (tools/bench/instructions).
+ *
+ *   null request COUNT [BYTES]   a request and its reply
+ *   null idle COUNT              a poll that finds nothing
+ *   null store COUNT [BYTES]     a store from memory to memory, by frame
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/careful.h>
+
+#include "clock.h"
+#include "memory.h"
+#include "service/engine.h"
+
+enum { ECHO = 1, WARMUP = 1000, POLL_NS = 100, PATIENCE = 1000000, STORE_MAX = 1 << 24 };
+
+static struct memory ends[2];
+static struct careful *c[2];
+static uint64_t polls;
+static uint32_t region;
+static uint8_t *memory[2];
+static uint32_t done;
+
+static void give_up(const char *what)
+{
+	fprintf(stderr, "null: %s\n", what);
+	exit(1);
+}
+
+static inline void poll_end(int side)
+{
+	ends[side].now_ns += POLL_NS;
+	polls++;
+	careful_poll(c[side]);
+}
+
+static void on_echo(const struct careful_message *message, void *user)
+{
+	(void)user;
+	if (careful_reply(message, 0, NULL, message->payload, message->bytes))
+		abort(); /* one request at a time: there is always room */
+}
+
+static void on_done(const struct careful_result *result, void *user)
+{
+	(void)user;
+	if (result->status)
+		give_up(strerror(-result->status));
+	done++;
+}
+
+/* The client's poll sends; the server's answers; the client's takes the answer. */
+static void request(uint32_t bytes)
+{
+	if (careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL))
+		give_up("a request was refused");
+	done = 0;
+	while (!done) {
+		poll_end(0);
+		if (!done)
+			poll_end(1);
+	}
+}
+
+static void store(uint32_t bytes)
+{
+	struct careful_span span = { .base = memory[0], .fd = -1 };
+
+	if (careful_store(c[0], 0, region, 0, &span, bytes, CAREFUL_HANDLERS, NULL, 0, on_done,
+			  NULL))
+		give_up("a store was refused");
+	done = 0;
+	while (!done) {
+		poll_end(0);
+		poll_end(1);
+	}
+}
+
+static void once(char what, uint32_t bytes)
+{
+	if (what == 'r')
+		request(bytes);
+	else if (what == 's')
+		store(bytes);
+	else
+		poll_end(0);
+}
+
+/* All that callgrind collects. */
+__attribute__((noinline)) static void measured(char what, uint32_t count, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < count; i++)
+		once(what, bytes);
+}
+
+static void open_end(uint32_t side)
+{
+	static const char *const names[2] = { "one", "two" };
+	const struct careful_options options = {
+		.ifname = names[side],
+		.rx_buffers = MEMORY_RX,
+		.tx_buffers = MEMORY_TX,
+	};
+	const struct engine_base base = {
+		.queue = &ends[side].queue,
+		.storage = &ends[side].storage,
+		.limits = { .operations = 4096,
+			    .regions = 4096,
+			    .messages = { .outs = 256, .parked = 1024 } },
+	};
+	struct careful_error error = { 0 };
+
+	if (engine_open(&options, &base, &c[side], &error))
+		give_up(error.text);
+}
+
+static void open_all(void)
+{
+	union address to = memory_address(1);
+	struct careful_peer_info info = { 0 };
+	struct careful_region whole = {
+		.span = { .fd = -1 },
+		.bytes = STORE_MAX,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+
+	memory_init(ends);
+	for (uint32_t side = 0; side < 2; side++) {
+		memory[side] = calloc(1, STORE_MAX);
+		if (!memory[side])
+			give_up("out of memory");
+		open_end(side);
+	}
+	whole.span.base = memory[1];
+	careful_handle(c[1], ECHO, on_echo, NULL);
+	if (careful_region_add(c[1], &whole, &region) ||
+	    careful_peer(c[0], &to.sa, sizeof(to.in)) != 0)
+		give_up("no peer");
+	for (uint32_t i = 0; info.state != CAREFUL_PEER_UP; i++) {
+		if (i == PATIENCE)
+			give_up("no session");
+		poll_end(0);
+		poll_end(1);
+		careful_peer_info(c[0], 0, &info);
+	}
+}
+
+static void close_all(void)
+{
+	for (uint32_t side = 0; side < 2; side++) {
+		careful_close(c[side]);
+		free(memory[side]);
+	}
+	memory_deinit(ends);
+}
+
+static void print(const char *what, uint32_t count, uint32_t bytes, uint64_t ns)
+{
+	const struct memory_calls *a = &ends[0].calls, *b = &ends[1].calls;
+	const double n = count, frames = (double)(a->frames + b->frames);
+
+	printf("{\"schema\": 1, \"what\": \"%s\", \"count\": %u, \"bytes\": %u, \"ns\": %.1f, "
+	       "\"ns_per_frame\": %.1f, \"polls\": %.3f, \"frames\": %.3f, \"rx\": %.3f, "
+	       "\"fill\": %.3f, \"tx\": %.3f, \"kick\": %.3f, \"complete\": %.3f, "
+	       "\"clock\": %.3f, \"ctrl_recv\": %.3f, \"tune\": %.3f}\n",
+	       what, count, bytes, (double)ns / n, frames ? (double)ns / frames : 0,
+	       (double)polls / n, frames / n, (double)(a->rx + b->rx) / n,
+	       (double)(a->fill + b->fill) / n, (double)(a->tx + b->tx) / n,
+	       (double)(a->kick + b->kick) / n, (double)(a->complete + b->complete) / n,
+	       (double)(a->clock + b->clock) / n, (double)(a->ctrl_recv + b->ctrl_recv) / n,
+	       (double)(a->tune + b->tune) / n);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const kinds[] = { "request", "idle", "store" };
+	const char *what = argc > 1 ? argv[1] : "";
+	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+	uint32_t bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	uint64_t start, ns;
+	int known = 0;
+
+	for (int i = 0; i < 3; i++)
+		known |= !strcmp(what, kinds[i]);
+	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
+		fprintf(stderr, "usage: null request|idle|store COUNT [BYTES]\n");
+		return 2;
+	}
+	if (!bytes && what[0] != 'i')
+		bytes = what[0] == 'r' ? 64 : 1 << 20;
+	open_all();
+	for (uint32_t i = 0; i < (what[0] == 's' ? 4 : WARMUP); i++)
+		once(what[0], bytes);
+	for (int side = 0; side < 2; side++)
+		ends[side].calls = (struct memory_calls){ 0 };
+	polls = 0;
+	start = clock_ns();
+	measured(what[0], count, bytes);
+	ns = clock_ns() - start;
+	print(what, count, bytes, ns);
+	close_all();
+	return 0;
+}
