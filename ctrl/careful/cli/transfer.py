@@ -28,7 +28,7 @@ from careful.control import config, remote
 from careful.report import jsonout, listing
 from careful.report import transfer as shown
 from careful.report.progress import watch
-from careful.report.tables import folded
+from careful.report.tables import folded_lines
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
@@ -196,4 +196,5 @@ def ls(
             figures = effect.as_dict()
             say_all(chain(jsonout.pieces("ls", inputs, figures, "entries", entries), "\n"))
         else:
-            say_all(folded(one) + "\n" for one in listing.lines(spool.pages(), long))
+            lines = folded_lines(listing.lines(spool.pages(), long))
+            say_all(line + "\n" for line in lines)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 #: Columns where there is no terminal: nothing is folded.
 _ENDLESS = 1 << 20
@@ -52,8 +52,17 @@ def folded(text: str, hang: int = 2) -> str:
 
     hang: how much further than a line its continuation is indented.
     """
+    return "\n".join(folded_lines(text.split("\n"), hang))
+
+
+def folded_lines(lines: Iterable[str], hang: int = 2) -> Iterator[str]:
+    """The same of lines, however many: the terminal is asked once, when the first is wanted."""
     columns = width()
-    return "\n".join(part for line in text.split("\n") for part in _fold(line, columns, hang))
+    for line in lines:
+        if len(line) * 2 <= columns:  # no character takes more than two
+            yield line
+        else:
+            yield from _fold(line, columns, hang)
 
 
 def _fold(line: str, columns: int, hang: int = 0) -> Iterator[str]:
@@ -145,14 +154,14 @@ def _row(
 
 def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Each row as a list: its first cell, and below it the others, all with their headings."""
-    wide = max(map(cells, columns))
+    wide, room = max(map(cells, columns)), width()
     for first, *rest in texts:
         if first:
-            yield from _fold(f"{columns[0]} {first}", width(), 2)
+            yield from _fold(f"{columns[0]} {first}", room, 2)
         for column, text in zip(columns[1:], rest, strict=True):
             if text:
                 line = f"  {column}{' ' * (wide - cells(column))}  {text}"
-                yield from _fold(line, width(), wide + 2)
+                yield from _fold(line, room, wide + 2)
 
 
 def _is_number(value: object) -> bool:
