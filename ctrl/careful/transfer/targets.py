@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from careful.errors import CarefulError
 from careful.transfer.direction import Direction
+from careful.transfer.mkpath import MODE, make_path
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.result import Result
@@ -24,8 +25,6 @@ from careful.transfer.tree.scan import carried, taken_apart
 
 __all__ = ["Result", "get", "move", "put"]
 
-#: Directories that a command makes above what it moves.
-_MODE = 0o777
 GOES_ON = "the same command goes on"
 
 
@@ -123,31 +122,18 @@ class _Move:
                 )
                 raise CarefulError(errno.ENOTDIR, text, self.way.target.name(self.target))
             return
-        if self.options.dry_run:
-            return
-        if self.options.make_path:
-            await self._make_path(self.target if self.into else _parent(self.target))
-            self.exists = self.into
-        elif self.into and self.recursive:
+        own = self.into and not self.recursive  # a tree makes its own directory
+        folder = self.target if own else posixpath.dirname(self.target)
+        self.sink.report.directories += await make_path(self.way.target, folder, self.options)
+        self.exists = own and not self.options.dry_run
+        if self.into:
             await self._enter()
-        elif self.into:
-            text = "no such directory; --mkpath makes it"
-            raise CarefulError(errno.ENOENT, text, self.way.target.name(self.target))
 
     async def _enter(self) -> None:
         """Make the target a directory, unless it is there."""
         if not self.exists and not self.options.dry_run:
-            self.sink.report.directories += await self.way.target.make_directory(self.target, _MODE)
+            self.sink.report.directories += await self.way.target.make_directory(self.target, MODE)
         self.exists = self.into = True
-
-    async def _make_path(self, path: str) -> None:
-        """Make a directory, and those above that are missing."""
-        missing = []
-        while path not in ("", ".", "/") and not await self.way.target.stat(path, follow=True):
-            missing.append(path)
-            path = _parent(path)
-        for one in reversed(missing):
-            self.sink.report.directories += await self.way.target.make_directory(one, _MODE)
 
     async def add(self, given: str) -> None:
         """Move a tree, or plan a file."""
@@ -219,7 +205,3 @@ class _Move:
 def is_contents(given: str) -> bool:
     """Whether a source stands for what the directory holds: "a/", ".", "..", "", "/"."""
     return posixpath.basename(given) in ("", ".", "..")
-
-
-def _parent(path: str) -> str:
-    return posixpath.dirname(path.rstrip("/"))

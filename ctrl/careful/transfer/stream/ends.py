@@ -17,9 +17,11 @@ from functools import partial
 from typing import TextIO
 
 from careful.errors import CarefulError, from_os
+from careful.transfer.direction import Here, There
 from careful.transfer.file.compare import still_holds
 from careful.transfer.file.local import Partial, shown, special_there, sync_directory
 from careful.transfer.file.source import check_same, check_source, may_hold
+from careful.transfer.mkpath import make_path
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
@@ -202,6 +204,8 @@ async def _get(
             await remote.close(held.handle, source)
             return FileResult(*names, nbytes, None, 0)
         progress.expect(1, nbytes)
+        if target not in (NULL, STDIO) and span.at is None and not is_device(target):
+            await make_path(Here(), os.path.dirname(target), options)
         sink = _Sink(target, span, mode, options)
         done = False
         try:
@@ -294,6 +298,7 @@ async def _put(
         elif kind.is_special:
             raise special_there(names[1])
         else:
+            await make_path(There(remote), os.path.dirname(target), options)
             held = Held(
                 await remote.create_stream(target, mode, options.replace), partial(_gone, names[1])
             )

@@ -70,6 +70,23 @@ def test_put__from_standard_input(
             put(route, "-", "f")
 
 
+def test_ends__a_directory_on_the_way_is_missing(
+    route: Route, export: Path, tmp_path: Path
+) -> None:
+    """It is missed by name, as for any file, and --mkpath makes it; it was ignored."""
+    (export / "f").write_bytes(DATA)
+    (tmp_path / "f").write_bytes(DATA)
+    with pytest.raises(CarefulError, match="no/dir: no such directory; --mkpath makes it"):
+        get(route, "f", str(tmp_path / "no/dir/g"), offset=1)
+    with pytest.raises(CarefulError, match="h2:no/dir: no such directory; --mkpath makes it"):
+        put(route, str(tmp_path / "f"), "no/dir/g", offset=1)
+    made = replace(OPTIONS, make_path=True)
+    get(route, "f", str(tmp_path / "no/dir/g"), made, offset=1)
+    put(route, str(tmp_path / "f"), "no/dir/g", made, offset=1)
+    assert (tmp_path / "no/dir/g").read_bytes() == DATA[1:]
+    assert (export / "no/dir/g").read_bytes() == DATA[1:]
+
+
 def test_put__a_pipe_that_gives_little_at_a_time(
     route: Route, export: Path, monkeypatch: Any
 ) -> None:

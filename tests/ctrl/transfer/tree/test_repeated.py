@@ -136,8 +136,22 @@ def test_place__mkpath(ends: Ends) -> None:
     assert (top / "x/y/z").read_bytes() == b"a/small"
     assert (top / "x/u/v/small").read_bytes() == b"b/small"
     assert ends.names("p", "q") == ["a"]
-    report = ends.run(PLAIN, "tree/a", "no/where")
-    assert "o such file or directory" in report.failures[0][1]
+
+
+@pytest.mark.parametrize("options", [PLAIN, replace(PLAIN, dry_run=True)], ids=["", "rehearsed"])
+@pytest.mark.parametrize("source", ["tree/a/small", "tree/a", "tree/a/"])
+@pytest.mark.parametrize("target", ["no/where", "no/where/"])
+def test_place__a_directory_on_the_way_is_missing(
+    ends: Ends, options: Options, source: str, target: str
+) -> None:
+    """Only `get h2:a h2:b no/` said what to do; of the others the bare errno was shown."""
+    with pytest.raises(CarefulError, match="no: no such directory; --mkpath makes it") as caught:
+        ends.run(options, source, target)
+    assert caught.value.errno == errno.ENOENT
+    (ends.target.parent / "file").write_bytes(b"")
+    with pytest.raises(CarefulError, match="file: is not a directory"):
+        ends.run(options, source, "file/x")
+    assert sorted(one.name for one in ends.target.parent.iterdir()) == ["file"]
 
 
 # --- what is there
