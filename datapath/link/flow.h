@@ -137,6 +137,12 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 	return held >= flow->rx.threshold;
 }
 
+/* Whether some of what was sent has certainly not been handled: more than may stay owed. */
+static inline bool flow_busy(const struct flow *flow)
+{
+	return window_tx_outstanding(&flow->tx) >= window_threshold(flow->tx.size);
+}
+
 /* Whether the peer owes an answer to what was sent: credits, beyond those that may stay owed
  * for ever. */
 static inline bool flow_awaits(const struct flow *flow)

@@ -248,6 +248,12 @@ static inline uint32_t link_room(const struct link_peer *peer)
 	return peer->flow.tx.size;
 }
 
+/* Whether a queue stands before the peer: there, on the way, or at the device. */
+static inline bool link_busy(const struct link_peer *peer)
+{
+	return peer->phase == LINK_OPEN && (peer->link->kick_again || flow_busy(&peer->flow));
+}
+
 /* Number of the last frame sent in this epoch; for traces. */
 static inline uint32_t link_seq_last(const struct link_peer *peer)
 {

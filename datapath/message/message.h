@@ -43,7 +43,8 @@ struct message_out {
 	uint32_t region; /* being read; 0: none */
 	uint32_t token; /* of the operation that this is; 0: an answer */
 	uint8_t slot;
-	bool digest_wanted, started, blocked, done;
+	bool waited; /* what is not built yet waited for other messages, or for room */
+	bool digest_wanted, started, done;
 	int error; /* positive errno: the source failed, the message is aborted */
 	struct plan_cursor plan;
 	XXH64_hash_t digest;

@@ -2,7 +2,8 @@
 /*
  * Bulk messages out: plan, fill frames from memory or a file, send while credits
  * last, kick by the minpulse rule (P3 section 3): at the pulse, at the tail, or when
- * nothing more can be sent. A frame that had to wait grows to what it can hold.
+ * nothing more can be sent. The plan is for an idle path: what had to wait for others, or for
+ * room, leaves in frames as large as they can be (P5 figure 3).
  */
 #include "message/message.h"
 
@@ -48,6 +49,7 @@ void message_out_start(struct message_state *state, struct message_out *out)
 	if (out->digest_wanted)
 		XXH3_64bits_reset(out->hash);
 	out->next = NULL;
+	out->waited = (mp->out_last && !mp->out_last->reading) || link_busy(out->peer);
 	if (mp->out_last)
 		mp->out_last->next = out;
 	else
@@ -78,17 +80,24 @@ static uint32_t first_max(const struct message_out *out, uint32_t cap)
 	return planned > single && planned - single <= LINK_IPV6_MORE ? single : cap;
 }
 
-/* Payload of the next fragment: the plan's, or all that fits after a wait. */
+/* Payload of the next fragment: the plan's, or all that fits if it had to wait. */
 static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
 	uint32_t cap = link_body_max(out->peer) - AROUND;
 	uint32_t rest = out->bytes - out->built;
 	uint32_t bytes = plan_next(&out->plan, out->started ? cap : first_max(out, cap));
 
-	*grown = out->blocked && bytes < cap && bytes < rest;
+	*grown = out->waited && bytes < cap && bytes < rest;
 	if (*grown)
 		bytes = cap;
 	return bytes < rest ? bytes : rest;
+}
+
+/* There is no room for more of it, here or at the peer: all that is left of it waits for some.
+ * Who waits for a session finds an idle path. */
+static void wait(struct message_out *out)
+{
+	out->waited = out->waited || out->peer->phase == LINK_OPEN;
 }
 
 /* Takes send buffers for one more fragment and lays out everything but its payload. */
@@ -132,7 +141,6 @@ static bool build(struct message_state *state, struct message_out *out)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
 	out->built += bytes;
-	out->blocked = false;
 	out->frame_count++;
 	return true;
 }
@@ -315,7 +323,7 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		uint32_t i = out->frame_first;
 
 		if (!link_may_send(out->peer, out->frames[i].body_total)) {
-			out->blocked = true;
+			wait(out);
 			filled(out, 0);
 			return;
 		}
@@ -347,19 +355,19 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 		if (out->started && out->built == out->bytes)
 			return true;
 		if (!more) {
-			out->blocked = true;
+			wait(out);
 			return false;
 		}
 		if (out->source.base || !out->bytes) {
 			out->frame_first = 0;
 			out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 			if (!build(state, out)) {
-				out->blocked = true;
+				wait(out);
 				return false;
 			}
 			fill_from_memory(out, 0);
 		} else if (!read_batch(state, out)) {
-			out->blocked = true;
+			wait(out);
 			return false;
 		}
 	}

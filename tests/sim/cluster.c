@@ -62,6 +62,16 @@ bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t por
 	return false;
 }
 
+/* The scenario's plan, for all peers; without one the engine's own stays. */
+static void tune(struct node *node)
+{
+	const struct scenario *s = &node->cluster->scenario;
+	struct port *port = node->c->port;
+
+	for (uint32_t slot = 0; s->plan_bytes && slot < s->options.peers; slot++)
+		plan_default(port->ops->tune(port, slot), s->plan_bytes);
+}
+
 void cluster_start(struct node *node)
 {
 	struct cluster *cluster = node->cluster;
@@ -82,6 +92,7 @@ void cluster_start(struct node *node)
 	node->polled_ns = 0;
 	node->idle_polls = 0;
 	node->late_count = 0;
+	tune(node);
 	work_open(node);
 	pings_open(node);
 }

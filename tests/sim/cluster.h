@@ -115,6 +115,7 @@ struct node {
  * @pings:     pings go beside the work
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
+ * @plan_bytes: of each fragment; 0: what the engine begins with
  * @healed_ns: when the last fault is over
  */
 struct scenario {
@@ -126,7 +127,7 @@ struct scenario {
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
 	uint64_t poll_ns;
-	uint32_t plan_bytes, minpulse_bytes;
+	uint32_t plan_bytes;
 	struct sim_fault faults[FAULTS_MAX];
 	uint32_t faults_count;
 	struct op ops[OPS_MAX];
