@@ -183,9 +183,16 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
-void link_publish(struct link *link);
+void link_publish_freed(struct link *link);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
+
+/* Publishes the receive buffers that were given back; only now are the credits owed. */
+static inline void link_publish(struct link *link)
+{
+	if (link->fill_count || link->dirty_count)
+		link_publish_freed(link);
+}
 
 /* The payload is where it belongs: tells whoever traces hostRx. */
 static inline void link_placed(struct link_rxframe *frame)
@@ -222,13 +229,27 @@ uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t byt
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
 void link_send(struct link_txframe *frame, const struct link_send_args *args);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
-void link_updates(struct link *link);
-void link_kick(struct link *link);
+void link_updates_due(struct link *link);
+void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes);
 uint32_t link_body_max(const struct link_peer *peer);
 uint32_t link_body_single(const struct link_peer *peer);
 uint32_t link_body_here(const struct link_peer *peer);
+
+/* Sends the updates that are due and that no data frame carried. */
+static inline void link_updates(struct link *link)
+{
+	if (link->dirty_count)
+		link_updates_due(link);
+}
+
+/* Moves what is queued to the wire. */
+static inline void link_kick(struct link *link)
+{
+	if (link->tx_queued || link->kick_again)
+		link_kick_queued(link);
+}
 
 /* Whether it is known what a frame towards the peer can hold. */
 static inline bool link_knows(const struct link_peer *peer)

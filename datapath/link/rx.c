@@ -228,8 +228,7 @@ void link_release(struct link *link, struct link_rxframe *frame)
 	link_release_addrs(link, frame->peer, frame->epoch, frame->cost, addrs, frame->segments);
 }
 
-/* Publishes the fill batch; only now are the credits owed. */
-void link_publish(struct link *link)
+void link_publish_freed(struct link *link)
 {
 	if (link->fill_count) {
 		link->queue->ops->fill(link->queue, link->fill, link->fill_count);

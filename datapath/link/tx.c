@@ -305,16 +305,13 @@ TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool a
 	});
 }
 
-/* Moves what is queued to the wire. */
-void link_kick(struct link *link)
+void link_kick_queued(struct link *link)
 {
 	struct queue *queue = link->queue;
 	bool again = link->kick_again;
 	uint64_t began_ns;
 	int rc;
 
-	if (!link->tx_queued && !again)
-		return;
 	began_ns = trace_begin(CAREFUL_STAGE_NET_TX);
 	if (link->tx_queued) {
 		uint32_t n = queue->ops->tx(queue, link->tx_queue, link->tx_queued);
@@ -370,8 +367,7 @@ static bool send_update(struct link_peer *peer)
 	return true;
 }
 
-/* Sends the updates that are due and that no data frame carried. */
-void link_updates(struct link *link)
+void link_updates_due(struct link *link)
 {
 	uint32_t left = 0;
 

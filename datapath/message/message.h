@@ -115,6 +115,7 @@ struct message_state {
 	struct message_small **parked_free;
 	uint32_t parked_count, parked_free_count;
 	uint32_t reading; /* messages whose file is being read */
+	uint32_t messages; /* of all peers */
 	struct message_peer {
 		/* Small ones that wait. Answers do not wait behind questions. */
 		struct message_queue {
@@ -124,9 +125,28 @@ struct message_state {
 		struct message_out *out_first, *out_last;
 		uint32_t ids;
 		uint16_t slots_busy;
-		uint32_t messages;
+		uint32_t messages; /* that wait, or have not left whole */
 	} * peers;
 };
+
+/* One more message to a peer waits; one of them has left, or will not. */
+static inline void message_begun(struct message_state *state, struct message_peer *mp)
+{
+	mp->messages++;
+	state->messages++;
+}
+
+static inline void message_over(struct message_state *state, struct message_peer *mp)
+{
+	mp->messages--;
+	state->messages--;
+}
+
+/* Whether message_out_left() or message_small_unfit() has something to tell. */
+static inline bool message_untold(const struct message_state *state)
+{
+	return state->left || state->unfit;
+}
 
 /*
  * How many messages may be on their way out, all peers together.

@@ -55,7 +55,7 @@ void message_out_start(struct message_state *state, struct message_out *out)
 	else
 		mp->out_first = out;
 	mp->out_last = out;
-	mp->messages++;
+	message_begun(state, mp);
 }
 
 static bool take_slot(struct message_peer *mp, struct message_out *out)
@@ -402,7 +402,7 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 			continue;
 		}
 		*at = out->next;
-		mp->messages--;
+		message_over(state, mp);
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
 			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
 		out->done = !stale && !out->error;

@@ -93,7 +93,7 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	else
 		queue->first = small;
 	queue->last = small;
-	mp->messages++;
+	message_begun(state, mp);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static bool take_unfit(struct message_state *state, struct link_peer *peer,
 
 	if (small->epoch != peer->epoch || !link_too_large(peer, MESSAGE_AM_BYTES + small->bytes))
 		return false;
-	state->peers[peer->slot].messages--;
+	message_over(state, &state->peers[peer->slot]);
 	take_first(queue);
 	small->next = state->unfit;
 	state->unfit = small;
@@ -204,7 +204,7 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 			count_get(mp, &am);
 			send_small(peer, &frame, small->bytes, began_ns);
 		}
-		mp->messages--;
+		message_over(state, mp);
 		put(state, take_first(queue));
 	}
 	return true;

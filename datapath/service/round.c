@@ -10,10 +10,11 @@
 /* Everything that can be sent now; updates last, for data carries them for free. */
 void round_send(struct careful *c)
 {
-	for (uint32_t i = 0; i < c->link.peers_max; i++)
+	for (uint32_t i = 0; c->messages.messages && i < c->link.peers_max; i++)
 		if (c->messages.peers[i].messages)
 			message_pump(&c->messages, &c->link.peers[i]);
-	am_sent(c);
+	if (message_untold(&c->messages))
+		am_sent(c);
 	link_updates(&c->link);
 	link_kick(&c->link);
 }
@@ -44,6 +45,8 @@ static void keep_time(struct careful *c)
 /* What ends with an epoch, before the peer's new state. */
 static void tell_changes(struct careful *c)
 {
+	if (!c->link.changed && !c->changed && !c->ended)
+		return;
 	peers_epochs(c);
 	operations_tell(c);
 	peers_tell(c);
@@ -95,7 +98,8 @@ static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *
 		link_relieve(peer);
 	}
 	/* A store is answered: not while there is no place for the answer. */
-	while (c->messages.parked_free_count && (in = message_in_finished(&c->messages)))
+	while (c->messages.finished && c->messages.parked_free_count &&
+	       (in = message_in_finished(&c->messages)))
 		am_finished(c, in);
 	if (c->deferred_count)
 		am_deferred(c);
@@ -120,7 +124,8 @@ int careful_poll(struct careful *c)
 	link_publish(&c->link);
 	if (c->link.draining)
 		link_drained(&c->link);
-	peers_epochs(c);
+	if (c->link.changed)
+		peers_epochs(c);
 	round_send(c);
 	link_publish(&c->link);
 	c->polling = false;

@@ -97,11 +97,23 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 								     peer->cookie_out));
 }
 
+/* What tells a round that nobody's messages wait. */
+static void check_messages(struct node *node)
+{
+	const struct message_state *state = &node->c->messages;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < node->c->link.peers_max; i++)
+		n += state->peers[i].messages;
+	EXPECT(node, state->messages, n);
+}
+
 void check_node(struct node *node)
 {
 	struct link *link = &node->c->link;
 
 	check_buffers(node);
+	check_messages(node);
 	/* No more frames can be missing than there are. */
 	EXPECT(node, link->counters[CAREFUL_C_LOST_FRAMES] < FRAMES_MAX, 1);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
