@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from careful.cli.complete import remote_path
 from careful.cli.params import host_path
 from careful.cli.transfer import get, move
 from careful.cli.transfer_options import TransferCommand
+from careful.transfer.stream.ends import NULL, STDIO
 
 #: Options of get and put that are options of this command, too.
 _TAKEN = (
@@ -35,9 +37,26 @@ _TAKEN = (
 )
 
 
+#: What they do where this command means something else by them.
+_HELP = {
+    "force": "Replace files that are newer at TARGET, too.",
+    "checksum": "Compare contents, block by block, instead of sizes and times; move only blocks "
+    "that differ.",
+    "delete": "Remove what SOURCE does not have.",
+}
+
+
+def _own(option: click.Parameter) -> click.Parameter:
+    """An option of get as this command has it."""
+    mine = copy.copy(option)
+    if isinstance(mine, click.Option):
+        mine.help = _HELP.get(str(mine.name), mine.help)
+    return mine
+
+
 @click.command(
     cls=TransferCommand,
-    params=[one for one in get.params if one.name in _TAKEN],
+    params=[_own(one) for one in get.params if one.name in _TAKEN],
     examples=[
         ("carefulctl sync h2:project .", "fetch what has changed"),
         ("carefulctl sync --delete data/ h2:backup", "send what has changed, remove what is gone"),
@@ -50,18 +69,20 @@ _TAKEN = (
 def sync(source: str, target: str, **given: Any) -> None:
     """Bring TARGET up to date with SOURCE; one of them is HOST:PATH.
 
-    It does what get or put does with -a and -u: files with SOURCE's size and time stay, the rest
-    comes with all attributes. What is newer at TARGET stays and is counted; -f replaces it.
-    Without --delete nothing is removed. If there is nothing to do it prints nothing, as cron
-    wants it. SOURCE is copied under its name, SOURCE/ is what it holds. -c compares contents
-    instead of times.
+    Trees are copied with all attributes and links. A file that has the same size and time at
+    both ends is left alone. So is one that is newer at TARGET, unless -f is given; how many
+    there are is printed. Nothing is removed without --delete. If there is nothing to do, nothing
+    is printed, so that cron sends no mail. SOURCE is copied under its name, SOURCE/ copies what
+    is in it.
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET is HOST:PATH, the other is here")
     ctx = click.get_current_context()
     options = get.make_context("get", ["h2:"], parent=ctx).params | given  # its defaults
-    options |= {"archive": True, "update": not given["checksum"]}
+    options |= {"archive": True, "update": not given["checksum"], "restart_changed": True}
     fetch = is_remote(source)
     host, path = host_path(source if fetch else target)
+    if {STDIO, NULL} & {path, source, target}:
+        raise click.UsageError("sync copies files and trees; get and put also take - and null:")
     ends = (host, [path], target) if fetch else (host, [source], path)
     move(fetch, ends, {"source": source, "target": target}, options, idle=given["dry_run"])

@@ -286,6 +286,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         dry_run=given["dry_run"],
         filters=Filters(patterns, _names(given)),
         restart=given["restart"],
+        restart_changed=given.get("restart_changed", False),
         fail_on_loss=(given["on_loss"] or settings.on_loss) == "fail",
     )
 

@@ -39,6 +39,7 @@ class Options:
         dry_run: whether nothing is changed.
         filters: what of a tree is meant.
         restart: whether what an earlier transfer left is thrown away, not continued.
+        restart_changed: whether that is so where the source has changed since; else it is refused.
         fail_on_loss: whether a frame that the network loses ends the transfer; else what
             it carried is asked for again.
     """
@@ -64,6 +65,7 @@ class Options:
     dry_run: bool = False
     filters: Filters = field(default_factory=Filters)
     restart: bool = False
+    restart_changed: bool = False
     fail_on_loss: bool = False
 
     @property

@@ -248,6 +248,10 @@ def test_sync__failures(type_: Type, tree: Tree) -> None:
         found = type_("sync", *words)
         assert found.status == 2
         assert "one of SOURCE and TARGET is HOST:PATH" in found.err
+    for words in (("h2:a", "-"), ("null:", "h2:a"), ("h2:null:", "a")):
+        found = type_("sync", *words)
+        assert found.status == 2
+        assert "get and put also take - and null:" in found.err
 
 
 def test_sync__patterns_of_a_file(type_: Type, tree: Tree) -> None:

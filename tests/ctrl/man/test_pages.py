@@ -133,6 +133,18 @@ def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFi
         assert capsys.readouterr().out == text
 
 
+@pytest.mark.parametrize("name", ["ls", "get", "put", "sync", "verify"])
+def test_help__names_options_of_its_own(name: str) -> None:
+    """`sync --help` had -u, --at and -r of get."""
+    names = "carefulctl", name
+    one = ALL[names]
+    assert isinstance(one, (Command, Group))
+    texts = [text for rows in one.headings(context(names)).values() for _, text in rows]
+    told = re.sub(r"\[(env|default): .*?\]", "", " ".join([one.help or "", *texts]))
+    mentioned = re.findall(r"(?<![^\s(])--?[A-Za-z][a-z-]*", told)
+    assert [word for word in mentioned if word not in options(names)] == []
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_examples__parse(
     place: str,

@@ -212,9 +212,17 @@ class _Fetch:
             return Partial(self.target, identity.bytes, mode, options.replace, sparse)
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, options.block_bytes)
-        replace, restart = options.replace, options.restart
-        blake3 = options.blake3
-        return KeptPartial(self.target, mode, replace, journal, tag, restart, sparse, blake3)
+        return KeptPartial(
+            self.target,
+            mode,
+            options.replace,
+            journal,
+            tag,
+            options.restart,
+            sparse,
+            options.blake3,
+            options.restart_changed,
+        )
 
     async def _known(self, kept: KeptPartial, handle: int, now: Identity) -> dict[int, int]:
         """The blocks that need not come, with their digests."""

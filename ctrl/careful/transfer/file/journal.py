@@ -243,6 +243,7 @@ class KeptPartial(Partial):
         restart: whether one that is there is thrown away.
         sparse: whether no room is taken.
         blake3: whether one of other blocks than BLAKE3 can do with is thrown away.
+        restart_changed: whether one is whose source has changed since.
 
     Attributes:
         journal: which blocks are in place.
@@ -262,6 +263,7 @@ class KeptPartial(Partial):
         restart: bool,
         sparse: bool = False,
         blake3: bool = False,
+        restart_changed: bool = False,
     ) -> None:
         self._prepare(path, mode, replace)
         self._sparse = sparse
@@ -270,6 +272,8 @@ class KeptPartial(Partial):
         try:
             self.fd = self._open_locked(temporary_name(path, tag))
             found = None if restart else read_journal(self.fd)
+            if restart_changed and found is not None and found.identity.changed(journal.identity):
+                found = None
             if found is not None and (found.is_for_blake3 or not blake3):
                 check_source(found.identity, journal.identity, journal.identity.source)
                 self.journal = found

@@ -235,6 +235,8 @@ class RemotePartial:
             found = None if self.options.restart else await self._read_journal(made)
             if found is not None and self.options.blake3 and not found.is_for_blake3:
                 found = None
+            if found is not None and self.options.restart_changed:
+                found = None if found.identity.changed(journal.identity) else found
             if found is not None:
                 try:
                     check_source(found.identity, journal.identity, journal.identity.source)

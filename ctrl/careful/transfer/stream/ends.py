@@ -355,9 +355,12 @@ def _refuse(source: str, target: str, span: Span, in_place: bool, options: Optio
     """
     ends = source, target
     if options.update:
-        raise CarefulError(errno.EINVAL, "is of files as a whole; -c compares devices", "-u")
+        if not span.is_whole or STDIO in ends or NULL in ends:
+            raise CarefulError(errno.EINVAL, "compares the times of whole files", "-u")
+        text = "a device has no time to compare" + ("; -c compares contents" if in_place else "")
+        raise CarefulError(errno.EINVAL, text, shown(target if in_place else source))
     if options.checksum and (not in_place or STDIO in ends or NULL in ends):
-        text = "compares a file or device with a device, or with a file at --at"
+        text = "needs a target that is written in place, as a device is"
         raise CarefulError(errno.EINVAL, text, "-c")
     if options.blake3 and (options.checksum or span.offset or span.at or NULL in ends):
         text = "is of a whole file, stream or device: without --offset, --at, -c and null:"

@@ -166,6 +166,21 @@ def test_resume__source_changed(ends: Ends) -> None:
     assert ends.partials() == []
 
 
+def test_resume__source_changed_of_a_sync(ends: Ends) -> None:
+    """It starts over; it was refused each hour, with advice of an option that sync lacks."""
+    ends.break_off(4)
+    ends.die_after(1000)
+    assert ends.run(restart_changed=True).resumed_bytes == 4 * BLOCK
+    ends.target.unlink()
+    ends.break_off(4)
+    ends.die_after(1000)
+    ends.source.write_bytes(DATA + b"more")
+    report = ends.run(restart_changed=True)
+    assert (report.failures, report.resumed_bytes) == ([], 0)
+    assert ends.target.read_bytes() == DATA + b"more"
+    assert ends.partials() == []
+
+
 def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
     """What attributes hide the digests show."""
     ends.break_off(4)

@@ -275,9 +275,9 @@ def test_in_place__dry_run(
 def test_refused__what_such_ends_cannot(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "f").write_bytes(DATA)
     here = str(tmp_path / "g")
-    with pytest.raises(CarefulError, match="-u: is of files as a whole"):
+    with pytest.raises(CarefulError, match="-u: compares the times of whole files"):
         get(route, "f", here, replace(OPTIONS, update=True), offset=0, nbytes=5)
-    with pytest.raises(CarefulError, match="-c: compares"):
+    with pytest.raises(CarefulError, match="-c: needs a target that is written in place"):
         get(route, "f", here, replace(OPTIONS, checksum=True), nbytes=5)
     with pytest.raises(CarefulError, match="--digest blake3: is of a whole"):
         get(route, "f", here, replace(OPTIONS, blake3=True), offset=BLOCK)
