@@ -1,7 +1,9 @@
-"""Two nodes of a lab that store a message in so many fragments: `serve`, or `time`.
+"""Two nodes of a lab that store messages cut as they are told: `serve`, `time` or `sweep`.
 
-What `tools/bench/measure model` runs on its hosts. `time BYTES FRAGMENTS_MAX REPEATS RUNS`
-prints a JSON line a run: round trips of empty messages, and of stores by count of fragments, µs.
+What `tools/bench/measure model` and `tools/bench/regret` run on their hosts. `time BYTES
+FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
+by count of fragments, µs. `sweep FILE ROUNDS` prints one a message size of the file: of empty
+messages, and of stores by name of what they are sent with.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import careful
 from careful.control import maps, tune_entry
 
 HANDLE = 1  # the request that asks for the region
 BYTES_MAX = 1 << 20
+NET_TX_BYTES = 65536  # netTx's least pulse on an untuned path
 
 
 def serve() -> None:
@@ -28,12 +34,23 @@ def serve() -> None:
             node.wait()
 
 
-def set_plan(fragment_bytes: int) -> None:
-    """As `carefulctl tune set --fragment-bytes` does."""
+def set_classes(settings: Mapping[int, tune_entry.Setting]) -> None:
+    """As `carefulctl tune` does."""
     instance = os.environ["CAREFUL_INSTANCE"]
     with tune_entry.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
-        settings = tune_entry.Change(fragment_bytes=fragment_bytes).settings()
         tune_entry.apply(entries, tune_entry.all_slots(), settings)
+
+
+def set_plan(fragment_bytes: int) -> None:
+    """As `carefulctl tune set --fragment-bytes` does."""
+    set_classes(tune_entry.Change(fragment_bytes=fragment_bytes).settings())
+
+
+def set_arm(arm: dict[str, Any]) -> None:
+    """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
+    pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
+    one = tune_entry.Setting(tune_entry.Plan(**arm["plan"]), {"net_tx": pulse})
+    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one))
 
 
 def one_run(
@@ -65,8 +82,37 @@ def time_stores(nbytes: int, fragments_max: int, repeats: int, runs: int) -> Non
             print(json.dumps(one_run(region, nbytes, counts, repeats)), flush=True)
 
 
+def elapsed_us(operation: careful.Operation, began_ns: int) -> float:
+    """Until it is done."""
+    operation.result()
+    return round((time.monotonic_ns() - began_ns) / 1e3, 1)
+
+
+def sweep(file: str, rounds: int) -> None:
+    """A line a message size: the first round is not counted, then each arm once a round."""
+    with careful.open("eth1") as node:
+        peer = node.connect("h2")
+        region = peer.region(peer.request(HANDLE).result().payload)
+        for size in json.loads(Path(file).read_text()):
+            message = bytes(size["bytes"])
+            arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
+            empty_us: list[float] = []
+            for counted in [False] + [True] * rounds:
+                for arm in size["arms"]:
+                    set_arm(arm)
+                    began = time.monotonic_ns()
+                    took = elapsed_us(region.store(message), began)
+                    arms_us[arm["name"]] += [took] * counted
+                began = time.monotonic_ns()
+                empty_us += [elapsed_us(peer.request(HANDLE), began)] * counted
+            found = {"bytes": size["bytes"], "empty_us": empty_us, "arms_us": arms_us}
+            print(json.dumps(found), flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve()
+    elif sys.argv[1] == "sweep":
+        sweep(sys.argv[2], int(sys.argv[3]))
     else:
         time_stores(*(int(word) for word in sys.argv[2:]))
