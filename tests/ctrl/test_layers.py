@@ -16,11 +16,23 @@ import pytest
 ROOT = Path(careful.__file__).parent
 #: Package -> packages of this project that it must not import.
 FORBIDDEN = {
-    "daemon": {"cli", "control", "files", "measure", "model", "node", "report", "transfer"},
-    "control": {"cli", "files", "measure", "transfer"},
-    "files": {"cli", "measure", "report"},
-    "measure": {"cli", "files", "transfer"},
-    "transfer": {"cli", "control", "files", "measure", "report"},
+    "daemon": {
+        "cli",
+        "control",
+        "files",
+        "measure",
+        "model",
+        "node",
+        "report",
+        "transfer",
+        "tuning",
+    },
+    "control": {"cli", "files", "measure", "transfer", "tuning"},
+    "files": {"cli", "measure", "report", "tuning"},
+    "measure": {"cli", "files", "transfer", "tuning"},
+    "model": {"cli", "control", "files", "measure", "report", "transfer", "tuning"},
+    "transfer": {"cli", "control", "files", "measure", "report", "tuning"},
+    "tuning": {"cli", "files", "node", "transfer"},
 }
 
 

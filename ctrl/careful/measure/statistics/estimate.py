@@ -33,7 +33,11 @@ class Estimate:
     @property
     def half(self) -> float:
         """Half of the 95 % interval."""
-        spread = t_quantile(LEVEL, self.dof) * self.se if self.se else 0.0
+        return self.half_at(LEVEL)
+
+    def half_at(self, level: float) -> float:
+        """Half of an interval of another level."""
+        spread = t_quantile(level, self.dof) * self.se if self.se else 0.0
         return spread + self.slack
 
     @property

@@ -1,0 +1,1 @@
+"""The closed loop: measure, propose, try on live traffic, keep or undo."""

@@ -1,0 +1,411 @@
+"""When to measure, what to change, and whether it stays: the policy of `tune auto` for one path.
+
+Owns the rules. A change needs a predicted gain beyond its uncertainty. It is tried against what
+was before on live messages, and undone where it does not hold. Without enough of them it stays,
+marked as unverified, and is tried when they come. On a steady path there is one change in ten
+minutes at most; a path that changed is answered at once, and the next time later. The clock and
+the path are passed in, so that hours pass in a test within seconds.
+Calls propose, verify, watch; keeps state.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from careful.errors import CarefulError
+from careful.model.stages import Limits
+from careful.model.tunemap import TunePlan
+from careful.tuning.propose import Measured, Row, measured, moved, table, worth
+from careful.tuning.state import Pair, PathState
+from careful.tuning.verify import MESSAGES_MIN, Counts, Trial, Verdict
+from careful.tuning.watch import Watch
+
+#: Least time between two changes on a steady path, seconds.
+CHANGE_EVERY_S = 600.0
+#: How long a measurement may take: the first, and one that answers a change of the path.
+START_S, ANSWER_S = 4.0, 0.5
+#: After an answer, how long the next waits; twice as long each time until the path is calm.
+HOLD_S, HOLD_S_MAX = 10.0, 600.0
+#: How often to look: while nothing is going on, and on average between two flips of an A/B.
+LOOK_S, FLIP_S = 0.25, 0.03
+#: An A/B ends after so long without messages, or four times what one took to come, seconds.
+QUIET_S = 2.0
+#: Longest A/B, seconds.
+TRIAL_S_MAX = 600.0
+#: Messages of an unverified class that begin its A/B.
+RETRY_MESSAGES = 10
+#: After a measurement that failed, seconds.
+RETRY_S = 30.0
+
+#: (class, version of the tune entry) -> what was counted so far.
+Live = Mapping[tuple[int, int], Counts]
+
+
+class Path(Protocol):
+    """What the controller does to a path; a test has one in virtual time."""
+
+    def measure(self, seconds: float, /) -> tuple[dict[str, Any], Limits]:
+        """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError."""
+
+    def in_effect(self) -> tuple[TunePlan, ...]:
+        """Plans of the sixteen classes."""
+
+    def by_hand(self) -> frozenset[int]:
+        """Classes that are not ours to change."""
+
+    def offer(self, plans: Mapping[int, TunePlan], /) -> tuple[int, int]:
+        """Put plans beside those in effect; the versions in effect, and beside it."""
+
+    def flip(self) -> bool:
+        """Make the other of the two versions the one in effect; False: somebody changed them."""
+
+    def settle(self, plans: Mapping[int, TunePlan], /) -> None:
+        """Put plans into effect."""
+
+    def live(self) -> Live:
+        """What live messages took."""
+
+
+@dataclass
+class _Test:
+    """An A/B under way. versions: of the plans before, and of those after; fresh: no A/B was made
+    of it before.
+    """
+
+    pairs: dict[int, Pair]
+    versions: tuple[int, int]
+    began: float
+    seen: dict[tuple[int, int], Counts]
+    fresh: bool
+    last: dict[int, float] = field(default_factory=dict)  # when a class had a message
+
+
+class Controller:
+    """The loop of one path; `step` is called again after the seconds that it returns.
+
+    Args:
+        path: what is done to it.
+        state: what is known of it; changed in place.
+        clock: seconds, that only rise, across restarts too.
+        save: keeps the state; called after every change of it.
+        say: told of each decision, a line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        state: PathState,
+        clock: Callable[[], float],
+        save: Callable[[], None] = lambda: None,
+        say: Callable[[str], None] = lambda _: None,
+        seed: int | None = None,
+    ) -> None:
+        self.state = state
+        self._path, self._clock, self._save, self._say = path, clock, save, say
+        self._random = random.Random(seed)
+        self._watch = Watch()
+        self._test: _Test | None = None
+        self._trials: dict[int, Trial] = {}
+        self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
+        self._known: Measured | None = None
+        self._retry_at = self._consider_at = clock()
+        self._answers = False  # the path changed, and no change has answered it yet
+        self._resume()
+
+    @property
+    def trying(self) -> bool:
+        """Whether an A/B is under way."""
+        return self._test is not None
+
+    def step(self) -> float:
+        """Look, and do what is due; seconds until the next look."""
+        now = self._clock()
+        if self._test:
+            self._advance(self._test, now)
+            if self._test:
+                return FLIP_S * self._random.uniform(0.6, 1.4)
+            return LOOK_S
+        if self.state.figures is None:
+            if now >= self._retry_at:
+                self._measure("at the start", START_S)
+            if self.state.figures is None:
+                return LOOK_S
+        live = self._path.live()
+        self._look(live, now)
+        if not self._test and now >= self._consider_at:
+            self._consider(now)
+        return FLIP_S if self._test else LOOK_S
+
+    def close(self) -> None:
+        """End an A/B: what it did not decide stays, unverified."""
+        if self._test:
+            self._finish(self._test, self._clock(), "the controller ended")
+
+    # --- what was, and the measurement
+
+    def _resume(self) -> None:
+        """Go on from a state that another process left."""
+        if self.state.figures is not None:
+            try:
+                self._known = measured(self.state.figures, _limits(self.state.figures))
+            except ValueError:
+                self.state.figures = None
+        pairs, self.state.on_trial = self.state.on_trial, {}
+        if not pairs:
+            return
+        ours = self._ours(pairs)
+        self._path.settle({index: pair.after for index, pair in ours.items()})
+        self.state.unverified |= ours
+        self._decide("unverified", ours, "the controller was ended during the A/B")
+
+    def _ours(self, pairs: Mapping[int, Pair]) -> dict[int, Pair]:
+        """Those of some changes that nobody has set by hand since."""
+        plans, pinned = self._path.in_effect(), self._path.by_hand()
+        return {
+            index: pair
+            for index, pair in pairs.items()
+            if index not in pinned and plans[index] in (pair.before, pair.after)
+        }
+
+    def _measure(self, reason: str, seconds: float) -> bool:
+        """Measure the path; whether that worked, and it is known in `_known`."""
+        try:
+            figures, limits = self._path.measure(seconds)
+            known = measured(figures, limits)
+        except (CarefulError, ValueError) as error:
+            self._retry_at = self._clock() + RETRY_S
+            self._decide("not measured", {}, f"{reason}: {error}")
+            return False
+        figures = {**figures, "frame_payload_bytes": limits.max_bytes}
+        self.state.figures, self.state.reason = figures, reason
+        self.state.measured_at = self._clock()
+        self._known = known
+        self._consider_at = self._clock()
+        self._save()
+        return True
+
+    # --- live messages, while nothing is on trial
+
+    def _look(self, live: Live, now: float) -> None:
+        totals = _by_class(live)
+        if self.state.unverified:
+            self.state.unverified = self._ours(self.state.unverified)
+        ready = {
+            index: pair
+            for index, pair in self.state.unverified.items()
+            if totals.get(index, Counts()).count
+            >= self._arrived.setdefault(index, totals.get(index, Counts()).count) + RETRY_MESSAGES
+        }
+        shifted = self._watch.look(totals, now)
+        if shifted and self._may_answer(now):
+            self._answer(shifted, now)
+        elif ready:
+            self._try(ready, now, fresh=False)
+
+    def _may_answer(self, now: float) -> bool:
+        return self.state.held_until is None or now >= self.state.held_until
+
+    def _answer(self, shifted: Sequence[int], now: float) -> None:
+        """Live messages take another time than they did: measure, and see why."""
+        state, before = self.state, self._known
+        calm = state.held_until is None or now - state.held_until > CHANGE_EVERY_S
+        state.hold_s = HOLD_S if calm else min(2 * state.hold_s, HOLD_S_MAX)
+        state.held_until = now + state.hold_s
+        classes = ", ".join(str(index) for index in shifted)
+        if not self._measure(f"live messages of class {classes} took another time", ANSWER_S):
+            return
+        self._watch.reset()
+        assert self._known is not None
+        if before is None or moved(before, self._known, self._path.in_effect()):
+            self._answers = True
+            state.refuted.clear()
+            self._trials.clear()
+            self._decide("path changed", {}, state.reason)
+        else:
+            self._decide("path as before", {}, f"{state.reason}, but it measures as before")
+        self._consider(self._clock())
+
+    # --- changes
+
+    def _consider(self, now: float) -> None:
+        """Change what is worth it, if a change is due."""
+        assert self._known is not None
+        state, since = self.state, self.state.changed_at
+        rows = table(self._known, self._path.in_effect())
+        found = {
+            index: row
+            for index, row in worth(rows, self._path.by_hand()).items()
+            if row.best not in state.refuted.get(index, [])
+        }
+        due = since is None or self._answers or now >= since + CHANGE_EVERY_S
+        self._consider_at = now + CHANGE_EVERY_S
+        if not due and since is not None:
+            self._consider_at = since + CHANGE_EVERY_S
+        if found and due:
+            self._change(found, now)
+        elif not state.decisions or state.decisions[-1]["what"] != "nothing to change":
+            why = "no plan gains more than its uncertainty"
+            if found:
+                why = f"{len(found)} classes wait: one change in {CHANGE_EVERY_S:.0f} s"
+            self._decide("nothing to change", {}, why)
+        else:
+            self._save()
+
+    def _change(self, found: Mapping[int, Row], now: float) -> None:
+        pairs = {index: Pair(row.now, row.best) for index, row in found.items()}
+        self.state.changed_at = now
+        self._answers = False
+        for index in pairs:
+            self._trials.pop(index, None)
+            self.state.unverified.pop(index, None)
+        gains = ", ".join(
+            f"class {index} {row.gain_us.low:.3g} to {row.gain_us.high:.3g} µs"
+            for index, row in found.items()
+        )
+        self._decide("changed", pairs, f"predicted gain: {gains}")
+        self._try(pairs, now, fresh=True)
+
+    # --- the A/B
+
+    def _try(self, pairs: dict[int, Pair], now: float, *, fresh: bool) -> None:
+        """Begin an A/B. fresh: what is in effect is what was before."""
+        self.state.on_trial = dict(pairs)
+        self._save()
+        beside = {index: pair.after if fresh else pair.before for index, pair in pairs.items()}
+        active, other = self._path.offer(beside)
+        versions = (active, other) if fresh else (other, active)
+        self._test = _Test(pairs, versions, now, dict(self._path.live()), fresh)
+        self._watch.reset()  # half of the messages go the other way from now on
+
+    def _advance(self, test: _Test, now: float) -> None:
+        live = self._path.live()
+        self._collect(test, live, now)
+        shifted = self._watch.look(_by_class(live), now)
+        if shifted and self._may_answer(now):
+            self._finish(test, now, "live messages took another time meanwhile")
+            self._answer(shifted, now)
+            return
+        verdicts = {index: self._trial(index).verdict() for index in test.pairs}
+        if any(one.what != "undecided" for one in verdicts.values()):
+            self._finish(test, now, "")
+        elif now - test.began > TRIAL_S_MAX:
+            self._finish(test, now, f"the A/B took {TRIAL_S_MAX:.0f} s")
+        elif all(self._quiet(test, index, now) for index in test.pairs):
+            self._finish(test, now, "too few live messages")
+        elif not self._path.flip():
+            self._test = None
+            self.state.on_trial = {}
+            self._decide("set by hand", test.pairs, "meanwhile: the A/B is dropped")
+
+    def _trial(self, index: int) -> Trial:
+        return self._trials.setdefault(index, Trial())
+
+    def _collect(self, test: _Test, live: Live, now: float) -> None:
+        """What came since the last flip, into the arms."""
+        for index in test.pairs:
+            trial = self._trial(index)
+            for version, arm in zip(test.versions, (trial.a, trial.b), strict=True):
+                total = live.get((index, version), Counts())
+                block = total.since(test.seen.get((index, version), Counts()))
+                test.seen[index, version] = total
+                arm.add(block)
+                if block.count:
+                    test.last[index] = now
+
+    def _quiet(self, test: _Test, index: int, now: float) -> bool:
+        """Whether a class has had no message for longer than its messages are apart."""
+        trial = self._trial(index)
+        count = trial.a.total.count + trial.b.total.count
+        apart = (now - test.began) / count if count else 0.0
+        return now - test.last.get(index, test.began) > max(QUIET_S, 4 * apart)
+
+    def _finish(self, test: _Test, now: float, why: str) -> None:
+        """Keep what held, undo what did not, and mark the rest."""
+        self._test = None
+        late = now - test.began > TRIAL_S_MAX
+        kept, undone, open_ = {}, {}, {}
+        ours = self._ours(test.pairs)
+        verdicts = {index: self._trial(index).verdict() for index in ours}
+        for index, pair in ours.items():
+            one = verdicts[index]
+            if one.what == "held":
+                kept[index] = pair
+            elif one.what == "not held" or (late and one.gain is not None):
+                undone[index] = pair
+            else:
+                open_[index] = pair
+        effect = {index: pair.after for index, pair in (kept | open_).items()}
+        effect |= {index: pair.before for index, pair in undone.items()}
+        self._path.settle(effect)
+        self.state.on_trial = {}
+        totals = _by_class(self._path.live())
+        for index in kept.keys() | undone.keys():
+            self.state.unverified.pop(index, None)
+        for index, pair in undone.items():
+            self.state.refuted.setdefault(index, []).append(pair.after)
+        self.state.unverified |= open_
+        for index in open_:
+            self._arrived[index] = totals.get(index, Counts()).count
+        self._watch.reset()
+        for what, pairs in (("kept", kept), ("undone", undone)):
+            if pairs:
+                self._decide(what, pairs, why, verdicts)
+        if open_ and test.fresh:
+            self._decide("unverified", open_, why, verdicts)
+        self._save()
+        for index in kept.keys() | undone.keys():
+            self._trials.pop(index, None)
+
+    # --- what is told
+
+    def _decide(
+        self,
+        what: str,
+        pairs: Mapping[int, Pair],
+        why: str,
+        verdicts: Mapping[int, Verdict] | None = None,
+    ) -> None:
+        decision: dict[str, Any] = {"at_s": self._clock(), "what": what, "why": why}
+        decision["classes"] = [
+            {
+                "class": index,
+                "before": pair.before.as_dict(),
+                "after": pair.after.as_dict(),
+                **({"ab": verdicts[index].as_dict()} if verdicts else {}),
+            }
+            for index, pair in pairs.items()
+        ]
+        self.state.note(decision)
+        self._save()
+        self._say(told(decision))
+
+
+def told(decision: Mapping[str, Any]) -> str:
+    """A decision in a line."""
+    parts = [str(decision["what"])]
+    for one in decision["classes"]:
+        said = one["ab"]["said"] if "ab" in one else ""
+        cut = f"{one['before']['first_bytes']} → {one['after']['first_bytes']} bytes"
+        parts.append(f"class {one['class']}: {cut}{f' ({said})' if said else ''}")
+    if decision["why"]:
+        parts.append(str(decision["why"]))
+    return "; ".join(parts)
+
+
+def _by_class(live: Live) -> dict[int, Counts]:
+    """All versions of a class together."""
+    totals: dict[int, Counts] = {}
+    for (index, _), counts in live.items():
+        totals[index] = totals.get(index, Counts()) + counts
+    return totals
+
+
+def _limits(figures: Mapping[str, Any]) -> Limits:
+    """Of a kept measurement."""
+    return Limits(64, int(figures["frame_payload_bytes"]))
+
+
+__all__ = ["MESSAGES_MIN", "Controller", "Live", "Path", "told"]

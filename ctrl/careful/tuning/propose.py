@@ -1,0 +1,228 @@
+"""From a measured path to a plan for each message class, with what it gains and how sure that is.
+
+Owns what a measurement's intervals do to a prediction. A path is drawn many times from within
+its intervals; every draw prices both plans, the one in effect and the best one, so what both
+share cancels. Costs are drawn independently: a line's g and G move against each other, which
+makes the true spread of a gain smaller. Pure. Calls model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from careful.model.blackbox import BlackBox, Regime
+from careful.model.stages import Limits
+from careful.model.tunemap import (
+    CLASS_BYTES_FIRST,
+    CLASS_COUNT,
+    FRAME_LIMITS,
+    TunePlan,
+)
+
+#: Least gain, as a share of the latency, that is worth a change.
+GAIN_MIN = 0.02
+#: Least difference of two measurements, as a share of the latency, that is another path.
+MOVED_MIN = 0.1
+#: Paths that are drawn from a measurement's intervals.
+DRAWS = 200
+#: A 95 % interval's half in standard errors.
+_SIGMAS = 1.96
+_TOP = ("sum_g_us", "sum_G_us_per_KiB")
+_COSTS = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def figures(self, name: str, unit: str) -> dict[str, float]:
+        """For JSON: NAME_UNIT with NAME_low_UNIT and NAME_high_UNIT."""
+        return {
+            f"{name}_{unit}": round(self.value, 4),
+            f"{name}_low_{unit}": round(self.low, 4),
+            f"{name}_high_{unit}": round(self.high, 4),
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A path as it was measured.
+
+    box: the figures; draws: paths within their intervals; limits: payload of a frame.
+    """
+
+    box: BlackBox
+    draws: tuple[BlackBox, ...]
+    limits: Limits = FRAME_LIMITS
+
+    def latency_us(self, message_bytes: int, plan: TunePlan) -> Interval:
+        """What a message takes, cut by a plan.
+
+        A ramp is priced as equal fragments of the same number, for a black box knows no stages.
+        """
+        count = len(plan.sizes(message_bytes, self.limits))
+        return self._interval(lambda box: box.latency_us(message_bytes, count))
+
+    def gain_us(self, message_bytes: int, now: TunePlan, then: TunePlan) -> Interval:
+        """What `then` saves of what `now` takes."""
+        before, after = (len(one.sizes(message_bytes, self.limits)) for one in (now, then))
+        return self._interval(
+            lambda box: box.latency_us(message_bytes, before) - box.latency_us(message_bytes, after)
+        )
+
+    def _interval(self, figure: Callable[[BlackBox], float]) -> Interval:
+        low, high = np.percentile([figure(box) for box in self.draws], (2.5, 97.5))
+        value = figure(self.box)
+        return Interval(value, min(float(low), value), max(float(high), value))
+
+
+def measured(figures: Mapping[str, Any], limits: Limits = FRAME_LIMITS) -> Measured:
+    """What `measure blackbox` found, with draws from within its intervals.
+
+    Raises:
+        ValueError: it has no figures; says why.
+    """
+    box = BlackBox.from_dict(dict(figures))
+    spreads = _spreads(figures)
+    random = np.random.default_rng(1)
+    return Measured(box, tuple(_drawn(box, spreads, random) for _ in range(DRAWS)), limits)
+
+
+def _spreads(figures: Mapping[str, Any]) -> dict[tuple[float, str], float]:
+    """Standard error of each cost, by the low end of its regime; -1: of the whole."""
+    found = {(-1.0, name): _spread(figures, name) for name in _TOP}
+    for entry in figures.get("regimes", [figures]):
+        low = float(entry.get("low_bytes") or 0.0)
+        found |= {(low, name): _spread(entry, name) for name in _COSTS}
+    return found
+
+
+def _spread(entry: Mapping[str, Any], name: str) -> float:
+    unit = "us_per_KiB" if name.endswith("_KiB") else "us"
+    head = name.removesuffix(f"_{unit}")
+    low, high = (entry.get(f"{head}_{end}_{unit}") for end in ("low", "high"))
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+        return 0.0
+    return max(float(high) - float(low), 0.0) / 2 / _SIGMAS
+
+
+def _drawn(
+    box: BlackBox, spreads: Mapping[tuple[float, str], float], random: np.random.Generator
+) -> BlackBox:
+    """A path within the intervals; costs below 0 become 0."""
+
+    def draw(value: float, key: tuple[float, str]) -> float:
+        return max(0.0, value + float(random.standard_normal()) * spreads.get(key, 0.0))
+
+    regimes = tuple(_drawn_regime(one, draw) for one in box.regimes)
+    g_us, G_us_per_KiB = (draw(getattr(box, name), (-1.0, name)) for name in _TOP)
+    # The sum holds the bottleneck's g, whatever the draws were.
+    return BlackBox(max(g_us, *(one.g_b_us for one in regimes)), G_us_per_KiB, regimes)
+
+
+def _drawn_regime(one: Regime, draw: Callable[[float, tuple[float, str]], float]) -> Regime:
+    g_us, G, others = (draw(getattr(one, name), (one.low_bytes, name)) for name in _COSTS)
+    return Regime(one.low_bytes, one.high_bytes, g_us, G, others, g_us, g_us)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A message class: the plan in effect, the best one, and what is predicted of both.
+
+    gain_us: what the best saves; why_not: why it is not worth a change, "" where it is.
+    """
+
+    index: int
+    message_bytes: int
+    now: TunePlan
+    best: TunePlan
+    now_us: Interval
+    best_us: Interval
+    gain_us: Interval
+    bottleneck: str
+    why_not: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "class": self.index,
+            "message_bytes_max": self.message_bytes,
+            "now": self.now.as_dict(),
+            "best": self.best.as_dict(),
+            **self.now_us.figures("now", "us"),
+            **self.best_us.figures("best", "us"),
+            **self.gain_us.figures("gain", "us"),
+            "bottleneck": self.bottleneck,
+            "why_not": self.why_not,
+        }
+
+
+def class_bytes(index: int) -> int:
+    """The largest message of a class, bytes: the one it is planned for."""
+    return CLASS_BYTES_FIRST << index
+
+
+def table(path: Measured, now: Sequence[TunePlan]) -> list[Row]:
+    """All sixteen classes, smallest messages first.
+
+    now: the plans in effect.
+    """
+    return [_row(path, index, now[index]) for index in range(CLASS_COUNT)]
+
+
+def _row(path: Measured, index: int, now: TunePlan) -> Row:
+    message_bytes = class_bytes(index)
+    within = replace(path.limits, min_bytes=min(path.limits.min_bytes, message_bytes))
+    found = path.box.plan(message_bytes, within)
+    best = TunePlan.fixed(math.ceil(message_bytes / found.fragments_count))
+    now_us, gain = path.latency_us(message_bytes, now), path.gain_us(message_bytes, now, best)
+    row = Row(
+        index,
+        message_bytes,
+        now,
+        best,
+        now_us,
+        path.latency_us(message_bytes, best),
+        gain,
+        _bottleneck(path.box, message_bytes / found.fragments_count),
+    )
+    if found.extrapolated:
+        return replace(row, why_not="fragments of sizes that were not measured")
+    if gain.value < GAIN_MIN * now_us.value:
+        return replace(row, why_not=f"it gains less than {GAIN_MIN:.0%}")
+    if gain.low <= 0:
+        return replace(row, why_not="its gain is within the prediction's uncertainty")
+    return row
+
+
+def _bottleneck(box: BlackBox, size_bytes: float) -> str:
+    one = min(
+        box.regimes, key=lambda each: max(each.low_bytes - size_bytes, size_bytes - each.high_bytes)
+    )
+    return f"g {one.g_b_us:.3g} µs, G {one.G_b_us_per_KiB:.3g} µs/KiB"
+
+
+def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, Row]:
+    """The classes whose change is worth making; but: those set by hand."""
+    return {row.index: row for row in rows if not row.why_not and row.index not in but}
+
+
+def moved(before: Measured, after: Measured, plans: Sequence[TunePlan]) -> bool:
+    """Whether two measurements differ, for what is in effect: by more than both intervals, and by
+    MOVED_MIN.
+    """
+    for index, plan in enumerate(plans):
+        was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
+        apart = was.high < now.low or now.high < was.low
+        if apart and abs(now.value - was.value) > MOVED_MIN * was.value:
+            return True
+    return False

@@ -1,0 +1,280 @@
+"""The policy of `tune auto`, in virtual time: hours of a path within seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from careful.model import Pipeline, load_shipped
+from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of, fixed_plan
+from careful.tuning import decide
+from careful.tuning.decide import Controller
+from careful.tuning.state import PathState
+from live_path import LIMITS, START, LivePath, Stream, truth_us
+
+GAM = load_shipped("gam")
+KIB = 1024
+MESSAGE = 4 * KIB
+CLASS = class_of(MESSAGE)
+
+
+def scaled(pipeline: Pipeline, **factors: float) -> Pipeline:
+    """Every stage's g and G times these."""
+    return Pipeline(
+        tuple(
+            replace(
+                one,
+                g_us=one.g_us * factors.get("g", 1),
+                G_us_per_KiB=one.G_us_per_KiB * factors.get("G", 1),
+            )
+            for one in pipeline.stages
+        )
+    )
+
+
+def steady(_: float) -> Pipeline:
+    return GAM
+
+
+def path(
+    pipeline: Callable[[float], Pipeline] = steady, every_s: float = 0.005, **more: object
+) -> LivePath:
+    """A path with one stream of 4 KiB messages."""
+    return LivePath(pipeline, [Stream(MESSAGE, every_s)], **more)  # type: ignore[arg-type]
+
+
+def controller(on: LivePath, state: PathState | None = None) -> Controller:
+    return Controller(on, state or PathState({}), on.clock, seed=1)
+
+
+def run(one: Controller, on: LivePath, seconds: float) -> None:
+    """Step after step, until so much time has passed."""
+    until = on.now + seconds
+    while on.now < until:
+        on.advance(one.step())
+
+
+def told(one: Controller, what: str) -> list[float]:
+    """When something was decided."""
+    return [each["at_s"] for each in one.state.decisions if each["what"] == what]
+
+
+def verdicts(one: Controller) -> dict[int, str]:
+    """Of all A/Bs, the last of each class."""
+    return {
+        each["class"]: each["ab"]["verdict"]
+        for decision in one.state.decisions
+        for each in decision["classes"]
+        if "ab" in each
+    }
+
+
+def loss(on: LivePath, pipeline: Pipeline, index: int = CLASS) -> float:
+    """T / T of the best fixed size - 1, of what is in effect."""
+    best_us = fixed_plan(pipeline, 64 << index, LIMITS)[1]
+    return truth_us(pipeline, 64 << index, on.plan(index)) / best_us - 1
+
+
+def test_steady__the_best_plan_is_found_and_held() -> None:
+    on = path()
+    one = controller(on)
+    run(one, on, 10)
+    assert loss(on, GAM) < 0.02
+    assert verdicts(one)[CLASS] == "held"
+    kept = next(each for each in one.state.decisions if each["what"] == "kept")
+    (ab,) = (each["ab"] for each in kept["classes"])
+    assert "live messages" in ab["measures"]
+    assert ab["after_us"] < ab["before_us"]
+    assert ab["gain_low_us"] > 0
+    assert min(ab["before_count"], ab["after_count"]) >= 30
+
+
+def test_steady__one_change_in_ten_minutes_at_most() -> None:
+    on = path(every_s=0.1, noise=0.4)
+    one = controller(on)
+    run(one, on, 2 * 3600)
+    changed = told(one, "changed")
+    assert changed
+    assert all(b - a >= 600 for a, b in pairwise(changed))
+    assert loss(on, GAM) < 0.03
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone__changes_nothing(seed: int) -> None:
+    """A path whose plans are the best already, however its messages and figures scatter."""
+    on = path(every_s=0.02, noise=0.5, error=0.3, seed=seed)
+    on.versions = [[fixed_plan(GAM, 64 << i, LIMITS)[0] for i in range(CLASS_COUNT)]] * 3
+    before = on.in_effect()
+    one = controller(on)
+    run(one, on, 1800)
+    assert not told(one, "changed")
+    assert on.in_effect() == before
+
+
+def test_prediction__within_its_uncertainty_is_not_pushed() -> None:
+    on = path(error=2.0)
+    one = controller(on)
+    run(one, on, 60)
+    assert not told(one, "changed")
+    assert told(one, "nothing to change")
+    assert on.plan(CLASS) == START
+
+
+def test_prediction__that_is_wrong_is_undone() -> None:
+    """The measurement believes that overheads are nothing; live messages know better."""
+    on = path(every_s=0.05, lies=lambda one: scaled(one, g=0.02))
+    one = controller(on)
+    run(one, on, 60)
+    assert told(one, "undone")
+    assert verdicts(one)[CLASS] == "not held"
+    assert on.plan(CLASS) == START
+    # Nor is it tried again and again.
+    run(one, on, 3600)
+    assert len(told(one, "undone")) == 1
+
+
+@pytest.mark.parametrize(("part", "factor"), [("G", 0.5), ("g", 8.0), ("G", 3.0)])
+@pytest.mark.parametrize("every_s", [0.002, 0.1])
+def test_path_changes__answered(part: str, factor: float, every_s: float) -> None:
+    """Within 2 s of traffic, or 30 messages an arm, whichever is later."""
+    other = scaled(GAM, **{part: factor})
+    at = 1000.0 + 120
+    on = path(lambda now: GAM if now < at else other, every_s=every_s)
+    one = controller(on)
+    run(one, on, at - on.now)
+    sent = on.sent
+    while not told(one, "path changed"):
+        on.advance(one.step())
+        assert on.now - at < 60
+    assert on.now - at < 2 or on.sent - sent <= 2 * 30
+    run(one, on, 60)
+    assert loss(on, other) < 0.03
+
+
+def test_path_changes__within_an_ab() -> None:
+    """Nobody waits for an A/B's end, which was of another path."""
+    other = scaled(GAM, G=3.0)
+    at = 1000.0 + 5
+    on = path(lambda now: GAM if now < at else other, noise=0.6, every_s=0.01)
+    one = controller(on)
+    run(one, on, at - on.now)
+    assert one.trying
+    run(one, on, 120)
+    assert told(one, "path changed")[0] - at < 2
+    assert loss(on, other) < 0.05
+
+
+def test_second_stream__comes_and_goes() -> None:
+    """Every 20 s for an hour: it is followed at first, and then waited out."""
+    loaded = scaled(GAM, G=2.0)
+    on = path(lambda now: loaded if int(now / 20) % 2 else GAM, every_s=0.02)
+    one = controller(on)
+    run(one, on, 3600)
+    assert len(on.measured_at) <= 16
+    for pipeline in (GAM, loaded):
+        assert loss(on, pipeline) < 0.1
+
+
+def test_no_traffic__a_change_stays_marked() -> None:
+    on = LivePath(steady, [Stream(MESSAGE, 0.01, alive=lambda now: now > 1100)])
+    one = controller(on)
+    run(one, on, 60)
+    assert told(one, "unverified")
+    assert loss(on, GAM) < 0.02
+    decision = next(each for each in one.state.decisions if each["what"] == "unverified")
+    said = {each["class"]: each["ab"]["said"] for each in decision["classes"]}
+    assert said[CLASS] == "not verified: 0 messages of 30"
+    assert CLASS in one.state.unverified
+    # Once messages come, it is verified, and is no second change.
+    run(one, on, 60)
+    assert CLASS not in one.state.unverified
+    assert verdicts(one)[CLASS] == "held"
+    assert len(told(one, "changed")) == 1
+
+
+def test_no_traffic__a_wrong_change_goes_when_it_comes() -> None:
+    on = LivePath(
+        steady,
+        [Stream(MESSAGE, 0.01, alive=lambda now: now > 1100)],
+        lies=lambda one: scaled(one, g=0.02),
+    )
+    one = controller(on)
+    run(one, on, 60)
+    assert on.plan(CLASS) != START
+    run(one, on, 60)
+    assert on.plan(CLASS) == START
+    assert verdicts(one)[CLASS] == "not held"
+
+
+def test_by_hand__stays() -> None:
+    on = path(pinned={CLASS})
+    one = controller(on)
+    run(one, on, 60)
+    assert on.plan(CLASS) == START
+    assert all(
+        each["class"] != CLASS for decision in one.state.decisions for each in decision["classes"]
+    )
+    # And is taken over again when told.
+    on.pinned.clear()
+    run(one, on, 700)
+    assert loss(on, GAM) < 0.02
+
+
+def test_by_hand__within_an_ab() -> None:
+    on = path(noise=2.0)
+    one = controller(on)
+    while not one.trying:
+        on.advance(one.step())
+    mine = TunePlan.fixed(777)
+    on.set_by_hand(CLASS, mine)
+    run(one, on, 60)
+    assert on.plan(CLASS) == mine
+    assert told(one, "set by hand")
+
+
+@pytest.mark.parametrize("when_s", [0.31, 0.5, 1.0, 3.0, 30.0])
+def test_killed__another_goes_on(when_s: float) -> None:
+    """Whatever it was doing: its state is as it was last saved, and the plans as they were."""
+    on = path(noise=0.5)
+    kept: list[dict[str, object]] = []
+    state = PathState({})
+    one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
+    run(one, on, when_s)
+    measured = len(on.measured_at)
+    later = controller(on, PathState.from_dict(kept[-1]))
+    run(later, on, 120)
+    assert len(on.measured_at) == measured, "what is known of the path is measured again"
+    assert loss(on, GAM) < 0.02
+    assert CLASS not in later.state.unverified
+    assert len(told(later, "changed")) == 1
+
+
+def test_closed__within_an_ab() -> None:
+    on = path(noise=2.0)
+    one = controller(on)
+    while not one.trying:
+        on.advance(one.step())
+    one.close()
+    assert not one.trying
+    assert CLASS in one.state.unverified
+    assert on.plan(CLASS) == one.state.unverified[CLASS].after
+
+
+def test_measurement__that_fails_is_tried_again_later() -> None:
+    on = path()
+    real, asked = on.measure, []
+
+    def measure(seconds: float) -> object:
+        asked.append(on.now)
+        if len(asked) < 3:
+            raise ValueError("no figures")
+        return real(seconds)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 120)
+    assert len(asked) == 3
+    assert asked[1] - asked[0] >= decide.RETRY_S
+    assert loss(on, GAM) < 0.02

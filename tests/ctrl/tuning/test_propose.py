@@ -1,0 +1,87 @@
+"""Predictions from a measurement with intervals."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from careful.model import Pipeline, load_shipped
+from careful.model.tunemap import CLASS_COUNT, TunePlan
+from careful.tuning.propose import measured, moved, table, worth
+from live_path import LIMITS, START, figures, truth_us
+
+GAM = load_shipped("gam")
+DEFAULT = [START] * CLASS_COUNT
+
+
+def known(pipeline: Pipeline = GAM, error: float = 0.03, seed: int = 1) -> dict[str, object]:
+    return figures(pipeline, error, random.Random(seed))
+
+
+def test_table__predicts_what_is_true() -> None:
+    rows = table(measured(known(error=1e-6), LIMITS), DEFAULT)
+    assert [row.index for row in rows] == list(range(CLASS_COUNT))
+    for row in rows[2:]:  # the fixed-sized theorem leaves out what a shorter tail gains
+        assert row.now_us.value == pytest.approx(
+            truth_us(GAM, row.message_bytes, row.now), rel=0.12
+        )
+        true_gain = truth_us(GAM, row.message_bytes, row.now) - truth_us(
+            GAM, row.message_bytes, row.best
+        )
+        assert row.gain_us.value == pytest.approx(
+            true_gain, abs=0.03 * truth_us(GAM, row.message_bytes, row.now)
+        )
+
+
+def test_table__the_interval_holds_the_truth() -> None:
+    """Of twenty measurements, a true gain is within nearly all intervals."""
+    within = total = 0
+    for seed in range(20):
+        path = measured(known(error=0.2, seed=seed), LIMITS)
+        exact = measured(known(error=1e-9), LIMITS)
+        for row in table(path, DEFAULT)[4:9]:
+            true = exact.gain_us(row.message_bytes, row.now, row.best).value
+            within += row.gain_us.low <= true <= row.gain_us.high
+            total += 1
+    assert within >= 0.9 * total
+
+
+def test_worth__only_beyond_the_uncertainty() -> None:
+    sure = worth(table(measured(known(error=0.03), LIMITS), DEFAULT))
+    assert {4, 5, 6, 7} <= sure.keys()
+    for row in sure.values():
+        assert row.gain_us.low > 0
+    for seed in range(5):
+        unsure = table(measured(known(error=2.0, seed=seed), LIMITS), DEFAULT)
+        assert not worth(unsure)
+    assert any("uncertainty" in row.why_not for row in unsure)
+    assert not worth(list(sure.values()), frozenset(range(CLASS_COUNT)))
+
+
+def test_table__what_is_best_already_stays() -> None:
+    path = measured(known(), LIMITS)
+    best = [row.best for row in table(path, DEFAULT)]
+    assert not worth(table(path, best))
+
+
+def test_table__ramps_are_priced_as_equal_fragments() -> None:
+    path = measured(known(), LIMITS)
+    ramp = TunePlan(256, ratio_q16=2 << 16, peak_bytes=2048)
+    assert path.latency_us(3840, ramp) == path.latency_us(3840, TunePlan.fixed(960))
+
+
+def test_measured__without_figures() -> None:
+    empty = {"kind": "blackbox", "sum_g_us": None, "reason": "times do not grow with the size"}
+    with pytest.raises(ValueError, match="times do not grow"):
+        measured(empty)
+
+
+def test_moved__only_beyond_both_intervals() -> None:
+    before = measured(known(), LIMITS)
+    assert not moved(before, measured(known(seed=2), LIMITS), DEFAULT)
+    slower = Pipeline(
+        tuple(replace(one, G_us_per_KiB=1.5 * one.G_us_per_KiB) for one in GAM.stages)
+    )
+    assert moved(before, measured(known(slower), LIMITS), DEFAULT)
+    assert not moved(before, measured(known(slower, error=1.5), LIMITS), DEFAULT)

@@ -1,0 +1,87 @@
+"""What an A/B says, for samples whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from careful.tuning.verify import MESSAGES_MAX, MESSAGES_MIN, Arm, Counts, Trial
+
+
+def block(random_: random.Random, count: int, mean_us: float, sd_us: float) -> Counts:
+    took = [int(1000 * max(1.0, random_.gauss(mean_us, sd_us))) for _ in range(count)]
+    return Counts(count, sum(took), sum(one * one for one in took))
+
+
+def trial(seed: int, gain: float, blocks: int, size: int = 10, drift: float = 0.0) -> str:
+    """What two arms come to whose means are 100 and 100 - gain µs; drift: of blocks, µs."""
+    random_ = random.Random(seed)
+    one, said = Trial(), "undecided"
+    for _ in range(blocks):
+        for arm, mean in ((one.a, 100.0), (one.b, 100.0 - gain)):
+            arm.add(block(random_, size, mean + random_.gauss(0, drift), 20))
+        said = one.verdict().what
+    return said
+
+
+def test_counts__mean_and_variance() -> None:
+    one = Counts(3, 6000, 1000**2 + 2000**2 + 3000**2)
+    assert one.mean_us == 2
+    assert one.variance_us2 == pytest.approx(1.0)
+    assert math.isnan(Counts().mean_us)
+    assert Counts(1, 5, 25).variance_us2 == 0
+
+
+def test_counts__since() -> None:
+    before, after = Counts(2, 30, 500), Counts(5, 90, 2000)
+    assert after.since(before) == Counts(3, 60, 1500)
+    assert before.since(after) == before, "the counters began anew"
+
+
+@pytest.mark.parametrize(("gain", "said"), [(20.0, "held"), (-20.0, "not held")])
+def test_trial__a_clear_difference(gain: float, said: str) -> None:
+    assert all(trial(seed, gain, blocks=40) == said for seed in range(20))
+
+
+def test_trial__nothing_below_the_least() -> None:
+    one = Trial()
+    for arm, mean in ((one.a, 100.0), (one.b, 1.0)):
+        arm.add(block(random.Random(1), MESSAGES_MIN - 1, mean, 1))
+    verdict = one.verdict()
+    assert verdict.what == "undecided"
+    assert verdict.gain is None
+    assert verdict.said() == f"not verified: {MESSAGES_MIN - 1} messages of {MESSAGES_MIN}"
+
+
+def test_trial__no_difference_seldom_holds() -> None:
+    """Looking again and again must not make something of nothing: 5 % are allowed."""
+    blocks = MESSAGES_MAX // 10 + 1
+    said = [trial(seed, 0.0, blocks) for seed in range(40)]
+    assert "undecided" not in said
+    assert said.count("held") <= 4
+
+
+def test_trial__blocks_that_differ_count_as_one_message_each() -> None:
+    """Messages of a block share the path's mood: they are no proof of each other."""
+    said = [trial(seed, 0.0, blocks=8, size=100, drift=30.0) for seed in range(100)]
+    assert said.count("held") <= 10
+
+
+def test_trial__what_is_decided_stays_so() -> None:
+    one, random_ = Trial(), random.Random(1)
+    for _ in range(10):
+        one.a.add(block(random_, 10, 100, 1))
+        one.b.add(block(random_, 10, 50, 1))
+    first = one.verdict()
+    assert first.what == "held"
+    assert first.gain is not None
+    one.b.add(block(random_, 1000, 500, 1))
+    assert one.verdict() == first
+    assert first.as_dict()["gain_low_us"] > 45
+
+
+def test_arm__an_empty_block_is_none() -> None:
+    arm = Arm()
+    arm.add(Counts())
+    assert not arm.blocks
