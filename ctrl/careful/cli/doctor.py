@@ -10,20 +10,20 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
-from careful.control import doctor as stages
+from careful.control import doctor as checks
 from careful.control.finding import FAIL
 from careful.report.doctor import findings
 
 
 @command(
     examples=[
-        ("carefulctl doctor eth1", "changes nothing, needs no privilege"),
-        ("carefulctl doctor --fix eth1", "puts right what it can, then looks"),
+        ("carefulctl doctor eth1", "check; changes nothing, needs no privilege"),
+        ("carefulctl doctor --fix eth1", "fix what can be fixed, then check"),
     ],
     topics=("exit-status",),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option("--fix", is_flag=True, help="First put right what can be, as root.")
+@click.option("--fix", is_flag=True, help="First fix what can be fixed; needs root.")
 @shared
 @click.pass_context
 def doctor(
@@ -34,14 +34,15 @@ def doctor(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Look at what careful needs, stage by stage.
+    """Check that everything careful needs on IFACE is there.
 
-    FAIL is what `up` would refuse, in its words; the options of `up` in the configuration
-    count. Without --fix doctor changes nothing and needs no privilege, but sees more as root.
-    Exit status 1 if a stage fails.
+    FAIL marks what `up` would refuse, and says why in the same words; warn marks what `up`
+    accepts but would work better otherwise; ? marks what only root can see. The options of
+    `up` in the configuration are taken into account. Without --fix, doctor changes nothing and
+    needs no privilege. The exit status is 1 if a check fails.
     """
-    done = stages.fix(ifname, instance) if fix else []
-    found = stages.check(ifname, instance, config_path)
+    done = checks.fix(ifname, instance) if fix else []
+    found = checks.check(ifname, instance, config_path)
     figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
     inputs = {"ifname": ifname, "fix": fix, "instance": instance}
     text = findings(found)

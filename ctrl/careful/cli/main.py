@@ -42,7 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "doctor": (
             "careful.cli.doctor:doctor",
-            "Look at what careful needs, stage by stage.",
+            "Check that everything careful needs on IFACE is there.",
         ),
     },
     "Files": {

@@ -18,19 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from careful._abi import enum_names, ffi, lib
-from careful.control import bpf, daemon, ethtool, instances, links, maps, status
+from careful.control import bpf, config, daemon, ethtool, hugepages, instances, links, maps, status
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, OK, UNKNOWN, WARN, Finding
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.errors import CarefulError
+from careful.units import shown_bytes as size
 
 #: Multi-buffer frames came with it; before, a frame fits one buffer.
 _KERNEL_FRAGS = (6, 6)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
 _BACKLOG_DEFAULT = 1000
+_BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 
-#: Stages by the names of `enum careful_check`, where they are called otherwise.
+#: Checks by the names of `enum careful_check`, where they are called otherwise.
 _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP"}
 #: What root may do is for root to see.
 _ROOTS = ("privilege", "files", "memlock", "bpffs")
@@ -52,12 +54,12 @@ class Case:
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 
-def _tried(stage: str, act: Callable[[], str]) -> Finding:
+def _tried(check: str, act: Callable[[], str]) -> Finding:
     """What a step of `up` says that changes nothing."""
     try:
-        return Finding(stage, OK, act())
+        return Finding(check, OK, act())
     except CarefulError as error:
-        return Finding(stage, FAIL, str(error))
+        return Finding(check, FAIL, str(error))
 
 
 def _carefuld() -> str:
@@ -161,21 +163,23 @@ def _qdisc(link: Link, case: Case) -> Finding:
     return Finding("qdisc", OK, qdisc.kind if qdisc else "none")
 
 
-def _memory() -> Iterator[Finding]:
-    free = "0"
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("HugePages_Free"):
-            free = line.split()[1]
-    advice = "not needed (with `sysctl vm.nr_hugepages=8` UMEM would lie in them)"
-    yield Finding("hugepages", OK, f"none free; {advice}" if free == "0" else f"{free} free")
+def _hugepages(options: UpOptions) -> Finding:
+    whole = options.over(config.DEFAULTS)
+    nbytes = ((whole.rx_buffers or 1) + (whole.tx_buffers or 1)) * _BUFFER_BYTES
+    if kind := hugepages.kind(nbytes):
+        return Finding("hugepages", OK, f"{kind} ones, for a UMEM of {size(nbytes)}")
+    text = f"none for a UMEM of {size(nbytes)}: small pages are slower"
+    return Finding("hugepages", WARN, text, f"sysctl vm.nr_hugepages={hugepages.count(nbytes)}")
+
+
+def _backlog() -> Finding:
     path = Path("/proc/sys/net/core/netdev_max_backlog")
     try:
         backlog = int(path.read_text())
     except OSError:
         text = f"not visible in this network namespace; taken for {_BACKLOG_DEFAULT}"
-        yield Finding("backlog", UNKNOWN, text)
-        return
-    yield Finding("backlog", OK, f"{backlog} frames: bounds R in generic mode")
+        return Finding("backlog", UNKNOWN, text)
+    return Finding("backlog", OK, f"{backlog} frames: bounds R in generic mode")
 
 
 def _instance(case: Case) -> Finding:
@@ -209,5 +213,5 @@ def look(case: Case) -> list[Finding]:
         pass  # said above
     else:
         found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
-    found += [_tried("exports", lambda: _exports(case.options)), *_memory(), _instance(case)]
-    return found
+    found.append(_tried("exports", lambda: _exports(case.options)))
+    return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -88,9 +88,9 @@ def fix(ifname: str, name: str | None) -> list[Finding]:
 
     instances.need_root(f"doctor --fix {ifname}")
     links.find(ifname)
-    stages: list[tuple[str, Callable[[], str]]] = [
+    steps: list[tuple[str, Callable[[], str]]] = [
         ("bpffs", _mount_bpffs),
         ("interface", lambda: _set_up(ifname)),
         ("instance", lambda: _clear(ifname, name)),
     ]
-    return [Finding(stage, OK, act() or "nothing to do") for stage, act in stages]
+    return [Finding(check, OK, act() or "nothing to do") for check, act in steps]

@@ -9,16 +9,16 @@ OK, WARN, FAIL, UNKNOWN = "ok", "warn", "fail", "unknown"
 
 @dataclass(frozen=True)
 class Finding:
-    """What one stage found.
+    """What one check found.
 
     Attributes:
-        stage: what was looked at.
+        check: what was looked at.
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
         text: what is there; of a failure, the line of `up`.
         advice: what to do beside it; "" if nothing.
     """
 
-    stage: str
+    check: str
     state: str
     text: str
     advice: str = ""

@@ -17,5 +17,5 @@ def findings(found: Iterable[Finding]) -> str:
     lines = []
     for one in found:
         advice = f" ({one.advice})" if one.advice else ""
-        lines.append(f"{mark[one.state]}  {one.stage:10} {one.text}{advice}")
+        lines.append(f"{mark[one.state]}  {one.check:10} {one.text}{advice}")
     return folded("\n".join(lines), hang=17)

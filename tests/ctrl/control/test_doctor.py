@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hosts import PINS, RUN, Host, alive, wait_for
@@ -24,23 +27,52 @@ def host(make_lab: MakeLab, tmp_path: Path) -> Iterator[Host]:
 
 
 def doctor(host: Host, *args: str, status: int = 0) -> Found:
-    """Each stage's state, text and advice."""
+    """Each check's state, text and advice."""
     done = host.ctl("doctor", *args, "--json", check=False)
     assert done.returncode == status, done.stdout + done.stderr
-    stages = json.loads(done.stdout)["fixed" if "--fix" in args else "findings"]
-    return {one["stage"]: (one["state"], one["text"], one["advice"]) for one in stages}
+    found = json.loads(done.stdout)["fixed" if "--fix" in args else "findings"]
+    return {one["check"]: (one["state"], one["text"], one["advice"]) for one in found}
 
 
 def test_doctor__before_and_while_it_is_up(host: Host) -> None:
     found = doctor(host, "eth1")
     assert found["XDP"][:2] == ("ok", "no program on eth1")
     assert found["instance"][0] == "ok"
+    del found["hugepages"]  # are the machine's
     assert {state for state, _, _ in found.values()} <= {"ok", "unknown"}
     host.up()
     found = doctor(host, "eth1")
     assert found["XDP"][:2] == ("ok", "ours, native")
     assert found["qdisc"][:2] == ("ok", "pfifo")
     assert str(host.pid) in found["instance"][1]
+
+
+#: Runs a command that no transparent hugepages are given to: prctl(PR_SET_THP_DISABLE).
+_WITHOUT = """
+import ctypes, os, sys
+assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("prefix", [[], [sys.executable, "-c", _WITHOUT]], ids=["as-is", "none"])
+def test_doctor__hugepages_are_those_of_up(host: Host, prefix: list[str]) -> None:
+    """It said that there are none where UMEM lies in transparent ones."""
+    reserved = int(re.findall(r"HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text())[0])
+
+    def ctl(*args: str) -> dict[str, Any]:
+        done = host.lab.run("h1", *prefix, "carefulctl", *args, "--json")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    findings = {one["check"]: one for one in ctl("doctor", "eth1")["findings"]}
+    said = findings["hugepages"]
+    ctl("up", "eth1")
+    assert host.status()["hugepages"] == (said["state"] == "ok")
+    if prefix and reserved < 2:
+        assert (said["state"], said["advice"]) == ("warn", "sysctl vm.nr_hugepages=2")
+    elif said["state"] == "ok":
+        assert said["text"].startswith("reserved" if reserved >= 2 else "transparent")
 
 
 def test_doctor__interface_down(host: Host) -> None:
@@ -160,7 +192,7 @@ def test_doctor__unusable_library(wired: Host, tmp_path: Path, name: str) -> Non
     found = json.loads(done.stdout)["findings"]
     (one,) = (one for one in found if name in one["text"] + one["advice"])
     optional = name.startswith("libbcc")
-    assert (one["stage"], one["state"]) == (("bcc", "warn") if optional else ("library", "fail"))
+    assert (one["check"], one["state"]) == (("bcc", "warn") if optional else ("library", "fail"))
     assert done.returncode == (0 if optional else 1)
 
 

@@ -130,7 +130,7 @@ def test_carefulctl__beside_a_program(server: Lab) -> None:
     ctl("tune", "set", "eth1", "--fragment-bytes", "1000")
     assert "1000 fixed" in ctl("tune", "show", "eth1")
     found = json.loads(ctl("doctor", "--json", "eth1"))["findings"]
-    states = {one["stage"]: one["state"] for one in found}
+    states = {one["check"]: one["state"] for one in found}
     assert (states["XDP"], states["qdisc"], states["instance"]) == ("ok", "ok", "ok")
     run(server, "get")
 
