@@ -32,6 +32,15 @@ struct {
 	__type(value, struct careful_peer_entry);
 } peers SEC(".maps");
 
+/* Of these, as many as there are peers: the loader says. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CAREFUL_PEERS_MAX);
+	__type(key, __u32);
+	__type(value, struct careful_live_entry);
+} live SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, CAREFUL_QUEUES_MAX);

@@ -170,6 +170,8 @@ struct port_ops {
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
 	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);
+	/* The live entry of a slot, in shared memory. */
+	struct careful_live_entry *(*live)(struct port *port, uint32_t slot);
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
 	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);

@@ -195,6 +195,11 @@ static struct careful_tune_entry *sim_tune(struct port *nic, uint32_t slot)
 	return &nic_to_sim(nic)->tune[slot];
 }
 
+static struct careful_live_entry *sim_live(struct port *nic, uint32_t slot)
+{
+	return &nic_to_sim(nic)->live[slot];
+}
+
 static uint32_t sim_events(struct port *nic)
 {
 	struct sim_device *sim = nic_to_sim(nic);
@@ -241,6 +246,7 @@ static void sim_close_port(struct port *nic)
 		sim->world->devices[sim->port] = NULL;
 	free(sim->ctrl);
 	free(sim->tune);
+	free(sim->live);
 	free(sim);
 }
 
@@ -262,6 +268,7 @@ static const struct port_ops port_ops = {
 	.closed = sim_closed,
 	.probed = sim_probed,
 	.tune = sim_tune,
+	.live = sim_live,
 	.resolve = sim_resolve,
 	.now_ns = sim_device_now_ns,
 	.random = sim_random,
@@ -289,7 +296,8 @@ static bool allocate(struct sim_device *sim)
 	sim->leaving = calloc(queue->tx_chunks, sizeof(*sim->leaving));
 	sim->ctrl = calloc(SIM_CTRL_QUEUE, sizeof(*sim->ctrl));
 	sim->tune = calloc(CAREFUL_PEERS_MAX + 1, sizeof(*sim->tune));
-	return queue->umem && sim->owner && sim->leaving && sim->ctrl && sim->tune &&
+	sim->live = calloc(sim->peers_count, sizeof(*sim->live));
+	return queue->umem && sim->owner && sim->leaving && sim->ctrl && sim->tune && sim->live &&
 	       ring_init(&sim->fill, queue->rx_chunks) && ring_init(&sim->rx, queue->rx_chunks) &&
 	       ring_init(&sim->tx, queue->tx_chunks) && ring_init(&sim->left, queue->tx_chunks);
 }

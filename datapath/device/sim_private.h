@@ -99,6 +99,7 @@ struct sim_device {
 	uint64_t closed_ns[CAREFUL_PEERS_MAX]; /* when it is for good */
 	uint32_t peers_count;
 	struct careful_tune_entry *tune;
+	struct careful_live_entry *live;
 	uint64_t xdp[CAREFUL_XDP_COUNTERS];
 	struct careful_device_statistics statistics;
 	uint64_t busy_ns;

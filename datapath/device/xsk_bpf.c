@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The XDP program and its maps: loads the object that the build embedded, freezes its
- * configuration, pins the maps for the controller and maps two of them into memory. This
+ * configuration, pins the maps for the controller and maps three of them into memory. This
  * and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
  * interface, xsk_pins.c for the maps' place.
  */
@@ -19,7 +19,7 @@
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 
-static const char *const pinned[] = { "tune", "peers", "xsks", "counters" };
+static const char *const pinned[] = { "tune", "peers", "live", "xsks", "counters" };
 
 struct xsk_bpf {
 	struct bpf_object *object;
@@ -27,7 +27,7 @@ struct xsk_bpf {
 	int xsks;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
-	size_t tune_bytes, peers_bytes; /* of the mappings */
+	size_t tune_bytes, peers_bytes, live_bytes; /* of the mappings */
 };
 
 static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
@@ -66,6 +66,9 @@ static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_
 	bpf_object__for_each_program(program, bpf->object)
 		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
 	rc = freeze_config(bpf->object, config);
+	if (!rc)
+		rc = bpf_map__set_max_entries(bpf_object__find_map_by_name(bpf->object, "live"),
+					      config->peers);
 	if (!rc)
 		rc = bpf_object__load(bpf->object);
 	if (rc) {
@@ -138,8 +141,10 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 				&bpf->tune_bytes);
 	port->peers = map_memory(bpf, "peers", CAREFUL_PEERS_MAX * sizeof(*port->peers),
 				 &bpf->peers_bytes);
-	if (!port->tune || !port->peers)
-		return refuse(error, -errno, "cannot map the tune and peers maps: %s",
+	port->live =
+		map_memory(bpf, "live", port->peers_count * sizeof(*port->live), &bpf->live_bytes);
+	if (!port->tune || !port->peers || !port->live)
+		return refuse(error, -errno, "cannot map the tune, peers and live maps: %s",
 			      strerror(errno));
 	return 0;
 }
@@ -223,6 +228,8 @@ void xsk_bpf_close(struct xsk_port *port)
 		munmap(port->tune, bpf->tune_bytes);
 	if (port->peers)
 		munmap(port->peers, bpf->peers_bytes);
+	if (port->live)
+		munmap(port->live, bpf->live_bytes);
 	if (bpf->object)
 		bpf_object__close(bpf->object);
 	for (int i = 0; i < 2; i++)
@@ -234,4 +241,5 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->bpf = NULL;
 	port->tune = NULL;
 	port->peers = NULL;
+	port->live = NULL;
 }

@@ -65,6 +65,12 @@ static struct careful_tune_entry *xsk_tune(struct port *port, uint32_t slot)
 	return &to_xsk_port(port)->tune[slot];
 }
 
+static struct careful_live_entry *xsk_live(struct port *port, uint32_t slot)
+{
+	assert(slot < to_xsk_port(port)->peers_count);
+	return &to_xsk_port(port)->live[slot];
+}
+
 static int xsk_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
 	return route_resolve(&to_xsk_port(port)->route, to, llhdr);
@@ -146,6 +152,7 @@ static const struct port_ops port_ops = {
 	.closed = xsk_closed,
 	.probed = xsk_probed,
 	.tune = xsk_tune,
+	.live = xsk_live,
 	.resolve = xsk_resolve,
 	.distrust = xsk_distrust,
 	.now_ns = xsk_now_ns,

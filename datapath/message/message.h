@@ -42,9 +42,11 @@ struct message_out {
 	uint32_t built; /* payload in frames so far */
 	uint32_t region; /* being read; 0: none */
 	uint32_t token; /* of the operation that this is; 0: an answer */
+	uint32_t question; /* of the one that is asked behind its last fragment; 0: none */
 	uint8_t slot;
 	bool waited; /* what is not built yet waited for other messages, or for room */
 	bool digest_wanted, started, done;
+	bool asked; /* the question has left */
 	int error; /* positive errno: the source failed, the message is aborted */
 	struct plan_cursor plan;
 	XXH64_hash_t digest;
@@ -126,6 +128,9 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
+		/* When one was measured last (service/live.c), and the question of that. */
+		uint64_t live_ns;
+		uint32_t live_question;
 	} * peers;
 };
 
@@ -167,6 +172,7 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 /* small.c */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
+bool message_ask(struct link_peer *peer, uint32_t token);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
 bool message_small_unfit(struct message_state *state, struct careful_am *am,
 			 struct link_peer **peer, uint64_t *epoch);

@@ -328,6 +328,9 @@ static void send_ready(struct message_state *state, struct message_out *out)
 			return;
 		}
 		link_send(&out->frames[i], &out->args[i]);
+		/* Before the pulse, so that the same kick takes both. */
+		if (out->question && out->args[i].flags & CAREFUL_F_LAST)
+			out->asked = message_ask(out->peer, out->question);
 		out->frame_first++;
 		out->frame_count--;
 		if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX],

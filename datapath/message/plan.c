@@ -60,7 +60,8 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	for (int i = 0; i < RETRIES; i++) {
 		uint32_t active = __atomic_load_n(&entry->active, __ATOMIC_ACQUIRE);
 
-		cursor->settings = entry->version[active % CAREFUL_TUNE_VERSIONS].classes[class];
+		cursor->version = active % CAREFUL_TUNE_VERSIONS;
+		cursor->settings = entry->version[cursor->version].classes[class];
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&entry->active, __ATOMIC_RELAXED) == active)
 			break;

@@ -14,12 +14,14 @@
 /*
  * Where a message stands in its plan.
  *
+ * @version:     of the tune entry, which settings are
  * @next_bytes:  of the next fragment, before what a frame holds is looked at
  * @equal:       next_bytes is that of all fragments, which are equal
  * @down:        the peak was reached
  */
 struct plan_cursor {
 	struct careful_class settings;
+	uint32_t version;
 	uint32_t message_bytes;
 	uint32_t next_bytes;
 	bool equal;

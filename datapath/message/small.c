@@ -129,6 +129,24 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	return 0;
 }
 
+/* Asks for a sign that what was sent so far has come: now, behind it, or not at all. Every
+ * engine answers a request that no handler is for. */
+bool message_ask(struct link_peer *peer, uint32_t token)
+{
+	const struct careful_am am = {
+		.kind = CAREFUL_AM_REQUEST,
+		.handler = htobe16(CAREFUL_HANDLERS),
+		.token = htobe32(token),
+	};
+	struct link_txframe frame;
+
+	if (!link_may_send(peer, MESSAGE_AM_BYTES) || !link_tx_get(peer, MESSAGE_AM_BYTES, &frame))
+		return false;
+	memcpy(frame.body, &am, MESSAGE_AM_BYTES);
+	send_small(peer, &frame, 0, 0);
+	return true;
+}
+
 static struct message_small *take_first(struct message_queue *queue)
 {
 	struct message_small *small = queue->first;

@@ -44,6 +44,8 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	if (op->kind == CAREFUL_AM_GET)
 		message_got(&c->messages, peer);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
+	if (op->live.began_ns && live_answered(c, op, result.status))
+		return;
 	/* The data of a get is a message of its own: such an answer says only why not. */
 	if (op->kind == CAREFUL_AM_GET && !result.status)
 		result.status = -EPROTO;
@@ -101,6 +103,7 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	out->digest_wanted = am->flags & CAREFUL_AM_WANT_DIGEST;
 	out->am = (struct careful_am){ .kind = CAREFUL_AM_GET_DATA, .token = am->token };
 	message_out_start(&c->messages, out);
+	live_begin(c, out, NULL);
 	return true;
 }
 
@@ -370,6 +373,8 @@ static void sent(struct careful *c, struct message_out *out)
 
 	if (region)
 		region->uses--;
+	if (out->question)
+		live_sent(c, out);
 	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
 	if (op && out->done) {
 		op->digest = out->digest;

@@ -186,6 +186,7 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 	};
 	args_to(&out->am, args);
 	message_out_start(&c->messages, out);
+	live_begin(c, out, op);
 	return 0;
 }
 

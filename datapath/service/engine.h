@@ -30,6 +30,7 @@ struct engine_limits {
  * Something asked of a peer.
  *
  * @token:   0: free, or ended
+ * @live:    of the message that its answer measures; began_ns 0: none
  * @next:    among those that have ended, which the application does not know yet
  * @result:  of one of these
  */
@@ -44,6 +45,11 @@ struct operation {
 	struct careful_span local;
 	uint32_t bytes;
 	uint64_t digest; /* store: of what was sent */
+	struct live_sample {
+		uint64_t began_ns;
+		uint8_t class;
+		uint8_t version;
+	} live;
 	struct careful_result result;
 	careful_done_fn *done;
 	void *user;
@@ -159,6 +165,11 @@ void operation_drop(struct careful *c, struct operation *op);
 void operations_unfit(struct careful *c);
 void operations_tell(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
+
+/* live.c */
+void live_begin(struct careful *c, struct message_out *out, struct operation *op);
+void live_sent(struct careful *c, struct message_out *out);
+bool live_answered(struct careful *c, struct operation *op, int status);
 
 /* region.c */
 struct region *region_find(struct careful *c, uint32_t key);

@@ -24,6 +24,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op->kind = kind;
 	op->placing = false;
 	op->digest = 0;
+	op->live.began_ns = 0;
 	op->done = done;
 	op->user = user;
 	link_await(peer);

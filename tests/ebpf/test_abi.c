@@ -107,6 +107,22 @@ static void test_tune__fields(void)
 	CHECK_STRUCT(careful_tune_entry, entry);
 }
 
+static void test_live__fields(void)
+{
+	static const struct field cell[] = {
+		F(careful_live_cell, count),	       F(careful_live_cell, asked),
+		F(careful_live_cell, sum_ns),	       F(careful_live_cell, sum_square_low),
+		F(careful_live_cell, sum_square_high),
+	};
+	static const struct field entry[] = {
+		F(careful_live_entry, sequence),
+		F(careful_live_entry, cells),
+	};
+
+	CHECK_STRUCT(careful_live_cell, cell);
+	CHECK_STRUCT(careful_live_entry, entry);
+}
+
 static void check_map(const char *name, enum bpf_map_type type, uint32_t value, uint32_t entries,
 		      uint32_t flags)
 {
@@ -125,6 +141,8 @@ static void test_maps__sizes(void)
 	check_map("tune", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_tune_entry),
 		  CAREFUL_PEERS_MAX + 1, BPF_F_MMAPABLE);
 	check_map("peers", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_peer_entry), CAREFUL_PEERS_MAX,
+		  BPF_F_MMAPABLE);
+	check_map("live", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_live_entry), CAREFUL_PEERS_MAX,
 		  BPF_F_MMAPABLE);
 	check_map("xsks", BPF_MAP_TYPE_XSKMAP, 4, CAREFUL_QUEUES_MAX, 0);
 	check_map("counters", BPF_MAP_TYPE_PERCPU_ARRAY, 8, CAREFUL_XDP_COUNTERS, 0);
@@ -148,6 +166,7 @@ int main(void)
 	RUN(test_config__fields);
 	RUN(test_peer_entry__fields);
 	RUN(test_tune__fields);
+	RUN(test_live__fields);
 	RUN(test_maps__sizes);
 	RUN(test_object__reads_no_kernel_structure);
 	bpf_object__close(object);

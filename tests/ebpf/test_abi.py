@@ -22,6 +22,8 @@ SHARED = [
     "careful_tune",
     "careful_class",
     "careful_plan",
+    "careful_live_entry",
+    "careful_live_cell",
     "careful_xdp_config",
 ]
 

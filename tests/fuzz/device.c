@@ -150,6 +150,11 @@ static struct careful_tune_entry *dev_tune(struct port *port, uint32_t slot)
 	return &node_of_port(port)->tune[slot];
 }
 
+static struct careful_live_entry *dev_live(struct port *port, uint32_t slot)
+{
+	return &node_of_port(port)->live[slot];
+}
+
 static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
 	if (node_of_port(port)->unresolved)
@@ -237,6 +242,7 @@ static const struct port_ops port_ops = {
 	.probed = dev_probed,
 	.admit = dev_admit,
 	.tune = dev_tune,
+	.live = dev_live,
 	.resolve = dev_resolve,
 	.now_ns = dev_now,
 	.random = dev_random,
@@ -343,7 +349,8 @@ void node_device_init(struct node *node)
 		.info.receive_buffers = NODE_RX,
 	};
 	node->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*node->tune));
-	MUST(node->queue.umem && node->tune);
+	node->live = calloc(CAREFUL_PEERS_MAX, sizeof(*node->live));
+	MUST(node->queue.umem && node->tune && node->live);
 	for (uint32_t i = 0; i < NODE_RX; i++) {
 		node->fill_ring[node->fill_count++] = (uint64_t)i * NODE_CHUNK;
 		node->in_ring[i] = true;

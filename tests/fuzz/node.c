@@ -293,6 +293,7 @@ void node_close(struct node *node)
 	careful_close(node->c);
 	close(node->fd);
 	free(node->tune);
+	free(node->live);
 	free(node->queue.umem);
 	free(node->memory);
 	free(node);

@@ -46,6 +46,7 @@ struct node {
 	uint64_t flying[NODE_TX]; /* send buffers with the device */
 	uint32_t flying_count, left_count; /* the first of them have left */
 	struct careful_tune_entry *tune;
+	struct careful_live_entry *live;
 
 	struct {
 		union address from;

@@ -277,13 +277,15 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
-/* Whether a request without an answer has not left yet: nobody will say when it does. */
-static bool unsent(const struct cluster *cluster)
+/* Whether a request without an answer has not left yet, or an engine's own has none yet: nobody
+ * will say when that is. */
+static bool untold(const struct cluster *cluster)
 {
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
 		const struct careful *c = cluster->nodes[i].c;
 
-		if (c && c->messages.parked_free_count < c->messages.parked_count)
+		if (c && (c->messages.parked_free_count < c->messages.parked_count ||
+			  c->operations_free_count < c->limits.operations))
 			return true;
 	}
 	return false;
@@ -295,7 +297,7 @@ static bool ended(struct cluster *cluster)
 	uint64_t now_ns = sim_now_ns(cluster->world);
 
 	if (cluster->ops_done < cluster->scenario.ops_count ||
-	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && unsent(cluster)))
+	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && untold(cluster)))
 		return false;
 	if (!cluster->done_ns)
 		cluster->done_ns = now_ns;

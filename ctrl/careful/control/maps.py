@@ -115,6 +115,11 @@ def tune_map_at(path: Path) -> PinnedMap:
     return PinnedMap(path, 4, sizeof("careful_tune_entry"))
 
 
+def live_map(instance: str) -> PinnedMap:
+    """The live map of an instance."""
+    return PinnedMap(PINS / instance / "live", 4, sizeof("careful_live_entry"))
+
+
 def sessions(instance: str) -> dict[int, Any]:
     """Slot -> `struct careful_peer_entry` of each open session."""
     size = sizeof("careful_peer_entry")

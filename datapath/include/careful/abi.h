@@ -92,6 +92,36 @@ struct careful_tune_entry {
 	struct careful_tune version[CAREFUL_TUNE_VERSIONS];
 };
 
+/*
+ * What bulk messages that one version of the settings cut took, from when they were given to
+ * the engine until an answer that came behind them: totals since the instance began.
+ *
+ * @count:    messages that were measured
+ * @asked:    of them, by a question behind the last fragment (the data of a get); the
+ *            others by the reply that they have (a store, so with what it takes to write it)
+ * @sum_ns:   what they took
+ * @sum_square_low, @sum_square_high: of what each took, squared, ns^2: 128 bits
+ */
+struct careful_live_cell {
+	__u64 count;
+	__u64 asked;
+	__u64 sum_ns;
+	__u64 sum_square_low;
+	__u64 sum_square_high;
+};
+
+/*
+ * live map (ARRAY, mmapable), key: slot, as many as the instance has. The engine alone writes,
+ * and decides nothing by what stands there; nobody resets: readers take differences. A slot's
+ * totals go on under its next peer.
+ *
+ * @sequence:  odd while a cell is being written; another one after
+ */
+struct careful_live_entry {
+	__u64 sequence;
+	struct careful_live_cell cells[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
+};
+
 /* counters map (PERCPU_ARRAY of __u64), key: what became of a frame in XDP. */
 enum careful_xdp_counter {
 	CAREFUL_XDP_PASS_OTHER = 0, /* not our port: to the kernel */

@@ -523,6 +523,26 @@ static void test_open__again_and_again(void)
 	expect_nothing_left();
 }
 
+/* What the engine writes of live messages is in the map; it has a slot for each peer. */
+static void expect_live(struct queue *queue)
+{
+	const uint32_t first = 0, last = 7, beyond = 8; /* of --peers's default */
+	static struct careful_live_entry live;
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/%s/live", instance);
+	fd = bpf_obj_get(path);
+	CHECK(fd >= 0);
+	queue->port->ops->live(queue->port, last)->cells[15][2].sum_square_high = 77;
+	CHECK(!bpf_map_lookup_elem(fd, &last, &live));
+	CHECK_EQ(live.cells[15][2].sum_square_high, 77);
+	CHECK(!bpf_map_lookup_elem(fd, &first, &live));
+	CHECK_EQ(live.cells[15][2].sum_square_high, 0);
+	CHECK(bpf_map_lookup_elem(fd, &beyond, &live));
+	close(fd);
+}
+
 /* Control and tune map as the controller sees them: through the pins. */
 static void test_pins__are_the_maps_in_use(void)
 {
@@ -556,6 +576,7 @@ static void test_pins__are_the_maps_in_use(void)
 		 99);
 	CHECK_EQ(queue->port->ops->tune(queue->port, 3)->active, 0);
 	close(fd);
+	expect_live(queue);
 	device_close(queue);
 }
 

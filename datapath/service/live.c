@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * How long bulk messages of live traffic take, by the version of the settings that cut them:
+ * what the controller compares plans by. Owns the live map's entries (abi.h).
+ *
+ * A message is measured from when it is given to the engine until an answer that cannot
+ * overtake it: a store's own reply, or, since the data of a get has none, the reply to an empty
+ * request that leaves right behind the last fragment, in the same kick. Either holds the way
+ * back, and a store's what it takes to write: the same under each version. What the last
+ * frame's credit takes to come back would tell less: it comes with the T-th buffer owed, or
+ * with whatever the peer sends next, so it depends on how many fragments there are. A ping's
+ * answer comes by the control socket, which is read every 500 us, and over IPv4 alone.
+ *
+ * Waiting behind others counts: it is part of live traffic. What does not count: a message that
+ * failed or whose epoch broke, that began while the session was not up, whose question
+ * found no credit at once, or that took longer than a second.
+ *
+ * One message a peer is measured in 2 ms at most: that is two clock reads, and for the data of
+ * a get two frames without payload. A peer that never answers has one question.
+ */
+#include "service/engine.h"
+
+enum {
+	PAUSE_NS = 2 * 1000 * 1000, /* between two that are measured, of a peer */
+	MOST_NS = 1000 * 1000 * 1000, /* something else was the matter; also, its square fits */
+};
+
+/* An operation for what is asked behind the data of a get; NULL: not now. */
+static struct operation *ask(struct careful *c, struct message_out *out, struct message_peer *mp)
+{
+	struct operation *op;
+
+	/* What the application may ask is not to run out by this. */
+	if (c->operations_free_count <= c->limits.operations / 4 ||
+	    operation_find(c, mp->live_question, out->peer, out->epoch))
+		return NULL;
+	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
+	mp->live_question = out->question = op->token;
+	return op;
+}
+
+static void begin(struct careful *c, struct message_out *out, struct operation *op)
+{
+	struct message_peer *mp = &c->messages.peers[out->peer->slot];
+
+	if (!op)
+		op = ask(c, out, mp);
+	if (!op)
+		return;
+	mp->live_ns = c->link.now_ns;
+	op->live = (struct live_sample){
+		.began_ns = c->port->ops->now_ns(c->port),
+		.class = (uint8_t)plan_class(out->bytes),
+		.version = (uint8_t)out->plan.version,
+	};
+}
+
+/* A message was started; op: its own, whose answer measures it, or NULL. */
+void live_begin(struct careful *c, struct message_out *out, struct operation *op)
+{
+	const struct message_peer *mp = &c->messages.peers[out->peer->slot];
+
+	if (c->link.now_ns - mp->live_ns >= PAUSE_NS && out->peer->state == CAREFUL_PEER_UP)
+		begin(c, out, op);
+}
+
+/* One with a question has left, or will not: what was not asked has no answer. */
+void live_sent(struct careful *c, struct message_out *out)
+{
+	struct operation *op = operation_find(c, out->question, out->peer, out->epoch);
+
+	if (op && !out->asked)
+		operation_drop(c, op);
+}
+
+static void store(__u64 *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* Whoever reads meanwhile sees an odd sequence, or another one afterwards. It is made odd
+ * whatever stands there: others can write to the map, too. */
+static void add(struct careful_live_entry *entry, const struct live_sample *live, uint64_t took_ns,
+		bool asked)
+{
+	struct careful_live_cell *cell = &entry->cells[live->class][live->version];
+	uint64_t sequence = entry->sequence | 1;
+	uint64_t low = cell->sum_square_low + took_ns * took_ns;
+
+	store(&entry->sequence, sequence);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	store(&cell->count, cell->count + 1);
+	store(&cell->asked, cell->asked + asked);
+	store(&cell->sum_ns, cell->sum_ns + took_ns);
+	store(&cell->sum_square_high, cell->sum_square_high + (low < cell->sum_square_low));
+	store(&cell->sum_square_low, low);
+	__atomic_store_n(&entry->sequence, sequence + 1, __ATOMIC_RELEASE);
+}
+
+/* The answer to an operation that measures a message. True: it was for nothing else. */
+bool live_answered(struct careful *c, struct operation *op, int status)
+{
+	bool asked = op->kind == CAREFUL_AM_REQUEST;
+	uint64_t took_ns = c->port->ops->now_ns(c->port) - op->live.began_ns;
+
+	if ((asked || !status) && took_ns <= MOST_NS)
+		add(c->port->ops->live(c->port, op->peer->slot), &op->live, took_ns, asked);
+	if (asked)
+		operation_drop(c, op);
+	return asked;
+}
