@@ -78,6 +78,13 @@ class PlotFile(OutputFile):
         return super().convert(value, param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number from `min` to `max`; help does not print them."""
+
+    def _describe_range(self) -> str:
+        return ""
+
+
 class Duration(click.ParamType[float]):
     """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 

@@ -13,6 +13,7 @@ from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
 from careful.control import config, tune_file, tune_peers
 from careful.control import tune_entry as entries
+from careful.errors import CarefulError
 from careful.report import live
 from careful.report import tune as report
 from careful.report.jsonout import document
@@ -140,7 +141,10 @@ def tune_set(
         tuple(sorted({one for several in classes for one in several})) or whole.classes,
         sinks or whole.sinks,
     )
-    classes_set = change.settings()
+    try:
+        classes_set = change.settings()
+    except CarefulError as error:
+        raise click.UsageError(str(error)) from None
     session = tune_peers.session(ifname, instance, settings)
     rows = tune_peers.change(session, peers, settings, classes_set)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}

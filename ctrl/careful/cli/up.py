@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from careful._abi import lib
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, shared, show
-from careful.cli.params import WholeDuration
+from careful.cli.params import Whole, WholeDuration
 from careful.control import config, daemon, status
 from careful.report import status as report
 
@@ -27,7 +28,7 @@ from careful.report import status as report
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option(
     "--peers",
-    type=int,
+    type=Whole(1, lib.CAREFUL_PEERS_MAX),
     metavar="P",
     help="How many peers share R, the receive buffers.  [default: 8]",
 )
@@ -56,12 +57,22 @@ from careful.report import status as report
     metavar="TIME",
     help="How long adaptive spins before it blocks.  [default: 50us]",
 )
-@click.option("--queue", type=int, metavar="Q", help="The RX and TX queue to use.  [default: 0]")
-@click.option("--port", type=int, metavar="PORT", help="UDP port.  [default: 51966]")
 @click.option(
-    "--rx-buffers", type=int, metavar="N", help="Receive buffers, a power of two.  [default: 512]"
+    "--queue",
+    type=Whole(0, lib.CAREFUL_QUEUES_MAX - 1),
+    metavar="Q",
+    help="The RX and TX queue to use.  [default: 0]",
 )
-@click.option("--tx-buffers", type=int, metavar="N", help="Send buffers.  [default: 512]")
+@click.option("--port", type=Whole(1, 65535), metavar="PORT", help="UDP port.  [default: 51966]")
+@click.option(
+    "--rx-buffers",
+    type=Whole(1, 1 << 20),
+    metavar="N",
+    help="Receive buffers, a power of two.  [default: 512]",
+)
+@click.option(
+    "--tx-buffers", type=Whole(1, 1 << 20), metavar="N", help="Send buffers.  [default: 512]"
+)
 @click.option(
     "--sync",
     "sync_ms",
@@ -76,7 +87,7 @@ from careful.report import status as report
     metavar="TIME",
     help="Drop a peer that has been silent for this long.  [default: 30s]",
 )
-@click.option("--cpu", type=int, metavar="N", help="CPU to run carefuld on.")
+@click.option("--cpu", type=Whole(0, 4095), metavar="N", help="CPU to run carefuld on.")
 @shared
 def up(
     ifname: str,

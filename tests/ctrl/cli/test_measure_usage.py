@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,30 @@ def test_usage__is_one_line_that_names_the_help(
     assert said.startswith(f"carefulctl: {text}")
     command = " ".join(["carefulctl", *(argv[:1] if argv[0] != "fly" else [])])
     assert said.endswith(f"(see `{command} --help`)\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--peers", "0"),
+        ("--peers", "257"),
+        ("--queue", "-1"),
+        ("--port", "0"),
+        ("--port", "65536"),
+        ("--rx-buffers", "0"),
+        ("--tx-buffers", "1048577"),
+        ("--cpu", "-1"),
+    ],
+)
+def test_up__a_number_that_no_option_takes(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is tried: carefuld says the same of itself, but too late for a status 2."""
+    assert run(["up", "nowhere0", option, value]) == 2
+    assert f"Invalid value for '{option}': {value} is not in the range" in capsys.readouterr().err
+    alone = subprocess.run(["carefuld", option, value], capture_output=True, text=True)
+    assert alone.returncode == 2
+    assert f"{option} {value}: " in alone.stderr
 
 
 def test_usage__no_command_is_help_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
