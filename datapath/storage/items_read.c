@@ -81,7 +81,7 @@ static int read_all(int fd, char *buf, size_t bytes)
 	return 0;
 }
 
-/* Not those of /proc: careful_settle() is for them. */
+/* Not those of /proc and sysfs: careful_settle() is for them. */
 static bool has_size(int fd, const struct stat *st)
 {
 	char byte;
@@ -109,8 +109,8 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 			return rc;
 		if (fstat(fd, &after))
 			return -errno;
-		if (!rc && steady_between(st, &after))
-			return has_size(fd, st) ? 0 : -ESTALE;
+		if (steady_between(st, &after))
+			return !rc && has_size(fd, st) ? 0 : -ESTALE;
 	}
 	return -ESTALE;
 }

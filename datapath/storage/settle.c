@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A file that is about to be copied, block by block: not before a change would show in its
- * times, and with a size, which those of /proc have only once they are read. Calls steady.c.
+ * times, and with the size that reads give it, which differs from what stat says in /proc (0)
+ * and in sysfs (a page). Calls steady.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,26 +49,51 @@ static int copy_unsized(int fd, const struct stat *st)
 	return rc;
 }
 
+/*
+ * Whether reads give another size than stat does: 1, 0 or -errno. Only what takes up no blocks
+ * is asked: of a hole, a read gives all that was asked for; what the kernel makes up ends where
+ * it ends, and some of that fails anywhere but at its beginning and its end.
+ */
+static int is_misstated(int fd, const struct stat *st)
+{
+	size_t most = st->st_size && st->st_size < PIECE ? (size_t)st->st_size : PIECE;
+	struct stat now;
+	char *piece;
+	ssize_t n;
+
+	if (st->st_blocks)
+		return 0;
+	piece = malloc(PIECE);
+	if (!piece)
+		return -ENOMEM;
+	n = pread(fd, piece, most, 0);
+	free(piece);
+	if (n < 0)
+		return errno == EAGAIN ? -EIO : -errno;
+	if (!st->st_size)
+		return n > 0;
+	if (fstat(fd, &now))
+		return -errno;
+	return (size_t)n < most && now.st_size == st->st_size;
+}
+
 int careful_settle(int fd, int *copy)
 {
 	struct stat st;
-	ssize_t n;
-	char byte;
 	int rc;
 
 	*copy = -1;
 	if (fstat(fd, &st))
 		return -errno;
-	rc = S_ISREG(st.st_mode) ? steady_wait(fd, &st) : 0;
-	if (rc || !S_ISREG(st.st_mode) || st.st_size)
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	rc = steady_wait(fd, &st);
+	if (!rc)
+		rc = is_misstated(fd, &st);
+	if (rc > 0)
+		rc = copy_unsized(fd, &st);
+	if (rc <= 0)
 		return rc;
-	n = pread(fd, &byte, 1, 0);
-	if (n < 0)
-		return errno == EAGAIN ? -EIO : -errno;
-	rc = n ? copy_unsized(fd, &st) : 0;
-	if (rc < 0)
-		return rc;
-	if (n)
-		*copy = rc;
+	*copy = rc;
 	return 0;
 }

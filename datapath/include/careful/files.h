@@ -33,8 +33,9 @@ void careful_digest_join(const uint8_t *digests, uint64_t n, uint8_t *digest);
 int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
 
 /* For an open file that is about to be read block by block: waits, 60 ms at most, until any
- * change from now on shows in its times. *copy is a copy of it, in memory, if it has contents
- * but no size, as in /proc; else -1. 0 or -errno; -EFBIG: such a file is too large. */
+ * change from now on shows in its times. *copy is a copy of it, in memory, if reads give it
+ * another size than stat does, as in /proc and sysfs; else -1. 0 or -errno; -EFBIG: such a file
+ * is too large. */
 int careful_settle(int fd, int *copy);
 
 /* How a batch is run, as BATCH of the block service says it.

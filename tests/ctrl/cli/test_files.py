@@ -87,6 +87,24 @@ def test_put__the_same_twice(type_: Type, export: Path) -> None:
     assert again.err == "carefulctl: h2:ds/7: exists already, and differs; -f replaces it\n"
 
 
+def test_put__of_sysfs(type_: Type, export: Path) -> None:
+    """Reads give 4 bytes where stat says 4096: it was said to have become shorter."""
+    name = "/sys/devices/system/cpu/online"
+    assert Path(name).stat().st_size > len(Path(name).read_bytes())
+    for words in (
+        ("put", name, "h2:"),
+        ("put", "-r", "/sys/devices/system/cpu/cpu0/topology", "h2:"),
+    ):
+        found = type_(*words)
+        assert (found.status, found.err) == (0, "")
+        again = type_(*words)
+        assert (again.status, again.err) == (0, "")
+        assert "equal and left alone" in again.out
+    assert (export / "online").read_bytes() == Path(name).read_bytes()
+    for one in Path("/sys/devices/system/cpu/cpu0/topology").iterdir():
+        assert (export / "topology" / one.name).read_bytes() == one.read_bytes()
+
+
 def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
     """A file of a tree replaces files and links, with -f, but no fifo; nor does a directory."""
     (export / "ds/sub").mkdir(parents=True)

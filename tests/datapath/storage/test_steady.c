@@ -208,15 +208,15 @@ static void steady__a_clock_that_is_ahead(void)
 	CHECK(!steady_between(&st, &same));
 }
 
-/* What one of /proc holds is all there. */
-static void settle__has_no_size(void)
+/* What a file of a size holds is all there. */
+static void check_made_up(const char *path, off_t size)
 {
 	char expected[200], found[200];
-	int fd = open("/proc/sys/kernel/ostype", O_RDONLY | O_CLOEXEC), copy;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), copy;
 	struct stat st;
 	ssize_t n;
 
-	CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size == 0);
+	CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size == size);
 	n = pread(fd, expected, sizeof(expected), 0);
 	CHECK(n > 0);
 	CHECK(careful_settle(fd, &copy) == 0 && copy >= 0);
@@ -224,6 +224,18 @@ static void settle__has_no_size(void)
 	CHECK(!fstat(copy, &st) && st.st_size == n && (st.st_mode & 0777) == 0444);
 	close(copy);
 	close(fd);
+}
+
+static void settle__has_no_size(void)
+{
+	check_made_up("/proc/sys/kernel/ostype", 0);
+}
+
+/* It became shorter, it was said, than the page that stat says. */
+static void settle__ends_before_its_size(void)
+{
+	check_made_up("/sys/devices/system/cpu/online", sysconf(_SC_PAGESIZE));
+	check_made_up("/sys/devices/system/cpu/cpu0/topology/core_cpus", sysconf(_SC_PAGESIZE));
 }
 
 /* A kilobyte for each of so many mappings. */
@@ -251,6 +263,8 @@ static void settle__files_and_others(void)
 	fd = open_file();
 	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
 	CHECK(!fstat(fd, &st) && steady_between(&st, &st));
+	CHECK(!ftruncate(fd, 0) && !ftruncate(fd, 1 << 20)); /* a hole */
+	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
 	CHECK(!ftruncate(fd, 0) && careful_settle(fd, &copy) == 0 && copy == -1);
 	close(fd);
 	fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -258,23 +272,29 @@ static void settle__files_and_others(void)
 	close(fd);
 }
 
-/* In a batch it is left to who reads one file. */
-static void settle__batch_leaves_it(void)
+/* A file, of a name of six letters, is left to who reads it alone. */
+static void check_left(const char *folder, const char *name)
 {
 	union {
 		struct careful_block_item head;
 		char room[sizeof(struct careful_block_item) + 8];
 	} batch = { .head = { .op = htobe16(CAREFUL_ITEM_READ), .name_bytes = htobe32(6) } };
 	struct careful_batch_how how = { .file_bytes_max = BYTES, .answer_bytes_max = 1 << 20 };
-	int kernel = open("/proc/sys/kernel", O_RDONLY | O_DIRECTORY);
+	int dir = open(folder, O_RDONLY | O_DIRECTORY);
 	struct careful_batch_answer answer;
 
 	batch.head.attr.bytes = htobe64(1);
-	memcpy(batch.room + sizeof(batch.head), "ostype", 6);
-	CHECK(careful_batch(kernel, &batch, sizeof(batch), &how, &answer) == 0);
+	memcpy(batch.room + sizeof(batch.head), name, 6);
+	CHECK(careful_batch(dir, &batch, sizeof(batch), &how, &answer) == 0);
 	CHECK(((struct careful_block_item *)answer.items)->status == htobe32(ESTALE));
 	careful_batch_release(&answer);
-	close(kernel);
+	close(dir);
+}
+
+static void settle__batch_leaves_it(void)
+{
+	check_left("/proc/sys/kernel", "ostype");
+	check_left("/sys/devices/system/cpu", "online");
 }
 
 int main(void)
@@ -290,6 +310,7 @@ int main(void)
 	RUN(steady__under_way);
 	RUN(steady__a_clock_that_is_ahead);
 	RUN(settle__has_no_size);
+	RUN(settle__ends_before_its_size);
 	RUN(settle__too_large);
 	RUN(settle__files_and_others);
 	RUN(settle__batch_leaves_it);

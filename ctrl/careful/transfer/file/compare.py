@@ -7,7 +7,7 @@ import stat
 
 from careful._abi import lib
 from careful.errors import check, from_os
-from careful.transfer.file.local import digest_of_range, shown
+from careful.transfer.file.local import digest_of_range, settled, shown
 from careful.transfer.file.source import may_hold
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.tasks import SLICE_BYTES, in_slices, quietly
@@ -155,6 +155,8 @@ async def _compared(
         raise from_os(error, shown(target)) from None
     handle = 0
     try:
+        if not os.fstat(fd).st_blocks:
+            fd = settled(fd, shown(target))
         handle, attr = await remote.open(source)
         there, here = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
         is_device = attr.is_device or stat.S_ISBLK(os.fstat(fd).st_mode)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from careful._abi import ffi, lib
-from careful.errors import CarefulError, check, from_os
+from careful._abi import lib
+from careful.errors import CarefulError, from_os
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import (
     block_sizes,
@@ -32,7 +32,7 @@ from careful.transfer.file.holes import (
     without_zeros,
 )
 from careful.transfer.file.journal import Identity, Journal, KeptPartial, tag_of
-from careful.transfer.file.local import Partial, shown
+from careful.transfer.file.local import Partial, settled, shown
 from careful.transfer.file.mover import Mover
 from careful.transfer.file.resume import RemotePartial, take_digests, verify_local, verify_source
 from careful.transfer.file.source import check_source, may_hold
@@ -323,11 +323,7 @@ def _open_source(path: str) -> tuple[int, os.stat_result]:
         attr = os.fstat(fd)
         if not stat.S_ISREG(attr.st_mode):
             raise CarefulError(errno.EINVAL, "is not a regular file", shown(path))
-        copy = ffi.new("int *")
-        check(lib.careful_settle(fd, copy), shown(path))
-        if copy[0] >= 0:
-            os.close(fd)
-            fd = copy[0]
+        fd = settled(fd, shown(path))
         return fd, os.fstat(fd)
     except BaseException:
         os.close(fd)

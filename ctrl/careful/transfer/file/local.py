@@ -48,6 +48,20 @@ def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
     return int.from_bytes(bytes(digest[0:got]), "big")
 
 
+def settled(fd: int, name: str) -> int:
+    """The descriptor by which a file is read: itself, or that of a copy, see careful_settle().
+
+    Raises:
+        CarefulError: it cannot be read; it stays open.
+    """
+    copy = ffi.new("int *")
+    check(lib.careful_settle(fd, copy), name)
+    if copy[0] < 0:
+        return fd
+    os.close(fd)
+    return int(copy[0])
+
+
 def temporary_name(path: str, tag: int = 0) -> str:
     """A name beside `path` that says what it is of.
 

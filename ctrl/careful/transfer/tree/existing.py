@@ -50,7 +50,9 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
         return Fate.EQUAL
     if options.replace:
         return Fate.MOVE
-    return Fate.COMPARE if there.is_file and there.bytes == source.bytes else Fate.REFUSE
+    # Of what takes up nothing, as in sysfs, only reading tells the size.
+    may_be_equal = there.bytes == source.bytes or not source.allocated
+    return Fate.COMPARE if there.is_file and may_be_equal else Fate.REFUSE
 
 
 def refused(there: Attr | None, name: str) -> CarefulError:
