@@ -36,7 +36,7 @@ static int link_window(struct link *link, const struct careful_options *options,
 {
 	const struct queue *queue = link->queue;
 	uint32_t r = queue->info.receive_buffers;
-	uint32_t cost = (queue_frame_bytes(queue) + queue->buffer_bytes - 1) / queue->buffer_bytes;
+	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
 
 	link->window = r / options->peers;
 	if (link->window < WINDOW_MIN) {

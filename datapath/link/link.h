@@ -147,6 +147,12 @@ struct link {
 	bool changed;
 };
 
+/* Buffers that so many bytes of a frame fill; most frames fill one, without a division. */
+static inline uint32_t link_buffers(uint32_t bytes, uint32_t buffer_bytes)
+{
+	return bytes <= buffer_bytes ? 1 : (bytes + buffer_bytes - 1) / buffer_bytes;
+}
+
 /* Begins to wait for what the RX ring holds: each descriptor there has a chunk of its own. */
 static inline struct link_drain link_drain_begin(const struct link *link)
 {

@@ -55,7 +55,7 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 		frame->body_bytes = frame->body_total;
 	/* The cost is that of the bytes which the sender counted: no padding. */
 	bytes = (uint32_t)(frame->body - data) + frame->body_total;
-	frame->cost = (bytes + link->queue->buffer_bytes - 1) / link->queue->buffer_bytes;
+	frame->cost = link_buffers(bytes, link->queue->buffer_bytes);
 	return true;
 }
 

@@ -19,9 +19,7 @@ static uint32_t prefix_bytes(const struct link_peer *peer)
 /* Receive buffers that a frame with this body fills at the peer. */
 uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
 {
-	uint32_t bytes = prefix_bytes(peer) + body_bytes;
-
-	return (bytes + peer->buffer_bytes - 1) / peer->buffer_bytes;
+	return link_buffers(prefix_bytes(peer) + body_bytes, peer->buffer_bytes);
 }
 
 /* The largest body that a frame towards the peer can have. */

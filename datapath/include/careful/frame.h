@@ -246,7 +246,9 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_readable(const struct careful_datagram *datagram)
 {
-	if (!datagram->whole && !datagram->fragment)
+	/* Bitwise: two tests gcc makes one load of what two stores have just written, which
+	 * the CPU cannot forward. */
+	if (!(datagram->whole | datagram->fragment))
 		return CAREFUL_XDP_DROP_SHORT;
 	if (datagram->at + sizeof(struct careful_hdr) > datagram->end)
 		return CAREFUL_XDP_DROP_SHORT;
