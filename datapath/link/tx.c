@@ -174,15 +174,19 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
 
 /* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
  * that of an empty datagram: only the length changes, and one's complement sums
- * can be adjusted for it (RFC 1624). */
+ * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
+ * bytes: what is beyond the headers reaches into *hdr, which is written after. */
 static void write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, uint32_t body_bytes)
 {
+	const uint8_t *from = peer->llhdr.data;
 	uint8_t *p = (uint8_t *)hdr - peer->llhdr.bytes;
 	uint32_t udp = 8 + LINK_HDR_BYTES + body_bytes;
 
-	memcpy(p, peer->llhdr.data, peer->llhdr.bytes);
-	if (p[LINK_ETHERNET_BYTES] >> 4 == 4) {
-		uint32_t sum = (uint32_t)(uint8_t)~p[24] << 8 | (uint8_t)~p[25];
+	_Static_assert((int)LLHDR_MAX <= (int)LINK_IPV4_BYTES + (int)LINK_HDR_BYTES,
+		       "the template ends within the header");
+	memcpy(p, from, LLHDR_MAX);
+	if (from[LINK_ETHERNET_BYTES] >> 4 == 4) {
+		uint32_t sum = (uint32_t)(uint8_t)~from[24] << 8 | (uint8_t)~from[25];
 
 		sum += udp - 8;
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -212,11 +216,13 @@ static void queue_frame(struct link *link, const struct link_txframe *frame)
 	link->tx_pulse_frames++;
 }
 
+/* All that comes before the body but what flow_send() and seal_hdr() write. */
 static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
 
+	write_llhdr(peer, hdr, frame->body_total);
 	*hdr = (struct careful_hdr){
 		.version = CAREFUL_WIRE_VERSION,
 		.type = args->type,
@@ -230,13 +236,14 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 		.frag_off = htobe32(args->frag_off),
 		.frag_bytes = htobe16(args->frag_bytes),
 	};
-	if (args->crc_bytes)
-		hdr->payload_crc = htobe32(link_crc32c(frame->body, args->crc_bytes));
-	write_llhdr(peer, hdr, frame->body_total);
 }
 
-static void seal_hdr(struct link_txframe *frame)
+/* The payload's CRC, then the header's own: by then the narrow stores of its fields are in the
+ * cache, and the wide loads of the check need not wait for them. */
+static void seal_hdr(struct link_txframe *frame, uint32_t crc_bytes)
 {
+	if (crc_bytes)
+		frame->hdr->payload_crc = htobe32(link_crc32c(frame->body, crc_bytes));
 	frame->hdr->check = htobe32(careful_hdr_check(frame->hdr));
 }
 
@@ -250,7 +257,7 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	unbuild(frame);
 	write_hdr(frame, args);
 	flow_send(&peer->flow, cost, frame->hdr);
-	seal_hdr(frame);
+	seal_hdr(frame, args->crc_bytes);
 	queue_frame(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
@@ -282,7 +289,7 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 
 	assert(peer->session->address.sa.sa_family == AF_INET);
 	write_hdr(frame, args);
-	seal_hdr(frame);
+	seal_hdr(frame, args->crc_bytes);
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
 	queue_frame(peer->link, frame);
