@@ -99,11 +99,14 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	return CAREFUL_COUNTERS;
 }
 
-/* A frame that is of no session: its buffers go back and nobody is owed them. */
-static void drop(struct link *link, const struct link_rxframe *frame)
+/* A frame's buffers go back; where it is of no session, nobody is owed them. */
+static inline void drop(struct link *link, const struct link_rxframe *frame)
 {
+	uint32_t n = link->fill_count;
+
 	for (uint32_t i = 0; i < frame->segments; i++)
-		link->fill[link->fill_count++] = frame->desc[i].addr;
+		link->fill[n++] = frame->desc[i].addr;
+	link->fill_count = n;
 }
 
 static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
@@ -203,12 +206,9 @@ bool link_stale(const struct link_rxframe *frame)
 	return frame->epoch != frame->peer->epoch;
 }
 
-/* Gives receive buffers back: into the fill batch, and to the peer's account. */
-void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
-			const uint64_t *addrs, uint32_t n)
+/* Buffers are in the fill batch: to the peer's account. */
+static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
 {
-	for (uint32_t i = 0; i < n; i++)
-		link->fill[link->fill_count++] = addrs[i];
 	assert(link->fill_count <= link->queue->rx_chunks);
 	if (epoch != peer->epoch)
 		return;
@@ -219,13 +219,19 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 	}
 }
 
+/* Gives receive buffers back. */
+void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
+			const uint64_t *addrs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		link->fill[link->fill_count++] = addrs[i];
+	freed(link, peer, epoch, cost);
+}
+
 void link_release(struct link *link, struct link_rxframe *frame)
 {
-	uint64_t addrs[DEVICE_SEGMENTS_MAX];
-
-	for (uint32_t i = 0; i < frame->segments; i++)
-		addrs[i] = frame->desc[i].addr;
-	link_release_addrs(link, frame->peer, frame->epoch, frame->cost, addrs, frame->segments);
+	drop(link, frame);
+	freed(link, frame->peer, frame->epoch, frame->cost);
 }
 
 void link_publish_freed(struct link *link)
