@@ -1,0 +1,123 @@
+"""What live messages took, by version: two plans in turn over the pipeline of GAM × 100."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import ffi
+from careful.control import live, maps, tune_entry
+from careful.control.live import Cell
+from careful.model import fixed_latency_us, load_shipped
+from hosts import wait_for
+from lab import Lab, MakeLab
+
+pytestmark = pytest.mark.lab
+
+GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+BYTES = 4096
+CLASS = 6
+SMALL, LARGE = 100, 2048  # fragments of the two versions
+FLIP_S = 0.05
+ENOUGH = 30  # messages of each version
+
+SERVE = f"""
+import careful
+
+with careful.open("eth1") as node:
+    table = node.register(bytearray({BYTES}))
+    node.handle(1, lambda message: table)
+    print("ready", flush=True)
+    while True:
+        node.wait()
+"""
+MOVE = f"""
+import sys
+import careful
+
+with careful.open("eth1") as node:
+    table = node.connect("h2")
+    table = table.region(table.request(1).result().payload)
+    here = bytearray({BYTES})
+    print("ready", flush=True)
+    while True:
+        (table.store(here) if sys.argv[1] == "store" else table.get(here)).result()
+"""
+
+
+def begin(lab: Lab, host: str, program: str, *args: str) -> subprocess.Popen[str]:
+    process = lab.start(host, sys.executable, "-c", program, *args)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def fill_with(fragment_bytes: int) -> Any:
+    plan = vars(tune_entry.Plan.fixed(fragment_bytes))
+
+    def fill(version: Any) -> None:
+        for one in version.classes:
+            one.plan = plan
+
+    return fill
+
+
+def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
+    entry: Any = ffi.new("struct careful_tune_entry *")
+    ffi.memmove(entry, tune.lookup(slot), ffi.sizeof(entry[0]))
+    entry.active = version
+    tune.update(slot, bytes(ffi.buffer(entry)))
+
+
+def measured(instance: str, slot: int) -> list[Cell]:
+    """The versions of the messages' class."""
+    found = live.cells(instance)
+    return [found.get((slot, CLASS, version), Cell(0, 0, 0, 0)) for version in range(3)]
+
+
+def flip(instance: str) -> list[Cell]:
+    """What was measured of each version while 1 and 2, small and large, were active in turn."""
+    (slot,) = maps.sessions(instance)
+    with maps.tune_map(instance) as tune:
+        for fragment_bytes in (SMALL, LARGE):  # they become 1 and 2
+            tune_entry.write(tune, slot, fill_with(fragment_bytes))
+        before = measured(instance, slot)
+        turns = 0
+
+        def enough() -> bool:
+            nonlocal turns
+            turns += 1
+            activate(tune, slot, 1 + turns % 2)
+            time.sleep(FLIP_S)
+            now = measured(instance, slot)
+            return all(now[one].count - before[one].count >= ENOUGH for one in (1, 2))
+
+        wait_for(enough, "messages of both versions")
+        after = measured(instance, slot)
+    return [
+        Cell(*(end - start for end, start in zip(vars(b).values(), vars(a).values(), strict=True)))
+        for a, b in zip(before, after, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("move", "sender"), [("store", "h1"), ("get", "h2")])
+def test_live__versions_differ_as_the_model_says(make_lab: MakeLab, move: str, sender: str) -> None:
+    """The host that sends the data measures it: a store by its reply, a get's by a question."""
+    lab = make_lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
+    begin(lab, "h2", SERVE)
+    mover = begin(lab, "h1", MOVE, move)
+    untouched, small, large = flip(lab.instance(sender))
+    assert mover.poll() is None
+    assert untouched.count <= 1  # what was under way
+    for one in (small, large):
+        assert one.asked == (one.count if move == "get" else 0)
+        assert one.sum_sq_ns2 * one.count >= one.sum_ns**2
+    counts = [-(-BYTES // size) for size in (SMALL, LARGE)]
+    model_us = [100 * float(fixed_latency_us(load_shipped("gam"), BYTES, k)) for k in counts]
+    difference_us = (small.sum_ns / small.count - large.sum_ns / large.count) / 1e3
+    # A busy machine adds to both; the model says 20 ms, of 40.
+    assert difference_us > (model_us[0] - model_us[1]) / 2
