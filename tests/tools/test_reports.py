@@ -1,4 +1,4 @@
-"""The kept runs of tools/bench/measure keep what tests/reports/README.md says of them.
+"""The kept runs of tools/bench keep what tests/reports/README.md says of them.
 
 What one run over an emulated link shows depends on what else the machine does; 40 that were kept
 do not. A figure that was withheld counts as one that missed.
@@ -60,3 +60,20 @@ def test_kept_runs__that_withhold_too_often_are_not(name: str, tmp_path: Path) -
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps(found))
     assert judged(name, kept) == "NOT MET"
+
+
+def last_line(tool: str, kept: Path) -> str:
+    """What a tool of tools/bench says of a report."""
+    argv = [sys.executable, ROOT / "tools/bench" / tool, "--rounds", "0", "--keep", kept]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+
+
+def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
+    kept = REPORTS / "adaptive.json"
+    assert last_line("adaptive", kept) == "met"
+    found = json.loads(kept.read_text())
+    for one in found["rounds"]:  # had nothing been joined when it waited
+        one["stream_us"]["adaptive"] = one["stream_us"]["1024"]
+    worse = tmp_path / "kept.json"
+    worse.write_text(json.dumps(found))
+    assert last_line("adaptive", worse) == "NOT MET"

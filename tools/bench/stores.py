@@ -1,9 +1,10 @@
-"""Two nodes of a lab that store messages cut as they are told: `serve`, `time` or `sweep`.
+"""Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep` or `both`.
 
-What `tools/bench/measure model` and `tools/bench/regret` run on their hosts. `time BYTES
+What `tools/bench/measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
 FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
-by count of fragments, µs. `sweep FILE ROUNDS` prints one a message size of the file: of empty
-messages, and of stores by name of what they are sent with.
+by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
+messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
+themselves, and of a stream of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +77,7 @@ def one_run(
 
 def time_stores(nbytes: int, fragments_max: int, repeats: int, runs: int) -> None:
     """One line a run."""
-    with careful.open("eth1") as node:
-        peer = node.connect("h2")
-        region = peer.region(peer.request(HANDLE).result().payload)
+    with connected() as (_, region):
         for _ in range(runs):
             counts = list(range(1, fragments_max + 1))
             print(json.dumps(one_run(region, nbytes, counts, repeats)), flush=True)
@@ -88,16 +89,22 @@ def elapsed_us(operation: careful.Operation, began_ns: int) -> float:
     return round((time.monotonic_ns() - began_ns) / 1e3, 1)
 
 
-def sweep(file: str, rounds: int) -> None:
-    """A line a message size: the first round is not counted, then each arm once a round."""
+@contextmanager
+def connected() -> Iterator[tuple[careful.Peer, careful.RemoteRegion]]:
+    """The other host, and where this one stores there."""
     with careful.open("eth1") as node:
         peer = node.connect("h2")
-        region = peer.region(peer.request(HANDLE).result().payload)
-        for size in json.loads(Path(file).read_text()):
+        yield peer, peer.region(peer.request(HANDLE).result().payload)
+
+
+def sweep(given: dict[str, Any]) -> None:
+    """A line a message size: the first round is not counted, then each arm once a round."""
+    with connected() as (peer, region):
+        for size in given["sizes"]:
             message = bytes(size["bytes"])
             arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
             empty_us: list[float] = []
-            for counted in [False] + [True] * rounds:
+            for counted in [False] + [True] * given["rounds"]:
                 for arm in size["arms"]:
                     set_arm(arm)
                     began = time.monotonic_ns()
@@ -109,10 +116,42 @@ def sweep(file: str, rounds: int) -> None:
             print(json.dumps(found), flush=True)
 
 
+def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_way: int) -> float:
+    """How long so many messages take, so many of them under way at a time, µs."""
+    began = time.monotonic_ns()
+    waiting: deque[careful.Operation] = deque()
+    for _ in range(count):
+        while len(waiting) >= under_way * len(pieces):
+            waiting.popleft().result()
+        waiting += [region.store(piece) for piece in pieces]
+    while waiting:
+        waiting.popleft().result()
+    return round((time.monotonic_ns() - began) / 1e3, 1)
+
+
+def both(given: dict[str, Any]) -> None:
+    """A line a round: of each arm a message by itself, and a stream of them."""
+    nbytes = given["bytes"]
+    with connected() as (peer, region):
+        for _ in range(given["rounds"]):
+            found: dict[str, Any] = {"idle_us": {}, "stream_us": {}}
+            for arm in given["arms"]:
+                set_arm(arm)
+                piece = arm["piece_bytes"] or nbytes
+                pieces = [bytes(min(piece, nbytes - at)) for at in range(0, nbytes, piece)]
+                idle = [stored(region, pieces, 1, 1) for _ in range(given["messages"])]
+                found["idle_us"][arm["name"]] = idle
+                took = stored(region, pieces, given["stream"], given["under_way"])
+                found["stream_us"][arm["name"]] = took
+            began = time.monotonic_ns()
+            found["empty_us"] = elapsed_us(peer.request(HANDLE), began)
+            print(json.dumps(found), flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve()
-    elif sys.argv[1] == "sweep":
-        sweep(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] in ("sweep", "both"):
+        {"sweep": sweep, "both": both}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
     else:
         time_stores(*(int(word) for word in sys.argv[2:]))
