@@ -67,12 +67,18 @@ def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(checked)
 
 
+def _is_readable(fd: int, seconds: float) -> bool:
+    """Whether a descriptor, of whatever number, has something within a time."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(seconds * 1e3))
+
+
 def _read_line(fd: int, deadline: float) -> str | None:
     """One line from a pipe; "" at its end, None if time is up."""
     text = b""
     while not text.endswith(b"\n"):
-        ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
+        if not _is_readable(fd, max(0.0, deadline - time.monotonic())):
             return None
         data = os.read(fd, 4096)
         if not data:
@@ -289,7 +295,7 @@ def _end_process(instance: Instance) -> str:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if select.select([handle], [], [], patience_s)[0]:
+            if _is_readable(handle, patience_s):
                 return "ended" if number == signal.SIGTERM else "killed"
     except PermissionError as error:
         raise from_os(error, f"carefuld {instance.pid}") from None

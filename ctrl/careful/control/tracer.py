@@ -250,7 +250,10 @@ class Tracer:
             CarefulError: an instance's process ended meanwhile; what it told is kept.
         """
         self._program.poll(max(int(seconds * 1e3), 0))
-        for fd in select.select(list(self._pidfds), [], [], 0)[0]:
+        poller = select.poll()
+        for fd in self._pidfds:
+            poller.register(fd, select.POLLIN)
+        for fd, _ in poller.poll(0):
             target = self._pidfds[fd]
             text = f"its process {target.pid} ended while it was traced"
             raise CarefulError(errno.ESRCH, text, f"instance {target.name}")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
+import resource
 import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from careful.control import command_line
 from careful.control.config import DEFAULTS, UpOptions
+from careful.control.tracer import Tracer
+from careful.errors import CarefulError
 from hosts import RUN, Host, wait_for
 
 
@@ -95,6 +102,47 @@ def test_status__program_taken_off(host: Host) -> None:
     assert "but its XDP program was taken off; first: carefulctl down eth1" in again.stderr
     host.down()
     host.up()
+
+
+#: carefulctl, twice, in a process that has more files open than select() can count.
+_FULL = """
+import os, resource, sys
+from careful.cli.main import run
+hard = max(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+while os.open("/dev/null", os.O_RDONLY) < 1100:
+    pass
+sys.exit(run(["up", "eth1"]) or run(["down", "eth1"]))
+"""
+
+
+def test_up__beyond_1024_descriptors(host: Host) -> None:
+    done = host.lab.run("h1", sys.executable, "-c", _FULL)
+    assert "eth1: carefuld ended" in done.stdout
+    assert not (RUN / host.lab.instance("h1")).exists()
+
+
+def test_tracer__beyond_1024_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a process ended is seen whatever the number of its descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    traced = Tracer.__new__(Tracer)
+    monkeypatch.setattr(traced, "_program", SimpleNamespace(poll=lambda _: None), raising=False)
+    with subprocess.Popen(["sleep", "100"]) as process:
+        pidfd = os.pidfd_open(process.pid)
+        high = fcntl.fcntl(pidfd, fcntl.F_DUPFD_CLOEXEC, 1100)
+        target = SimpleNamespace(pid=process.pid, name="eth1")
+        monkeypatch.setattr(traced, "_pidfds", {high: target}, raising=False)
+        try:
+            traced.collect(0)
+            process.kill()
+            process.wait()
+            with pytest.raises(CarefulError, match=f"its process {process.pid} ended"):
+                traced.collect(0)
+        finally:
+            os.close(high)
+            os.close(pidfd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_command_line__there_and_back() -> None:
