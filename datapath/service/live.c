@@ -73,6 +73,7 @@ void live_sent(struct careful *c, struct message_out *out)
 		operation_drop(c, op);
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the word is written
 static void store(__u64 *word, uint64_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
