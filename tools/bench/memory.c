@@ -170,6 +170,11 @@ static struct careful_tune_entry *memory_tune(struct port *port, uint32_t slot)
 	return &end->tune[slot];
 }
 
+static struct careful_live_entry *memory_live(struct port *port, uint32_t slot)
+{
+	return &of_port(port)->live[slot];
+}
+
 static int memory_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
 	(void)port;
@@ -244,6 +249,7 @@ static const struct port_ops port_ops = {
 	.admit = memory_admit,
 	.probed = memory_probed,
 	.tune = memory_tune,
+	.live = memory_live,
 	.resolve = memory_resolve,
 	.now_ns = memory_now,
 	.random = memory_random,
@@ -307,7 +313,8 @@ static void init(struct memory *end, uint32_t side)
 		.info.receive_buffers = MEMORY_RX,
 	};
 	end->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*end->tune));
-	if (!end->queue.umem || !end->tune)
+	end->live = calloc(CAREFUL_PEERS_MAX, sizeof(*end->live));
+	if (!end->queue.umem || !end->tune || !end->live)
 		abort();
 	memset(end->queue.umem, 0, umem_bytes);
 	for (uint32_t i = 0; i < MEMORY_RX; i++)
@@ -328,5 +335,6 @@ void memory_deinit(struct memory ends[2])
 	for (uint32_t side = 0; side < 2; side++) {
 		free(ends[side].queue.umem);
 		free(ends[side].tune);
+		free(ends[side].live);
 	}
 }

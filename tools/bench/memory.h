@@ -36,6 +36,7 @@ struct memory {
 	uint64_t random;
 	uint32_t side;
 	struct careful_tune_entry *tune;
+	struct careful_live_entry *live;
 	/* Rings: head counts what was put in, tail what was taken. */
 	struct memory_ring {
 		uint32_t head, tail;
