@@ -53,8 +53,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	args_from(am, result.args);
-	operation_end(c, op, &result);
-	operations_tell(c); /* while the payload is there */
+	operation_end_now(c, op, &result); /* while the payload is there */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,

@@ -161,6 +161,8 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
 				 uint64_t epoch);
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
+void operation_end_now(struct careful *c, struct operation *op,
+		       const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
 void operations_unfit(struct careful *c);
 void operations_tell(struct careful *c);

@@ -85,6 +85,23 @@ void operations_tell(struct careful *c)
 	}
 }
 
+/* The end, told within this call, after those that ended before. */
+void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
+{
+	careful_done_fn *done = op->done;
+	void *user = op->user;
+
+	if (c->ended) {
+		operation_end(c, op, result);
+		operations_tell(c);
+		return;
+	}
+	operation_drop(c, op);
+	c->told++;
+	if (done)
+		done(result, user);
+}
+
 /* Everything asked of a peer in an epoch that is over ends with status. */
 void operations_reset(struct careful *c, struct link_peer *peer, int status)
 {
