@@ -318,7 +318,7 @@ static int start(struct daemon *d, struct careful_error *error)
 	if (rc) {
 		if (d->options.log)
 			log_line("error: %s", error->text);
-		rundir_close(&d->dir);
+		rundir_remove(&d->dir);
 	}
 	return rc;
 }

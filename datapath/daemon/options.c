@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reads the command line into struct daemon_options. Whether the values fit the
- * interface is for careful_open() to say.
+ * interface is for careful_open() to say. Calls nobody but error.c.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -17,29 +17,32 @@
 
 static const char usage[] =
 	"Usage: carefuld --ifname IFACE [OPTION]...\n"
-	"Owns a NIC queue and serves it to local programs and to peers.\n"
+	"Own a queue of IFACE, and serve it to local programs and to peers.\n"
+	"`carefulctl up` starts carefuld with these options.\n"
 	"\n"
-	"  --ifname IFACE         interface\n"
+	"  --ifname IFACE         the interface\n"
 	"  --instance NAME        name of the instance (default: IFACE)\n"
 	"  --name NAME            what peers call this host (default: the instance's name)\n"
-	"  --peers P              windows that the receive buffers are divided into (8)\n"
-	"  --queue Q              RX and TX queue (0)\n"
+	"  --peers P              how many peers share the receive buffers (8)\n"
+	"  --queue Q              RX and TX queue to use (0)\n"
 	"  --port PORT            UDP port (51966)\n"
 	"  --rx-buffers N         receive buffers, a power of two (512)\n"
 	"  --tx-buffers N         send buffers (512)\n"
 	"  --xdp MODE             auto, native or generic (auto)\n"
-	"  --require-zerocopy     fail rather than copy\n"
+	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
-	"  --spin-us N            adaptive: how long to spin before blocking, us (50)\n"
-	"  --sync-ms N            silence before a peer is asked, ms (200)\n"
-	"  --stall-ms N           silence before a peer counts as gone, ms (30000)\n"
+	"  --spin-us N            how long adaptive spins before it blocks, in us (50)\n"
+	"  --sync-ms N            ask a peer that has been silent for this long, in ms (200)\n"
+	"  --stall-ms N           drop a peer that has been silent for this long, in ms (30000)\n"
 	"  --cpu N                CPU to run on\n"
-	"  --export DIR[:rw]      directory that peers may read (rw: and write); repeatable:\n"
-	"                         of several, the first path component is their last name\n"
-	"  --run-dir DIR          socket, pid and log (/run/careful/INSTANCE)\n"
-	"  --log FILE             log file (RUN-DIR/log; in the foreground: stderr)\n"
-	"  --ready-fd N           write \"ready\" or \"error: ...\" there, then close it\n"
-	"  --foreground           do not detach\n";
+	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"
+	"                         With several, paths start with the last component of a DIR\n"
+	"  --run-dir DIR          for the socket, pid file and log (/run/careful/INSTANCE)\n"
+	"  --log FILE             log file (DIR/log of --run-dir; with --foreground: stderr)\n"
+	"  --ready-fd N           write \"ready\" or \"error: ...\" to this descriptor, then close it\n"
+	"  --foreground           do not detach from the terminal\n"
+	"  --help                 show this text and exit\n"
+	"  --version              show the version and exit\n";
 
 enum option_id {
 	OPT_IFNAME = 1,
@@ -101,7 +104,7 @@ static int number(const char *option, const char *text, uint32_t min, uint32_t m
 	errno = 0;
 	n = strtoul(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
-		return refuse(error, -EINVAL, "--%s %s: a number from %u to %u is wanted", option,
+		return refuse(error, -EINVAL, "--%s %s: must be a number from %u to %u", option,
 			      text, min, max);
 	*value = (uint32_t)n;
 	return 0;
@@ -120,11 +123,13 @@ static int choice(const char *option, const char *text, const char *const *names
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
 			 names[i]);
 	}
-	return refuse(error, -EINVAL, "--%s %s: one of %s is wanted", option, text, all);
+	return refuse(error, -EINVAL, "--%s %s: must be one of %s", option, text, all);
 }
 
-/* DIR[:rw]; among several, it is called as the last component of DIR. */
-/* The command line stays as it was given: `up` and `status` read it there (/proc). */
+/*
+ * DIR[:rw]; among several, it is called as the last component of DIR. The command line stays
+ * as it was given: `up` and `status` read it there (/proc).
+ */
 static int add_export(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	struct block_export_options *export = &options->exports[options->exports_count];
@@ -132,14 +137,14 @@ static int add_export(struct daemon_options *options, const char *arg, struct ca
 	char *path;
 
 	if (options->exports_count == BLOCK_EXPORTS)
-		return refuse(error, -EINVAL, "--export %s: at most %u are possible", arg,
+		return refuse(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
 			      BLOCK_EXPORTS);
 	if (n >= 3 && (!strcmp(arg + n - 3, ":rw") || !strcmp(arg + n - 3, ":ro"))) {
 		export->writable = arg[n - 1] == 'w';
 		n -= 3;
 	}
 	if (!n)
-		return refuse(error, -EINVAL, "--export: a directory is wanted");
+		return refuse(error, -EINVAL, "--export %s: no directory is given", arg);
 	while (n > 1 && arg[n - 1] == '/')
 		n--;
 	path = strndup(arg, n);
@@ -171,8 +176,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		c->name = arg;
 		return strlen(arg) < CAREFUL_NAME_BYTES ?
 			       0 :
-			       refuse(error, -EINVAL, "--name %s: at most %d bytes", arg,
-				      CAREFUL_NAME_BYTES - 1);
+			       refuse(error, -EINVAL, "--name %s: must be at most %d bytes long",
+				      arg, CAREFUL_NAME_BYTES - 1);
 	case OPT_PEERS:
 		return number(name, arg, 1, CAREFUL_PEERS_MAX, &c->peers, error);
 	case OPT_QUEUE:
@@ -206,7 +211,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		snprintf(o->run_dir, sizeof(o->run_dir), "%s", arg);
 		return strlen(arg) < sizeof(o->run_dir) ?
 			       0 :
-			       refuse(error, -EINVAL, "--run-dir: too long");
+			       refuse(error, -EINVAL, "--run-dir %s: the path is too long", arg);
 	case OPT_LOG:
 		o->log = arg;
 		return 0;
@@ -218,7 +223,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		o->foreground = true;
 		return 0;
 	default:
-		return refuse(error, -EINVAL, "--%s is no option", name);
+		return refuse(error, -EINVAL, "unknown option --%s", name);
 	}
 }
 
@@ -227,8 +232,23 @@ static int check_instance(const char *name, struct careful_error *error)
 {
 	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||
 	    strlen(name) > 64)
-		return refuse(error, -EINVAL, "--instance %s: a name without / is wanted", name);
+		return refuse(error, -EINVAL,
+			      "--instance %s: must be a name of 1 to 64 characters without /",
+			      name);
 	return 0;
+}
+
+/* What getopt_long() returned '?' or ':' for; word: where it stopped. */
+static int misused(int returned, const char *word, struct careful_error *error)
+{
+	if (returned == ':')
+		return refuse(error, -EINVAL, "%s needs a value (see carefuld --help)", word);
+	if (optopt > 0 && optopt <= OPT_VERSION)
+		return refuse(error, -EINVAL, "%.*s takes no value (see carefuld --help)",
+			      (int)strcspn(word, "="), word);
+	if (optopt)
+		return refuse(error, -EINVAL, "unknown option -%c (see carefuld --help)", optopt);
+	return refuse(error, -EINVAL, "unknown option %s (see carefuld --help)", word);
 }
 
 int options_parse(struct daemon_options *options, int argc, char **argv,
@@ -241,7 +261,7 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	options->ready_fd = -1;
 	opterr = 0;
 	optind = 1;
-	while ((id = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+	while ((id = getopt_long(argc, argv, ":", long_options, &index)) != -1) {
 		if (id == OPT_HELP) {
 			fputs(usage, stdout);
 			return 1;
@@ -251,17 +271,16 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			return 1;
 		}
 		if (id == '?' || id == ':')
-			return refuse(error, -EINVAL,
-				      "%s: no such option, or its value is missing (--help)",
-				      argv[optind - 1]);
+			return misused(id, argv[optind - 1], error);
 		rc = take(options, id, long_options[index].name, optarg, error);
 		if (rc)
 			return rc;
 	}
 	if (optind < argc)
-		return refuse(error, -EINVAL, "%s: not an option (--help)", argv[optind]);
+		return refuse(error, -EINVAL, "unexpected argument %s (see carefuld --help)",
+			      argv[optind]);
 	if (!options->careful.ifname)
-		return refuse(error, -EINVAL, "--ifname is missing (--help)");
+		return refuse(error, -EINVAL, "--ifname is missing (see carefuld --help)");
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
 	rc = check_instance(options->careful.instance, error);

@@ -14,12 +14,13 @@
 #include "daemon/rundir.h"
 #include "device/error.h"
 
-/* mkdir -p */
-static int make_path(const char *path)
+/* mkdir -p; *made: where in the path the first component ends that was not there, or 0. */
+static int make_path(const char *path, size_t *made)
 {
 	char part[4096];
 	size_t n = strlen(path);
 
+	*made = 0;
 	if (n >= sizeof(part))
 		return -ENAMETOOLONG;
 	for (size_t i = 1; i <= n; i++) {
@@ -27,10 +28,29 @@ static int make_path(const char *path)
 			continue;
 		memcpy(part, path, i);
 		part[i] = 0;
-		if (mkdir(part, 0755) && errno != EEXIST)
-			return -errno;
+		if (mkdir(part, 0755)) {
+			if (errno != EEXIST)
+				return -errno;
+		} else if (!*made) {
+			*made = i;
+		}
 	}
 	return 0;
+}
+
+/* What make_path() made and nobody has put anything into. */
+static void unmake_path(const char *path, size_t made)
+{
+	char part[4096];
+	size_t i = strlen(path);
+
+	memcpy(part, path, i + 1);
+	for (; made && i >= made; i--) {
+		if (part[i] && part[i] != '/')
+			continue;
+		part[i] = 0;
+		rmdir(part);
+	}
 }
 
 static int take_lock(struct rundir *dir, struct careful_error *error)
@@ -52,9 +72,10 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 
 int rundir_open(struct rundir *dir, const char *path, struct careful_error *error)
 {
-	int rc = make_path(path);
+	int rc;
 
 	memset(dir, 0, sizeof(*dir));
+	rc = make_path(path, &dir->made);
 	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)
@@ -67,6 +88,7 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 	if (rc) {
 		close(dir->lock_fd);
 		close(dir->dir_fd);
+		unmake_path(dir->path, dir->made);
 	}
 	return rc;
 }
@@ -117,4 +139,12 @@ void rundir_close(struct rundir *dir)
 	unlinkat(dir->dir_fd, "pid", 0);
 	close(dir->lock_fd);
 	close(dir->dir_fd);
+}
+
+void rundir_remove(struct rundir *dir)
+{
+	if (dir->made)
+		unlinkat(dir->dir_fd, "log", 0);
+	rundir_close(dir);
+	unmake_path(dir->path, dir->made);
 }

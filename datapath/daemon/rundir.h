@@ -10,6 +10,7 @@
 
 struct rundir {
 	char path[4096];
+	size_t made; /* bytes of path up to the first component that we made; 0: all was there */
 	int dir_fd;
 	int lock_fd; /* of the file `pid`, locked */
 	int listen_fd;
@@ -19,6 +20,9 @@ struct rundir {
 int rundir_open(struct rundir *dir, const char *path, struct careful_error *error);
 /* Writes our pid and listens on the socket. */
 int rundir_listen(struct rundir *dir, struct careful_error *error);
+/* Removes the socket and the pid; the log stays. */
 void rundir_close(struct rundir *dir);
+/* The same, and what rundir_open() made: of a daemon that did not start. */
+void rundir_remove(struct rundir *dir);
 
 #endif /* DAEMON_RUNDIR_H */

@@ -59,7 +59,7 @@ def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
     for one in exports:
         path = one.removesuffix(":rw").removesuffix(":ro")
         if not path:
-            raise CarefulError(errno.EINVAL, "a directory is wanted", f"--export {one!r}")
+            raise CarefulError(errno.EINVAL, "no directory is given", f"--export {one!r}")
         if not Path(path).is_dir():
             text = "no such directory" if not Path(path).exists() else "is not a directory"
             raise CarefulError(errno.ENOTDIR, text, f"--export {path}")

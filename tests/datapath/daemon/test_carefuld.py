@@ -63,15 +63,18 @@ def daemon(lab: Lab, tmp_path: Path) -> Iterator[Daemon]:
     ("options", "said"),
     [
         ([], "--ifname is missing"),
-        (["--ifname"], "--ifname"),
-        (["--ifname", "eth1", "--peers", "0"], "--peers 0: a number from 1 to 256"),
+        (["--ifname"], "--ifname needs a value"),
+        (["--ifname", "eth1", "--peers", "0"], "--peers 0: must be a number from 1 to 256"),
         (["--ifname", "eth1", "--peers", "8x"], "--peers 8x"),
         (["--ifname", "eth1", "--xdp", "fast"], "auto, native, generic"),
         (["--ifname", "eth1", "--wait", "no"], "adaptive, spin, block"),
         (["--ifname", "eth1", "--instance", "a/b"], "--instance a/b"),
-        (["--ifname", "eth1", "--export", ":rw"], "a directory is wanted"),
-        (["--ifname", "eth1", "--nonsense"], "--nonsense"),
-        (["--ifname", "eth1", "more"], "more: not an option"),
+        (["--ifname", "eth1", "--export", ":rw"], "no directory is given"),
+        (["--ifname", "eth1", "--bad"], "unknown option --bad (see carefuld --help)"),
+        (["--ifname", "eth1", "--bad=1"], "unknown option --bad=1"),
+        (["--ifname", "eth1", "-x"], "unknown option -x"),
+        (["--foreground=yes", "--ifname", "eth1"], "--foreground takes no value"),
+        (["--ifname", "eth1", "more"], "unexpected argument more"),
     ],
 )
 def test_options__one_line_and_status_2(options: list[str], said: str) -> None:
@@ -135,7 +138,7 @@ def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: st
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("carefuld: ")
     assert not daemon.pins.exists()
-    assert not (daemon.run / "pid").exists()
+    assert not daemon.run.exists()
     # The same line for who waits at --ready-fd.
     read, write = os.pipe()
     argv = daemon.lab.argv("h1", *daemon.argv(*options, "--ready-fd", str(write)))
@@ -143,6 +146,20 @@ def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: st
     os.close(write)
     with os.fdopen(read) as ready:
         assert "carefuld: " + ready.read().removeprefix("error: ") == done.stderr
+
+
+def test_start__refused_removes_what_it_made_alone(daemon: Daemon) -> None:
+    """A run directory that was there stays, as does its log; one that was not goes, all of it."""
+    daemon.run.mkdir()
+    assert daemon.start("--cpu", "4000", check=False).returncode == 1
+    assert [path.name for path in daemon.run.iterdir()] == ["log"]
+    assert "--cpu 4000" in daemon.log
+    deep = daemon.run / "some" / "where"
+    argv = ["carefuld", "--ifname", "eth1", "--instance", daemon.lab.instance("h1")]
+    for more in (["--cpu", "4000"], ["--cpu", "4000", "--foreground"]):
+        done = daemon.lab.run("h1", *argv, "--run-dir", deep, *more, check=False)
+        assert done.returncode == 1
+        assert [path.name for path in daemon.run.iterdir()] == ["log"]
 
 
 def test_start__interface_down(daemon: Daemon) -> None:
