@@ -128,9 +128,6 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
-		/* When one was measured last (service/live.c), and the question of that. */
-		uint64_t live_ns;
-		uint32_t live_question;
 	} * peers;
 };
 

@@ -17,6 +17,7 @@
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
+	ENGINE_QUESTIONS = 8, /* of one peer that may be without an answer */
 };
 
 /* The sizes of an instance's tables. @operations, @regions: powers of two. */
@@ -106,6 +107,13 @@ struct careful {
 		struct storage_io io;
 	} * pings;
 	int scratch_fd; /* -1: none */
+
+	/* Of each peer (service/live.c): when a message to it was measured last, and the
+	 * questions behind messages. */
+	struct live_peer {
+		uint64_t at_ns;
+		uint32_t questions[ENGINE_QUESTIONS];
+	} * live;
 	uint8_t scratch; /* enum careful_scratch */
 
 	/* Where the running handler's message lies: in a frame, or, if it was deferred, in

@@ -73,10 +73,11 @@ static int allocate(struct careful *c)
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
 	c->pings = calloc(c->options.peers, sizeof(*c->pings));
+	c->live = calloc(c->options.peers, sizeof(*c->live));
 	c->scratch_fd = -1;
 	c->ended_tail = &c->ended;
 	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred ||
-	    !c->pings)
+	    !c->pings || !c->live)
 		return -ENOMEM;
 	for (uint32_t i = c->limits.operations; i-- > 0;)
 		c->operations_free[c->operations_free_count++] = i;
@@ -97,6 +98,7 @@ static void destroy(struct careful *c)
 	free(c->seen);
 	free(c->deferred);
 	free(c->pings);
+	free(c->live);
 	free(c);
 }
 

@@ -16,7 +16,7 @@
  * found no credit at once, or that took longer than a second.
  *
  * One message a peer is measured in 2 ms at most: that is two clock reads, and for the data of
- * a get two frames without payload. A peer that never answers has one question.
+ * a get two frames without payload. A peer that never answers has ENGINE_QUESTIONS of them.
  */
 #include "service/engine.h"
 
@@ -25,29 +25,38 @@ enum {
 	MOST_NS = 1000 * 1000 * 1000, /* something else was the matter; also, its square fits */
 };
 
-/* An operation for what is asked behind the data of a get; NULL: not now. */
-static struct operation *ask(struct careful *c, struct message_out *out, struct message_peer *mp)
+/* Where the token of one more question to a peer may stand; NULL: enough have no answer. */
+static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
 {
+	uint32_t *questions = c->live[peer->slot].questions;
+
+	for (uint32_t i = 0; i < ENGINE_QUESTIONS; i++)
+		if (!operation_find(c, questions[i], peer, peer->epoch))
+			return &questions[i];
+	return NULL;
+}
+
+/* An operation for what is asked behind the data of a get; NULL: not now. */
+static struct operation *ask(struct careful *c, struct message_out *out)
+{
+	uint32_t *question = question_of(c, out->peer);
 	struct operation *op;
 
 	/* What the application may ask is not to run out by this. */
-	if (c->operations_free_count <= c->limits.operations / 4 ||
-	    operation_find(c, mp->live_question, out->peer, out->epoch))
+	if (!question || c->operations_free_count <= c->limits.operations / 4)
 		return NULL;
 	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
-	mp->live_question = out->question = op->token;
+	*question = out->question = op->token;
 	return op;
 }
 
 static void begin(struct careful *c, struct message_out *out, struct operation *op)
 {
-	struct message_peer *mp = &c->messages.peers[out->peer->slot];
-
 	if (!op)
-		op = ask(c, out, mp);
+		op = ask(c, out);
 	if (!op)
 		return;
-	mp->live_ns = c->link.now_ns;
+	c->live[out->peer->slot].at_ns = c->link.now_ns;
 	op->live = (struct live_sample){
 		.began_ns = c->port->ops->now_ns(c->port),
 		.class = (uint8_t)plan_class(out->bytes),
@@ -58,9 +67,10 @@ static void begin(struct careful *c, struct message_out *out, struct operation *
 /* A message was started; op: its own, whose answer measures it, or NULL. */
 void live_begin(struct careful *c, struct message_out *out, struct operation *op)
 {
-	const struct message_peer *mp = &c->messages.peers[out->peer->slot];
+	const struct link_peer *peer = out->peer;
 
-	if (c->link.now_ns - mp->live_ns >= PAUSE_NS && out->peer->state == CAREFUL_PEER_UP)
+	if (c->link.now_ns - c->live[peer->slot].at_ns >= PAUSE_NS &&
+	    peer->state == CAREFUL_PEER_UP)
 		begin(c, out, op);
 }
 
