@@ -184,6 +184,19 @@ static void client_destroy(struct ipc_client *client)
 	free(client);
 }
 
+/* Says why a connection is not served, and closes it. */
+static void turn_away(int fd, int status)
+{
+	struct careful_ipc head = {
+		.version = CAREFUL_IPC_VERSION,
+		.status = status,
+		.args = { IPC_CLIENTS },
+	};
+
+	ipc_send_packet(fd, &head, NULL);
+	close(fd);
+}
+
 static void on_accept(struct ipc_event *event, uint32_t events)
 {
 	struct ipc *ipc = (struct ipc *)event;
@@ -197,13 +210,14 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 		return;
 	/* Room for the largest answer, or it could never be sent. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	client = ipc->clients_count < IPC_CLIENTS ? client_create(ipc, fd) : NULL;
+	if (ipc->clients_count == IPC_CLIENTS) {
+		turn_away(fd, -EUSERS);
+		return;
+	}
+	client = client_create(ipc, fd);
 	ev.data.ptr = client ? &client->event : NULL;
 	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
-		struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EMFILE };
-
-		ipc_send_packet(fd, &head, NULL);
-		close(fd);
+		turn_away(fd, -ENOMEM);
 		free(client);
 		return;
 	}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from careful._abi import ffi, lib, sizeof
-from careful.errors import CarefulError, check
+from careful.errors import CarefulError, check, meaning
 
 _HEADER_BYTES = sizeof("careful_ipc")
 
@@ -152,7 +152,19 @@ class Client:
     def _lost(self, error: OSError | None) -> CarefulError:
         if isinstance(error, CarefulError):
             return error
+        with suppress(OSError):  # its last word may lie behind the error
+            if self._socket.recv_into(self._buffer) >= _HEADER_BYTES:
+                header = ffi.from_buffer("struct careful_ipc *", self._buffer)
+                if header.version == lib.CAREFUL_IPC_VERSION and not header.id:
+                    return self._unserved(header)
         return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
+
+    def _unserved(self, header: Any) -> CarefulError:
+        """Why carefuld does not serve this connection: what it says with an id of 0."""
+        text = meaning(-header.status)
+        if header.status == -errno.EUSERS:
+            text = f"carefuld serves {header.args[0]} clients already; try again when one has ended"
+        return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:
         """Take the answers that are there and run what waits for them.
@@ -182,6 +194,8 @@ class Client:
         if header.version != lib.CAREFUL_IPC_VERSION:
             text = f"carefuld speaks version {header.version} of its socket; reinstall careful"
             raise CarefulError(errno.EPROTO, text, self.name)
+        if not header.id:
+            raise self._unserved(header)
         end = min(size, _HEADER_BYTES + header.payload_bytes)
         answer = Answer(
             header.status,

@@ -120,8 +120,9 @@ struct careful_burst {
 /*
  * @version:     CAREFUL_IPC_VERSION
  * @op:          enum careful_ipc_op, the same in question and answer
- * @id:          chosen by the client, returned in the answer
- * @status:      answer: 0 or -errno
+ * @id:          chosen by the client, not 0; returned in the answer. 0: why the connection
+ *               is not served, before it is closed
+ * @status:      answer: 0 or -errno. Of id 0: -EUSERS: args[0] clients are served already
  * @peer:        index of a peer, from CONNECT
  * @file:        index of a registered file
  * @bytes:       GET, STORE: asked for; in their answers, moved. CONNECT: time limit, ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.daemon.client import Client
+from careful.errors import CarefulError
 from hosts import alive, wait_for
 from lab import Lab
 
@@ -248,6 +251,15 @@ def test_socket__garbage(daemon: Daemon) -> None:
     clients[-1].settimeout(5)
     assert clients[-1].recv(1000)
     assert clients[-1].recv(1000) == b""
+    # A command says the same, whether it asks before or after it is turned away.
+    text = "carefuld serves 32 clients already; try again when one has ended"
+    for pause_s in (0, 0.5) * 5:
+        with Client(daemon.run / "sock", "eth1") as client:
+            time.sleep(pause_s)
+            with pytest.raises(CarefulError) as raised:
+                client.info()
+        assert raised.value.errno == errno.EUSERS
+        assert str(raised.value) == f"eth1: {text}"
     for client in clients:
         client.close()
     wait_for(lambda: len(list(fds.iterdir())) <= before, "return to so many descriptors")
