@@ -192,6 +192,7 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 void link_publish_freed(struct link *link);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
+struct careful_trace link_untold(struct link_rxframe *frame);
 
 /* Publishes the receive buffers that were given back; only now are the credits owed. */
 static inline void link_publish(struct link *link)

@@ -179,13 +179,12 @@ uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, boo
 	return count;
 }
 
-/* The end of a traced frame's hostRx. */
-TRACE_COLD void link_told(struct link_rxframe *frame)
+static struct careful_trace span_of(const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
 	bool data = frame->peer && hdr->type == CAREFUL_DATA;
 
-	trace_end((struct careful_trace){
+	return (struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_RX,
 		.begin_ns = frame->began_ns,
 		.before_ns = frame->parse_ns,
@@ -196,8 +195,24 @@ TRACE_COLD void link_told(struct link_rxframe *frame)
 		.seq = frame->peer ? be32toh(hdr->seq) : 0,
 		.msg_id = data ? be32toh(hdr->msg_id) : 0,
 		.frag_off = data ? be32toh(hdr->frag_off) : 0,
-	});
+	};
+}
+
+/* The end of a traced frame's hostRx. */
+TRACE_COLD void link_told(struct link_rxframe *frame)
+{
+	trace_end(span_of(frame));
 	frame->began_ns = 0;
+}
+
+/* Its hostRx goes on later: who holds it begins it again, and tells of it. */
+TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
+{
+	struct careful_trace span = span_of(frame);
+
+	span.before_ns += (uint32_t)(trace_now() - frame->began_ns);
+	frame->began_ns = 0;
+	return span;
 }
 
 /* Whether the session that the frame came in on is over. */

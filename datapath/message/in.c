@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages in: every fragment goes straight to its place, memory or file. A
- * file is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
+ * Bulk messages in: every fragment goes straight to its place, memory or file. Either
+ * is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
  * waiting, or the tail, or half the window held -> take all that waits. Small
  * fragments on the wire become large writes (P1 section 4.3).
  */
@@ -55,12 +55,12 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->parts = NULL;
 	in->parts_tail = &in->parts;
 	in->pieces_count = in->parts_count = in->writing_parts = 0;
-	in->store = (struct sink){ 0 };
-	in->written = 0;
+	in->stage = (struct sink){ 0 };
+	in->taken = 0;
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
-	in->minpulse_bytes = plan.settings.minpulse_bytes[CAREFUL_SINK_STORE];
+	memcpy(in->minpulse_bytes, plan.settings.minpulse_bytes, sizeof(in->minpulse_bytes));
 	return in;
 }
 
@@ -124,7 +124,7 @@ static void finish(struct message_in *in)
 	in->state->finished_tail = &in->next;
 }
 
-/* Holds a frame until its payload, in n pieces, is written. */
+/* Holds a frame until its payload, in n pieces, is taken. */
 static void hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
 		 uint32_t n)
 {
@@ -135,6 +135,9 @@ static void hold(struct message_in *in, struct link_rxframe *frame, const struct
 	part->next = NULL;
 	part->kept = link_hold(in->state->link, frame, false);
 	part->pieces = n;
+	part->span.begin_ns = 0;
+	if (in->sink.base && frame->began_ns)
+		part->span = link_untold(frame);
 	memcpy(part->iov, iov, n * sizeof(*iov));
 	*in->parts_tail = part;
 	in->parts_tail = &part->next;
@@ -142,7 +145,7 @@ static void hold(struct message_in *in, struct link_rxframe *frame, const struct
 	in->pieces_count += n;
 }
 
-/* Gives back the first n frames that wait or were written. */
+/* Gives back the first n frames that wait or were taken. */
 static void let_go(struct message_in *in, uint32_t n)
 {
 	while (n--) {
@@ -177,7 +180,7 @@ TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
 /* flags: of its span, if store is traced. */
 static void written(struct message_in *in, uint32_t flags)
 {
-	sink_idle(&in->store);
+	sink_idle(&in->stage);
 	if (in->began_ns)
 		traced(in, flags);
 	if (in->io.result < 0)
@@ -220,10 +223,10 @@ static void start_write(struct message_in *in)
 	in->io.fd = in->sink.fd;
 	in->io.write = true;
 	in->io.iov_count = (uint16_t)n;
-	in->io.offset = in->sink.offset + in->written;
+	in->io.offset = in->sink.offset + in->taken;
 	in->io.done = on_written;
-	in->written += in->io.bytes;
-	sink_take(&in->store, in->io.bytes);
+	in->taken += in->io.bytes;
+	sink_take(&in->stage, in->io.bytes);
 	rc = storage->ops->submit(storage, &in->io);
 	if (rc == 0)
 		return;
@@ -232,32 +235,69 @@ static void start_write(struct message_in *in)
 	written(in, 0);
 }
 
-static bool write_due(const struct message_in *in)
+/* hostRx begins with the next bytes: n pieces of a frame. */
+static void copy_pieces(struct message_in *in, const struct iovec *iov, uint32_t n)
 {
-	const struct link_peer *peer = in->peer;
+	uint8_t *to = (uint8_t *)in->sink.base + in->taken;
 
-	bool no_more = in->last || in->pieces_count >= STORAGE_IO_SEGMENTS ||
-		       link_holds_many(peer) || in->epoch != peer->epoch;
-
-	return sink_due(&in->store, in->minpulse_bytes, no_more);
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		to += iov[i].iov_len;
+		in->taken += iov[i].iov_len;
+	}
 }
 
-/* The store stage: write what is due; after the last of it the message is finished. */
+static void copy_all(struct message_in *in)
+{
+	sink_take(&in->stage, in->stage.waiting_bytes);
+	for (struct message_part *part = in->parts; part; part = part->next) {
+		uint64_t began_ns = part->span.begin_ns ? trace_now() : 0;
+
+		copy_pieces(in, part->iov, part->pieces);
+		if (began_ns) {
+			part->span.begin_ns = began_ns;
+			trace_end(part->span);
+		}
+	}
+	sink_idle(&in->stage);
+	let_go(in, in->parts_count);
+}
+
+/* Whether no more will come before some of what waits is gone. */
+static bool no_more(const struct message_in *in)
+{
+	return in->last || in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(in->peer) ||
+	       in->epoch != in->peer->epoch;
+}
+
+static inline bool due(const struct message_in *in)
+{
+	enum careful_sink sink = in->sink.base ? CAREFUL_SINK_HOST_RX : CAREFUL_SINK_STORE;
+
+	return in->stage.waiting_bytes &&
+	       (sink_due(&in->stage, in->minpulse_bytes[sink], false) ||
+		sink_due(&in->stage, in->minpulse_bytes[sink], no_more(in)));
+}
+
+/* The stage: take what is due; after the last of it the message is finished. */
 static void move_on(struct message_in *in)
 {
 	if (in->at && (in->last || in->epoch != in->peer->epoch)) {
 		*in->at = NULL; /* the sender may use the slot again */
 		in->at = NULL;
 	}
-	while (!in->store.busy) {
+	while (!in->stage.busy) {
 		bool over = in->last || in->epoch != in->peer->epoch;
 
 		if (in->error || in->epoch != in->peer->epoch) {
 			let_go(in, in->parts_count);
-			in->store.waiting_bytes = 0;
+			in->stage.waiting_bytes = 0;
 		}
-		if (write_due(in)) {
-			start_write(in);
+		if (due(in)) {
+			if (in->sink.base)
+				copy_all(in);
+			else
+				start_write(in);
 			continue;
 		}
 		if (over && !in->finished)
@@ -269,22 +309,19 @@ static void move_on(struct message_in *in)
 static void place(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
 		  uint32_t n, uint32_t bytes)
 {
-	struct link *link = in->state->link;
-
-	if (!in->error && !in->sink.base && bytes) {
-		hold(in, frame, iov, n);
-		sink_add(&in->store, bytes);
+	if (in->error || !bytes) {
+		link_release(in->state->link, frame);
 		return;
 	}
-	if (!in->error && bytes) {
-		uint8_t *to = (uint8_t *)in->sink.base + in->received;
-
-		for (uint32_t i = 0; i < n; i++) {
-			memcpy(to, iov[i].iov_base, iov[i].iov_len);
-			to += iov[i].iov_len;
-		}
+	sink_add(&in->stage, bytes);
+	if (in->sink.base && !in->parts && due(in)) { /* without being held */
+		sink_take(&in->stage, bytes);
+		copy_pieces(in, iov, n);
+		sink_idle(&in->stage);
+		link_release(in->state->link, frame);
+		return;
 	}
-	link_release(link, frame);
+	hold(in, frame, iov, n);
 }
 
 static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)
@@ -368,7 +405,7 @@ struct message_in *message_in_finished(struct message_state *state)
 /* Frees the slot of a finished message. */
 void message_in_close(struct message_in *in)
 {
-	assert(in->finished && !in->parts && !in->store.busy);
+	assert(in->finished && !in->parts && !in->stage.busy);
 	in->active = false;
 	in->state->ins_free[in->state->ins_free_count++] = in;
 }

@@ -17,7 +17,8 @@
 enum {
 	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */
 	MESSAGE_SLOT_WAITING = 0xff,
-	MESSAGE_BATCH = 16, /* frames that are read from a file at a time */
+	/* Frames that are filled at a time: a read has room for another, however it is cut. */
+	MESSAGE_BATCH = STORAGE_IO_SEGMENTS - DEVICE_SEGMENTS_MAX,
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
 };
 
@@ -52,19 +53,24 @@ struct message_out {
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
 
-	/* Frames that are filled, or being filled by io. */
+	/* Frames that wait for hostTx, are being filled by io, or are filled. */
+	struct sink host_tx;
 	struct link_txframe frames[MESSAGE_BATCH];
 	struct link_send_args args[MESSAGE_BATCH];
 	uint32_t frame_first, frame_count;
 	uint64_t began_ns; /* of the hostTx that filled them; 0: not traced, or told of */
-	bool reading;
 	struct storage_io io;
 };
 
-/* A received frame whose payload waits to be written. */
+/*
+ * A received frame whose payload waits to be copied or written.
+ *
+ * @span:  of its hostRx, as far as that has come; its begin_ns 0: not traced, or told of
+ */
 struct message_part {
 	struct message_part *next;
 	struct careful_kept *kept;
+	struct careful_trace span;
 	uint32_t pieces;
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 };
@@ -82,18 +88,18 @@ struct message_in {
 	uint32_t bytes;
 	uint32_t received;
 	uint32_t region; /* being written; 0: none */
-	uint32_t minpulse_bytes; /* of store */
+	uint32_t minpulse_bytes[CAREFUL_SINKS];
 	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
 
-	/* Payload that waits to be written, in the order of the file. */
+	/* Payload that waits, in its order, for the stage that takes it: hostRx, or store. */
 	struct message_part *parts, **parts_tail;
 	uint32_t pieces_count, parts_count;
-	struct sink store;
-	uint64_t written;
+	struct sink stage;
+	uint64_t taken;
 	uint32_t writing_parts; /* of the first of them, io is reading */
 	uint64_t began_ns; /* of that, its store; 0: not traced */
 	struct storage_io io;

@@ -28,7 +28,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	memset(out, 0, offsetof(struct message_out, frames));
 	out->hash = hash;
 	out->frame_first = out->frame_count = 0;
-	out->reading = false;
+	out->host_tx = (struct sink){ 0 };
 	out->peer = peer;
 	out->epoch = peer->epoch;
 	out->slot = MESSAGE_SLOT_WAITING;
@@ -49,7 +49,7 @@ void message_out_start(struct message_state *state, struct message_out *out)
 	if (out->digest_wanted)
 		XXH3_64bits_reset(out->hash);
 	out->next = NULL;
-	out->waited = (mp->out_last && !mp->out_last->reading) || link_busy(out->peer);
+	out->waited = (mp->out_last && !mp->out_last->host_tx.busy) || link_busy(out->peer);
 	if (mp->out_last)
 		mp->out_last->next = out;
 	else
@@ -197,25 +197,32 @@ static void filled(struct message_out *out, uint32_t flags)
 		traced(out, flags);
 }
 
-static void fill_from_memory(struct message_out *out, uint32_t i)
+/* hostTx has taken what waited: what came is sealed. */
+static void host_tx_done(struct message_out *out)
 {
-	const struct link_send_args *args = &out->args[i];
-
-	if (args->frag_bytes) /* an empty message of a file has no base */
-		link_tx_write(&out->frames[i], payload_at(args),
-			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
-	seal(out, i);
+	sink_idle(&out->host_tx);
+	for (uint32_t i = 0; !out->error && i < out->frame_count; i++)
+		seal(out, i);
 }
 
-/* A read ended: what came is sealed; a short one means that the source shrank. */
+static void copy(struct message_out *out)
+{
+	for (uint32_t i = 0; i < out->frame_count; i++) {
+		const struct link_send_args *args = &out->args[i];
+
+		link_tx_write(&out->frames[i], payload_at(args),
+			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
+	}
+}
+
+/* A read ended; a short one means that the source shrank. */
 static void read_done(struct message_out *out)
 {
 	if (out->io.result < 0)
 		out->error = (int)-out->io.result;
 	else if ((uint64_t)out->io.result != out->io.bytes)
 		out->error = ENODATA;
-	for (uint32_t i = 0; !out->error && i < out->frame_count; i++)
-		seal(out, i);
+	host_tx_done(out);
 }
 
 static void on_read(struct storage_io *io)
@@ -223,50 +230,74 @@ static void on_read(struct storage_io *io)
 	struct message_out *out =
 		(struct message_out *)((uint8_t *)io - offsetof(struct message_out, io));
 
-	out->reading = false;
 	read_done(out);
 	filled(out, CAREFUL_TRACE_WAITED);
 }
 
-/* Builds frames up to one pulse and reads the file into them. */
-static bool read_batch(struct message_state *state, struct message_out *out)
+static void start_read(struct message_state *state, struct message_out *out, uint64_t bytes)
 {
-	uint32_t pulse = out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX];
-	uint32_t from = out->built;
 	uint32_t n = 0;
+	int rc;
 
-	out->frame_first = out->frame_count = 0;
-	out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-	while (out->frame_count < MESSAGE_BATCH && n + DEVICE_SEGMENTS_MAX <= STORAGE_IO_SEGMENTS &&
-	       (out->built < out->bytes || !out->started) && build(state, out)) {
-		uint32_t i = out->frame_count - 1;
-
+	for (uint32_t i = 0; i < out->frame_count; i++)
 		n += link_tx_iov(&out->frames[i], payload_at(&out->args[i]),
 				 out->args[i].frag_bytes, out->io.iov + n);
-		if (out->built - from >= pulse)
-			break;
-	}
-	if (!out->frame_count)
-		return false;
 	out->io.fd = out->source.fd;
 	out->io.write = false;
 	out->io.iov_count = (uint16_t)n;
-	out->io.offset = out->source.offset + from;
-	out->io.bytes = out->built - from;
+	out->io.offset = out->source.offset + out->args[0].frag_off;
+	out->io.bytes = bytes;
 	out->io.done = on_read;
 	out->io.result = 0;
-	if (!out->io.bytes) {
-		read_done(out);
+	rc = state->storage->ops->submit(state->storage, &out->io);
+	if (rc == 0)
+		return;
+	if (rc < 0)
+		out->io.result = -EIO;
+	read_done(out);
+}
+
+/* Lays out frames, which wait for hostTx, until it is due; false: there is room for none. The
+ * last of the message, or for which there is room, is followed by none. */
+static bool lay_out(struct message_state *state, struct message_out *out)
+{
+	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
+	uint32_t pulse = minpulse[CAREFUL_SINK_HOST_TX];
+	uint32_t segments = 0;
+
+	/* A read is a system call: of a file no less than netTx waits for. */
+	if (!out->source.base && pulse < minpulse[CAREFUL_SINK_NET_TX])
+		pulse = minpulse[CAREFUL_SINK_NET_TX];
+	out->frame_first = out->frame_count = 0;
+	while ((out->built < out->bytes || !out->started) && segments < MESSAGE_BATCH &&
+	       build(state, out)) {
+		const uint32_t i = out->frame_count - 1;
+
+		segments += out->frames[i].segments;
+		sink_add(&out->host_tx, out->args[i].frag_bytes);
+		if (sink_due(&out->host_tx, pulse, false))
+			break;
+	}
+	return out->frame_count;
+}
+
+/* hostTx: one read, or one batch of copies; false: there is no room for a frame. */
+static bool host_tx(struct message_state *state, struct message_out *out)
+{
+	uint64_t bytes;
+
+	out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+	if (!lay_out(state, out))
+		return false;
+	bytes = out->host_tx.waiting_bytes;
+	sink_take(&out->host_tx, bytes);
+	if (bytes && !out->source.base) {
+		start_read(state, out, bytes);
 		return true;
 	}
-	int rc = state->storage->ops->submit(state->storage, &out->io);
-
-	if (rc == 0)
-		out->reading = true;
-	else if (rc == 1)
-		read_done(out);
-	else
-		out->error = EIO;
+	if (bytes) /* an empty message of a file has no base */
+		copy(out);
+	host_tx_done(out);
 	return true;
 }
 
@@ -315,17 +346,19 @@ static bool send_abort(struct message_out *out)
 	return true;
 }
 
+/* Sends what is filled, as far as there is room; netTx takes all of it, if it is due. */
 static void send_ready(struct message_state *state, struct message_out *out)
 {
 	struct link *link = state->link;
 
+	if (!out->frame_count)
+		return;
 	while (out->frame_count) {
 		uint32_t i = out->frame_first;
 
 		if (!link_may_send(out->peer, out->frames[i].body_total)) {
 			wait(out);
-			filled(out, 0);
-			return;
+			break;
 		}
 		link_send(&out->frames[i], &out->args[i]);
 		/* Before the pulse, so that the same kick takes both. */
@@ -333,21 +366,17 @@ static void send_ready(struct message_state *state, struct message_out *out)
 			out->asked = message_ask(out->peer, out->question);
 		out->frame_first++;
 		out->frame_count--;
-		if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX],
-			     false)) {
-			filled(out, 0);
-			link_kick(link);
-		} else if (!out->frame_count) {
-			filled(out, 0);
-		}
 	}
+	filled(out, 0);
+	if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX], false))
+		link_kick(link);
 }
 
 /* Sends as much of the message as can be, or no more than what is built; true: it is
  * over. */
 static bool advance(struct message_state *state, struct message_out *out, bool more)
 {
-	while (!out->reading) {
+	while (!out->host_tx.busy) {
 		if (out->error) {
 			unbuild(out);
 			return send_abort(out);
@@ -361,15 +390,7 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 			wait(out);
 			return false;
 		}
-		if (out->source.base || !out->bytes) {
-			out->frame_first = 0;
-			out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-			if (!build(state, out)) {
-				wait(out);
-				return false;
-			}
-			fill_from_memory(out, 0);
-		} else if (!read_batch(state, out)) {
+		if (!host_tx(state, out)) {
 			wait(out);
 			return false;
 		}
@@ -393,7 +414,7 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 		bool over = false;
 
 		if (stale) {
-			over = !out->reading;
+			over = !out->host_tx.busy;
 			if (over)
 				drop_frames(out);
 		} else if ((more || out->started) && take_slot(mp, out)) {

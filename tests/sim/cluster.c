@@ -68,8 +68,15 @@ static void tune(struct node *node)
 	const struct scenario *s = &node->cluster->scenario;
 	struct port *port = node->c->port;
 
-	for (uint32_t slot = 0; s->plan_bytes && slot < s->options.peers; slot++)
-		plan_default(port->ops->tune(port, slot), s->plan_bytes);
+	for (uint32_t slot = 0; s->plan_bytes && slot < s->options.peers; slot++) {
+		struct careful_tune_entry *entry = port->ops->tune(port, slot);
+		struct careful_class *classes = entry->version[0].classes;
+
+		plan_default(entry, s->plan_bytes);
+		for (uint32_t i = 0; s->minpulse_bytes && i < CAREFUL_CLASSES; i++)
+			memcpy(classes[i].minpulse_bytes, s->minpulse_bytes,
+			       sizeof(classes[i].minpulse_bytes));
+	}
 }
 
 void cluster_start(struct node *node)
@@ -217,6 +224,8 @@ static void poll_node(struct node *node)
 	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
 		cluster->broken_ns = now_ns;
 	check_node(node);
+	if (s->on_round)
+		s->on_round(node);
 	free_ns = now_ns + s->poll_ns + sim_take_busy_ns(node->c->queue);
 	node->wake_ns = next_wake(node, free_ns, handled);
 	if (due_ns < node->wake_ns)

@@ -116,6 +116,8 @@ struct node {
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
  * @plan_bytes: of each fragment; 0: what the engine begins with
+ * @minpulse_bytes: with a plan, of each sink; NULL likewise
+ * @on_round:  where not NULL, told after each round of a node
  * @healed_ns: when the last fault is over
  */
 struct scenario {
@@ -128,6 +130,8 @@ struct scenario {
 	uint64_t files_delay_ns;
 	uint64_t poll_ns;
 	uint32_t plan_bytes;
+	const uint32_t *minpulse_bytes;
+	void (*on_round)(struct node *node);
 	struct sim_fault faults[FAULTS_MAX];
 	uint32_t faults_count;
 	struct op ops[OPS_MAX];

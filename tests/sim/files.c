@@ -36,6 +36,10 @@ static int files_submit(struct storage *storage, struct storage_io *io)
 
 	if (io->fd < 0 || io->fd >= FILES_MAX || !files->file[io->fd].bytes)
 		return -EBADF;
+	if (io->write)
+		files->writes++;
+	else
+		files->reads++;
 	if (!files->delay_ns) {
 		carry_out(files, io);
 		return 1;

@@ -26,6 +26,7 @@ struct files {
 	uint32_t head, count;
 	uint64_t time_ns;
 	uint64_t delay_ns;
+	uint32_t reads, writes; /* that were submitted */
 };
 
 void files_init(struct files *files, uint64_t delay_ns);

@@ -92,7 +92,7 @@ void trace_nodes(const struct cluster *cluster)
 			for (struct message_out *out = mp->out_first; out; out = out->next)
 				printf("    out %u: slot %u, built %u of %u, %u frames ready, %s\n",
 				       out->id, out->slot, out->built, out->bytes, out->frame_count,
-				       out->reading ? "reading" : "");
+				       out->host_tx.busy ? "reading" : "");
 		}
 	}
 }

@@ -147,10 +147,11 @@ def test_tune__value_is_refused(up: Host, words: list[str], said: str, status: i
     assert up.ctl("tune", "show", "eth1").stdout == before
 
 
-def test_tune__minpulse_of_one_class(up: Host) -> None:
-    up.ctl("tune", "set", "eth1", "--minpulse-bytes", "77", "--class", "8KiB", "--sink", "store")
+@pytest.mark.parametrize("sink", ["store", "host_tx", "host_rx"])
+def test_tune__minpulse_of_one_class(up: Host, sink: str) -> None:
+    up.ctl("tune", "set", "eth1", "--minpulse-bytes", "77", "--class", "8KiB", "--sink", sink)
     shown = json.loads(up.ctl("tune", "show", "eth1", "--json").stdout)["peers"][0]["classes"]
-    assert [one["class"] for one in shown if one["minpulse_bytes"]["store"] == 77] == [7]
+    assert [one["class"] for one in shown if one["minpulse_bytes"][sink] == 77] == [7]
     assert all(one["minpulse_bytes"]["net_tx"] != 77 for one in shown)
 
 

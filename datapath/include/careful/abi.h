@@ -48,11 +48,13 @@ struct careful_peer_entry {
 	__u32 probe_cpu;
 };
 
-/* Sinks that obey the minpulse rule (P3 section 3, P5). */
+/* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
 enum careful_sink {
 	CAREFUL_SINK_NET_TX = 0, /* frames to the wire: a kick */
 	CAREFUL_SINK_STORE = 1, /* received payload to a file: a write */
-	CAREFUL_SINKS = 4, /* room for two more */
+	CAREFUL_SINK_HOST_TX = 2, /* payload into frames: a read, or copies */
+	CAREFUL_SINK_HOST_RX = 3, /* received payload to memory: copies */
+	CAREFUL_SINKS,
 };
 
 /*

@@ -58,10 +58,13 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
         assert any(setting.minpulse_bytes for setting in settings.values())
 
 
-def test_parse__what_show_prints() -> None:
-    text = shown(h2={"net_tx": 3, "store": 4})
-    assert tune_file.parse(text, "kept.json") == dict.fromkeys(
-        range(tune_entry.CLASSES), Setting(Plan.fixed(100), {"net_tx": 3, "store": 4})
+@pytest.mark.parametrize(
+    "pulses", [{"net_tx": 3, "store": 4}, {"host_tx": 1, "net_tx": 2, "host_rx": 3, "store": 4}]
+)
+def test_parse__what_show_prints(pulses: dict[str, int]) -> None:
+    assert pulses.keys() <= tune_entry.SINKS.keys()
+    assert tune_file.parse(shown(h2=pulses), "kept.json") == dict.fromkeys(
+        range(tune_entry.CLASSES), Setting(Plan.fixed(100), pulses)
     )
 
 

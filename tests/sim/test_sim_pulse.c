@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * One rule, four places (P3 section 3, P5): a stage that is idle takes what waits for it as
+ * soon as that is its minpulse, or the message's tail, as one copy batch, read, kick or write.
+ * The wire is so slow that each frame comes by itself.
+ */
+#include "sim.h"
+
+enum {
+	FRAME = 750,
+	FRAMES = 16,
+	BYTES = FRAMES * FRAME,
+	NEVER = 1 << 30,
+};
+
+static uint32_t minpulse[CAREFUL_SINKS];
+static struct op *op;
+
+/* How often each stage took something. */
+static struct {
+	uint64_t kicks; /* netTx, at the sender */
+	uint32_t reads; /* hostTx, of a file */
+	uint32_t copies; /* hostRx, rounds in which something was placed */
+	uint32_t writes; /* store */
+	uint32_t placed; /* bytes of the target, by now */
+} took;
+
+static void on_round(struct node *node)
+{
+	static const uint8_t poison[8] = { POISON, POISON, POISON, POISON,
+					   POISON, POISON, POISON, POISON };
+	uint32_t placed = took.placed;
+
+	if (node->port == op->from) {
+		took.kicks = node->c->link.counters[CAREFUL_C_PULSES];
+		took.reads = node->files.reads;
+		return;
+	}
+	while (placed < BYTES && memcmp(op->target + placed, poison, sizeof(poison)) != 0)
+		placed += FRAME;
+	took.copies += placed > took.placed;
+	took.placed = placed;
+	took.writes = node->files.writes;
+}
+
+static void begin(void)
+{
+	sim_scene(1);
+	scene->options.peers = 1;
+	scene->options.rx_buffers = scene->options.tx_buffers = 128;
+	scene->config.wire_g_ns = 5000;
+	scene->config.wire_G_ps_per_byte = 8000;
+	scene->plan_bytes = FRAME;
+	scene->minpulse_bytes = minpulse;
+	scene->on_round = on_round;
+	memset(minpulse, 0, sizeof(minpulse));
+	memset(&took, 0, sizeof(took));
+	op = sim_op(OP_STORE, 0, BYTES, 0);
+}
+
+static void play(void)
+{
+	EXPECT_WELL(sim_play_strictly());
+}
+
+/* Where nothing is set, each frame is copied by itself, and leaves with the message. */
+static void test_pulse__is_nothing_by_default(void)
+{
+	begin();
+	scene->minpulse_bytes = NULL;
+	play();
+	CHECK_EQ(took.kicks, 1);
+	CHECK_EQ(took.copies, FRAMES);
+}
+
+/* Times that BYTES are taken, of which each frame holds so many; the tail may be short. */
+static uint32_t pulses(uint32_t bytes)
+{
+	uint32_t frames = bytes ? (bytes + FRAME - 1) / FRAME : 1;
+
+	return frames < FRAMES ? (FRAMES + frames - 1) / frames : 1;
+}
+
+static const uint32_t sizes[] = { 0, FRAME, FRAME + 1, 3000, 5000, BYTES, NEVER };
+
+#define EACH_SIZE(i) (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+
+/* netTx takes at once what was copied at once. */
+static void test_host_tx__copies(void)
+{
+	for
+		EACH_SIZE(i)
+		{
+			begin();
+			minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
+			play();
+			CHECK_EQ(took.kicks, pulses(sizes[i]));
+			CHECK_EQ(took.reads, 0);
+		}
+}
+
+static void test_host_tx__reads(void)
+{
+	for (uint32_t delay_us = 0; delay_us <= 50; delay_us += 50) {
+		for
+			EACH_SIZE(i)
+			{
+				begin();
+				op->from_file = true;
+				scene->files_delay_ns = delay_us * 1000;
+				minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
+				play();
+				CHECK_EQ(took.reads, pulses(sizes[i]));
+				CHECK_EQ(took.kicks, pulses(sizes[i]));
+			}
+	}
+}
+
+/* What netTx would wait for is read at once. */
+static void test_host_tx__reads_no_less_than_net_tx_takes(void)
+{
+	for
+		EACH_SIZE(i)
+		{
+			begin();
+			op->from_file = true;
+			minpulse[CAREFUL_SINK_NET_TX] = sizes[i];
+			play();
+			CHECK_EQ(took.reads, pulses(sizes[i]));
+		}
+}
+
+/* Where there is room for less than its pulse, it takes that. */
+static void test_host_tx__takes_what_there_is_room_for(void)
+{
+	begin();
+	scene->options.rx_buffers = 8;
+	scene->options.tx_buffers = 8;
+	op->from_file = true;
+	minpulse[CAREFUL_SINK_HOST_TX] = NEVER;
+	play();
+	CHECK(took.reads > 2);
+	CHECK(took.reads < FRAMES);
+}
+
+/* Headers count: a frame has 90 bytes of them, and the message 48. */
+static void test_net_tx__kicks(void)
+{
+	static const uint32_t net_tx[] = { 0, 840, 841, 2520, 2521, 3000, NEVER };
+	static const uint32_t kicks[] = { 16, 16, 9, 6, 5, 4, 1 };
+
+	for (uint32_t i = 0; i < sizeof(net_tx) / sizeof(net_tx[0]); i++) {
+		begin();
+		minpulse[CAREFUL_SINK_NET_TX] = net_tx[i];
+		play();
+		CHECK_EQ(took.kicks, kicks[i]);
+	}
+}
+
+static void test_host_rx__copies(void)
+{
+	for
+		EACH_SIZE(i)
+		{
+			begin();
+			minpulse[CAREFUL_SINK_HOST_RX] = sizes[i];
+			play();
+			CHECK_EQ(took.copies, pulses(sizes[i]));
+			CHECK_EQ(took.writes, 0);
+		}
+}
+
+/* More than half the window is not held. */
+static void test_host_rx__takes_what_there_is_room_for(void)
+{
+	begin();
+	scene->options.rx_buffers = 8;
+	minpulse[CAREFUL_SINK_HOST_RX] = NEVER;
+	play();
+	CHECK_EQ(took.copies, FRAMES / 4);
+}
+
+static void test_store__writes(void)
+{
+	for
+		EACH_SIZE(i)
+		{
+			begin();
+			op->to_file = true;
+			minpulse[CAREFUL_SINK_STORE] = sizes[i];
+			play();
+			CHECK_EQ(took.writes, pulses(sizes[i]));
+		}
+}
+
+/* What comes during a write, of 100 us, is one write after it. */
+static void test_store__takes_all_when_it_was_busy(void)
+{
+	begin();
+	op->to_file = true;
+	scene->files_delay_ns = 100000;
+	play();
+	CHECK_EQ(took.writes, 3);
+}
+
+/* Another's pulses are not its own. */
+static void test_sinks__are_four(void)
+{
+	for (uint32_t from_file = 0; from_file < 2; from_file++) {
+		for (uint32_t to_file = 0; to_file < 2; to_file++) {
+			begin();
+			op->from_file = from_file;
+			op->to_file = to_file;
+			minpulse[CAREFUL_SINK_NET_TX] = 1700;
+			minpulse[CAREFUL_SINK_HOST_TX] = 4 * FRAME;
+			minpulse[CAREFUL_SINK_HOST_RX] = 3 * FRAME;
+			minpulse[CAREFUL_SINK_STORE] = 8 * FRAME;
+			play();
+			CHECK_EQ(took.kicks, 4);
+			CHECK_EQ(took.reads, from_file ? 4 : 0);
+			CHECK_EQ(took.copies, to_file ? 2 : 6);
+			CHECK_EQ(took.writes, to_file ? 2 : 0);
+		}
+	}
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_pulse__is_nothing_by_default);
+	RUN(test_host_tx__copies);
+	RUN(test_host_tx__reads);
+	RUN(test_host_tx__reads_no_less_than_net_tx_takes);
+	RUN(test_host_tx__takes_what_there_is_room_for);
+	RUN(test_net_tx__kicks);
+	RUN(test_host_rx__copies);
+	RUN(test_host_rx__takes_what_there_is_room_for);
+	RUN(test_store__writes);
+	RUN(test_store__takes_all_when_it_was_busy);
+	RUN(test_sinks__are_four);
+	cluster_destroy(cluster);
+	return 0;
+}
