@@ -1,14 +1,17 @@
-"""Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep` or `both`.
+"""Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep`,
+`both` or `write`.
 
 What `tools/bench/measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
 FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
 by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
 messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
-themselves, and of a stream of them.
+themselves, and of a stream of them. `write PATH BYTES PIECE` writes into a file of
+h2's carefuld.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import careful
+from careful import files
 from careful.control import maps, tune_entry
 
 HANDLE = 1  # the request that asks for the region
@@ -148,10 +152,26 @@ def both(given: dict[str, Any]) -> None:
             print(json.dumps(found), flush=True)
 
 
+async def write(path: str, nbytes: int, piece_bytes: int) -> list[float]:
+    """Through carefuld, into h2's file in place, in pieces: how long each of three took, µs."""
+    took = []
+    async with files.aconnect("h2") as host, await host.open(path, "r+") as file:
+        for _ in range(3):
+            began = time.monotonic_ns()
+            pieces = range(0, nbytes, piece_bytes)
+            await asyncio.gather(
+                *(file.write(bytes(min(piece_bytes, nbytes - at)), at) for at in pieces)
+            )
+            took.append((time.monotonic_ns() - began) / 1e3)
+    return took
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve()
     elif sys.argv[1] in ("sweep", "both"):
         {"sweep": sweep, "both": both}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
+    elif sys.argv[1] == "write":
+        print(json.dumps(asyncio.run(write(sys.argv[2], *map(int, sys.argv[3:])))))
     else:
         time_stores(*(int(word) for word in sys.argv[2:]))

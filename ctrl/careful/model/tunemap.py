@@ -272,25 +272,52 @@ def reassembling_plan(
 ) -> tuple[TunePlan, float, int]:
     """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
 
-    Both sizes are those of the hierarchical plan (P1 section 4.3). A stage outside every
-    group takes what has arrived once it is a block or the message's tail.
+    Both sizes are those of the hierarchical plan (P1 section 4.3): a stage outside every
+    group takes what has arrived once it is a block or the message's tail. Where that stage is
+    the last, a block is its sink's least pulse, and the best one: whenever it is idle it takes
+    all that is there (P3 section 3), so that later blocks are larger, as in a ramp.
     """
     found = hierarchical(pipeline, message_bytes, limits=limits)
-    stages = pipeline.sequential().stages
+    pipeline = pipeline.sequential()
+    stages = pipeline.stages
     framed = next(j for j, stage in enumerate(stages) if stage.group)
     block = int(found.levels[0].sizes_bytes.max())
     frame = int(found.sizes_by_stage[framed].max())
+    eager = [bool(stage.group) for stage in stages] == [True] * (len(stages) - 1) + [False]
     best: tuple[TunePlan, float, int] | None = None
     for size in sorted({frame, -(-block // max(1, round(block / frame)))}):
         numbers = TunePlan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
         frames = np.array(numbers.sizes(message_bytes, limits), dtype=np.float64)
-        blocks = _gathered(frames, block)
-        by_stage = [frames if stage.group else blocks for stage in stages]
-        latency = float(staged_exit_times_us(pipeline.sequential(), by_stage)[-1][-1])
+        if eager:
+            latency, gathered = _eager(pipeline, frames)
+        else:
+            blocks = _gathered(frames, block)
+            by_stage = [frames if stage.group else blocks for stage in stages]
+            latency, gathered = float(staged_exit_times_us(pipeline, by_stage)[-1][-1]), block
         if best is None or latency < best[1]:
-            best = (numbers, latency, block)
+            best = (numbers, latency, gathered)
     assert best is not None
     return best
+
+
+def _eager(pipeline: Pipeline, frames: Array) -> tuple[float, int]:
+    """Least latency in µs with eager pulses at the last stage, and their least size in bytes."""
+    before = Pipeline(pipeline.stages[:-1])
+    arrived_us = staged_exit_times_us(before, [frames] * len(before.stages))[-1]
+    there = np.cumsum(frames)
+    last, G = pipeline.stages[-1], float(pipeline.G_us_per_byte[-1])
+    best = (float("inf"), 0)
+    for pulse in np.unique(there):
+        now_us, taken, count = 0.0, 0.0, len(frames)
+        while taken < there[-1]:
+            due = min(int(np.searchsorted(there, taken + pulse)), count - 1)
+            now_us = max(now_us, float(arrived_us[due]))
+            ready = float(there[int(np.searchsorted(arrived_us, now_us, side="right")) - 1])
+            now_us += last.g_us + G * (ready - taken)
+            taken = ready
+        # Of equal ones the largest: fewer writes.
+        best = min(best, (now_us + last.delay_us, -int(pulse)))
+    return best[0], -best[1]
 
 
 def _gathered(frames: Array, block_bytes: int) -> Array:

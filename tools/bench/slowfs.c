@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A directory of this machine behind a slow store: each write takes g and G a KiB, one after the
+ * other, as a disk of the papers would (P1 section 5.5). A FUSE file system in the foreground:
+ *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT
+ */
+#define FUSE_USE_VERSION 31
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+static int backing;
+static double g_ns, G_ns_per_byte;
+
+static const char *inside(const char *path)
+{
+	return path[1] ? path + 1 : ".";
+}
+
+static int result(long made)
+{
+	return made < 0 ? -errno : (int)made;
+}
+
+static int slow_getattr(const char *path, struct stat *st, struct fuse_file_info *info)
+{
+	(void)info;
+	return result(fstatat(backing, inside(path), st, AT_SYMLINK_NOFOLLOW));
+}
+
+static int slow_open(const char *path, struct fuse_file_info *info)
+{
+	int fd = openat(backing, inside(path), info->flags & ~(O_DIRECT | O_CREAT));
+
+	if (fd < 0)
+		return -errno;
+	info->fh = (uint64_t)fd;
+	info->direct_io = 1; /* a write here is a write there */
+	return 0;
+}
+
+static int slow_read(const char *path, char *into, size_t bytes, off_t offset,
+		     struct fuse_file_info *info)
+{
+	(void)path;
+	return result(pread((int)info->fh, into, bytes, offset));
+}
+
+static int slow_write(const char *path, const char *from, size_t bytes, off_t offset,
+		      struct fuse_file_info *info)
+{
+	struct timespec until;
+	uint64_t ns;
+
+	(void)path;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns = (uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec;
+	ns += (uint64_t)(g_ns + G_ns_per_byte * (double)bytes);
+	until = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+	return result(pwrite((int)info->fh, from, bytes, offset));
+}
+
+static int slow_release(const char *path, struct fuse_file_info *info)
+{
+	(void)path;
+	return result(close((int)info->fh));
+}
+
+static int slow_statfs(const char *path, struct statvfs *st)
+{
+	(void)path;
+	return result(fstatvfs(backing, st));
+}
+
+static const struct fuse_operations OPERATIONS = {
+	.getattr = slow_getattr,
+	.open = slow_open,
+	.read = slow_read,
+	.write = slow_write,
+	.release = slow_release,
+	.statfs = slow_statfs,
+};
+
+int main(int argc, char **argv)
+{
+	char *args[] = { argv[0], "-f", "-s", argc == 5 ? argv[4] : NULL, NULL };
+
+	if (argc != 5) {
+		fprintf(stderr, "usage: slowfs g_us G_us_per_KiB BACKING MOUNTPOINT\n");
+		return 2;
+	}
+	g_ns = atof(argv[1]) * 1e3;
+	G_ns_per_byte = atof(argv[2]) * 1e3 / 1024;
+	backing = open(argv[3], O_RDONLY | O_DIRECTORY);
+	if (backing < 0) {
+		perror(argv[3]);
+		return 1;
+	}
+	return fuse_main(4, args, &OPERATIONS, NULL);
+}
