@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import venv
@@ -10,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from careful import man
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +72,28 @@ def test_wheel__carries_what_it_needs(installed: Path) -> None:
     assert "usage" in (done.stdout + done.stderr).lower()
     where = run(installed / "python", "-c", "import careful; print(careful.__file__)").stdout
     assert where.startswith(str(installed.parent))
+
+
+def test_wheel__brings_the_manual(installed: Path) -> None:
+    """Where man looks for what belongs to a program in PATH."""
+    pages = {path.name for path in (installed.parent / "share/man").glob("man*/*")}
+    assert {"carefulctl.1", "carefulctl-get.1", "carefulctl-tune-set.1"} <= pages
+    assert {f"careful-{topic}.7" for topic in man.topics()} <= pages
+    page = (installed.parent / "share/man/man7/careful-files.7").read_text()
+    assert '.TH "CAREFUL-FILES" "7"' in page
+
+
+def test_wheel__requires_what_it_imports() -> None:
+    """Each by its own name: what comes with another distribution may go with it."""
+    own = {Requirement(line).name.lower() for line in metadata.requires("careful") or []}
+    known = metadata.packages_distributions()
+    imported = set()
+    for path in (ROOT / "ctrl/careful").rglob("*.py"):
+        found = re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.M)
+        imported |= {name for one in found for name in known.get(one, [])}
+    assert "rich" in imported
+    optional = {"bcc", "careful", "scapy"}
+    assert {name.lower() for name in imported} - own - optional == set()
 
 
 def test_wheel__plans_without_extras(installed: Path) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -32,7 +33,8 @@ SERVER_IP = "10.77.0.2"
 OWN_FOLDERS = ("ctrl", "datapath", "ebpf", "tests", "tools")
 TREE_FILES_MIN = 1000
 FETCHES = 20000
-COUNTS = ("frames", "lost", "xdp", "window")
+WIDTH = 80
+COUNTS = ("frames", "lost")
 
 
 class DemoError(Exception):
@@ -161,8 +163,6 @@ def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
         "gbit": found["rate_gbit_per_s"],
         "frames": frames,
         "lost": lost,
-        "xdp": after["xdp_mode"],
-        "window": after["window_buffers"],
     }
 
 
@@ -193,14 +193,15 @@ def compare(a: Path, *others: Path) -> None:
 
 def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
     """The table, and what a block fetch took."""
-    table = Table(title="careful between two hosts of a lab")
-    for name in ("", "files", "bytes", "seconds", "Gbit/s", "frames", "lost", "XDP", "window"):
-        table.add_column(name, justify="left" if name in ("", "XDP") else "right")
+    title = "careful between two hosts of a lab"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("", "files", "bytes", "seconds", "Gbit/s", "frames", "lost"):
+        table.add_column(name, justify="right" if name else "left")
     for r in rows:
         figures = f"{r['files']:,}", f"{r['bytes']:,}", f"{r['seconds']:.2f}", f"{r['gbit']:.2f}"
         counts = [f"{r[k]:,}" if k == "frames" else str(r[k]) for k in COUNTS if k in r]
         table.add_row(r["what"], *figures, *counts)
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
     p50, p99 = fetch["fetch_8KiB_p50_us"], fetch["fetch_8KiB_p99_us"]
     print(f"8 KiB block fetch, {FETCHES:,} of them: P50 {p50:.1f} us, P99 {p99:.1f} us")
 

@@ -59,9 +59,8 @@ def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show a page of the manual, or the help of a command.
 
-    `man carefulctl-get` and `man careful-files` show the same, once they are installed:
-    tools/setup does that for its .venv; elsewhere, `python3 -m careful.man
-    /usr/local/share/man`.
+    The same pages are installed for man, which finds them if carefulctl is in PATH:
+    `man carefulctl-get`, `man careful-files`.
     """
     root = ctx.find_root()
     if not words:

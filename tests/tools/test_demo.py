@@ -1,0 +1,35 @@
+"""tools/demo: what it prints fits a terminal."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_show__fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the largest figures that there are: nothing is folded, nothing cut off."""
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "tools/bench/demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    row = {
+        "what": "get 99999 files",
+        "files": 99999,
+        "bytes": 99_999_999_999,
+        "seconds": 9999.99,
+        "gbit": 99.99,
+        "frames": 99_999_999,
+        "lost": 0,
+    }
+    copied = {key: row[key] for key in ("what", "files", "bytes", "seconds", "gbit")}
+    demo.show([row, copied], {"fetch_8KiB_p50_us": 99999.9, "fetch_8KiB_p99_us": 99999.9})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (whole, _) = (line for line in lines if "get 99999 files" in line)
+    assert "99,999,999,999" in whole
+    assert "99,999,999 " in whole
