@@ -78,7 +78,7 @@ def split_remote(text: str) -> tuple[str, str]:
     else:
         host, bracket, path = text.partition(":")
     if not bracket or not host or "/" in host:
-        raise CarefulError(errno.EINVAL, "names no host; HOST:PATH is wanted", text)
+        raise CarefulError(errno.EINVAL, "is not HOST:PATH", text)
     return host, path
 
 

@@ -26,7 +26,7 @@ _MEANINGS = {
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
     errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
     errno_module.ENODEV: "the interface is gone",
-    errno_module.ENODATA: "the source became shorter",
+    errno_module.ENODATA: "the source shrank while it was being read",
     errno_module.ENOSYS: "not available here",
 }
 

@@ -364,7 +364,7 @@ FAULTS: dict[str, Fault] = {
     "MTU changed": Fault(new_mtu, everywhere=True),
     "partition": Fault(partition, logged=_CUT),
     "one-way partition": Fault(one_way, logged=_CUT),
-    "source truncated": Fault(truncate, "changed|became shorter", "source", changes_source=True),
+    "source truncated": Fault(truncate, "changed|shrank", "source", changes_source=True),
     "disk full": Fault(
         fill_disk,
         "No space left",

@@ -87,7 +87,7 @@ def test_resume__interrupted(pair: tuple[Host, Host], way: str) -> None:
     job.send_signal(signal.SIGINT)
     status, _, errors = finish(job)
     assert status == 130
-    assert "bytes are kept; the same command goes on" in errors
+    assert "bytes are kept; run the same command to resume" in errors
     one.again(3)
 
 
@@ -141,7 +141,7 @@ def test_resume__source_changed(pair: tuple[Host, Host], way: str) -> None:
     done = one.a.ctl(*one.command, check=False)
     assert done.returncode == 1
     assert "changed since its transfer began" in done.stderr
-    assert "--restart begins again" in done.stderr
+    assert "--restart starts over" in done.stderr
     assert not one.target.exists()
     one.a.ctl(*one.command, "--restart")
     assert one.target.read_bytes() == one.source.read_bytes()

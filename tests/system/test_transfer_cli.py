@@ -85,7 +85,7 @@ def test_device__source_and_destination(shared_pair: tuple[Host, Host]) -> None:
             if done.returncode:
                 pytest.skip(f"no loop device: {done.stderr.strip()}")
             devices.append(done.stdout.strip())
-        assert "-f does it" in a.ctl("get", "h2:image", devices[0], check=False).stderr
+        assert "-f overwrites it" in a.ctl("get", "h2:image", devices[0], check=False).stderr
         a.ctl("get", "-f", "h2:image", devices[0])
         subprocess.run(["cmp", devices[0], b.export / "image"], check=True)
         a.ctl("put", devices[0], "h2:from-device")
@@ -119,7 +119,7 @@ def test_device__source_and_destination(shared_pair: tuple[Host, Host]) -> None:
             subprocess.run(["cmp", device, b.export / "image"], check=True)
         too_much = a.ctl("put", "-f", "--at", "3MiB", devices[0], "h2:device", check=False)
         assert too_much.returncode == 1
-        assert "bytes fit" in too_much.stderr
+        assert "full after" in too_much.stderr
     finally:
         (b.export / "device").unlink(missing_ok=True)
         for device in devices:

@@ -335,7 +335,7 @@ def main() -> int:
     show(found)
     bad = any(spoilt(one) for one in pieces)
     if found["frames"] < options.frames and not bad:
-        say("interrupted; the same command goes on from here")
+        say("interrupted; run the same command to resume from here")
         return 130
     if options.report:
         write(options.report, found)

@@ -52,11 +52,11 @@ def verify(
 ) -> None:
     """Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.
 
-    Names, sizes and contents are compared; of a block device, as many bytes as the file has.
-    Each difference is named.
+    Names, sizes and contents are compared; with a block device, as many bytes as the file has.
+    Every difference is listed.
     """
     if not 4096 <= block_bytes <= 1 << 30:
-        raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
+        raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
     host, path = host_path(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
     found = run(route, lambda peer: session.verify(peer, path, target, recursive, block_bytes))
@@ -135,5 +135,5 @@ def partials_list(where: str, **given: Any) -> None:
 @timeout
 @shared
 def partials_prune(where: str, **given: Any) -> None:
-    """Remove what no transfer is using, and list what became of each file."""
+    """Remove partial files that no transfer is using, and list what became of each."""
     _partials(where, True, **given)

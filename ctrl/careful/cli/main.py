@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "ls": ("careful.cli.transfer:ls", "List what a host exports."),
         "get": (
             "careful.cli.transfer:get",
-            "Fetch files that a host exports into LOCAL (default: here).",
+            "Fetch files from a host into LOCAL (default: the current directory).",
         ),
         "put": (
             "careful.cli.transfer:put",

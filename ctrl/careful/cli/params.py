@@ -157,7 +157,7 @@ def host_path(text: str) -> tuple[str, str]:
     try:
         return split_remote(text)
     except CarefulError as error:
-        meant = "" if "/" in text or ":" in text else f" (is {text}: meant?)"
+        meant = "" if "/" in text or ":" in text else f"; did you mean {text}:?"
         raise click.UsageError(f"{error}{meant}") from None
 
 

@@ -42,7 +42,7 @@ _HELP = {
     "force": "Replace files that are newer at TARGET, too.",
     "checksum": "Compare contents, block by block, instead of sizes and times; move only blocks "
     "that differ.",
-    "delete": "Remove what SOURCE does not have.",
+    "delete": "Delete what SOURCE does not have.",
 }
 
 
@@ -76,7 +76,7 @@ def sync(source: str, target: str, **given: Any) -> None:
     is in it.
     """
     if is_remote(source) == is_remote(target):
-        raise click.UsageError("one of SOURCE and TARGET is HOST:PATH, the other is here")
+        raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")
     ctx = click.get_current_context()
     options = get.make_context("get", ["h2:"], parent=ctx).params | given  # its defaults
     options |= {"archive": True, "update": not given["checksum"], "restart_changed": True}

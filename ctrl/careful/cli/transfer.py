@@ -107,13 +107,13 @@ _PAGES = ("files", "exit-status")
 @click.command(
     cls=TransferCommand,
     examples=[
-        ("carefulctl get h2:big .", "one file; Ctrl-C, and the same command goes on"),
+        ("carefulctl get h2:big .", "one file; after Ctrl-C, run it again to resume"),
         ("carefulctl get -r h2:project .", "a tree"),
         ("carefulctl get -a -u --delete h2:project .", "bring it up to date"),
         ("carefulctl get 'h2:logs/*.gz' .", "all that match"),
         ("carefulctl get -c h2:image /dev/sdb", "onto a device, only the blocks that differ"),
         ("carefulctl get h2:log - | less", "to standard output"),
-        ("carefulctl get h2:big null:", "test the network without our disk"),
+        ("carefulctl get h2:big null:", "test the network without the local disk"),
     ],
     topics=_PAGES,
 )
@@ -122,12 +122,13 @@ _PAGES = ("files", "exit-status")
 )
 @transfer_options
 def get(words: tuple[str, ...], **given: Any) -> None:
-    """Fetch files that a host exports into LOCAL (default: here).
+    """Fetch files from a host into LOCAL (default: the current directory).
 
-    A file appears under its name once it is complete, checked and synced. One that exists is
-    replaced only with -f, -u or -c. LOCAL may be `-` (standard output), null: (thrown away) or
-    a block device; HOST:null: is zeros. PATH may have wildcards, in quotes. Of a directory,
-    PATH is copied under its name, PATH/ is what it holds. Symlinks are skipped without -a.
+    A file appears under its name once it is complete, checked and synced. An existing file is
+    replaced only with -f, -u or -c. LOCAL may also be `-` (standard output), null: (discard the
+    data) or a block device; HOST:null: is a source of zeros. PATH may contain wildcards; quote
+    them. With -r, PATH copies a directory under its name, and PATH/ copies what is in it.
+    Symlinks are skipped without -a.
     """
     *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
     parts = [host_path(source) for source in sources]
@@ -154,10 +155,10 @@ def get(words: tuple[str, ...], **given: Any) -> None:
 def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
     """Send files to a host that exports a directory with :rw.
 
-    A file appears there under its name once it is complete, checked and synced. One that exists
-    is replaced only with -f, -u or -c. LOCAL may be `-` (standard input), null: (zeros) or a
-    block device; HOST:null: throws away. Of a directory, LOCAL is copied under its name, LOCAL/
-    is what it holds. Symlinks are skipped without -a.
+    A file appears there under its name once it is complete, checked and synced. An existing
+    file is replaced only with -f, -u or -c. LOCAL may also be `-` (standard input), null:
+    (zeros) or a block device; HOST:null: discards the data. With -r, LOCAL copies a directory
+    under its name, and LOCAL/ copies what is in it. Symlinks are skipped without -a.
     """
     host, path = host_path(target)
     move(False, (host, sources, path), {"sources": sources, "target": target}, given)
@@ -172,7 +173,7 @@ def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
     topics=("files",),
 )
 @click.argument("target", metavar="HOST:[PATH]", shell_complete=remote_path)
-@click.option("-l", "--long", "long", is_flag=True, help="Show mode, size and time too.")
+@click.option("-l", "--long", "long", is_flag=True, help="Show modes, sizes and times too.")
 @click.option("-R", "--recursive", is_flag=True, help="List the whole tree.")
 @timeout
 @shared

@@ -72,11 +72,11 @@ def _below(heading: str) -> Callable[..., Any]:
     return partial(click.option, cls=Option, heading=heading)
 
 
-_what = _below("What is moved")
-_replaced = _below("What is there already")
-_kept = _below("What is kept of a file")
-_checks = _below("Checks and syncs")
-_pace = _below("Pace")
+_what = _below("What to copy")
+_replaced = _below("Existing files")
+_kept = _below("Attributes")
+_checks = _below("Checks and syncing")
+_pace = _below("Speed")
 _output = _below("Output")
 
 _OPTIONS = [
@@ -85,21 +85,21 @@ _OPTIONS = [
         "--include",
         multiple=True,
         metavar="PATTERN",
-        help="Copy names that match, whatever a later --exclude says.",
+        help="Copy matching names, even if a later --exclude matches.",
     ),
     _what(
         "--exclude",
         multiple=True,
         metavar="PATTERN",
-        help="Leave out names that match: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+        help="Leave out matching names: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
         "'[[:digit:]]*'.",
     ),
     _what(
         "--exclude-from",
         multiple=True,
         metavar="FILE",
-        help="Patterns to leave out, a line each; '+ ' in front includes, '#' comments; "
-        "'-': standard input.",
+        help="Read patterns to leave out, one per line ('+ ' in front: include; '#': comment); "
+        "'-' is standard input.",
     ),
     _what(
         "--files-from",
@@ -107,43 +107,47 @@ _OPTIONS = [
         help="With -r, copy only these names, one per line, relative to the source; '-' is "
         "standard input.",
     ),
-    _what("-0", "--null", "nul", is_flag=True, help="--files-from has a NUL after each name."),
-    _what("--offset", type=BYTES, metavar="N", help="Begin at byte N of the file; one file only."),
+    _what("-0", "--null", "nul", is_flag=True, help="Names in --files-from end with NUL."),
+    _what(
+        "--offset", type=BYTES, metavar="N", help="Start at byte N of the file; single file only."
+    ),
     _what(
         "--bytes",
         "nbytes",
         type=BYTES,
         metavar="N",
-        help="Copy N bytes of the file; one file only.",
+        help="Copy N bytes of the file; single file only.",
     ),
-    _what("--mkpath", is_flag=True, help="Make the directories above the target."),
-    _what("-n", "--dry-run", is_flag=True, help="Change nothing; say what would be done."),
-    _replaced("-f", "--force", is_flag=True, help="Replace files that exist; with -u, newer ones."),
+    _what("--mkpath", is_flag=True, help="Create missing directories above the target."),
+    _what("-n", "--dry-run", is_flag=True, help="Change nothing; show what would be done."),
+    _replaced(
+        "-f", "--force", is_flag=True, help="Replace existing files; with -u, newer ones too."
+    ),
     _replaced(
         "-u",
         "--update",
         is_flag=True,
-        help="Skip files that have the source's size and time, or are newer; replace the others. "
-        "Keeps times.",
+        help="Skip files that are newer at the target, or have the same size and time; replace the "
+        "others. Keeps times.",
     ),
     _replaced(
         "-c",
         "--checksum",
         is_flag=True,
         help="Compare digests of blocks first, and move only blocks that differ. Replaces files; "
-        "a device, or with --at, is changed in place.",
+        "changes a device, or with --at a file, in place.",
     ),
-    _replaced("--delete", is_flag=True, help="With -r, remove what the source does not have."),
+    _replaced("--delete", is_flag=True, help="With -r, delete what the source does not have."),
     _replaced(
         "--at",
         type=BYTES,
         metavar="N",
-        help="Write into an existing file in place, from byte N on. Needs -f.",
+        help="Write into an existing file in place, starting at byte N. Needs -f.",
     ),
     _replaced(
         "--restart",
         is_flag=True,
-        help="Start over, rather than go on where an interrupted transfer ended.",
+        help="Start over instead of resuming an interrupted transfer.",
     ),
     _kept("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
     _kept(
@@ -156,7 +160,7 @@ _OPTIONS = [
         "-S",
         "--sparse",
         is_flag=True,
-        help="Make holes of zeros, 32 KiB at a time. Holes stay holes in any case.",
+        help="Turn zeros into holes, 32 KiB at a time. Holes always stay holes.",
     ),
     _checks(
         "--digest",
@@ -172,14 +176,14 @@ _OPTIONS = [
         type=click.Choice(["file", "end", "none"]),
         default="file",
         show_default=True,
-        help="file: sync each file before it gets its name; end: sync once, when all are there; "
+        help="file: sync each file before it gets its name; end: sync once, at the end; "
         "none: leave it to the kernel.",
     ),
     _checks("--no-sync", is_flag=True, help="The same as --fsync none."),
     _checks(
         "--on-loss",
         type=click.Choice(config.ON_LOSS),
-        help="If the network loses a frame: repair asks again for what it carried, fail ends "
+        help="If the network loses a frame: repair requests what it carried again, fail ends "
         "the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
     ),
     _pace(
@@ -187,7 +191,7 @@ _OPTIONS = [
         type=BYTES,
         default=4 << 20,
         metavar="N",
-        help="Payload of one operation, 4KiB to 1GiB.  [default: 4MiB]",
+        help="Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.  [default: 4MiB]",
     ),
     _pace(
         "--blocks",
@@ -195,7 +199,7 @@ _OPTIONS = [
         default=8,
         show_default=True,
         metavar="N",
-        help="Blocks in flight for each file.",
+        help="Blocks in flight per file.",
     ),
     _pace(
         "--jobs",
@@ -209,16 +213,16 @@ _OPTIONS = [
         "--rate-limit",
         type=BYTES,
         metavar="N",
-        help="At most N bytes a second, all files together.",
+        help="At most N bytes per second, all files together.",
     ),
-    _output("-v", "--verbose", is_flag=True, help="Name each file when it is done."),
-    _output("-q", "--quiet", is_flag=True, help="No bar and no summary."),
+    _output("-v", "--verbose", is_flag=True, help="Print the name of each file when it is done."),
+    _output("-q", "--quiet", is_flag=True, help="Show no progress bar and no summary."),
     _output(
         "--progress-fd",
         type=int,
         callback=_is_open,
         metavar="FD",
-        help="Write progress as JSON lines to a file descriptor.",
+        help="Write progress as JSON lines to this file descriptor.",
     ),
 ]
 
@@ -247,11 +251,11 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         click.UsageError: they contradict each other.
     """
     if not 4096 <= given["block_bytes"] <= 1 << 30:
-        raise click.UsageError("--block-bytes: from 4KiB to 1GiB")
+        raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
     if given["rate_limit"] is not None and given["rate_limit"] < 1:
-        raise click.UsageError("--rate-limit: at least 1")
+        raise click.UsageError("--rate-limit: must be at least 1")
     if given["digest"] == "blake3" and given["block_bytes"].bit_count() != 1:
-        raise click.UsageError("--block-bytes: a power of two for --digest blake3")
+        raise click.UsageError("--block-bytes: must be a power of two with --digest blake3")
     archive = given["archive"]
     patterns = given["patterns"]
     for _, pattern in patterns:
@@ -263,7 +267,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         if given[name] and not recursive:
             raise click.UsageError(f"--{name.replace('_', '-')} needs -r")
     if given["delete"] and given["files_from"]:
-        raise click.UsageError("--delete and --files-from: what is not listed is not gone")
+        raise click.UsageError("--delete cannot be combined with --files-from")
     return Options(
         block_bytes=given["block_bytes"],
         blocks_in_flight=given["blocks"],
@@ -299,7 +303,7 @@ def span_of(given: dict[str, Any], sources: int) -> Span:
     """
     span = Span(given["offset"] or 0, given["nbytes"], given["at"])
     if not span.is_whole and sources > 1:
-        raise click.UsageError("--offset, --bytes and --at are of one file")
+        raise click.UsageError("--offset, --bytes and --at need a single file")
     if min(span.offset, span.nbytes or 0, span.at or 0) < 0:
-        raise click.UsageError("--offset, --bytes and --at: from 0")
+        raise click.UsageError("--offset, --bytes and --at: must not be negative")
     return span

@@ -144,7 +144,7 @@ class AsyncFile:
         """
         check_range(offset)
         if self.mode != "r+":
-            raise CarefulError(errno.EBADF, 'mode "r" is to read', self.name)
+            raise CarefulError(errno.EBADF, 'mode "r" is read-only', self.name)
         with memoryview(data) as given, given.cast("B") as view:
 
             async def work(shared: Shared, handle: int) -> None:
@@ -241,7 +241,7 @@ class AsyncFile:
             handle, attr = await kept(opening, undo)
             if not is_first and not self._is_same(attr):
                 await quietly(remote.close(handle, self.path))
-                raise CarefulError(errno.ESTALE, "is another file by now", self.name)
+                raise CarefulError(errno.ESTALE, "has been replaced by another file", self.name)
             if is_first:
                 self.attr, self._nbytes = attr, attr.bytes
             self._handle, self._shared = handle, shared

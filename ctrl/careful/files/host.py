@@ -43,13 +43,13 @@ Path = str | os.PathLike[str]
 #: What errors advise those who type commands, and what it is here.
 KEYWORDS = {
     "-f replaces it": "replace=True replaces it",
-    "-f does it": "replace=True does it",
+    "-f overwrites it": "replace=True overwrites it",
     "-r ": "recursive=True ",
-    "-c goes on": "checksum=True goes on",
+    "-c resumes": "checksum=True resumes",
     "--mkpath makes it": "make_path=True makes it",
-    "--restart begins": "restart=True begins",
+    "--restart starts over": "restart=True starts over",
     "(--on-loss fail)": "(fail_on_loss=True)",
-    "the same command": "the same call",
+    "run the same command": "make the same call",
 }
 
 

@@ -138,11 +138,11 @@ def _check(recursive: bool, given: TransferOptions) -> None:
         if name in _LIMITS:
             check_within(name, value)
         if name in ("include", "exclude") and isinstance(value, str):
-            raise TypeError(f"{name} {value!r}: patterns are a list")
+            raise TypeError(f"{name} {value!r}: must be a list of patterns")
     if values.get("digest") == "blake3" and values.get("block_bytes", 4096).bit_count() > 1:
         raise ValueError(f"block_bytes {values['block_bytes']}: a power of two for blake3")
     if values.get("delete") and not recursive:
-        raise ValueError("delete is of trees: recursive=True")
+        raise ValueError("delete needs recursive=True")
 
 
 def check_within(name: str, value: int) -> None:

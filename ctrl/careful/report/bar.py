@@ -132,7 +132,7 @@ class Bar(Lines):
                 words.append(str(timedelta(seconds=round((total - self._moved) / per_s))))
         words.append(f"{self._done}/{self._files} files")
         if self._retries:
-            words.append(f"{counted(self._retries, 'piece')} again")
+            words.append(f"{counted(self._retries, 'piece')} retried")
         text = Text()
         for number, word in enumerate(words):
             text.append("  " if number else "")

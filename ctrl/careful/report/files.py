@@ -66,4 +66,4 @@ def partials(found: Sequence[Found]) -> str:
         )
         for one in found
     ]
-    return table("", ["partial file", "in place", "of", "age", "state"], rows)
+    return table("", ["partial file", "kept", "source", "age", "state"], rows)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from careful.errors import CarefulError, is_debugging, shown
+from careful.transfer.tree.existing import REFUSED
+from careful.units import counted
 
 #: How often at most a program is told of bytes that moved, seconds.
 _EVERY_S = 0.1
@@ -86,7 +88,7 @@ class Lines:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         for reason, count in self._failures.items():
             if count > _NAMED and self._names is None:
-                self.say(f"carefulctl: {count - _NAMED} more: {reason}")
+                self.say(f"carefulctl: {_more(count - _NAMED, reason)}")
         text = None if error is None else shown(str(error) or type(error).__name__)
         if isinstance(error, KeyboardInterrupt):
             text = "interrupted"
@@ -171,6 +173,14 @@ class Lines:
                 self.say(line)
             self.say(f"carefulctl: {error}")
         self._tell("error", True, name=name, text=str(error))
+
+
+def _more(count: int, reason: str) -> str:
+    """So many failed for a reason that was given before."""
+    files = counted(count, "more file")
+    if reason != REFUSED:
+        return f"{files}: {reason}"
+    return f"{files} {'exists and differs' if count == 1 else 'exist and differ'}"
 
 
 def origin(error: CarefulError) -> list[str]:

@@ -151,7 +151,7 @@ def stages_table(title: str, found: Sequence[Fit]) -> str:
 def heard_table(heard: Heard, found: Sequence[Fit]) -> str:
     """What was heard of traffic, for people."""
     if not found:
-        return f"nothing crossed in {heard.seconds:.1f} s: no stage was busy"
+        return f"nothing crossed in {heard.seconds:.1f} s, so no stage was busy"
     lines = [stages_table("stages, time of a frame", found), ""]
     lines.append(f"{heard.records_count} records in {heard.seconds:.1f} s, one stage at a time")
     if heard.interrupted:

@@ -100,9 +100,9 @@ def summary(report: Result) -> str:
     elif count:
         parts.append("nothing checked")
     if report.resumed_bytes:
-        parts.append(f"{size(report.resumed_bytes)} were there from an earlier transfer")
+        parts.append(f"{size(report.resumed_bytes)} already there from an earlier transfer")
     if report.matched_bytes:
-        parts.append(f"{size(report.matched_bytes)} were equal")
+        parts.append(f"{size(report.matched_bytes)} already equal")
     if report.equal:
         parts.append(f"{counted(len(report.equal), 'file')} equal and left alone")
     if report.newer:
@@ -112,7 +112,7 @@ def summary(report: Result) -> str:
     if report.deleted:
         parts.append(f"{len(report.deleted)} deleted")
     if report.retries:
-        parts.append(f"{counted(report.retries, 'piece')} asked for again")
+        parts.append(f"{counted(report.retries, 'piece')} retried")
     if report.lost.frames or report.lost.epochs:
         frames, epochs = report.lost
         parts.append(alarm(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}"))

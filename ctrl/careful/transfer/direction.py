@@ -188,7 +188,7 @@ class There:
 
 
 def _no_directory(name: str) -> CarefulError:
-    return CarefulError(errno.ENOTDIR, "exists already and is not a directory", name)
+    return CarefulError(errno.ENOTDIR, "exists and is not a directory", name)
 
 
 class Direction:

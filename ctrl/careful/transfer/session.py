@@ -95,7 +95,7 @@ def _check_several(sources: list[str], target: str, span: Span, here: list[str])
     ends = ({STDIO} & {*here}) | ({NULL} & {target, *sources})
     what = "--offset, --bytes and --at" if not span.is_whole else min(ends, default="")
     if what:
-        raise CarefulError(errno.EINVAL, "is of one file, and there are several", what)
+        raise CarefulError(errno.EINVAL, "only for a single file", what)
 
 
 async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from careful.errors import CarefulError
 from careful.transfer.direction import Direction
+from careful.transfer.file.copy import RESUME
 from careful.transfer.mkpath import MODE, make_path
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
@@ -24,8 +25,6 @@ from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import carried, taken_apart
 
 __all__ = ["Result", "get", "move", "put"]
-
-GOES_ON = "the same command goes on"
 
 
 async def get(
@@ -116,7 +115,7 @@ class _Move:
         if there is not None:
             if self.into and not there.is_dir:
                 text = (
-                    "is not a directory: several files need one"
+                    "is not a directory (several sources need one)"
                     if several
                     else "is not a directory"
                 )
@@ -143,7 +142,7 @@ class _Move:
         attr = await way.attributes(source, follow=holds or not self.options.links)
         name = way.source.name(source)
         if self.options.keeps_times and attr != carried(attr):
-            text = "its time is not between 1678 and 2262: the nearest is set"
+            text = "its time is outside the years 1678 to 2262; the nearest is set"
             self.sink.progress.note(f"{name}: {text}")
         attr = carried(attr)
         base = posixpath.basename(source)
@@ -160,7 +159,7 @@ class _Move:
         elif attr.is_file or attr.is_link:
             self.named.add(source, inside if self.into else self.target, attr)
         else:  # asked for by name: not merely skipped
-            raise CarefulError(errno.EINVAL, f"is a {kind_of(attr.mode)}, no file", name)
+            raise CarefulError(errno.EINVAL, f"is a {kind_of(attr.mode)}, not a file", name)
 
     async def _trees(self, source: str, target: str, attr: Attr) -> None:
         if attr.inode:
@@ -197,9 +196,9 @@ class _Move:
     def _tell_continued(self, error: BaseException, name: str) -> None:
         """Say that a transfer can go on: in the error's line, if there will be one."""
         if not isinstance(error, CarefulError):
-            self.sink.progress.note(f"{name}: {GOES_ON}")
-        elif GOES_ON not in error.reason:
-            error.reason += f"; {GOES_ON}"
+            self.sink.progress.note(f"{name}: {RESUME}")
+        elif RESUME not in error.reason:
+            error.reason += f"; {RESUME}"
 
 
 def is_contents(given: str) -> bool:

@@ -57,12 +57,12 @@ def _type(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["get", "foo"], "foo: names no host; HOST:PATH is wanted (is foo: meant?)"),
-        (["get", "foo", "."], "foo: names no host; HOST:PATH is wanted (is foo: meant?)"),
-        (["put", "foo", "h2"], "h2: names no host; HOST:PATH is wanted (is h2: meant?)"),
-        (["ls", "h2"], "h2: names no host; HOST:PATH is wanted (is h2: meant?)"),
-        (["get", "--bytes", "10", "h2:a", "h2:b"], "--offset, --bytes and --at are of one file"),
-        (["get", "--at", "10", "-f", "h2:a", "h2:b", "."], "and --at are of one file"),
+        (["get", "foo"], "foo: is not HOST:PATH; did you mean foo:?"),
+        (["get", "foo", "."], "foo: is not HOST:PATH; did you mean foo:?"),
+        (["put", "foo", "h2"], "h2: is not HOST:PATH; did you mean h2:?"),
+        (["ls", "h2"], "h2: is not HOST:PATH; did you mean h2:?"),
+        (["get", "--bytes", "10", "h2:a", "h2:b"], "--offset, --bytes and --at need a single file"),
+        (["get", "--at", "10", "-f", "h2:a", "h2:b", "."], "and --at need a single file"),
     ],
 )
 def test_usage__a_line_and_status_2(type_: Type, words: list[str], said: str) -> None:
@@ -84,7 +84,7 @@ def test_put__the_same_twice(type_: Type, export: Path) -> None:
     (export / "ds/7").write_text("8")
     again = type_("put", "-r", "ds", "h2:")
     assert again.status == 3
-    assert again.err == "carefulctl: h2:ds/7: exists already, and differs; -f replaces it\n"
+    assert again.err == "carefulctl: h2:ds/7: exists and differs; -f replaces it\n"
 
 
 def test_put__of_sysfs(type_: Type, export: Path) -> None:
@@ -116,8 +116,8 @@ def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
         os.mkfifo(f"ds/{name}")
     found = type_("get", "-af", "--delete", "h2:ds", ".")
     assert found.status == 3
-    assert "ds/a: is a special file: nothing replaces it" in found.err
-    assert "ds/link: is a special file: nothing replaces it" in found.err
+    assert "ds/a: is a special file and is never replaced" in found.err
+    assert "ds/link: is a special file and is never replaced" in found.err
     assert all(Path("ds", name).is_fifo() for name in ("a", "link", "sub"))
     assert Path("ds/b").read_text() == "b"
 
@@ -162,7 +162,7 @@ def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
     found = type_("get", "-rv", "h2:ds", ".")
     assert found.status == 3
     assert sorted(found.out.splitlines()[:-1]) == ["h2:ds/a", "h2:ds/c"]
-    assert "ds/b: exists already, and differs" in found.err
+    assert "ds/b: exists and differs" in found.err
 
 
 def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
@@ -259,13 +259,13 @@ def test_sync__failures(type_: Type, tree: Tree) -> None:
     os.mkfifo(tree.there("b"))
     found = type_("sync", *tree.words)
     assert found.status == 3
-    assert "ds/b: is a special file: nothing replaces it" in found.err
+    assert "ds/b: is a special file and is never replaced" in found.err
     missing = ("h2:none" if tree.words[0] == "h2:ds" else "none", tree.words[1])
     assert type_("sync", *missing).status == 1
     for words in (("h2:a", "h2:b"), ("a", "b")):
         found = type_("sync", *words)
         assert found.status == 2
-        assert "one of SOURCE and TARGET is HOST:PATH" in found.err
+        assert "one of SOURCE and TARGET must be HOST:PATH" in found.err
     for words in (("h2:a", "-"), ("null:", "h2:a"), ("h2:null:", "a")):
         found = type_("sync", *words)
         assert found.status == 2
@@ -320,9 +320,9 @@ def test_wildcards__of_directories(type_: Type, export: Path) -> None:
     assert type_("ls", "h2:lo*").out.split() == [".d.gz", "a.gz", "b.gz", "c.txt"]
     assert type_("ls", "h2:*o*").out.split() == ["logs/", "old/"]
     found = type_("get", "h2:logs/*.zip", ".")
-    assert (found.status, found.err) == (1, "carefulctl: h2:logs/*.zip: no name fits\n")
+    assert (found.status, found.err) == (1, "carefulctl: h2:logs/*.zip: nothing matches\n")
     found = type_("get", "h2:logs/*.gz", "-")
     assert (found.status, found.out) == (1, "")
-    assert found.err == "carefulctl: -: is of one file, and there are several\n"
+    assert found.err == "carefulctl: -: only for a single file\n"
     found = type_("get", "--bytes", "1", "h2:logs/*.gz", "null:")
-    assert "--offset, --bytes and --at: is of one file" in found.err
+    assert "--offset, --bytes and --at: only for a single file" in found.err

@@ -165,7 +165,7 @@ class Effect:
     ("words", "out", "err"),
     [
         ([], "XXH3 of blocks checked: 000000000000beef", ["carefulctl: h2:b: no"]),
-        (["-v"], "1 link, 1 deleted, 3 pieces asked for again", ["carefulctl: h2:b: no"]),
+        (["-v"], "1 link, 1 deleted, 3 pieces retried", ["carefulctl: h2:b: no"]),
         (["-q"], "", ["carefulctl: h2:b: no"]),
         (["-qv"], "h2:a\ndeleted old\n", ["carefulctl: h2:b: no"]),
         (["-n"], "h2:a -> a\ndelete old\n1 file, 1 MiB to move, 1 link,", ["carefulctl: h2:b: no"]),

@@ -14,6 +14,7 @@ from careful.errors import CarefulError
 from careful.report import progress as module
 from careful.report.bar import Bar
 from careful.report.progress import Lines, watch
+from careful.transfer.tree.existing import REFUSED
 
 
 class Clock:
@@ -39,7 +40,7 @@ def test_bar__the_rate_is_of_the_last_seconds() -> None:
         clock.now += 1
         bar.moved(10 << 20)
     bar.retried()
-    assert bar.said().plain == "580 MiB of 1000 MiB  10 MiB/s  0:00:42  0/2 files  1 piece again"
+    assert bar.said().plain == "580 MiB of 1000 MiB  10 MiB/s  0:00:42  0/2 files  1 piece retried"
 
 
 def test_bar__whom_it_waits_for() -> None:
@@ -81,13 +82,13 @@ def test_failed__thousands_alike_are_counted(
     lines = tmp_path / "lines"
     with lines.open("wb") as file, watch(False, None, file.fileno()) as progress:
         for number in range(5000):
-            progress.failed(f"h2:f{number}", failure(f"h2:f{number}", "exists already"))
+            progress.failed(f"h2:f{number}", failure(f"h2:f{number}", REFUSED))
         progress.failed("h2:g", failure("h2:g", "no space"))
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "carefulctl: h2:f0: exists already"
+    assert said[0] == "carefulctl: h2:f0: exists and differs; -f replaces it"
     assert said[-2:] == [
         "carefulctl: h2:g: no space",
-        "carefulctl: 4990 more: exists already",
+        "carefulctl: 4990 more files exist and differ",
     ]
     assert len(said) == 12
     told = [json.loads(line) for line in lines.read_text().splitlines()]

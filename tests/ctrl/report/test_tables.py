@@ -144,7 +144,7 @@ def test_partials__a_name_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     text = partials([one, one])
     assert text.count(name) == 2
     assert widest(text) <= 80
-    assert re.search(r"^  in place +32 KiB of 97 KiB$", text, re.M)
+    assert re.search(r"^  kept +32 KiB of 97 KiB$", text, re.M)
 
 
 def test_table__in_a_pipe_every_row_is_a_line() -> None:

@@ -54,8 +54,8 @@ __all__ = [
 ]
 
 
-#: After what was interrupted.
-GOES_ON = "the same command goes on"
+#: What to do after an interruption.
+RESUME = "run the same command to resume"
 
 
 @dataclass
@@ -266,8 +266,8 @@ def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: 
         progress: told if the error is nobody's line.
     """
     done, all_bytes = kept
-    what = f"{done} of {all_bytes} bytes are kept" if done else "what came is kept"
-    text = f"{what}; {GOES_ON}"
+    what = f"{done} of {all_bytes} bytes are kept" if done else "what arrived is kept"
+    text = f"{what}; {RESUME}"
     if isinstance(error, CarefulError):
         error.reason += f"; {text}"
     else:

@@ -216,7 +216,7 @@ def lock(fd: int, name: str) -> None:
 
 def busy(name: str) -> CarefulError:
     """Another transfer has the partial file."""
-    return CarefulError(errno.EBUSY, "another transfer of it is under way", name)
+    return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
 
 
 def check_source(was: Identity, now: Identity, name: str) -> None:
@@ -227,7 +227,7 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
     """
     if was.changed(now):
         sizes = f" ({was.bytes} bytes then, {now.bytes} now)" if was.bytes != now.bytes else ""
-        text = f"changed since its transfer began{sizes}: --restart begins again"
+        text = f"changed since its transfer began{sizes}; --restart starts over"
         raise CarefulError(errno.ESTALE, text, name)
 
 

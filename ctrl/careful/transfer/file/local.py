@@ -44,7 +44,7 @@ def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
     """
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     got = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
-    check(got, "", "the file became shorter" if got == -errno.ENODATA else "")
+    check(got, "", "the file shrank while it was being read" if got == -errno.ENODATA else "")
     return int.from_bytes(bytes(digest[0:got]), "big")
 
 
@@ -148,7 +148,7 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
 
 def special_there(name: str) -> CarefulError:
     """A device, fifo or socket has a name that a file was to get."""
-    return CarefulError(errno.ENOTSUP, "is a special file: nothing replaces it", name)
+    return CarefulError(errno.ENOTSUP, "is a special file and is never replaced", name)
 
 
 class Partial:
@@ -204,7 +204,7 @@ class Partial:
         return os.open(temporary, flags, 0o600)
 
     def _exists(self) -> CarefulError:
-        return CarefulError(errno.EEXIST, "exists already; -f replaces it", shown(self.path))
+        return CarefulError(errno.EEXIST, "exists; -f replaces it", shown(self.path))
 
     def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
         """Make it durable and give it its name. Its directory is not synced.

@@ -210,7 +210,7 @@ class Mover:
             return answer
         answer.check(self.name)
         if self.op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
-            raise CarefulError(errno.ESTALE, "the source became shorter", self.name)
+            raise CarefulError(errno.ESTALE, "the source shrank while it was being read", self.name)
         self.pace.succeeded()
         self.progress.moved(piece)
         return answer

@@ -262,12 +262,14 @@ class RemotePartial:
         """
         name = self.remote.name(shown(self.target))
         if not self._kept:  # it had no name by which to find it
-            raise CarefulError(errno.ECONNRESET, "the peer let go of it; send it again", name)
+            raise CarefulError(
+                errno.ECONNRESET, "the connection to it was lost; send it again", name
+            )
         tag, mode = self._way
         made = await self._create(tag, mode, self.journal.tail_bytes, _LETS_GO_S)
         self.handle = made.handle
         if not made.continued:
-            raise CarefulError(errno.ESTALE, "what had come of it is gone there", name)
+            raise CarefulError(errno.ESTALE, "its partial file is gone from the other host", name)
         self._note((0, self.journal.tail))  # what was on its way to the old one
         return made.handle
 

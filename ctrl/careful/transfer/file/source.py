@@ -50,7 +50,9 @@ async def check_source(
     if not may_hold(after, before) or not await is_equal():
         raise CarefulError(errno.ESTALE, _CHANGED, name)
     if after.bytes > before.bytes:
-        progress.note(f"{name}: grew meanwhile; its first {before.bytes} bytes were copied")
+        progress.note(
+            f"{name}: grew during the transfer; its first {before.bytes} bytes were copied"
+        )
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:

@@ -237,7 +237,7 @@ class BlockClient(RangeClient):
 
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
-            raise CarefulError(errno.EEXIST, "exists already; -f replaces it", self.name(path))
+            raise CarefulError(errno.EEXIST, "exists; -f replaces it", self.name(path))
         self._checked(answer, path)
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:

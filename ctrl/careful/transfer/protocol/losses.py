@@ -69,7 +69,7 @@ class Losses:
             return
         lost = await self.so_far()
         if status == -errno.EBADMSG:
-            text = "data came damaged"
+            text = "data arrived damaged"
         elif lost.frames:
             text = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
         else:  # a peer that began anew, another MTU: nothing that was promised

@@ -95,7 +95,7 @@ async def is_special(
 def _open_device(path: str, at: int, options: Options) -> int:
     """A local device or file that is written in its place."""
     if not options.replace:
-        raise CarefulError(errno.EEXIST, "would be written over; -f does it", shown(path))
+        raise CarefulError(errno.EEXIST, "exists; -f overwrites it", shown(path))
     flags = os.O_RDWR if options.checksum else os.O_WRONLY
     flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
     try:
@@ -178,7 +178,7 @@ def _same(
 
 
 async def _gone(name: str) -> int:
-    raise CarefulError(errno.ECONNRESET, "the peer let go of it; send it again", name)
+    raise CarefulError(errno.ECONNRESET, "the connection to it was lost; send it again", name)
 
 
 async def _get(
@@ -197,7 +197,9 @@ async def _get(
     try:
         nbytes = max(0, end - span.offset)
         if span.nbytes is not None and span.nbytes > nbytes:
-            raise CarefulError(errno.ENODATA, f"has {nbytes} bytes from there on", name)
+            raise CarefulError(
+                errno.ENODATA, f"only {nbytes} bytes follow byte {span.offset}", name
+            )
         nbytes = nbytes if span.nbytes is None else span.nbytes
         names = name, shown(target)
         if options.dry_run:
@@ -288,7 +290,7 @@ async def _put(
             held = Held(await remote.open_null(ENDLESS), partial(remote.open_null, ENDLESS))
         elif span.at is not None or kind.is_device:
             if not options.replace:
-                raise CarefulError(errno.EEXIST, "would be written over; -f does it", names[1])
+                raise CarefulError(errno.EEXIST, "exists; -f overwrites it", names[1])
             handle, device = await remote.open_inplace(target)
             again = partial(remote.open_inplace, target)
             held = Held(handle, _same(remote, again, device, names[1], is_written=True))
@@ -341,10 +343,10 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
     """Whether the source ended before a device did."""
     if fd is None or sent < most or span.nbytes is not None or most == ENDLESS:
         if span.nbytes is not None and sent < span.nbytes:
-            raise CarefulError(errno.ENODATA, f"only {sent} bytes came", name)
+            raise CarefulError(errno.ENODATA, f"the source ended after {sent} bytes", name)
         return
     if await apart(lambda own: os.read(own, 1), fd):
-        raise CarefulError(errno.ENOSPC, f"{sent} bytes fit", name)
+        raise CarefulError(errno.ENOSPC, f"full after {sent} bytes", name)
 
 
 def _refuse(source: str, target: str, span: Span, in_place: bool, options: Options) -> None:
@@ -363,7 +365,7 @@ def _refuse(source: str, target: str, span: Span, in_place: bool, options: Optio
         text = "needs a target that is written in place, as a device is"
         raise CarefulError(errno.EINVAL, text, "-c")
     if options.blake3 and (options.checksum or span.offset or span.at or NULL in ends):
-        text = "is of a whole file, stream or device: without --offset, --at, -c and null:"
+        text = "works on a whole file, stream or device: not with --offset, --at, -c or null:"
         raise CarefulError(errno.EINVAL, text, "--digest blake3")
 
 
@@ -404,9 +406,9 @@ async def transfer(
             result = await _put(remote, source, path, span, options, progress)
     except CarefulError as error:
         if error.errno == errno.EISDIR:
-            error.reason = "is a directory; null:, -, a device or a part takes a single file"
+            error.reason = "is a directory; -, null:, devices and parts of files need a single file"
         if in_place and options.replace and error.errno != errno.ENOSPC:
-            error.reason += "; -c goes on with the blocks that differ"
+            error.reason += "; -c resumes with the blocks that differ"
         raise
     is_equal = result.bytes == result.matched_bytes > 0
     report = Result(singles=[] if is_equal else [result])

@@ -377,7 +377,7 @@ class TreeTransfer:
         plain = (entry for part in self.plain for entry in part.entries())
         groups = look_alike([*self.entries, *plain, *self.small])
         for one, other in await taken_for_one(self.target, groups):
-            text = f"{self.target.name(other)} is the same name: one of the two was written over"
+            text = f"is the same name there as {self.target.name(other)}; one replaced the other"
             name = self.target.name(one)
             self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
@@ -386,7 +386,9 @@ class TreeTransfer:
 
     async def _delete(self) -> None:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):
-            self.sink.progress.note("nothing is deleted: the source could not be read as a whole")
+            self.sink.progress.note(
+                "nothing is deleted, because the source could not be read completely"
+            )
             return
         await self._remove(self._extra())
 

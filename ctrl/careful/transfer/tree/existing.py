@@ -15,7 +15,7 @@ from careful.transfer.file.local import special_there
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr
 
-REFUSED = "exists already, and differs; -f replaces it"
+REFUSED = "exists and differs; -f replaces it"
 
 
 class Fate(Enum):

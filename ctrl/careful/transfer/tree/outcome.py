@@ -15,7 +15,7 @@ from careful.transfer.tree.existing import REFUSED
 TEXTS = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
-    errno.E2BIG: "has extended attributes of more than 192 KiB: too many to carry",
+    errno.E2BIG: "has more than 192 KiB of extended attributes, too much to copy",
     errno.ESTALE: "changed while it was being transferred",
 }
 
@@ -72,14 +72,14 @@ class Outcome:
         """
         if stat.S_ISLNK(mode):
             self.report.skipped.append((name, kind_of(mode)))
-            self.progress.note(f"{name}: skipped, it is a symlink; -a keeps it")
+            self.progress.note(f"{name}: skipped, a symlink; -a copies it")
         else:
-            self.fail(name, CarefulError(errno.ENOTSUP, f"is a {kind_of(mode)}, no file", name))
+            self.fail(name, CarefulError(errno.ENOTSUP, f"is a {kind_of(mode)}, not a file", name))
 
     def skip_partial(self, name: str) -> None:
         """Note what is no file of a tree's, but of a transfer's."""
         self.report.skipped.append((name, "partial file"))
-        self.progress.note(f"{name}: skipped, a transfer left it")
+        self.progress.note(f"{name}: skipped, left by an interrupted transfer")
 
     def done(self, result: FileResult) -> None:
         """A file is there."""

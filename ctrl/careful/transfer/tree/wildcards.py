@@ -51,7 +51,7 @@ async def _matching(remote: BlockClient, path: str) -> list[str]:
         tops = [path for top in tops for path in await _fitting(remote, top, one, True)]
     names = [path for top in tops for path in await _fitting(remote, top, last, slash)]
     if not names:
-        raise CarefulError(errno.ENOENT, "no name fits", remote.name(shown(path)))
+        raise CarefulError(errno.ENOENT, "nothing matches", remote.name(shown(path)))
     return [name + "/" * slash for name in names]
 
 

@@ -77,7 +77,7 @@ def test_growing__copied_as_it_was(ends: Ends, digest: bool) -> None:
     assert ends.target.read_bytes() == DATA
     assert ends.source.read_bytes() == DATA + b"more"
     [note] = ends.notes
-    assert f"grew meanwhile; its first {len(DATA)} bytes were copied" in note
+    assert f"grew during the transfer; its first {len(DATA)} bytes were copied" in note
 
 
 def test_growing__a_file_of_one_block(ends: Ends) -> None:

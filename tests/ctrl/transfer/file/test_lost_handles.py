@@ -145,7 +145,7 @@ def test_put__partial_file_gone(
             path.unlink()
 
     lose(daemon, lib.CAREFUL_IPC_STORE, 9, away)
-    assert "is gone there" in failure(put(route, tmp_path / "b"))
+    assert "partial file is gone" in failure(put(route, tmp_path / "b"))
     assert not list(export.iterdir())
 
 

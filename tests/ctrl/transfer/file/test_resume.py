@@ -78,7 +78,7 @@ class Ends:
     def break_off(self, blocks: int = 4) -> None:
         """A transfer that ends when so many blocks are in place."""
         self.die_after(blocks)
-        with pytest.raises(CarefulError, match=r"carefuld ended.*; the same command goes on"):
+        with pytest.raises(CarefulError, match=r"carefuld ended.*; run the same command to resume"):
             self.run()
         assert not self.target.exists()
         assert len(self.partials()) == 1
@@ -125,7 +125,9 @@ def test_kept__what_is_said_is_what_partials_finds(
     options = Options(block_bytes=BLOCK, blocks_in_flight=4)
     report = transfers.put(route, [str(tmp_path / "a")], "a", False, options, Silent())
     (failure,) = report.failures
-    assert f"{len(DATA)} of {len(DATA)} bytes are kept; the same command goes on" in failure[1]
+    assert (
+        f"{len(DATA)} of {len(DATA)} bytes are kept; run the same command to resume" in failure[1]
+    )
     (found,) = transfers.partials(route, "", False)
     assert (found.present_bytes, found.bytes) == (len(DATA), len(DATA))
 
@@ -136,8 +138,8 @@ def test_kept__not_known(ends: Ends) -> None:
     with pytest.raises(CarefulError) as caught:
         ends.run()
     known = f"{4 * BLOCK} of {len(DATA)} bytes are kept"
-    text = known if ends.way == "get" else "what came is kept"
-    assert f"; {text}; the same command goes on" in str(caught.value)
+    text = known if ends.way == "get" else "what arrived is kept"
+    assert f"; {text}; run the same command to resume" in str(caught.value)
 
 
 def test_resume__nothing_in_place_leaves_nothing(ends: Ends) -> None:
@@ -157,7 +159,7 @@ def test_resume__source_changed(ends: Ends) -> None:
     moves = ends.die_after(1000)
     report = ends.run()
     assert "changed since its transfer began" in report.failures[0][1]
-    assert "--restart begins again" in report.failures[0][1]
+    assert "--restart starts over" in report.failures[0][1]
     assert moves() == 0
     assert not ends.target.exists()
     assert len(ends.partials()) == 1
@@ -264,7 +266,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
         if question.op in MOVES and not other and ends.way == "get":
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
-            with pytest.raises(CarefulError, match="another transfer of it is under way"):
+            with pytest.raises(CarefulError, match="another transfer of it is in progress"):
                 journal.lock(fd, "b")
             os.close(fd)
         return 0
@@ -368,9 +370,9 @@ def test_journal__a_tail_as_large_as_the_file(tmp_path: Path) -> None:
 
 def test_check_source__says_what_changed() -> None:
     was = Identity("x", 10_000, 1, 2, 3)
-    with pytest.raises(CarefulError, match=r"^x: changed since its transfer began: --restart"):
+    with pytest.raises(CarefulError, match=r"^x: changed since its transfer began; --restart"):
         check_source(was, replace(was, mtime_ns=9), "x")
-    with pytest.raises(CarefulError, match=r"began \(10000 bytes then, 9 now\): --restart"):
+    with pytest.raises(CarefulError, match=r"began \(10000 bytes then, 9 now\); --restart"):
         check_source(was, replace(was, bytes=9), "x")
 
 

@@ -64,7 +64,7 @@ class Ends:
 
     def break_off(self, options: Options, after: int = 9, **what: str) -> None:
         self.moves(after)
-        with pytest.raises(CarefulError, match="the same command goes on"):
+        with pytest.raises(CarefulError, match="run the same command to resume"):
             self.run(options, **what)
 
     def partials(self) -> list[Path]:
@@ -186,7 +186,7 @@ def test_twice__what_differs_is_refused(ends: Ends, size: int) -> None:
     before = (ends.target / "large").read_bytes()
     report = ends.run(PLAIN)
     assert {Path(name).name for name, _ in report.failures} == {"large", "small"}
-    assert all("exists already, and differs; -f replaces it" in why for _, why in report.failures)
+    assert all("exists and differs; -f replaces it" in why for _, why in report.failures)
     assert (ends.target / "large").read_bytes() == before
     assert (ends.target / "fresh").read_bytes() == b"fresh"
     assert ends.run(replace(PLAIN, replace=True)).failures == []
@@ -199,7 +199,7 @@ def test_twice__one_file(ends: Ends) -> None:
         assert report.failures == []
     assert (report.files_count, len(report.equal)) == (0, 1)
     ends.write("large", os.urandom(LARGE))
-    assert "exists already, and differs" in ends.run(PLAIN, "tree/large", "file").failures[0][1]
+    assert "exists and differs" in ends.run(PLAIN, "tree/large", "file").failures[0][1]
 
 
 def test_twice__links(ends: Ends) -> None:
@@ -392,7 +392,7 @@ def test_delete__partial_files_stay(ends: Ends) -> None:
     ends.run(ARCHIVE)
     (ends.source.parent / "other").write_bytes(os.urandom(LARGE))
     ends.moves(3)
-    with pytest.raises(CarefulError, match="kept; the same command goes on"):
+    with pytest.raises(CarefulError, match="kept; run the same command to resume"):
         ends.run(PLAIN, "other", "new/a/other")
     ends.moves()
     kept = ends.partials()

@@ -108,7 +108,7 @@ def test_small__what_is_there_is_kept(ends: Ends) -> None:
     (ends.target / "d1/f4").write_text("mine")
     report = ends.run()
     assert [Path(name).name for name, _ in report.failures] == ["f4"]
-    assert "exists already" in report.failures[0][1]
+    assert "exists and differs" in report.failures[0][1]
     assert (ends.target / "d1/f4").read_text() == "mine"
     assert report.files_count == 19
     assert len(ends.watch.names) == 20
