@@ -38,10 +38,14 @@ async def quietly(job: Coroutine[Any, Any, object]) -> None:
         await asyncio.wait_for(job, _CLEANUP_S)
 
 
-async def in_thread(work: Callable[[], _T]) -> _T:
+async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = None) -> _T:
     """Run what blocks in a thread; cancellations take effect when it has ended.
 
     However many there are: what it works on is let go of after that.
+
+    Args:
+        work: what blocks.
+        undo: called with what work() returned, if a cancellation keeps it from the caller.
     """
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -50,7 +54,8 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         while not future.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([future])
-        future.exception()  # seen
+        if future.exception() is None and undo is not None:
+            undo(future.result())
         raise
 
 

@@ -74,7 +74,8 @@ class _Fetch:
         name = self.remote.name(shown(self.source))
         identity = Identity(name, attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
         sparse = self.options.sparse or has_holes(attr)
-        part = await in_thread(partial(self._part, identity, stat.S_IMODE(attr.mode), sparse))
+        mode = stat.S_IMODE(attr.mode)
+        part = await in_thread(partial(self._part, identity, mode, sparse), self._let_go)
         kept = part if isinstance(part, KeptPartial) else None
         block_bytes = kept.journal.block_bytes if kept else self.options.block_bytes
         try:
@@ -236,6 +237,13 @@ class _Fetch:
             await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}
 
+    def _let_go(self, part: Partial) -> None:
+        """Leave a partial file as it was found; a new one goes."""
+        if isinstance(part, KeptPartial) and part.resumed:
+            part.close()
+        else:
+            part.discard()
+
     def _give_up(self, part: Partial, error: BaseException) -> None:
         if part.fd < 0:
             return
@@ -346,7 +354,7 @@ async def put_file(
         CarefulError: it failed; at most a partial file is left of it at the other end.
     """
     name = remote.name(shown(target))
-    fd, attr = await in_thread(partial(_open_source, source))
+    fd, attr = await in_thread(partial(_open_source, source), lambda opened: os.close(opened[0]))
     part = RemotePartial(remote, target, options)
     matched: dict[int, int] = {}
     try:

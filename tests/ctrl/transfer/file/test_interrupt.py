@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,33 @@ from careful.daemon.route import Route
 from careful.errors import Ended
 from careful.transfer import tasks
 from careful.transfer.file import compare
-from careful.transfer.file.local import digest_of_range
+from careful.transfer.file.local import Partial, digest_of_range
 from careful.transfer.options import Options, Silent
 from careful.transfer.partials import find_local
 from careful.transfer.protocol.pace import RateLimit
 
 BLOCK = 4096
 DATA = os.urandom(40 * BLOCK)
+
+
+class Interrupted(Silent):
+    """Ends its transfer after so many pieces, as SIGTERM does; keeps what it was told."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+        self.notes: list[str] = []
+        self.names: list[str] = []
+
+    def moved(self, nbytes: int) -> None:
+        self.pieces -= 1
+        if not self.pieces:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def finished(self, name: str) -> None:
+        self.names.append(name)
 
 
 def test_verify__interrupted(
@@ -72,6 +93,39 @@ def test_in_thread__cancelled_again(tmp_path: Path) -> None:
     assert not asyncio.run(run())
 
 
+@pytest.mark.parametrize(("blocks", "is_kept"), [(1, False), (4, False), (4, True)])
+def test_get__interrupted_while_its_partial_file_is_opened(
+    route: Route,
+    export: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    blocks: int,
+    is_kept: bool,
+) -> None:
+    """The file stayed open and locked, or was left behind: nobody had it yet to end it."""
+    (export / "f").write_bytes(DATA[: blocks * BLOCK])
+    target, options = tmp_path / "g", Options(block_bytes=BLOCK, blocks_in_flight=1)
+    if is_kept:
+        with pytest.raises(Ended):
+            transfers.get(route, ["f"], str(target), False, options, Interrupted(3))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    opened = Partial._prepare
+
+    def prepare(part: Partial, *given: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)  # the event loop has it meanwhile
+        opened(part, *given)
+
+    monkeypatch.setattr(Partial, "_prepare", prepare)
+    with pytest.raises(Ended):
+        transfers.get(route, ["f"], str(target), False, options, Silent())
+    monkeypatch.undo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    report = transfers.get(route, ["f"], str(target), False, options, Silent())
+    assert report.failures == []
+    assert (report.resumed_bytes > 0) == is_kept
+
+
 @pytest.mark.parametrize("nbytes", [0, 1, 3 * BLOCK, 25 * BLOCK + 7, 40 * BLOCK])
 def test_copy__in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
     monkeypatch.setattr(compare, "SLICE_BYTES", 3 * BLOCK)
@@ -111,26 +165,6 @@ def test_get__a_signal_that_our_parent_ignores(
     finally:
         signal.signal(number, before)
     assert (tmp_path / "f").read_bytes() == DATA
-
-
-class Interrupted(Silent):
-    """Ends its transfer after so many pieces, as SIGTERM does; keeps what it was told."""
-
-    def __init__(self, pieces: int) -> None:
-        self.pieces = pieces
-        self.notes: list[str] = []
-        self.names: list[str] = []
-
-    def moved(self, nbytes: int) -> None:
-        self.pieces -= 1
-        if not self.pieces:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def finished(self, name: str) -> None:
-        self.names.append(name)
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
