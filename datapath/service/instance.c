@@ -268,8 +268,8 @@ static uint64_t frames_moved(const struct careful *c)
 
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
-	uint64_t start = c->port->ops->now_ns(c->port);
-	uint64_t limit = start + (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
+	uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
+	uint64_t start = 0, limit = 0; /* once nothing was found: what is there needs no clock */
 	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_SPIN  ? UINT64_MAX :
 			c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
 								     c->options.spin_us * 1000ull;
@@ -281,9 +281,15 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	for (;;) {
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);
-		now = c->port->ops->now_ns(c->port);
-		if (handled || told != c->told || now >= limit || extra_ready(c, extra_fd, now))
+		if (handled || told != c->told)
 			return handled;
+		now = c->port->ops->now_ns(c->port);
+		if (!start) {
+			start = now;
+			limit = now + wait;
+		}
+		if (now >= limit || extra_ready(c, extra_fd, now))
+			return 0;
 		if (moved != frames_moved(c)) {
 			moved = frames_moved(c);
 			start = now;

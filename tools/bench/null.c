@@ -5,6 +5,7 @@
  * only measured() counts (tools/bench/instructions).
  *
  *   null request COUNT [BYTES]   a request and its reply
+ *   null wait COUNT [BYTES]      the same, with careful_wait() for each poll
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
  */
@@ -23,6 +24,7 @@ enum { ECHO = 1, WARMUP = 1000, POLL_NS = 100, PATIENCE = 1000000, STORE_MAX = 1
 static struct memory ends[2];
 static struct careful *c[2];
 static uint64_t polls;
+static int waits;
 static uint32_t region;
 static uint8_t *memory[2];
 static uint32_t done;
@@ -37,7 +39,10 @@ static inline void poll_end(int side)
 {
 	ends[side].now_ns += POLL_NS;
 	polls++;
-	careful_poll(c[side]);
+	if (waits)
+		careful_wait(c[side], 0, -1);
+	else
+		careful_poll(c[side]);
 }
 
 static void on_echo(const struct careful_message *message, void *user)
@@ -84,12 +89,12 @@ static void store(uint32_t bytes)
 
 static void once(char what, uint32_t bytes)
 {
-	if (what == 'r')
-		request(bytes);
+	if (what == 'i')
+		poll_end(0);
 	else if (what == 's')
 		store(bytes);
 	else
-		poll_end(0);
+		request(bytes);
 }
 
 /* All that callgrind collects. */
@@ -180,22 +185,23 @@ static void print(const char *what, uint32_t count, uint32_t bytes, uint64_t ns)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "idle", "store" };
+	static const char *const kinds[] = { "request", "wait", "idle", "store" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	uint32_t bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	uint64_t start, ns;
 	int known = 0;
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr, "usage: null request|idle|store COUNT [BYTES]\n");
+		fprintf(stderr, "usage: null request|wait|idle|store COUNT [BYTES]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')
-		bytes = what[0] == 'r' ? 64 : 1 << 20;
+		bytes = what[0] == 's' ? 1 << 20 : 64;
 	open_all();
+	waits = what[0] == 'w';
 	for (uint32_t i = 0; i < (what[0] == 's' ? 4 : WARMUP); i++)
 		once(what[0], bytes);
 	for (int side = 0; side < 2; side++)
