@@ -57,6 +57,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->pieces_count = in->parts_count = in->writing_parts = 0;
 	in->stage = (struct sink){ 0 };
 	in->taken = 0;
+	in->io.kind = STORAGE_UNKNOWN;
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);

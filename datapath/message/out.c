@@ -29,6 +29,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	out->hash = hash;
 	out->frame_first = out->frame_count = 0;
 	out->host_tx = (struct sink){ 0 };
+	out->io.kind = STORAGE_UNKNOWN;
 	out->peer = peer;
 	out->epoch = peer->epoch;
 	out->slot = MESSAGE_SLOT_WAITING;

@@ -17,15 +17,24 @@ enum {
 	URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
 };
 
+/* What a file stands on. */
+enum storage_kind {
+	STORAGE_UNKNOWN = 0,
+	STORAGE_MEMORY, /* tmpfs, memfd, hugetlbfs: nothing to wait for */
+	STORAGE_OTHER,
+};
+
 /*
  * One operation; owned by the caller, and left alone until it is done.
  *
+ * @kind:    what storage knows of the file; stays for the next operation on the same one
  * @result:  bytes moved (fewer than asked only at a file's end), or -errno
  * @done:    called from storage's poll(), unless submit() said that it is done
  */
 struct storage_io {
 	int fd;
 	bool write;
+	uint8_t kind; /* enum storage_kind */
 	uint16_t iov_count;
 	uint64_t offset;
 	uint64_t bytes; /* sum of the segments */

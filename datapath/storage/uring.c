@@ -88,9 +88,11 @@ static void op_end(struct op *op, int64_t result)
  * alone, and asking for them never waits, as fstatfs() of a network file system
  * may. ramfs has none and takes the slower path.
  */
-static bool is_memory(int fd)
+static bool is_memory(struct storage_io *io)
 {
-	return fcntl(fd, F_GET_SEALS) >= 0;
+	if (io->kind == STORAGE_UNKNOWN)
+		io->kind = fcntl(io->fd, F_GET_SEALS) >= 0 ? STORAGE_MEMORY : STORAGE_OTHER;
+	return io->kind == STORAGE_MEMORY;
 }
 
 /*
@@ -133,7 +135,7 @@ static int op_try(struct uring *u, struct op *op)
 	uint8_t *hint = &u->hints[(unsigned int)op->io->fd % HINTS];
 
 	if (op->io->write || *hint) {
-		*hint = is_memory(op->io->fd);
+		*hint = is_memory(op->io);
 		if (*hint)
 			return op_inline(op, 0);
 		/* A buffered write may wait for the device's write-back. */
@@ -144,7 +146,7 @@ static int op_try(struct uring *u, struct op *op)
 
 	if (rc != -EOPNOTSUPP)
 		return rc;
-	*hint = is_memory(op->io->fd);
+	*hint = is_memory(op->io);
 	return *hint ? op_inline(op, 0) : 0;
 }
 

@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "storage/storage.h"
@@ -25,6 +27,21 @@ static struct storage *storage;
 static char dir[] = "/var/tmp/test_storage.XXXXXX";
 static unsigned char data[BYTES], back[BYTES];
 static unsigned int completed;
+
+static unsigned int seals_asked;
+
+/* Instead of libc's: counts the questions what a file stands on. */
+int fcntl(int fd, int cmd, ...)
+{
+	va_list list;
+	long arg;
+
+	va_start(list, cmd);
+	arg = va_arg(list, long);
+	va_end(list);
+	seals_asked += cmd == F_GET_SEALS;
+	return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
 
 static void done(struct storage_io *io)
 {
@@ -215,6 +232,30 @@ static void test_error__sealed(void)
 	close(fd);
 }
 
+/* One operation after another on the same file, as a message has them. */
+static void test_kind__is_found_out_once(void)
+{
+	for (int memory = 0; memory < 2; memory++) {
+		int fd = memory ? memfd_create("kind", MFD_CLOEXEC) : file_in(dir, "kind");
+		unsigned int asked = seals_asked;
+		struct storage_io io;
+
+		fill_io(&io, fd, true, 0, data, 4096, 2);
+		for (int i = 0; i < 5; i++) {
+			unsigned int before = completed;
+			int rc;
+
+			io.offset += io.bytes;
+			rc = storage->ops->submit(storage, &io);
+			assert(rc == memory);
+			assert((rc ? io.result : finish(&io, before)) == 4096);
+		}
+		assert(io.kind == (memory ? STORAGE_MEMORY : STORAGE_OTHER));
+		assert(seals_asked == asked + 1);
+		close(fd);
+	}
+}
+
 static void test_many__under_way(void)
 {
 	int fd = file_in(dir, "many");
@@ -314,6 +355,7 @@ int main(void)
 	test_error__bad_descriptor();
 	test_descriptor__number_used_again();
 	test_error__sealed();
+	test_kind__is_found_out_once();
 	test_many__under_way();
 	test_close__with_writes_under_way();
 	test_open__depth();
