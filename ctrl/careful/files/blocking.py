@@ -223,8 +223,8 @@ class Host(_Blocking[AsyncHost]):
     """A host's files, for any thread, and several at a time; made by careful.files.connect().
 
     A call returns when it is done. What the program calls as `progress` is called in the thread
-    that waits for the transfer; what it raises ends the transfer, as Ctrl-C does: that can be
-    gone on with by the same call. `with` closes it at the end. A child of fork() has no part in
+    that waits for the transfer; what it raises ends the transfer, as Ctrl-C does: the same call
+    resumes it. `with` closes it at the end. A child of fork() has no part in
     it, and connects by itself.
 
     Args:
@@ -265,6 +265,8 @@ class Host(_Blocking[AsyncHost]):
     read = _blocking(AsyncHost.read)
     readinto = _blocking(AsyncHost.readinto)
     write = _blocking(AsyncHost.write)
+    mkdir = _blocking(AsyncHost.mkdir)
+    remove = _blocking(AsyncHost.remove)
     verify = _blocking(AsyncHost.verify)
     get = _blocking(AsyncHost.get)
     put = _blocking(AsyncHost.put)

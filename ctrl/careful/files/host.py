@@ -22,6 +22,7 @@ from typing import Any, Self, Unpack
 
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.files import names
 from careful.files.connection import Connections
 from careful.files.file import AsyncFile, Data, Mode, check_range, kept, write_whole
 from careful.files.options import (
@@ -208,6 +209,37 @@ class AsyncHost:
         check_range(offset)
         async with AsyncFile(self._connections, name, "r+", sync) as file:
             return await file.write(data, offset)
+
+    async def mkdir(
+        self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False
+    ) -> None:
+        """Make a directory, which its owner may write to.
+
+        Args:
+            path: of the host.
+            mode: permission bits; the umask is applied.
+            parents: whether missing directories above it are made.
+            exist_ok: whether a directory that is there is no error.
+
+        Raises:
+            FileExistsError: it is there.
+            FileNotFoundError: the directory above it is not.
+        """
+        async with self._connections.shared() as shared:
+            await names.mkdir(shared.remote, _path(path), mode, parents, exist_ok)
+
+    async def remove(self, path: Path) -> None:
+        """Remove a file, a symlink or an empty directory.
+
+        Args:
+            path: of the host.
+
+        Raises:
+            FileNotFoundError: there is none.
+            OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using the file.
+        """
+        async with self._connections.shared() as shared:
+            await names.remove(shared.remote, _path(path))
 
     async def verify(
         self,

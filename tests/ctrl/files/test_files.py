@@ -22,6 +22,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files import AsyncHost, Host, Progress, TransferError
 from careful.files.host import KEYWORDS
+from careful.transfer.file.local import current_umask
 from fake_daemon import FakeDaemon
 
 CONTENT = bytes(range(256)) * 40_000
@@ -185,6 +186,37 @@ def test_write__goes_on_with_another_handle(host: Host, daemon: FakeDaemon, expo
     assert lost == []
 
 
+def test_mkdir_remove(host: Host, daemon: FakeDaemon, export: Path) -> None:
+    host.mkdir("d")
+    assert (export / "d").is_dir()
+    assert (export / "d").stat().st_mode & 0o777 == 0o777 & ~current_umask()
+    host.mkdir("d/private", 0o700)
+    assert (export / "d/private").stat().st_mode & 0o777 == 0o700
+    host.mkdir("x/y/z", parents=True)
+    for _ in range(2):
+        host.mkdir("x/y/z", parents=True, exist_ok=True)
+    host.mkdir(".", exist_ok=True)
+    (export / "x/y/z/file").write_bytes(b"")
+    (export / "x/link").symlink_to("y")
+    with pytest.raises(OSError, match="not empty") as raised:
+        host.remove("x/y/z")
+    assert raised.value.errno == errno.ENOTEMPTY
+    for name in ("x/y/z/file", "x/y/z", "x/link", "x/y", "x"):
+        host.remove(name)
+    assert [path.name for path in export.iterdir()] == ["d"]
+    assert daemon.handles == {}
+
+
+def test_mkdir_remove__awaited(route: Route, export: Path) -> None:
+    async def work(host: AsyncHost) -> None:
+        await host.mkdir("a/b", parents=True)
+        await host.mkdir("c")
+        await host.remove("c")
+
+    run(route, work)
+    assert [str(path.relative_to(export)) for path in sorted(export.rglob("*"))] == ["a", "a/b"]
+
+
 def test_verify(host: Host, export: Path, tmp_path: Path) -> None:
     for folder in (export / "t", tmp_path / "t"):
         folder.mkdir()
@@ -340,6 +372,14 @@ def test_host__many_threads_at_once(host: Host, export: Path, tmp_path: Path) ->
         (lambda h, t: h.get("a", t / "differs/x"), NotADirectoryError, "differs"),
         (lambda h, t: h.put(t / "no", "x"), FileNotFoundError, "no"),
         (lambda h, t: h.put(t / "differs", "a"), FileExistsError, "h2:a"),
+        (lambda h, _: h.mkdir("d"), FileExistsError, "h2:d"),
+        (lambda h, _: h.mkdir("a", exist_ok=True), FileExistsError, "h2:a"),
+        (lambda h, _: h.mkdir("."), FileExistsError, "h2:/"),
+        (lambda h, _: h.mkdir("no/x"), FileNotFoundError, "h2:no"),
+        (lambda h, _: h.mkdir("a/x"), NotADirectoryError, "h2:a"),
+        (lambda h, _: h.mkdir("a/x/y", parents=True), NotADirectoryError, "h2:a"),
+        (lambda h, _: h.remove("no"), FileNotFoundError, "h2:no"),
+        (lambda h, _: h.remove("."), OSError, "h2:/"),
         (lambda h, _: h.stat("../x"), PermissionError, "h2:../x"),
         (lambda h, _: h.stat("a\0b"), ValueError, None),
         (lambda h, _: h.stat(b"a"), TypeError, None),
