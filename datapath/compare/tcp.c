@@ -5,6 +5,8 @@
  *   careful-tcp serve PORT            answers each request with as many bytes
  *   careful-tcp ask ADDRESS PORT      struct careful_signature in, its bursts out, again
  *                                     and again; an int before each answer: its bytes or -errno
+ *
+ * Calls signature.c, which carefuld's own signatures are made by, too.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The log file: written by one thread, one write() a line. */
+/* The log file: written by one thread, one write() a line. Calls nobody. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

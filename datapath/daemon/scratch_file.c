@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * In an export, because that is where what is put here would be written; without a name,
- * so that nobody sees it and nothing is left of it.
+ * so that nobody sees it and nothing is left of it. Calls nobody.
  */
 #include "daemon/scratch_file.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Frames on the virtual network: out of the send buffers of one device, over a wire of
- * given (g, G) with its faults, through XDP into the receive buffers of another.
+ * given (g, G) with its faults, through XDP into the receive buffers of another. Calls
+ * sim_xdp.c, sim_ctrl.c, sim_fault.c, sim_world.c.
  */
 #include "device/sim_private.h"
 

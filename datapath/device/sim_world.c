@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The world: virtual time and its events, what is under way on the network, and what
- * went wrong first. Everything random is a hash of the seed and of what it is for.
+ * went wrong first. Everything random is a hash of the seed and of what it is for. Calls
+ * sim_wire.c and sim_fault.c for each event.
  */
 #include "device/sim_private.h"
 

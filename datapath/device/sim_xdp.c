@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
- * asked in the same order.
+ * asked in the same order. Calls nobody.
  */
 #include "device/sim_private.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The probes themselves, away from the hot path. */
+/* The probes themselves, away from the hot path. Calls nobody. */
 #include "device/trace.h"
 
 #include "device/sdt.h"

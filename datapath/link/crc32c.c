@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* CRC32C (Castagnoli) over small payloads: by instruction where the CPU has it, else by table. */
+/* CRC32C (Castagnoli) over small payloads: by instruction where the CPU has it, else by table.
+ * Calls nobody. */
 #include "link/link.h"
 
 #include <string.h>

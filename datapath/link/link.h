@@ -264,6 +264,12 @@ static inline bool link_knows(const struct link_peer *peer)
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
+/* Whether there is a session, in which frames may leave. */
+static inline bool link_is_open(const struct link_peer *peer)
+{
+	return peer->phase == LINK_OPEN;
+}
+
 /* Whether there is a session in which no frame in one buffer has such a body. */
 static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
 {

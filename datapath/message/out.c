@@ -3,7 +3,8 @@
  * Bulk messages out: plan, fill frames from memory or a file, send while credits
  * last, kick by the minpulse rule (P3 section 3): at the pulse, at the tail, or when
  * nothing more can be sent. The plan is for an idle path: what had to wait for others, or for
- * room, leaves in frames as large as they can be (P5 figure 3).
+ * room, leaves in frames as large as they can be (P5 figure 3). Calls plan.c, small.c, link's tx.c,
+ * and storage.
  */
 #include "message/message.h"
 
@@ -98,7 +99,7 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
  * Who waits for a session finds an idle path. */
 static void wait(struct message_out *out)
 {
-	out->waited = out->waited || out->peer->phase == LINK_OPEN;
+	out->waited = out->waited || link_is_open(out->peer);
 }
 
 /* Takes send buffers for one more fragment and lays out everything but its payload. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
- * parked in ordinary memory, so that a peer without credits holds no send buffer.
+ * parked in ordinary memory, so that a peer without credits holds no send buffer. Calls
+ * link's tx.c.
  */
 #include "message/message.h"
 

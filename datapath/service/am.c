@@ -3,7 +3,8 @@
  * Active messages (P4; GAM): what a received message does. Requests run a handler,
  * replies end an operation, gets become bulk messages, stores and their data go to
  * their place. A request that cannot be served yet stays in its receive buffer: its
- * credit is then missing at the sender, which is how it learns to wait.
+ * credit is then missing at the sender, which is how it learns to wait. Calls operation.c,
+ * region.c, live.c, message's in.c, out.c and small.c, link's rx.c and hold.c.
  */
 #include "service/engine.h"
 
@@ -381,7 +382,7 @@ static void sent(struct careful *c, struct message_out *out)
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
-			.status = out->error ? -out->error : engine_over_status(out->peer),
+			.status = out->error ? -out->error : operation_over_status(out->peer),
 		};
 
 		operation_end(c, op, &result);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What careful.h offers for moving data: requests, replies, stores and gets. */
+/*
+ * What careful.h offers for moving data: requests, replies, stores and gets. Calls
+ * operation.c, peers.c, live.c, message's out.c and small.c, link's tx.c.
+ */
 #include "service/engine.h"
 
 #include <endian.h>

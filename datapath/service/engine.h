@@ -164,6 +164,7 @@ void am_sent(struct careful *c);
 void am_deferred(struct careful *c);
 
 /* operation.c */
+int operation_over_status(const struct link_peer *peer);
 struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
 				careful_done_fn *done, void *user);
 struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
@@ -194,6 +195,5 @@ void ping_finish(struct careful *c);
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);
 void peers_epochs(struct careful *c);
 void peers_tell(struct careful *c);
-int engine_over_status(const struct link_peer *peer);
 
 #endif /* SERVICE_ENGINE_H */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An instance's life and its waiting. */
+/*
+ * An instance's life and its waiting. Calls round.c, and each layer below to open and to
+ * close it.
+ */
 #include "service/engine.h"
 
 #include <errno.h>

@@ -17,6 +17,8 @@
  *
  * One message a peer is measured in 2 ms at most: that is two clock reads, and for the data of
  * a get two frames without payload. A peer that never answers has ENGINE_QUESTIONS of them.
+ *
+ * Calls operation.c and message's plan.c.
  */
 #include "service/engine.h"
 

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations that wait for an answer: a table whose tokens are never reused soon. */
+/*
+ * Operations that wait for an answer: a table whose tokens are never reused soon. Calls
+ * message's small.c.
+ */
 #include "service/engine.h"
 
 #include <endian.h>
 #include <errno.h>
+
+/* What operations of an epoch that is over are told. */
+int operation_over_status(const struct link_peer *peer)
+{
+	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
+									-ECONNRESET;
+}
 
 struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
 				careful_done_fn *done, void *user)

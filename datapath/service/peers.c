@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Peers as the application sees them, and what the end of an epoch means to it. */
+/*
+ * Peers as the application sees them, and what the end of an epoch means to it. Calls am.c,
+ * operation.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
+ */
 #include "service/engine.h"
 
 #include <errno.h>
@@ -12,19 +15,12 @@ struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 	return &c->link.peers[peer];
 }
 
-/* What operations of an epoch that is over are told. */
-int engine_over_status(const struct link_peer *peer)
-{
-	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
-									-ECONNRESET;
-}
-
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	message_forget(&c->messages, peer);
 	message_pump(&c->messages, peer);
 	am_sent(c);
-	operations_reset(c, peer, engine_over_status(peer));
+	operations_reset(c, peer, operation_over_status(peer));
 }
 
 static void tell(struct careful *c, uint32_t peer, uint8_t state)

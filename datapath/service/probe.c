@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One handler: says when requests came. A frame's buffer goes back at once, and the reply to
- * a single one is as small as a reply can be, so that the way back is the same for all sizes. */
+ * a single one is as small as a reply can be, so that the way back is the same for all sizes.
+ * Calls api.c. */
 #include "service/probe.h"
 
 #include <endian.h>

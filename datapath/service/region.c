@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Regions: memory and files that peers may get from and store to. */
+/* Regions: memory and files that peers may get from and store to. Calls nobody. */
 #include "service/engine.h"
 
 #include <endian.h>

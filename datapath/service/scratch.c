@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One region and the handler that names it. Nobody believes what is in it, so that peers
- * may write there at the same time. */
+ * may write there at the same time. Calls api.c and region.c. */
 #include "service/scratch.h"
 
 #include <stddef.h>

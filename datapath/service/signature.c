@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* See signature.h. Calls the functions that its user hands it. */
 #include "service/signature.h"
 
 #include <errno.h>

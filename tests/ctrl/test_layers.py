@@ -67,3 +67,13 @@ def test_datapath__windows_and_sessions_are_link_s(layer: str) -> None:
     sources = sorted((Path(__file__).parents[2] / "datapath" / layer).glob("*.[ch]"))
     assert sources
     assert not {one.name: said for one in sources if (said := of_link.findall(one.read_text()))}
+
+
+def test_datapath__each_file_says_whom_it_calls() -> None:
+    """In the comment that it opens with."""
+    sources = sorted((Path(__file__).parents[2] / "datapath").glob("*/*.c"))
+    head = re.compile(
+        r"(?:(?://[^\n]*|/\* SPDX[^\n]*\*/)\n)?/\*(?:(?!\*/).)*\b([Cc]alls|Asks)\b", re.S
+    )
+    assert sources
+    assert [str(one) for one in sources if not head.match(one.read_text())] == []
