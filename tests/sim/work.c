@@ -194,6 +194,19 @@ static uint64_t run_late(struct node *node)
 	return next_ns;
 }
 
+/* Whether a request was asked between two epochs, and the second has smaller frames. */
+static bool outgrown(const struct op *op)
+{
+	struct node *node = &op->cluster->nodes[op->from];
+	const struct link_peer *peer;
+	union address address;
+
+	sim_address(op->cluster->world, op->to, &address);
+	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
+	return op->kind == OP_REQUEST && peer &&
+	       link_too_large(peer, MESSAGE_AM_BYTES + op->asked_bytes);
+}
+
 /* Whether an operation may end so, given what goes wrong in this run. */
 static bool excused(const struct op *op, int status)
 {
@@ -206,6 +219,8 @@ static bool excused(const struct op *op, int status)
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
 		return s->excused;
+	case -EMSGSIZE:
+		return outgrown(op);
 	case -EBADMSG:
 		return s->damage;
 	case -ENOENT: /* a region of the process that was there before */
@@ -328,6 +343,7 @@ static int issue(struct node *node, struct op *op, uint32_t peer)
 		most = careful_payload_bytes(node->c, peer);
 		if (most < (int)op->bytes)
 			args[2] = most > SMALL_BYTES ? (uint32_t)most : SMALL_BYTES;
+		op->asked_bytes = args[2];
 		return careful_request(node->c, peer, HANDLER_REQUEST, args, bytes, args[2],
 				       op->silent ? NULL : on_done, op);
 	case OP_STORE:
