@@ -11,6 +11,7 @@ from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
+from careful.cli.tune_auto import tune_auto, tune_explain
 from careful.control import config, tune_file, tune_peers
 from careful.control import tune_entry as entries
 from careful.errors import CarefulError
@@ -18,6 +19,7 @@ from careful.report import live
 from careful.report import tune as report
 from careful.report.jsonout import document
 from careful.report.tables import folded
+from careful.tuning import by_hand
 
 
 @group(examples=[("carefulctl tune show eth1", "what is in effect")])
@@ -96,10 +98,14 @@ def tune_show(
     examples=[
         ("carefulctl tune set eth1 --fragment-bytes 2KiB", "for all peers, now and later"),
         ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "only messages of 64 KiB"),
+        ("carefulctl tune set eth1 --auto", "all classes are tune auto's again"),
     ],
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
+@click.option(
+    "--auto", "release", is_flag=True, help="Give classes that were set by hand back to tune auto."
+)
 @click.option("--minpulse-bytes", type=BYTES, metavar="N", help="Least that a sink takes at once.")
 @_peer
 @click.option(
@@ -122,6 +128,7 @@ def tune_set(
     ifname: str,
     fragment_bytes: int | None,
     minpulse_bytes: int | None,
+    release: bool,
     peers: tuple[str, ...],
     classes: tuple[tuple[int, ...], ...],
     sinks: tuple[str, ...],
@@ -131,7 +138,8 @@ def tune_set(
 ) -> None:
     """Set fragment size and minpulse; in effect from the next message on.
 
-    Without --peer, it sets all peers and those to come.
+    Without --peer, it sets all peers and those to come. `tune auto` leaves alone what was set
+    by hand, until --auto gives it back.
     """
     settings = config.load(config_path)
     whole = entries.Change()
@@ -141,13 +149,21 @@ def tune_set(
         tuple(sorted({one for several in classes for one in several})) or whole.classes,
         sinks or whole.sinks,
     )
+    if release and (fragment_bytes or minpulse_bytes is not None or peers):
+        raise click.UsageError("--auto goes with --class alone")
     try:
-        classes_set = change.settings()
+        classes_set = {} if release else change.settings()
     except CarefulError as error:
         raise click.UsageError(str(error)) from None
     session = tune_peers.session(ifname, instance, settings)
-    rows = tune_peers.change(session, peers, settings, classes_set)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers, **vars(change)}
+    if release:
+        by_hand.release(session, change.classes)
+        rows = tune_peers.show(session, peers, settings)
+    else:
+        rows = tune_peers.change(session, peers, settings, classes_set)
+        by_hand.pin(session, rows if peers else [], classes_set)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "auto": release}
+    inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(change.fragment_bytes, session.payload_bytes):
         click.echo(f"carefulctl: {note}", err=True)
@@ -185,6 +201,11 @@ def tune_apply(
     classes = tune_file.parse(file.read(), file.name, of)
     session = tune_peers.session(ifname, instance, settings)
     rows = tune_peers.change(session, peers, settings, classes)
+    by_hand.pin(session, rows if peers else [], classes)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     show(as_json, "tune apply", inputs, _figures(session, rows), text)
+
+
+tune.add_command(tune_auto)
+tune.add_command(tune_explain)

@@ -11,7 +11,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, status
+from careful.control import config, daemon, status, tuner
 from careful.report import status as report
 
 
@@ -22,6 +22,7 @@ from careful.report import status as report
             "carefulctl up eth1 --export /srv/a --export /srv/b:rw",
             "export two trees, the second writable",
         ),
+        ("carefulctl up eth1 --tune auto", "tune it all the while"),
     ],
     topics=("files",),
 )
@@ -88,6 +89,11 @@ from careful.report import status as report
     help="Drop a peer that has been silent for this long.  [default: 30s]",
 )
 @click.option("--cpu", type=Whole(0, 4095), metavar="N", help="CPU to run carefuld on.")
+@click.option(
+    "--tune",
+    type=click.Choice(["auto"]),
+    help="Run tune auto beside carefuld, until down.  [default: nobody tunes]",
+)
 @shared
 def up(
     ifname: str,
@@ -95,6 +101,7 @@ def up(
     config_path: Path | None,
     as_json: bool,
     export: tuple[str, ...],
+    tune: str | None,
     **given: object,
 ) -> None:
     """Bring careful up on IFACE: start carefuld, and return when it serves.
@@ -109,8 +116,10 @@ def up(
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = options.over(settings.options(name))
     done = daemon.up(ifname, name, options)
+    if tune:
+        tuner.start(ifname, done.instance)
     found = status.gather(done.instance, settings)
-    inputs = {"ifname": ifname, "instance": name, **vars(options)}
+    inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **found}, text)
 

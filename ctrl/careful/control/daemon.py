@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from careful._abi import lib
-from careful.control import command_line, ethtool, instances, links, maps, steer
+from careful.control import command_line, ethtool, instances, links, maps, steer, tuner
 from careful.control.config import UpOptions
 from careful.control.instances import RUN, Instance, remove_file
 from careful.errors import CarefulError, from_os
@@ -331,5 +331,6 @@ def down(ifname: str, name: str | None) -> Down:
         if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
             text = f"is in use by process {pid}, which is not a carefuld; end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+        tuner.stop(instance)
         how = _end_process(instance)
         return Down(how, clear(instance, instance.ifname or ifname))

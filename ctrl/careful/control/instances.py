@@ -19,6 +19,8 @@ from careful.control import links
 from careful.errors import CarefulError, from_os
 
 RUN = Path("/run/careful")
+#: Held by the process that tunes an instance, in the instance's directory.
+TUNER_LOCK = "tuning.lock"
 
 
 def check_name(name: str) -> str:
@@ -169,6 +171,35 @@ def owner_without_daemon(name: str) -> int:
     """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
     pid = _owner(RUN / f"{check_name(name)}.lock")
     return pid if pid and pid != find(name).pid else 0
+
+
+def tuner(instance: Instance) -> int:
+    """Pid of the process that tunes an instance (`tune auto`); 0: none does."""
+    return _owner(instance.directory / TUNER_LOCK)
+
+
+@contextmanager
+def tuning(instance: Instance) -> Iterator[None]:
+    """The one process that tunes an instance.
+
+    Raises:
+        CarefulError: another does, or the lock cannot be taken.
+    """
+    path = instance.directory / TUNER_LOCK
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise from_os(error, str(path)) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    except BlockingIOError:
+        text = f"is tuned already, by process {_pid_in(path)}"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}") from None
+    finally:
+        os.close(fd)
 
 
 def uses(link: links.Link) -> bool:

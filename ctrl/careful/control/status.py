@@ -11,7 +11,7 @@ from typing import Any
 
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
-from careful.control import command_line
+from careful.control import command_line, instances
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.daemon.client import Client
@@ -196,6 +196,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "kernel": os.uname().release,
         **in_effect(info),
         "exports": exports(instance),
+        "tuner_pid": instances.tuner(instance) or None,
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,

@@ -203,6 +203,58 @@ def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> N
         write(tune, slot, fill)
 
 
+@dataclass(frozen=True)
+class Versions:
+    """Two versions of a slot's settings that take turns.
+
+    Attributes:
+        active: the one that was in effect.
+        other: the one beside it.
+        contents: of both, to see whether somebody changed them.
+    """
+
+    active: int
+    other: int
+    contents: bytes
+
+
+def _contents(entry: Any, *versions: int) -> bytes:
+    return b"".join(bytes(ffi.buffer(ffi.addressof(entry.version[one]))) for one in versions)
+
+
+def beside(tune: Map, slot: int, plans: Mapping[int, Plan]) -> Versions:
+    """Put plans of some classes beside what is in effect, which stays so.
+
+    Raises:
+        CarefulError: the map refuses.
+    """
+    entry = _entry(tune.lookup(slot))
+    active = _active(entry)
+    other = (active + 1) % int(lib.CAREFUL_TUNE_VERSIONS)
+    entry.version[other] = entry.version[active]
+    for index, plan in plans.items():
+        entry.version[other].classes[index].plan = vars(plan)
+    tune.update(slot, bytes(ffi.buffer(entry)))
+    return Versions(active, other, _contents(entry, active, other))
+
+
+def flip(tune: Map, slot: int, two: Versions) -> bool:
+    """Make the other of two versions the one in effect; False: they are not what they were.
+
+    Raises:
+        CarefulError: the map refuses.
+    """
+    entry = _entry(tune.lookup(slot))
+    active = _active(entry)
+    if active not in (two.active, two.other):
+        return False
+    if _contents(entry, two.active, two.other) != two.contents:
+        return False
+    entry.active = two.active + two.other - active
+    tune.update(slot, bytes(ffi.buffer(entry)))
+    return True
+
+
 def all_slots() -> list[int]:
     """Every slot, that of new peers first: a peer that comes meanwhile starts with it."""
     return [int(lib.CAREFUL_TUNE_DEFAULT), *range(lib.CAREFUL_PEERS_MAX)]

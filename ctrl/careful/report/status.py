@@ -31,6 +31,8 @@ def effect(found: dict[str, Any]) -> str:
         f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
         "  exports " + _exports(found["exports"]),
     ]
+    if found["tuner_pid"]:
+        lines.append(f"  tuned by process {found['tuner_pid']} (carefulctl tune explain)")
     return "\n".join(lines)
 
 

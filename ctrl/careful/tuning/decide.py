@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from careful.errors import CarefulError
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
-from careful.tuning.propose import Measured, Row, measured, moved, table, worth
+from careful.tuning.propose import Measured, Row, class_bytes, measured, moved, table, worth
 from careful.tuning.state import Pair, PathState
-from careful.tuning.verify import MESSAGES_MIN, Counts, Trial, Verdict
+from careful.tuning.verify import Counts, Trial
 from careful.tuning.watch import Watch
 
 #: Least time between two changes on a steady path, seconds.
@@ -91,7 +91,7 @@ class Controller:
         state: what is known of it; changed in place.
         clock: seconds, that only rise, across restarts too.
         save: keeps the state; called after every change of it.
-        say: told of each decision, a line.
+        say: told of each decision.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Controller:
         state: PathState,
         clock: Callable[[], float],
         save: Callable[[], None] = lambda: None,
-        say: Callable[[str], None] = lambda _: None,
+        say: Callable[[dict[str, Any]], None] = lambda _: None,
         seed: int | None = None,
     ) -> None:
         self.state = state
@@ -257,15 +257,19 @@ class Controller:
     def _change(self, found: Mapping[int, Row], now: float) -> None:
         pairs = {index: Pair(row.now, row.best) for index, row in found.items()}
         self.state.changed_at = now
+        self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
         self._answers = False
         for index in pairs:
             self._trials.pop(index, None)
             self.state.unverified.pop(index, None)
-        gains = ", ".join(
-            f"class {index} {row.gain_us.low:.3g} to {row.gain_us.high:.3g} µs"
+        gains = {
+            index: {
+                "said": f"predicted gain {row.gain_us.low:.1f} to {row.gain_us.high:.1f} µs",
+                **row.gain_us.figures("gain", "us"),
+            }
             for index, row in found.items()
-        )
-        self._decide("changed", pairs, f"predicted gain: {gains}")
+        }
+        self._decide("changed", pairs, "", "prediction", gains)
         self._try(pairs, now, fresh=True)
 
     # --- the A/B
@@ -350,11 +354,12 @@ class Controller:
         for index in open_:
             self._arrived[index] = totals.get(index, Counts()).count
         self._watch.reset()
+        said = {index: one.as_dict() for index, one in verdicts.items()}
         for what, pairs in (("kept", kept), ("undone", undone)):
             if pairs:
-                self._decide(what, pairs, why, verdicts)
+                self._decide(what, pairs, why, "ab", said)
         if open_ and test.fresh:
-            self._decide("unverified", open_, why, verdicts)
+            self._decide("unverified", open_, why, "ab", said)
         self._save()
         for index in kept.keys() | undone.keys():
             self._trials.pop(index, None)
@@ -366,33 +371,24 @@ class Controller:
         what: str,
         pairs: Mapping[int, Pair],
         why: str,
-        verdicts: Mapping[int, Verdict] | None = None,
+        evidence: str = "",
+        figures: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
+        """Note and tell a decision; evidence: what the classes' figures are, `prediction`, `ab`."""
         decision: dict[str, Any] = {"at_s": self._clock(), "what": what, "why": why}
         decision["classes"] = [
             {
                 "class": index,
+                "message_bytes_max": class_bytes(index),
                 "before": pair.before.as_dict(),
                 "after": pair.after.as_dict(),
-                **({"ab": verdicts[index].as_dict()} if verdicts else {}),
+                **({evidence: figures[index]} if figures else {}),
             }
             for index, pair in pairs.items()
         ]
         self.state.note(decision)
         self._save()
-        self._say(told(decision))
-
-
-def told(decision: Mapping[str, Any]) -> str:
-    """A decision in a line."""
-    parts = [str(decision["what"])]
-    for one in decision["classes"]:
-        said = one["ab"]["said"] if "ab" in one else ""
-        cut = f"{one['before']['first_bytes']} → {one['after']['first_bytes']} bytes"
-        parts.append(f"class {one['class']}: {cut}{f' ({said})' if said else ''}")
-    if decision["why"]:
-        parts.append(str(decision["why"]))
-    return "; ".join(parts)
+        self._say(decision)
 
 
 def _by_class(live: Live) -> dict[int, Counts]:
@@ -406,6 +402,3 @@ def _by_class(live: Live) -> dict[int, Counts]:
 def _limits(figures: Mapping[str, Any]) -> Limits:
     """Of a kept measurement."""
     return Limits(64, int(figures["frame_payload_bytes"]))
-
-
-__all__ = ["MESSAGES_MIN", "Controller", "Live", "Path", "told"]

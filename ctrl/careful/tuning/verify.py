@@ -112,8 +112,8 @@ class Verdict:
             return f"not verified: {least} messages of {MESSAGES_MIN}"
         low, high = self.gain.low, self.gain.high
         return (
-            f"{self.what}: {self.a.mean_us:.4g} µs before, {self.b.mean_us:.4g} µs now, "
-            f"gain {low:.3g} to {high:.3g} µs"
+            f"{self.what}: {self.a.mean_us:.1f} µs before, {self.b.mean_us:.1f} µs after, "
+            f"gain {low:.1f} to {high:.1f} µs, {self.a.count} and {self.b.count} messages"
         )
 
     def as_dict(self) -> dict[str, Any]:

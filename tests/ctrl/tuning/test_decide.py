@@ -251,6 +251,23 @@ def test_killed__another_goes_on(when_s: float) -> None:
     assert len(told(later, "changed")) == 1
 
 
+def test_killed__after_any_save() -> None:
+    """Whatever was saved last, the next one makes what was decided, and verifies it."""
+    kept: list[dict[str, object]] = []
+    on, state = path(noise=0.5), PathState({})
+    one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
+    run(one, on, 60)
+    assert len(kept) > 4
+    for saved in kept:
+        # The map as it was when nothing had been pushed yet: the least that is true.
+        other = path(noise=0.5, now=on.now)
+        later = controller(other, PathState.from_dict(saved))
+        run(later, other, 60)
+        if saved["on_trial"] or not saved["changed_at"]:
+            assert loss(other, GAM) < 0.02
+            assert CLASS not in later.state.unverified
+
+
 def test_closed__within_an_ab() -> None:
     on = path(noise=2.0)
     one = controller(on)

@@ -1,0 +1,100 @@
+"""`carefulctl tune auto` and `tune explain`: the controller, and what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from careful.cli import complete
+from careful.cli.command import command
+from careful.cli.common import plot_option, say, shared, show
+from careful.control import config, instances, tune_peers
+from careful.report import explain as report
+from careful.tuning import explain as figures
+from careful.tuning.loop import Loop
+from careful.tuning.state import PathState
+
+_peer = click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    metavar="HOST",
+    shell_complete=complete.host,
+    help="Only this peer; may be repeated.",
+)
+
+
+@command(
+    "auto",
+    examples=[
+        ("carefulctl tune auto eth1", "all peers, until Ctrl-C"),
+        ("carefulctl tune auto eth1 --peer h2 --once", "measure, change and verify once"),
+    ],
+    topics=("tuning",),
+)
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@_peer
+@click.option("--once", is_flag=True, help="End after one round: measured, changed, tried.")
+@shared
+def tune_auto(
+    ifname: str,
+    peers: tuple[str, ...],
+    once: bool,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure the path to each peer, change what gains, and keep what holds on live messages.
+
+    It runs beside carefuld, until Ctrl-C. A change needs a predicted gain beyond its
+    uncertainty; it is tried in turn with what was before on live messages, and undone if it
+    does not hold. Without --peer, it tunes all peers that have a session. One process can tune
+    an instance at a time; frames do not notice if it ends.
+    """
+    settings = config.load(config_path)
+    one = instances.named_or_all(ifname, instance)[0]
+    instances.need_root(f"tune auto {ifname}")
+
+    def told(peer: str, decision: dict[str, Any]) -> None:
+        say(f"{peer}: {report.decision(decision)}", err=as_json)
+
+    found = Loop(one, peers, settings, told).run(once)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "once": once}
+    if as_json:
+        show(True, "tune auto", inputs, {"paths": _paths(found)}, "")
+
+
+def _paths(found: dict[str, PathState]) -> list[dict[str, object]]:
+    return [{"address": name, **one.as_dict()} for name, one in found.items()]
+
+
+@command(
+    "explain",
+    examples=[
+        ("carefulctl tune explain eth1", "what is in effect, and why"),
+        ("carefulctl tune explain eth1 --peer h2 --plot h2.svg", "latency over message size"),
+    ],
+    topics=("tuning",),
+)
+@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@_peer
+@plot_option
+@shared
+def tune_explain(
+    ifname: str,
+    peers: tuple[str, ...],
+    plot_path: Path | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what is in effect and why: plans, predictions, what live messages took, decisions."""
+    settings = config.load(config_path)
+    session = tune_peers.session(ifname, instance, settings)
+    found = figures.gather(session, peers, settings)
+    inputs = {"ifname": ifname, "instance": instance, "peers": peers}
+    show(as_json, "tune explain", inputs, found, report.text(found))
+    if plot_path:
+        report.draw(found, plot_path)

@@ -1,0 +1,82 @@
+"""Starting and ending `carefulctl tune auto` beside an instance.
+
+Owns the process; what it does is tuning/loop.py's. Its log is `tuning.log` beside carefuld's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from careful.control import instances
+from careful.control.instances import Instance
+from careful.errors import CarefulError, from_os
+
+#: How long it may take to begin, and to end before it is killed, seconds.
+START_S, STOP_S = 20.0, 5.0
+_BEGIN = "from careful.cli.start import main; main()"
+
+
+def start(ifname: str, instance: Instance) -> int:
+    """Start one, detached, unless one runs already; its pid.
+
+    Raises:
+        CarefulError: it ended, or did not begin in time.
+    """
+    if pid := instances.tuner(instance):
+        return pid
+    log = instance.directory / "tuning.log"
+    argv = [sys.executable, "-c", _BEGIN, "tune", "auto", ifname, "--instance", instance.name]
+    try:
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+    except OSError as error:
+        raise from_os(error, str(log)) from None
+    end = time.monotonic() + START_S
+    while not (pid := instances.tuner(instance)):
+        if process.poll() is not None:
+            said = log.read_text(errors="replace").strip().removeprefix("carefulctl: ")
+            raise CarefulError(errno.EIO, f"tune auto ended: {said}", ifname)
+        if time.monotonic() > end:
+            process.kill()
+            process.wait()
+            raise CarefulError(errno.ETIMEDOUT, "tune auto does not begin", ifname)
+        time.sleep(0.02)
+    return pid
+
+
+def stop(instance: Instance) -> None:
+    """End the one that runs, if any; plans stay as they are.
+
+    Raises:
+        CarefulError: not permitted.
+    """
+    pid = instances.tuner(instance)
+    if not pid:
+        return
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            # The pidfd is taken: if it holds the lock now, it is no other process.
+            if instances.tuner(instance) != pid:
+                return
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+            if select.select([handle], [], [], STOP_S)[0]:
+                return
+    except PermissionError as error:
+        raise from_os(error, f"tune auto {pid}") from None
+    finally:
+        os.close(handle)

@@ -1,0 +1,151 @@
+"""What is in effect on each path of an instance, and why: figures for people and programs.
+
+Reads the tune map and what the controller keeps; changes nothing. Calls control and propose.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from careful.control import instances, tune_peers
+from careful.control.config import Config
+from careful.control.tune_peers import Row as InEffect
+from careful.control.tune_peers import Session
+from careful.model.stages import Limits
+from careful.model.tunemap import TunePlan
+from careful.tuning.propose import Measured, class_bytes, measured, table
+from careful.tuning.running import plans
+from careful.tuning.state import PathState, Store
+
+#: The plots' curves, beside what is in effect.
+FIXED_BYTES = 4096
+
+
+def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, Any]:
+    """All peers' paths, or those of some hosts.
+
+    Raises:
+        CarefulError: a host is no peer, or the map cannot be read.
+    """
+    store = Store(session.instance.directory)
+    kept = store.load()
+    shown = tune_peers.show(session, hosts, config)
+    addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}
+    rows = [row for row in shown if row.slot in addresses]
+    pid = instances.tuner(session.instance)
+    return {
+        "instance": session.instance.name,
+        "tuner_pid": pid or None,
+        "paths": [
+            path(row, addresses[row.slot], kept.get(addresses[row.slot]), store) for row in rows
+        ],
+    }
+
+
+def path(row: InEffect, address: str, state: PathState | None, store: Store) -> dict[str, Any]:
+    """One path: its classes, the measurement, and the last decisions."""
+    now = plans(row.tune)
+    state = state or PathState({})
+    known = _known(state)
+    by_hand = store.by_hand(address)
+    found = [_class(index, plan, state, index in by_hand) for index, plan in enumerate(now)]
+    if known:
+        for one, predicted in zip(found, table(known, now), strict=True):
+            one |= _predicted(known, predicted.message_bytes, predicted.now)
+            one |= {
+                "best": predicted.best.as_dict(),
+                **predicted.best_us.figures("best", "us"),
+                "bottleneck": predicted.bottleneck,
+                "why_not_best": predicted.why_not,
+            }
+    return {
+        "peer": row.peer,
+        "address": address,
+        "classes": found,
+        "measurement": _measurement(state),
+        "decisions": [{**one, "ago_s": _ago(one["at_s"])} for one in state.decisions],
+    }
+
+
+def _known(state: PathState) -> Measured | None:
+    if state.figures is None:
+        return None
+    try:
+        return measured(state.figures, Limits(64, int(state.figures["frame_payload_bytes"])))
+    except (ValueError, KeyError):
+        return None
+
+
+def _predicted(known: Measured, message_bytes: int, plan: TunePlan) -> dict[str, float]:
+    """Of what is in effect, of one fragment, and of fixed ones of 4 KiB, frames or not."""
+    return {
+        **known.latency_us(message_bytes, plan).figures("predicted", "us"),
+        "one_fragment_us": known.box.latency_us(message_bytes, 1),
+        "fixed_4KiB_us": known.box.latency_us(message_bytes, -(-message_bytes // FIXED_BYTES)),
+    }
+
+
+def _class(index: int, plan: TunePlan, state: PathState, by_hand: bool) -> dict[str, Any]:
+    ab = _last_ab(index, plan, state)
+    return {
+        "class": index,
+        "message_bytes_max": class_bytes(index),
+        "plan": plan.as_dict(),
+        "standing": _standing(index, plan, state, by_hand, ab),
+        "measured_us": _measured_us(plan, ab),
+        "ab": ab["ab"] if ab else None,
+    }
+
+
+def _last_ab(index: int, plan: TunePlan, state: PathState) -> dict[str, Any] | None:
+    """The newest A/B of a class in which what is in effect had a part."""
+    for decision in reversed(state.decisions):
+        for one in decision["classes"]:
+            plans_of = (one["before"], one["after"])
+            if one["class"] == index and "ab" in one and plan.as_dict() in plans_of:
+                return dict(one)
+    return None
+
+
+def _measured_us(plan: TunePlan, ab: dict[str, Any] | None) -> float | None:
+    """What live messages took with what is in effect; None: no A/B says it."""
+    if ab is None:
+        return None
+    side = "after" if ab["after"] == plan.as_dict() else "before"
+    value = ab["ab"].get(f"{side}_us")
+    return None if value is None else float(value)
+
+
+def _standing(
+    index: int, plan: TunePlan, state: PathState, by_hand: bool, ab: dict[str, Any] | None
+) -> str:
+    """Why this plan is in effect, in a word or two."""
+    if by_hand:
+        return "set by hand"
+    if index in state.on_trial:
+        return "on trial"
+    if index in state.unverified and state.unverified[index].after == plan:
+        return "unverified"
+    if ab and ab["ab"]["verdict"] == "held" and ab["after"] == plan.as_dict():
+        return "verified"
+    if ab and ab["ab"]["verdict"] == "not held" and ab["before"] == plan.as_dict():
+        return "as before: the change did not hold"
+    return "as before"
+
+
+def _measurement(state: PathState) -> dict[str, Any] | None:
+    if state.figures is None:
+        return None
+    return {
+        **state.figures,
+        "by": "measure blackbox: round trips and trains through careful itself",
+        "why": state.reason,
+        "ago_s": _ago(state.measured_at),
+    }
+
+
+def _ago(at_s: float) -> float:
+    """Seconds since a time of the monotonic clock."""
+    return round(time.monotonic() - at_s, 1)

@@ -1,0 +1,209 @@
+"""`tune auto`: a controller for each peer of a running instance, until it ends or is ended.
+
+Owns which peers are tuned, whose turn it is, and that an A/B under way is ended in order. What is
+done is decide.py's; how, running.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from careful._abi import ffi, lib
+from careful.address import Address
+from careful.control import instances, status
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.daemon.client import Client
+from careful.errors import CarefulError, Ended
+from careful.tuning.decide import Controller
+from careful.tuning.running import Peer, RunningPath, own_ip
+from careful.tuning.state import PathState, Store
+
+#: How often to look for peers that came or went, seconds.
+PEERS_S = 2.0
+#: How long a session with a peer that is named may take to open, seconds.
+CONNECT_S = 5.0
+
+#: Told of a decision: the peer's label, and decide.Controller's.
+Say = Callable[[str, dict[str, Any]], None]
+
+
+class _Tuned:
+    """A peer that is tuned, and when it is its turn."""
+
+    def __init__(
+        self, instance: Instance, peer: Peer, identity: dict[str, Any], store: Store, say: Say
+    ) -> None:
+        self.peer, self.identity = peer, identity
+        self.path = RunningPath(instance, peer, store)
+        name = peer.name
+        self.state = store.of(name, identity)
+        self.controller = Controller(
+            self.path,
+            self.state,
+            time.monotonic,
+            save=lambda: store.save(name, self.state),
+            say=lambda decision: say(peer.label, decision),
+        )
+        self.due = time.monotonic()
+
+    def close(self) -> None:
+        with suppress(OSError):  # the instance has gone, and its maps
+            self.controller.close()
+        self.path.close()
+
+
+class Loop:
+    """All peers of an instance, or those that are named.
+
+    Args:
+        instance: a carefuld that runs.
+        hosts: names or addresses of the peers to tune; none: all that there are.
+        config: with the nodes' names.
+        say: told of each decision, and of whose path.
+    """
+
+    def __init__(self, instance: Instance, hosts: Sequence[str], config: Config, say: Say) -> None:
+        self._instance, self._config, self._say = instance, config, say
+        self._named = {config.resolve(host).ip: host for host in hosts}
+        self._store = Store(instance.directory)
+        self._tuned: dict[str, _Tuned] = {}
+
+    def run(self, once: bool) -> dict[str, PathState]:
+        """Tune; what is known of each peer then.
+
+        Args:
+            once: end when every peer was measured, and what was changed was tried.
+
+        Raises:
+            CarefulError: another process tunes the instance, carefuld ended, or there is no
+                peer with `once`.
+            Ended, KeyboardInterrupt: a signal came.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(instances.tuning(self._instance))
+            client = Client(self._instance.socket, f"carefuld of {self._instance.name}")
+            stack.enter_context(client)
+            gone = _end_of(self._instance.pid, stack)
+            stack.enter_context(_terminable())
+            stack.callback(self._close)
+            self._connect(client)
+            self._rounds(client, gone, once)
+            return {name: one.state for name, one in self._tuned.items()}
+
+    def _close(self) -> None:
+        for one in self._tuned.values():
+            one.close()
+
+    def _connect(self, client: Client) -> None:
+        """A session with each peer that is named, for as long as we tune."""
+        for host in self._named.values():
+            address = self._config.resolve(host)
+            client.call(
+                lib.CAREFUL_IPC_CONNECT,
+                host,
+                payload=address.sockaddr(),
+                bytes=int(CONNECT_S * 1000),
+                timeout_s=CONNECT_S + 1,
+            )
+
+    def _rounds(self, client: Client, gone: int, once: bool) -> None:
+        looked = -PEERS_S
+        while True:
+            now = time.monotonic()
+            if now - looked >= PEERS_S:
+                self._look(client)
+                looked = now
+                if once and not self._tuned:
+                    text = "no peer has a session with it: name one by --peer"
+                    raise CarefulError(errno.ENOENT, text, self._instance.ifname)
+            for one in self._tuned.values():
+                if one.due <= now:
+                    one.due = time.monotonic() + one.controller.step()
+            if once and all(_done(one) for one in self._tuned.values()):
+                return
+            due = min([looked + PEERS_S, *(one.due for one in self._tuned.values())])
+            if select.select([gone], [], [], max(0.0, due - time.monotonic()))[0]:
+                raise CarefulError(errno.ENOENT, "carefuld ended", self._instance.ifname)
+
+    def _look(self, client: Client) -> None:
+        """Which peers there are; what is tuned goes on as long as its path is the same."""
+        info = client.info()
+        found: dict[str, tuple[Peer, dict[str, Any]]] = {}
+        for raw in client.peers():
+            one = status.peer(raw, info.port, self._config)
+            address = Address.from_sockaddr(_raw(raw))
+            if one["state"] not in ("up", "stalled", "renewing"):
+                continue
+            if self._named and address.ip not in self._named:
+                continue
+            label = str(one["node"] or one["name"] or one["address"])
+            peer = Peer(label, str(one["address"]), address, int(one["slot"]))
+            found[peer.name] = (peer, _identity(self._instance, info, one, address))
+        for name, tuned in list(self._tuned.items()):
+            if name not in found or found[name] != (tuned.peer, tuned.identity):
+                tuned.close()
+                del self._tuned[name]
+        for name, (peer, identity) in found.items():
+            if name not in self._tuned:
+                self._tuned[name] = _Tuned(self._instance, peer, identity, self._store, self._say)
+
+
+def _done(one: _Tuned) -> bool:
+    """Whether a round is over: it was measured, or cannot be, and nothing is on trial."""
+    return bool(one.state.decisions) and not one.controller.trying
+
+
+def _raw(info: Any) -> bytes:
+    return bytes(ffi.buffer(ffi.addressof(info, "address")))
+
+
+def _identity(
+    instance: Instance, info: Any, peer: dict[str, Any], address: Address
+) -> dict[str, Any]:
+    """What makes a path this one: both addresses, the instance, how it uses the device."""
+    used = status.in_effect(info)
+    names = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
+    return {
+        "instance": instance.name,
+        "carefuld": instance.pid,
+        "own_ip": own_ip(address),
+        "peer": str(peer["address"]),
+        "slot": peer["slot"],
+        "peer_frame_bytes": peer["frame_bytes"],
+        **{name: used[name] for name in names},
+    }
+
+
+def _end_of(pid: int, stack: ExitStack) -> int:
+    """A descriptor that is readable once a process has ended."""
+    fd = os.pidfd_open(pid)
+    stack.callback(os.close, fd)
+    return fd
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM and SIGHUP are exceptions, so that an A/B is ended in order."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise Ended(number)
+
+    before = {
+        number: signal.signal(number, end)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

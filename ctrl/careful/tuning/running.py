@@ -1,0 +1,148 @@
+"""A path of a running instance, as the controller measures, reads and changes it.
+
+Owns the way from the policy's words to carefuld, the tune map and the live map. Calls control
+and measure.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from careful.address import Address
+from careful.control import live, maps, tune_entry
+from careful.control.instances import Instance
+from careful.control.tune_entry import Plan, Versions
+from careful.measure.estimators.blackbox import BlackBox, Options
+from careful.measure.probes.exchange import ProbeSession
+from careful.model.stages import Limits
+from careful.model.tunemap import TunePlan
+from careful.report.measure import blackbox_figures
+from careful.tuning.state import Store
+from careful.tuning.verify import Counts
+
+#: The measurement: few sizes, and no more precise than a decision needs.
+SIZES, PRECISION = 6, 0.03
+#: Figures of a measurement that are not kept: every sample.
+_SAMPLES = ("round_trip_minima", "train_gaps")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The other end of a path.
+
+    Attributes:
+        label: what people call it.
+        name: its address, as `status` shows it.
+        address: it.
+        slot: its entry in the maps.
+    """
+
+    label: str
+    name: str
+    address: Address
+    slot: int
+
+
+class RunningPath:
+    """A path of a running instance (decide.Path).
+
+    Args:
+        instance: which.
+        peer: the other end.
+        store: with the classes that were set by hand.
+
+    Raises:
+        CarefulError: the maps cannot be opened.
+    """
+
+    def __init__(self, instance: Instance, peer: Peer, store: Store) -> None:
+        self._instance, self.peer, self._store = instance, peer, store
+        self._tune = maps.tune_map(instance.name)
+        self._live = maps.live_map(instance.name)
+        self._two: Versions | None = None
+
+    def close(self) -> None:
+        """Let go of the maps; what is in effect stays."""
+        self._tune.close()
+        self._live.close()
+
+    def measure(self, seconds: float) -> tuple[dict[str, Any], Limits]:
+        """By trains and round trips through careful itself, for about so long."""
+        one, peer = self._instance, self.peer
+        options = Options(sizes_count=SIZES, precision=PRECISION, seconds=seconds)
+        with ProbeSession(one.socket, one.name, peer.address, peer.label) as session:
+            payload_bytes = session.payload_max_bytes
+            found = BlackBox(session, options).run()
+        figures = blackbox_figures(found)
+        for name in _SAMPLES:
+            del figures[name]
+        return figures, Limits(options.min_bytes, payload_bytes)
+
+    def in_effect(self) -> tuple[TunePlan, ...]:
+        """Plans of the sixteen classes."""
+        return plans(tune_entry.read(self._tune, self.peer.slot))
+
+    def by_hand(self) -> frozenset[int]:
+        """Classes that `tune set` or `tune apply` set."""
+        return self._store.by_hand(self.peer.name)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with tune_entry.one_writer(maps.PINS / self._instance.name):
+            yield
+
+    def offer(self, plans: Mapping[int, TunePlan]) -> tuple[int, int]:
+        """Put plans beside those in effect."""
+        with self._alone():
+            self._two = tune_entry.beside(self._tune, self.peer.slot, _entries(plans))
+        return self._two.active, self._two.other
+
+    def flip(self) -> bool:
+        """Make the other version the one in effect."""
+        assert self._two is not None
+        with self._alone():
+            return tune_entry.flip(self._tune, self.peer.slot, self._two)
+
+    def settle(self, plans: Mapping[int, TunePlan]) -> None:
+        """Put plans into effect, all else as it is."""
+        if plans:
+            settings = {
+                index: tune_entry.Setting(plan, {}) for index, plan in _entries(plans).items()
+            }
+            with self._alone():
+                tune_entry.apply(self._tune, [self.peer.slot], settings)
+
+    def live(self) -> dict[tuple[int, int], Counts]:
+        """What live messages took, by class and version."""
+        cells = live.cells_of(self._live, [self.peer.slot])
+        return {
+            (index, version): Counts(one.count, one.sum_ns, one.sum_sq_ns2)
+            for (_, index, version), one in cells.items()
+        }
+
+
+def plans(tune: tune_entry.Tune) -> tuple[TunePlan, ...]:
+    """The plans of a slot's settings, as the model has them."""
+    found = []
+    for one in tune:
+        assert one.plan is not None
+        found.append(TunePlan(**vars(one.plan)))
+    return tuple(found)
+
+
+def _entries(given: Mapping[int, TunePlan]) -> dict[int, Plan]:
+    return {index: Plan(**plan.as_dict()) for index, plan in given.items()}
+
+
+def own_ip(address: Address) -> str:
+    """The address that we have towards a peer; "" where there is no way to it."""
+    with socket.socket(address.family, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect((address.ip, address.port or 9))
+        except OSError:
+            return ""
+        return str(one.getsockname()[0])

@@ -1,0 +1,215 @@
+"""`tune auto` and `tune explain` beside running instances, over emulated links."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import RUN, Host, alive, finish, wait_for
+from lab import Lab
+
+GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+PEER = "10.77.0.2"
+#: Of 4 KiB messages, which GAM wants in five fragments.
+CLASS = 6
+
+
+@pytest.fixture(scope="module")
+def slow_lab(lab_possible: None) -> Iterator[Lab]:
+    """Two hosts with P1's GAM between them, fifty times as slow."""
+    options = ["--scale", "50", "--charge", "payload"]
+    one = Lab(hops=GAM, mtu=4000, options=options)
+    yield one
+    one.down()
+
+
+@pytest.fixture
+def host(slow_lab: Lab, tmp_path: Path) -> Iterator[Host]:
+    """The first host, up, as the second is."""
+    first, second = (Host(slow_lab, name, tmp_path) for name in ("h1", "h2"))
+    first.up()
+    second.up()
+    yield first
+    for one in (first, second):
+        one.ctl("down", "eth1", check=False)
+
+
+def explained(host: Host) -> dict[str, Any]:
+    """The one path that `tune explain` knows."""
+    found = json.loads(host.ctl("tune", "explain", "eth1", "--json").stdout)
+    (one,) = found["paths"]
+    return dict(one)
+
+
+def once(host: Host) -> dict[str, Any]:
+    host.ctl("tune", "auto", "eth1", "--peer", PEER, "--once")
+    return explained(host)
+
+
+def fragment_bytes(host: Host) -> int:
+    """Of the peer's class, as the tune map has it."""
+    shown = json.loads(host.ctl("tune", "show", "eth1", "--peer", PEER, "--json").stdout)
+    return int(shown["peers"][0]["classes"][CLASS]["plan"]["first_bytes"])
+
+
+def test_once__measures_changes_and_says_why(host: Host, tmp_path: Path) -> None:
+    before = fragment_bytes_of_new_peers(host)
+    path = once(host)
+    one = path["classes"][CLASS]
+    assert fragment_bytes(host) == one["plan"]["first_bytes"] < before
+    assert 4 <= -(-4096 // one["plan"]["first_bytes"]) <= 6
+    assert one["standing"] == "unverified"
+    assert one["ab"]["said"] == "not verified: 0 messages of 30"
+    assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
+    assert one["predicted_us"] < 0.95 * one["one_fragment_us"]
+    assert path["measurement"]["frames_count"] > 100
+    assert [each["what"] for each in path["decisions"]] == ["changed", "unverified"]
+    text = host.ctl("tune", "explain", "eth1").stdout
+    assert "nobody tunes it" in text
+    assert "not verified: 0 messages of 30" in text
+    # Once more: nothing is measured again, nor changed.
+    again = once(host)
+    assert [each["what"] for each in again["decisions"][:2]] == ["changed", "unverified"]
+    assert all(each["what"] != "changed" for each in again["decisions"][2:])
+    assert again["measurement"]["elapsed_s"] == path["measurement"]["elapsed_s"]
+
+
+def fragment_bytes_of_new_peers(host: Host) -> int:
+    shown = json.loads(host.ctl("tune", "show", "eth1", "--json").stdout)
+    return int(shown["peers"][0]["classes"][CLASS]["plan"]["first_bytes"])
+
+
+READ = """
+import careful.files
+
+with careful.files.connect("10.77.0.1") as host:
+    print("ready", flush=True)
+    while True:
+        host.read("file", 0, 4096)
+"""
+
+
+def reader(host: Host) -> None:
+    """h2 reads 4 KiB from the host, again and again, for as long as the lab is there."""
+    (host.export / "file").write_bytes(bytes(8192))
+    job = host.lab.start("h2", sys.executable, "-c", READ)
+    assert job.stdout
+    assert job.stdout.readline() == "ready\n", job.communicate()[1]
+
+
+def test_once__verified_on_live_messages(host: Host) -> None:
+    """What h2 reads is cut by either plan in turn; the better one stays."""
+    reader(host)
+    path = once(host)
+    one = path["classes"][CLASS]
+    assert one["standing"] == "verified", path["decisions"]
+    ab = one["ab"]
+    assert min(ab["before_count"], ab["after_count"]) >= 30
+    assert 0 < ab["gain_low_us"] <= ab["gain_us"] <= ab["gain_high_us"]
+    assert one["measured_us"] == ab["after_us"]
+    assert fragment_bytes(host) == one["plan"]["first_bytes"] < 3694
+    # Of messages that nobody sent nothing is said.
+    assert path["classes"][CLASS + 1]["standing"] == "unverified"
+
+
+def test_once__draws(host: Host, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    once(host)
+    host.ctl("tune", "explain", "eth1", "--plot", tmp_path / "path.svg")
+    drawn = (tmp_path / "path.svg").read_text()
+    for curve in ("one fragment", "fixed 4 KiB", "in effect, predicted"):
+        assert curve in drawn
+
+
+def test_once__without_a_peer(host: Host) -> None:
+    done = host.ctl("tune", "auto", "eth1", "--once", check=False)
+    assert done.returncode == 1
+    assert "no peer has a session" in done.stderr
+
+
+def test_by_hand__stays_until_it_is_given_back(host: Host) -> None:
+    host.ctl("tune", "set", "eth1", "--class", "4KiB", "--fragment-bytes", "999")
+    path = once(host)
+    assert fragment_bytes(host) == 999
+    assert path["classes"][CLASS]["standing"] == "set by hand"
+    assert path["classes"][CLASS - 1]["standing"] == "unverified"
+    host.ctl("tune", "set", "eth1", "--auto")
+    assert explained(host)["classes"][CLASS]["standing"] == "as before"
+
+
+def test_auto__one_at_a_time_and_down_ends_it(host: Host) -> None:
+    job = host.start("tune", "auto", "eth1", "--peer", PEER)
+    wait_for(lambda: host.status()["tuner_pid"] == job.pid, "tuner")
+    refused = host.ctl("tune", "auto", "eth1", "--once", check=False)
+    assert refused.returncode == 1
+    assert f"is tuned already, by process {job.pid}" in refused.stderr
+    assert f"tuned by process {job.pid}" in host.ctl("status", "eth1").stdout
+    host.down()
+    status, _, errors = finish(job)
+    assert status != 0
+    assert "Traceback" not in errors
+    assert not (RUN / host.lab.instance("h1")).exists()
+
+
+def test_auto__ctrl_c(host: Host) -> None:
+    job = host.start("tune", "auto", "eth1", "--peer", PEER)
+    wait_for(lambda: host.status()["tuner_pid"] == job.pid, "tuner")
+    job.send_signal(signal.SIGINT)
+    status, _, errors = finish(job)
+    assert status == 130
+    assert errors == "carefulctl: interrupted\n"
+    assert host.status()["tuner_pid"] is None
+
+
+@pytest.mark.parametrize("what", ["changed", "unverified"])
+def test_auto__killed_and_started_again(host: Host, what: str) -> None:
+    """Within an A/B, or after it: what it knew is known; carefuld does not notice."""
+    job = host.start("tune", "auto", "eth1", "--peer", PEER)
+    kept = RUN / host.lab.instance("h1") / "tuning.json"
+    wait_for(lambda: kept.exists() and f'"what": "{what}"' in kept.read_text(), what)
+    daemon = host.pid
+    job.kill()
+    job.wait(10)
+    before = json.loads(kept.read_text())["paths"][PEER]
+    path = once(host)
+    after = json.loads(kept.read_text())["paths"][PEER]
+    assert after["measured_at"] == before["measured_at"]
+    assert after["changed_at"] == before["changed_at"]
+    assert path["classes"][CLASS]["standing"] == "unverified"
+    assert fragment_bytes(host) < 3694
+    assert host.pid == daemon
+    assert alive(daemon)
+
+
+def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
+    """It runs beside carefuld, once; `down` ends it and leaves nothing."""
+    host = Host(slow_lab, "h1", tmp_path)
+    host.up("--tune", "auto")
+    try:
+        pid = host.status()["tuner_pid"]
+        assert pid
+        assert alive(pid)
+        host.up("--tune", "auto")
+        assert host.status()["tuner_pid"] == pid
+        # Killed, it is started again; carefuld stays.
+        daemon = host.pid
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not alive(pid), "end")
+        assert host.status()["tuner_pid"] is None
+        host.up("--tune", "auto")
+        again = host.status()["tuner_pid"]
+        assert again not in (None, pid)
+        assert host.pid == daemon
+    finally:
+        host.down()
+    assert not alive(again)
+    assert not (RUN / slow_lab.instance("h1")).exists()
