@@ -129,7 +129,15 @@ class _Move:
             await self._enter()
 
     async def _enter(self) -> None:
-        """Make the target a directory, unless it is there."""
+        """Make the target a directory, unless it is there.
+
+        Raises:
+            CarefulError: it cannot be made; what is there is no directory.
+        """
+        if self.exists and not self.into:
+            raise CarefulError(
+                errno.ENOTDIR, "is not a directory", self.way.target.name(self.target)
+            )
         if not self.exists and not self.options.dry_run:
             self.sink.report.directories += await self.way.target.make_directory(self.target, MODE)
         self.exists = self.into = True

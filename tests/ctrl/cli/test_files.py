@@ -165,6 +165,26 @@ def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
     assert "ds/b: exists and differs" in found.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("get", "h2:null:", "x"), "null: is endless; --bytes says how much to copy"),
+        (("get", "-f", "--at", "5", "h2:a", "none"), "none: No such file or directory"),
+        (("get", "-r", "h2:ds", "mine"), "mine: is not a directory"),
+        (("put", "-r", "ds", "h2:a"), "h2:a: is not a directory"),
+        (("get", "h2:*.zip", "."), "h2:*.zip: nothing matches"),
+    ],
+)
+def test_failures__what_is_said(
+    type_: Type, export: Path, words: tuple[str, ...], said: str
+) -> None:
+    (export / "ds").mkdir()
+    (export / "a").write_text("a")
+    Path("ds").mkdir()
+    Path("mine").write_text("mine")
+    assert type_(*words) == Said(1, "", f"carefulctl: {said}\n")
+
+
 def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
     found = type_("get", "h2:", ".")
     assert (found.status, found.err) == (1, "carefulctl: h2:/: is a directory; -r fetches it\n")

@@ -30,6 +30,19 @@ from careful.transfer.stream.inplace import Side, bytes_from, move_differing
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 from careful.transfer.tasks import quietly
 
+#: Why nothing was written yet, or nothing would come of it to write the rest.
+_BEFORE = {
+    errno.EACCES,
+    errno.EBUSY,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 STDIO = "-"
 NULL = "null:"
 
@@ -407,7 +420,7 @@ async def transfer(
     except CarefulError as error:
         if error.errno == errno.EISDIR:
             error.reason = "is a directory; -, null:, devices and parts of files need a single file"
-        if in_place and options.replace and error.errno != errno.ENOSPC:
+        if in_place and options.replace and error.errno not in _BEFORE:
             error.reason += "; -c resumes with the blocks that differ"
         raise
     is_equal = result.bytes == result.matched_bytes > 0

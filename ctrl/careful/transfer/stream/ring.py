@@ -305,5 +305,5 @@ def need_length(nbytes: int | None) -> int:
         CarefulError: nobody said it.
     """
     if nbytes is None:
-        raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null:")
+        raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null")
     return nbytes
