@@ -83,7 +83,7 @@ def test_up__several_at_once(host: Host) -> None:
     jobs = [host.start("up", "eth1") for _ in range(4)]
     ended = [finish(job) for job in jobs]
     assert [status for status, _, _ in ended] == [0, 0, 0, 0], ended
-    assert sum("is up already" in said for _, said, _ in ended) == 3
+    assert sum("is already up" in said for _, said, _ in ended) == 3
     assert host.status()["pid"] == host.pid
     jobs = [host.start("down", "eth1") for _ in range(3)]
     assert [finish(job)[0] for job in jobs] == [0, 0, 0]

@@ -33,14 +33,15 @@ json_option = click.option(
     is_flag=True,
     is_eager=True,
     callback=_note,
-    help="Print one JSON object, for an error too.",
+    help="Print one JSON object, also for an error.",
 )
 instance_option = click.option(
     "--instance",
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
     shell_complete=complete.instance,
-    help="Which carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the only one]",
+    help="Which instance of carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the "
+    "only one]",
 )
 config_option = click.option(
     "--config",

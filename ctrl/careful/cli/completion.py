@@ -58,10 +58,10 @@ def _ours() -> str:
 @click.argument("shell", type=click.Choice(_SHELLS), default=_ours)
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, options, hosts, paths and interfaces.
+    """Print a completion script for bash, zsh or fish.
 
-    Hosts are those in the configuration; paths are asked of the host, if it answers at once.
-    SHELL is bash, zsh or fish; yours by default.
+    The default is your login shell. The script completes commands, options, interfaces, the
+    hosts in the configuration, and paths on a host that answers at once.
     """
     kind = _Bash if shell == "bash" else get_completion_class(shell)
     assert kind is not None

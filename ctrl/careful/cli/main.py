@@ -30,15 +30,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "An interface": {
         "up": (
             "careful.cli.up:up",
-            "Bring careful up on IFACE: start carefuld, and return when it serves.",
+            "Bring up careful on IFACE: start carefuld, and return once it is ready.",
         ),
         "down": (
             "careful.cli.up:down",
-            "Take careful off IFACE: end carefuld, and remove all that it left.",
+            "Take careful off IFACE: stop carefuld, and remove everything it left.",
         ),
         "status": (
             "careful.cli.status:status",
-            "Show what is in effect, the peers, and every counter that is not 0.",
+            "Show the settings in effect, the peers, and every counter that is not 0.",
         ),
         "doctor": (
             "careful.cli.doctor:doctor",
@@ -93,7 +93,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "More": {
         "completion": (
             "careful.cli.completion:completion",
-            "Print what makes a shell complete commands, options, hosts, paths and interfaces.",
+            "Print a completion script for bash, zsh or fish.",
         ),
         "help": (
             "careful.cli.help:help_command",
@@ -116,7 +116,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 @click.version_option(__version__, prog_name="carefulctl")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Bring careful up on an interface, move files, and tune it while it runs."""
+    """Bring up careful on an interface, move files, and tune it while it runs."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 

@@ -16,7 +16,7 @@ from careful.report import status as report
 
 @command(
     examples=[
-        ("carefulctl status", "every instance that is up here"),
+        ("carefulctl status", "every instance on this host"),
         ("carefulctl status eth1 --json", "one instance, for a program"),
     ],
     topics=("exit-status",),
@@ -26,7 +26,7 @@ from careful.report import status as report
 def status(
     ifname: str | None, instance: str | None, config_path: Path | None, as_json: bool
 ) -> None:
-    """Show what is in effect, the peers, and every counter that is not 0."""
+    """Show the settings in effect, the peers, and every counter that is not 0."""
     settings = config.load(config_path)
     found = [state.gather(one, settings) for one in instances.named_or_all(ifname, instance)]
     died = {} if ifname or instance else instances.died()

@@ -17,7 +17,7 @@ from careful.report import status as report
 
 @command(
     examples=[
-        ("carefulctl up eth1", "to fetch and measure; exports nothing"),
+        ("carefulctl up eth1", "fetch and measure only; export nothing"),
         (
             "carefulctl up eth1 --export /srv/a --export /srv/b:rw",
             "export two trees, the second writable",
@@ -31,7 +31,7 @@ from careful.report import status as report
     "--peers",
     type=Whole(1, lib.CAREFUL_PEERS_MAX),
     metavar="P",
-    help="How many peers share R, the receive buffers.  [default: 8]",
+    help="How many peers share the receive buffers (R).  [default: 8]",
 )
 @click.option(
     "--export",
@@ -79,7 +79,7 @@ from careful.report import status as report
     "sync_ms",
     type=WholeDuration(1000, 3600.0),
     metavar="TIME",
-    help="Ask a peer that has been silent for this long.  [default: 200ms]",
+    help="Ask a peer that has been silent for this long what it received.  [default: 200ms]",
 )
 @click.option(
     "--stall",
@@ -104,12 +104,12 @@ def up(
     tune: str | None,
     **given: object,
 ) -> None:
-    """Bring careful up on IFACE: start carefuld, and return when it serves.
+    """Bring up careful on IFACE: start carefuld, and return once it is ready.
 
-    It prints what is in effect: XDP mode, copy or zero-copy, the window and what bounds it,
-    and what is exported. If careful is up already with the same options, nothing changes and
-    the status is 0; other options are an error that names them. `doctor` says beforehand what
-    `up` would refuse.
+    Prints the settings in effect: XDP mode, copy or zero-copy, the window and what limits it,
+    and the exports. If careful is already up with the same options, nothing changes and the
+    exit status is 0; if it is up with other options, `up` fails and names them. `doctor` tells
+    beforehand what `up` would refuse.
     """
     settings = config.load(config_path)
     name = instance or ifname
@@ -124,14 +124,14 @@ def up(
     show(as_json, "up", inputs, {"already": done.already, **found}, text)
 
 
-@command(examples=[("carefulctl down eth1", "end it; nothing stays behind")])
+@command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @instance_option
 @json_option
 def down(ifname: str, instance: str | None, as_json: bool) -> None:
-    """Take careful off IFACE: end carefuld, and remove all that it left.
+    """Take careful off IFACE: stop carefuld, and remove everything it left.
 
-    It also removes what a carefuld that was killed left behind.
+    This also removes what a carefuld that was killed left behind.
     """
     done = daemon.down(ifname, instance)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}

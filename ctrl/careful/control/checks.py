@@ -80,14 +80,16 @@ def _raise_limits() -> None:
 def _machine() -> Iterator[Finding]:
     release = os.uname().release
     numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
-    text = "" if numbers >= _KERNEL_FRAGS else ": frames of one buffer (several from 6.6 on)"
+    text = (
+        "" if numbers >= _KERNEL_FRAGS else ": a frame fits one buffer (several from Linux 6.6 on)"
+    )
     yield Finding("kernel", OK, f"Linux {release}{text}")
     yield _tried("carefuld", _carefuld)
     try:
         bpf.library()
-        yield Finding("bcc", OK, "python3-bpfcc is there")
+        yield Finding("bcc", OK, "python3-bpfcc is installed")
     except CarefulError as error:
-        text = "not there; without it no `trace`, no `measure clearbox`"
+        text = "not installed: `trace` and `measure clearbox` will not work"
         yield Finding("bcc", WARN, text, error.reason)
 
 
@@ -117,21 +119,21 @@ def _library(case: Case) -> Iterator[Finding]:
 
 def _interface(link: Link) -> Iterator[Finding]:
     if link.up and not link.carrier:
-        yield Finding("carrier", WARN, f"{link.name} has none", "look at the cable")
+        yield Finding("carrier", WARN, f"no link on {link.name}", "check the cable")
     if link.kind == "veth" and link.mtu > _MTU_BUFFER:
-        advice = f"{_MTU_BUFFER} is the largest that needs one buffer, and the fastest per byte"
-        yield Finding("buffers", WARN, f"at an MTU of {link.mtu} a frame fills several", advice)
+        advice = f"up to {_MTU_BUFFER} it fits one, which is faster per byte"
+        yield Finding("buffers", WARN, f"with an MTU of {link.mtu} a frame fills several", advice)
     if links.has_address(link):
-        yield Finding("address", OK, f"{link.name} has one")
+        yield Finding("address", OK, f"{link.name} has an address")
     else:
-        text = f"{link.name} has none but link-local ones: peers reach it by those alone"
+        text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield Finding("address", WARN, text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     driver = ethtool.driver_info(link.name)
     if driver.lro:
         advice = f"ethtool -K {link.name} lro off"
-        yield Finding("offloads", WARN, "LRO is on: drivers refuse native XDP", advice)
+        yield Finding("offloads", WARN, "LRO is on, and drivers refuse native XDP with it", advice)
     else:
-        yield Finding("offloads", OK, "none in the way")
+        yield Finding("offloads", OK, "LRO is off")
 
 
 def _detached(link: Link, instance: Instance) -> bool:
@@ -156,7 +158,7 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth":
-        return Finding("qdisc", OK, "none; `up` puts a pfifo there: a full ring loses nothing")
+        return Finding("qdisc", OK, "none; `up` adds a pfifo, so that a full ring loses nothing")
     if qdisc is not None and qdisc.is_ours and not case.in_use:
         advice = f"carefulctl down {link.name} removes it"
         return Finding("qdisc", WARN, f"{qdisc.kind}, left by a carefuld that was killed", advice)
@@ -177,7 +179,7 @@ def _backlog() -> Finding:
     try:
         backlog = int(path.read_text())
     except OSError:
-        text = f"not visible in this network namespace; taken for {_BACKLOG_DEFAULT}"
+        text = f"cannot be seen in this network namespace; assumed to be {_BACKLOG_DEFAULT}"
         return Finding("backlog", UNKNOWN, text)
     return Finding("backlog", OK, f"{backlog} frames: bounds R in generic mode")
 
@@ -193,11 +195,11 @@ def _instance(case: Case) -> Finding:
     try:
         pins = (maps.PINS / instance.name).exists()
     except PermissionError:
-        return Finding("instance", UNKNOWN, "whether pins are left is for root to see")
+        return Finding("instance", UNKNOWN, "only root can see whether pins are left")
     if pins or instance.directory.exists():
         advice = f"the next `up` clears them, or: carefulctl down {case.ifname}"
-        return Finding("instance", WARN, "pins or files of a killed carefuld are left", advice)
-    return Finding("instance", OK, f"{instance.name} is not up; nothing is left of it")
+        return Finding("instance", WARN, "a killed carefuld left pins or files behind", advice)
+    return Finding("instance", OK, f"{instance.name} is not up, and left nothing behind")
 
 
 def _exports(options: UpOptions) -> str:

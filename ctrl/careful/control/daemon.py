@@ -43,7 +43,7 @@ def executable() -> Path:
             return folder / "carefuld"
     if found := shutil.which("carefuld"):
         return Path(found)
-    text = "is not installed with this package, nor in PATH"
+    text = "is neither installed with this package nor in PATH"
     raise CarefulError(errno.ENOENT, text, "carefuld")
 
 
@@ -161,7 +161,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
     if not instance.pid:
         return False
-    text, down = f"is up already on {instance.ifname} (carefuld {instance.pid})", ""
+    text, down = f"is already up on {instance.ifname} (carefuld {instance.pid})", ""
     if instance.ifname != link.name:
         down = ", or choose another --instance"
     elif instance.here is False:
@@ -301,7 +301,7 @@ def _end_process(instance: Instance) -> str:
         raise from_os(error, f"carefuld {instance.pid}") from None
     finally:
         os.close(handle)
-    raise CarefulError(errno.ETIMEDOUT, "does not end", f"carefuld {instance.pid}")
+    raise CarefulError(errno.ETIMEDOUT, "does not exit", f"carefuld {instance.pid}")
 
 
 @dataclass(frozen=True)

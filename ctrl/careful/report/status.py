@@ -44,7 +44,7 @@ def _exports(found: list[dict[str, Any]]) -> str:
 def up(found: dict[str, Any], already: bool) -> str:
     """What `up` did."""
     if already:
-        return f"{found['ifname']}: is up already, with these options (carefuld {found['pid']})"
+        return f"{found['ifname']}: is already up with these options (carefuld {found['pid']})"
     return effect(found)
 
 

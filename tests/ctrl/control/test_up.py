@@ -33,7 +33,7 @@ def test_up__twice_is_once(host: Host) -> None:
     host.up("--peers", "4")
     pid = host.pid
     again = host.ctl("up", "eth1", "--export", f"{host.export}:rw", "--peers", "4")
-    assert again.stdout == f"eth1: is up already, with these options (carefuld {pid})\n"
+    assert again.stdout == f"eth1: is already up with these options (carefuld {pid})\n"
     assert host.pid == pid
     # An option that is given as what it is by default makes no difference.
     done = host.ctl(
