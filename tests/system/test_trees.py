@@ -95,7 +95,7 @@ def test_checksum__one_block_moves(pair: tuple[Host, Host]) -> None:
 
 
 @pytest.mark.parametrize("command", ["get", "put"])
-def test_small__killed_and_again(pair: tuple[Host, Host], command: str) -> None:
+def test_small_files__killed_and_repeated(pair: tuple[Host, Host], command: str) -> None:
     """Small files are there or not; a peer that dies with a batch in hand is no obstacle."""
     a, b = pair
     make_tree(b.export / "tree")

@@ -159,7 +159,7 @@ def test_range__of_standard_input(
 
 @pytest.mark.parametrize("span", [{}, {"nbytes": 5}])
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_special__nothing_replaces_it(
+def test_special_file__is_never_replaced(
     route: Route, export: Path, tmp_path: Path, way: str, span: dict[str, int]
 ) -> None:
     source, target = (export, tmp_path) if way == "get" else (tmp_path, export)

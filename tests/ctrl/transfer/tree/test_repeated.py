@@ -238,7 +238,7 @@ def test_update__newer_stays(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("options", [PLAIN, ARCHIVE], ids=["plain", "archive"])
-def test_again__what_came_stays(ends: Ends, options: Options) -> None:
+def test_repeated__what_came_stays(ends: Ends, options: Options) -> None:
     """Large files of six blocks, three or, without hard links, four; the peer dies at the ninth."""
     ends.break_off(options)
     moves = ends.moves()
@@ -257,7 +257,7 @@ def test_again__what_came_stays(ends: Ends, options: Options) -> None:
 
 
 @pytest.mark.parametrize("more", [{"update": True}, {"checksum": True}], ids=["update", "checksum"])
-def test_again__with_options_that_look(ends: Ends, more: dict[str, bool]) -> None:
+def test_repeated__with_options_that_look(ends: Ends, more: dict[str, bool]) -> None:
     """A file that is complete has its time: neither sends it again."""
     options = replace(ARCHIVE, replace=True, **more)
     ends.break_off(options)
@@ -268,7 +268,7 @@ def test_again__with_options_that_look(ends: Ends, more: dict[str, bool]) -> Non
     assert_equal(ends.source, ends.target)
 
 
-def test_again__cut_off_by_a_power_failure(ends: Ends) -> None:
+def test_repeated__cut_off_by_a_power_failure(ends: Ends) -> None:
     """Size and every time of what came say that it is whole, and it is not."""
     ends.break_off(PLAIN)
     whole = [p for p in ends.target.rglob("*") if p.is_file() and p.name in ("large", "again")]
@@ -281,7 +281,7 @@ def test_again__cut_off_by_a_power_failure(ends: Ends) -> None:
     assert ends.partials() == []
 
 
-def test_again__restart(ends: Ends) -> None:
+def test_repeated__restart(ends: Ends) -> None:
     """What is half there is thrown away; what is whole is whole."""
     ends.break_off(PLAIN)
     moves = ends.moves()
@@ -291,7 +291,7 @@ def test_again__restart(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
-def test_again__cause_mended(ends: Ends, code: int) -> None:
+def test_repeated__cause_mended(ends: Ends, code: int) -> None:
     """One kind of file fails; the same command brings it once that is mended."""
 
     def fault(question: Any) -> int:
@@ -306,7 +306,7 @@ def test_again__cause_mended(ends: Ends, code: int) -> None:
     assert ends.partials() == []
 
 
-def test_again__rehearsal(ends: Ends) -> None:
+def test_repeated__rehearsal(ends: Ends) -> None:
     ends.break_off(PLAIN)
     report = ends.run(replace(PLAIN, dry_run=True))
     assert report.failures == []
@@ -314,7 +314,7 @@ def test_again__rehearsal(ends: Ends) -> None:
     assert len(ends.partials()) == 1
 
 
-def test_again__leftovers_go(ends: Ends) -> None:
+def test_repeated__leftovers_go(ends: Ends) -> None:
     """Temporary files of the run that died go with the end of the one that goes on."""
     ends.break_off(PLAIN)
     left = ends.target / "a/.careful-00000000000000ff.part"
@@ -326,7 +326,7 @@ def test_again__leftovers_go(ends: Ends) -> None:
     assert ends.partials() == []
 
 
-def test_again__another_block_size(ends: Ends) -> None:
+def test_repeated__another_block_size(ends: Ends) -> None:
     """Files of one block need no partial file: what is left of these serves nobody."""
     ends.break_off(PLAIN)
     assert len(ends.partials()) == 1
@@ -335,7 +335,7 @@ def test_again__another_block_size(ends: Ends) -> None:
     assert ends.partials() == []
 
 
-def test_again__appears_meanwhile(ends: Ends) -> None:
+def test_repeated__appears_meanwhile(ends: Ends) -> None:
     """A name that gets there while we work: equal is done, other is refused."""
     there = ends.target / "a/large"
     for data, refused in ((b"mine", ["large"]), ((ends.source / "a/large").read_bytes(), [])):
@@ -356,7 +356,7 @@ def test_again__appears_meanwhile(ends: Ends) -> None:
         there.unlink()
 
 
-def test_put_again__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     """What failed for want of room goes on later."""
     (tmp_path / "here").mkdir()
     ends, full = Ends("put", route, daemon, tmp_path / "here"), True

@@ -89,7 +89,7 @@ def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[A
     return fault
 
 
-def test_small__all_of_them_are_told(ends: Ends) -> None:
+def test_small_files__all_of_them_are_told(ends: Ends) -> None:
     report = ends.run()
     assert_equal(ends.source, ends.target)
     assert (report.failures, report.files_count, report.bytes) == ([], 20, 19_000)
@@ -103,7 +103,7 @@ def test_small__all_of_them_are_told(ends: Ends) -> None:
     assert [one.digest for one in again.files] == [None] * 20
 
 
-def test_small__what_is_there_is_kept(ends: Ends) -> None:
+def test_small_files__what_is_there_is_kept(ends: Ends) -> None:
     (ends.target / "d1").mkdir(parents=True)
     (ends.target / "d1/f4").write_text("mine")
     report = ends.run()
@@ -116,7 +116,7 @@ def test_small__what_is_there_is_kept(ends: Ends) -> None:
     assert_equal(ends.source, ends.target)
 
 
-def test_small__no_directory_for_some(ends: Ends) -> None:
+def test_small_files__no_directory_for_some(ends: Ends) -> None:
     ends.target.mkdir()
     (ends.target / "d1").write_text("in the way")
     report = ends.run()
@@ -126,7 +126,9 @@ def test_small__no_directory_for_some(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_small__others_have_the_peer_s_memory(ends: Ends, daemon: FakeDaemon, times: int) -> None:
+def test_small_files__others_have_the_peer_s_memory(
+    ends: Ends, daemon: FakeDaemon, times: int
+) -> None:
     daemon.fault = refusing(errno.EMFILE, times, lib.CAREFUL_BLOCK_OPEN)
     report = ends.run()
     assert report.failures == []
@@ -134,7 +136,7 @@ def test_small__others_have_the_peer_s_memory(ends: Ends, daemon: FakeDaemon, ti
 
 
 @pytest.mark.parametrize("code", [errno.EOVERFLOW, errno.EMFILE])
-def test_small__a_batch_that_does_not_fit(ends: Ends, daemon: FakeDaemon, code: int) -> None:
+def test_small_files__a_batch_that_does_not_fit(ends: Ends, daemon: FakeDaemon, code: int) -> None:
     ends.run()  # the directories
     after = int(ends.way == "put")  # the batch of directories
     daemon.fault = refusing(code, 2, lib.CAREFUL_BLOCK_BATCH, after)
@@ -178,7 +180,7 @@ def test_get__names_that_were_not_asked_for(
 
 
 @pytest.mark.parametrize("handler", [None, lib.CAREFUL_BLOCK_BATCH])
-def test_small__what_is_asked_for_again_counts(
+def test_small_files__retries_are_counted(
     ends: Ends, daemon: FakeDaemon, handler: int | None
 ) -> None:
     """A piece of a batch, or the batch itself."""

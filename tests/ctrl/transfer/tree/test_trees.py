@@ -321,7 +321,7 @@ def test_filters__patterns_and_names(ends: Ends) -> None:
     assert "No such file" in report.failures[0][1]
 
 
-def test_small__one_cannot_be_made(ends: Ends) -> None:
+def test_small_files__one_cannot_be_made(ends: Ends) -> None:
     for index in range(5):
         ends.write(str(index))
     (ends.target / "2/in the way").mkdir(parents=True)
@@ -330,7 +330,7 @@ def test_small__one_cannot_be_made(ends: Ends) -> None:
     assert [Path(name).name for name, _ in report.failures] == ["2"]
 
 
-def test_small__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
+def test_small_files__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
     """What was small in the listing is read as what it is."""
     path = ends.write("f")
     grown = False
@@ -352,7 +352,7 @@ def test_small__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
     assert (ends.target / "f").read_bytes() == b"y" * 100_000
 
 
-def test_small__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
+def test_small_files__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
     """Other transfers of this host may have all handles that the peer gives it."""
     ends.write("f")
     refused = 0
