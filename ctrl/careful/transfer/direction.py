@@ -14,8 +14,9 @@ from typing import Protocol
 
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.compare import common_bytes
-from careful.transfer.file.copy import get_file, put_file
+from careful.transfer.file.get import get_file
 from careful.transfer.file.local import current_umask, shown, sync_directory
+from careful.transfer.file.put import put_file
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.protocol.batch import LocalTree, RemoteTree, Tree

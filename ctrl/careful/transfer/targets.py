@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from careful.errors import CarefulError
 from careful.transfer.direction import Direction
-from careful.transfer.file.copy import RESUME
+from careful.transfer.file.kept import RESUME
 from careful.transfer.mkpath import MODE, make_path
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient

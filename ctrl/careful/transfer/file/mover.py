@@ -1,7 +1,7 @@
 """The blocks of one file across, several of them in flight.
 
 Owns which byte ranges move, and what becomes of one that was lost or damaged. What
-the two ends are is copy.py's.
+the two ends are is get.py's and put.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Client of the block service (block.h): a peer's exported tree.
 
 Owns the requests and their payloads. Bytes move by ranges.py; which, and where to, is
-file/copy.py's.
+file/get.py's and file/put.py's.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.copy import tell_lost
+from careful.transfer.file.kept import tell_lost
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, parse
 from careful.transfer.protocol.entries import Attr

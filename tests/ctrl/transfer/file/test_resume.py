@@ -17,8 +17,8 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file import journal
-from careful.transfer.file.copy import Options, Silent
 from careful.transfer.file.journal import Identity, Journal, check_source, read_journal
+from careful.transfer.options import Options, Silent
 from careful.transfer.partials import find_local
 from fake_daemon import DiedError, FakeDaemon
 
