@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from hosts import RUN, Host, alive, finish, wait_for
-from lab import Lab
+from lab import Lab, MakeLab, tool
 
 GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
 PEER = "10.77.0.2"
@@ -213,3 +213,44 @@ def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
         host.down()
     assert not alive(again)
     assert not (RUN / slow_lab.instance("h1")).exists()
+
+
+#: GAM's third stage, with eight times the overhead from some seconds after a reset on.
+CHANGE = """
+[[stage.link.changes]]
+at_s = 15
+g_us = 60
+G_us_per_KiB = 24.9
+"""
+
+
+def test_auto__follows_a_path_that_changes(make_lab: MakeLab, tmp_path: Path) -> None:
+    """4 KiB pass fastest in five fragments, and in two once each costs eight times as much."""
+    stages = GAM.read_text().split("[[stage]]")
+    stages[3] += CHANGE
+    hops = tmp_path / "changing.toml"
+    hops.write_text("[[stage]]".join(stages))
+    options = ["--scale", "50", "--charge", "payload"]
+    lab = make_lab(hops=hops, mtu=4000, options=options)
+    first, second = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
+    for one in (first, second):
+        one.up()
+    reader(first)
+    kept = RUN / lab.instance("h1") / "tuning.json"
+    first.start("tune", "auto", "eth1", "--peer", PEER)
+
+    def decided(what: str) -> bool:
+        tool("links", "--name", lab.name, "--reset")  # not yet
+        return kept.exists() and f'"what": "{what}"' in kept.read_text()
+
+    try:
+        wait_for(lambda: decided("kept"), "change that holds")
+        assert 4 <= -(-4096 // fragment_bytes(first)) <= 6
+        wait_for(lambda: '"what": "path changed"' in kept.read_text(), "answer")
+        wait_for(lambda: -(-4096 // fragment_bytes(first)) <= 3, "plan of the other path")
+        wait_for(lambda: explained(first)["classes"][CLASS]["standing"] == "verified", "proof")
+        assert -(-4096 // fragment_bytes(first)) <= 3
+        first.assert_nothing_lost()
+    finally:
+        for one in (first, second):
+            one.ctl("down", "eth1", check=False)

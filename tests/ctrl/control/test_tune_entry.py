@@ -1,0 +1,73 @@
+"""Two versions of a tune entry that take turns, and whoever else writes to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from careful._abi import ffi, lib, sizeof
+from careful.control import tune_entry
+from careful.control.tune_entry import Plan, Setting
+
+
+class Memory:
+    """A map in memory."""
+
+    def __init__(self) -> None:
+        self.values = {0: bytes(sizeof("careful_tune_entry"))}
+
+    def lookup(self, key: int) -> bytes:
+        return self.values[key]
+
+    def update(self, key: int, value: bytes) -> None:
+        self.values[key] = value
+
+
+@pytest.fixture
+def tune() -> Memory:
+    """Of one slot, all classes in fragments of 3000 bytes."""
+    one = Memory()
+    tune_entry.apply(
+        one, [0], {index: Setting(Plan.fixed(3000), {}) for index in range(tune_entry.CLASSES)}
+    )
+    return one
+
+
+def active(tune: Memory) -> int:
+    entry: Any = ffi.new("struct careful_tune_entry *")
+    ffi.memmove(entry, tune.lookup(0), sizeof("careful_tune_entry"))
+    return int(entry.active)
+
+
+def fragments(tune: Memory, index: int) -> int:
+    plan = tune_entry.read(tune, 0)[index].plan
+    assert plan
+    return plan.first_bytes
+
+
+def test_beside__what_is_in_effect_stays(tune: Memory) -> None:
+    before = active(tune)
+    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    assert active(tune) == two.active == before
+    assert two.other == (before + 1) % lib.CAREFUL_TUNE_VERSIONS
+    assert fragments(tune, 6) == 3000
+
+
+def test_flip__takes_turns(tune: Memory) -> None:
+    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    seen = []
+    for _ in range(4):
+        assert tune_entry.flip(tune, 0, two)
+        seen.append((active(tune), fragments(tune, 6), fragments(tune, 7)))
+    assert seen == [(two.other, 820, 3000), (two.active, 3000, 3000)] * 2
+
+
+@pytest.mark.parametrize("flips", [0, 1])
+def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
+    """`tune set` fills the next version, be it one of the two or the third."""
+    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    for _ in range(flips):
+        assert tune_entry.flip(tune, 0, two)
+    tune_entry.apply(tune, [0], {6: Setting(Plan.fixed(777), {})})
+    assert not tune_entry.flip(tune, 0, two)
+    assert fragments(tune, 6) == 777

@@ -1,0 +1,111 @@
+"""What `tune explain` says of a path that the controller has tuned in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful.control import tune_entry
+from careful.control.tune_peers import Row
+from careful.model import load_shipped
+from careful.report import explain as report
+from careful.tuning import explain
+from careful.tuning.decide import Controller
+from careful.tuning.state import PathState, Store
+from live_path import LivePath, Stream
+
+GAM = load_shipped("gam")
+CLASS = 6
+
+
+def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
+    """A path with 4 KiB messages, after some time."""
+    on, state = LivePath(lambda _: GAM, [Stream(4096, 0.005)]), PathState({})
+    one = Controller(on, state, on.clock, seed=1)
+    until = on.now + seconds
+    while on.now < until:
+        on.advance(one.step())
+    if state.figures:
+        state.figures |= {"frames_count": 700, "elapsed_s": 0.3, "notes": ["a note"]}
+    settings = tuple(
+        tune_entry.Setting(tune_entry.Plan(**plan.as_dict()), {}) for plan in on.in_effect()
+    )
+    return Row("h2", 0, settings), state
+
+
+def found(store: Store, **path: Any) -> dict[str, Any]:
+    row, state = tuned(store)
+    one = explain.path(row, "10.0.0.2", path.get("state", state), store)
+    return {"instance": "eth1", "tuner_pid": None, "paths": [one]}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_path__prediction_and_live_messages(store: Store) -> None:
+    classes = found(store)["paths"][0]["classes"]
+    one = classes[CLASS]
+    assert one["standing"] == "verified"
+    # The synthetic live messages hold nothing but the message: both must agree.
+    assert one["measured_us"] == pytest.approx(one["predicted_us"], rel=0.12)
+    assert one["predicted_us"] < one["fixed_4KiB_us"] == one["one_fragment_us"]
+    assert classes[CLASS + 1]["standing"] == "unverified"
+    assert classes[CLASS + 1]["measured_us"] is None
+    assert classes[0]["standing"] == "as before"
+
+
+def test_path__set_by_hand(store: Store) -> None:
+    store.pin([], [CLASS])
+    assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "set by hand"
+
+
+def test_path__that_nobody_measured(store: Store) -> None:
+    whole = found(store, state=None)
+    text = report.text(whole)
+    assert "not measured: nothing is predicted" in text
+    with pytest.raises(ValueError, match="no path was measured"):
+        report.draw(whole, store.path.parent / "x.svg")
+
+
+def test_text__names_what_is_measured_and_why(store: Store) -> None:
+    text = report.text(found(store))
+    assert "nobody tunes it" in text
+    assert "measured: mean latency of live messages" in text
+    assert "at the start, by measure blackbox" in text
+    assert "a note" in text
+    assert "4 KiB: 3750 → 820 bytes (held:" in text
+
+
+def test_decision__says_once_what_is_the_same_of_all() -> None:
+    classes = [
+        {
+            "class": index,
+            "message_bytes_max": 64 << index,
+            "before": tune_entry.Plan.fixed(3750).__dict__,
+            "after": tune_entry.Plan.fixed(500).__dict__,
+            "ab": {"said": "not verified"},
+        }
+        for index in (5, 6)
+    ]
+    said = report.decision({"what": "unverified", "classes": classes, "why": "quiet"})
+    expected = "unverified; 2 KiB: 3750 → 500 bytes; 4 KiB: 3750 → 500 bytes; not verified; quiet"
+    assert said == expected
+
+
+def test_draw__three_curves_and_what_was_measured(store: Store) -> None:
+    pytest.importorskip("matplotlib")
+    path = store.path.parent / "path.svg"
+    report.draw(found(store), path)
+    drawn = path.read_text()
+    for curve in ("one fragment", "fixed 4 KiB", "in effect, predicted", "in effect, live A/B"):
+        assert curve in drawn
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1.4, "1 s ago"), (119, "119 s ago"), (600, "10 min ago")]
+)
+def test_ago(seconds: float, said: str) -> None:
+    assert report.ago(seconds) == said
