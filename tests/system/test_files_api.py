@@ -41,7 +41,7 @@ def partials(folder: Path) -> list[str]:
 
 def test_get__interrupted_goes_on(pair: tuple[Host, Host]) -> None:
     here, there = pair
-    data = make_file(there.export / "big", 4 * MIB)
+    data = make_file(there.export / "big", 64 * MIB)
     here.crawl()
     there.crawl()
     job = here.lab.start("h1", sys.executable, "-c", GET, cwd=here.own)
