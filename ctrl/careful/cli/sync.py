@@ -12,7 +12,7 @@ from careful.cli.complete import remote_path
 from careful.cli.params import host_path
 from careful.cli.transfer import get, move
 from careful.cli.transfer_options import TransferCommand
-from careful.transfer.stream.ends import NULL, STDIO
+from careful.transfer.stream.local import NULL, STDIO
 
 #: Options of get and put that are options of this command, too.
 _TAKEN = (

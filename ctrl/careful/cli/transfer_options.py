@@ -17,7 +17,7 @@ from careful.cli.params import BYTES, SECONDS
 from careful.control import config
 from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
-from careful.transfer.stream.ends import Span
+from careful.transfer.stream.local import Span
 from careful.transfer.tree.filters import Filters, check_pattern, read_patterns
 
 timeout = click.option(

@@ -36,7 +36,7 @@ from careful.transfer import session
 from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
-from careful.transfer.stream.ends import NULL, STDIO
+from careful.transfer.stream.local import NULL, STDIO
 from careful.transfer.verify import Verified
 
 Path = str | os.PathLike[str]

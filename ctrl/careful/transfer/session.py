@@ -19,7 +19,8 @@ from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
 from careful.transfer.protocol.spool import Spool
 from careful.transfer.result import Result
-from careful.transfer.stream.ends import NULL, STDIO, Span, is_special, transfer
+from careful.transfer.stream.ends import is_special, transfer
+from careful.transfer.stream.local import NULL, STDIO, Span
 
 if TYPE_CHECKING:
     from careful.transfer.partials import Found

@@ -1,7 +1,7 @@
-"""Ends that are no files to be made: standard input and output, null:, devices, ranges.
+"""Transfers whose ends are not files: standard input and output, null:, devices, ranges.
 
-Owns what each is opened as. A device or an existing file is written in its place: whoever
-reads it meanwhile sees it half-written, so that has to be asked for.
+Owns what is opened at the peer, and what cannot be done with such ends. This machine's end is
+local.py's, and the bytes are ring.py's.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TextIO
 
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError
 from careful.transfer.direction import Here, There
 from careful.transfer.file.compare import still_holds
-from careful.transfer.file.local import Partial, shown, special_there, sync_directory
+from careful.transfer.file.local import shown, special_there
 from careful.transfer.file.source import check_same, check_source, may_hold
 from careful.transfer.mkpath import make_path
 from careful.transfer.options import FileResult, Options, Progress, Silent
@@ -27,6 +24,7 @@ from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.result import Result
 from careful.transfer.stream.inplace import Side, bytes_from, move_differing
+from careful.transfer.stream.local import NULL, STDIO, Sink, Span, is_device, open_source
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 from careful.transfer.tasks import quietly
 
@@ -43,36 +41,6 @@ _BEFORE = {
     errno.EPERM,
     errno.EROFS,
 }
-STDIO = "-"
-NULL = "null:"
-
-
-@dataclass(frozen=True)
-class Span:
-    """Which part of a file.
-
-    Attributes:
-        offset: where it begins in the source, bytes.
-        nbytes: its length; None: to the end.
-        at: where it goes in a target that is there already; None: the target is made.
-    """
-
-    offset: int = 0
-    nbytes: int | None = None
-    at: int | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was said."""
-        return self == Span()
-
-
-def is_device(path: str) -> bool:
-    """Whether a local path is a block device."""
-    try:
-        return stat.S_ISBLK(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 async def _kind_there(remote: BlockClient, path: str) -> Attr:
@@ -103,63 +71,6 @@ async def is_special(
         return True
     local, there = (target, source) if is_get else (source, target)
     return local == STDIO or is_device(local) or await _is_remote_device(remote, relative(there))
-
-
-def _open_device(path: str, at: int, options: Options) -> int:
-    """A local device or file that is written in its place."""
-    if not options.replace:
-        raise CarefulError(errno.EEXIST, "exists; -f overwrites it", shown(path))
-    flags = os.O_RDWR if options.checksum else os.O_WRONLY
-    flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
-    try:
-        fd = os.open(path, flags)
-        os.lseek(fd, at, os.SEEK_SET)
-    except OSError as error:
-        raise from_os(error, shown(path)) from None
-    return fd
-
-
-def _standard(stream: TextIO | None) -> int:
-    """The descriptor of standard input or output; its number may be another file's if closed."""
-    if stream is None:
-        raise CarefulError(errno.EBADF, "is closed", STDIO)
-    return stream.fileno()
-
-
-class _Sink:
-    """Where a get's bytes go on this machine."""
-
-    def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
-        self.fd: int | None = None
-        self._sync = options.fsync != "none"  # of one file, the end is the file's
-        self._partial: Partial | None = None
-        self._close = False
-        if target == NULL:
-            return
-        if target == STDIO:
-            self.fd = _standard(sys.stdout)
-        elif span.at is not None or is_device(target):
-            self.fd = _open_device(target, span.at or 0, options)
-            self._close = True
-        else:
-            self._partial = Partial(target, 0, mode, options.replace)
-            self.fd = self._partial.fd
-
-    def end(self, done: bool) -> None:
-        """Sync it, and give it its name; or leave nothing of what was made."""
-        if self._partial is not None:
-            if done:
-                self._partial.commit(self._sync)
-                if self._sync:
-                    sync_directory(os.path.dirname(self._partial.path))
-            else:
-                self._partial.discard()
-        elif self._close and self.fd is not None:
-            try:
-                if done and self._sync:
-                    os.fsync(self.fd)
-            finally:
-                os.close(self.fd)
 
 
 def _same(
@@ -221,7 +132,7 @@ async def _get(
         progress.expect(1, nbytes)
         if target not in (NULL, STDIO) and span.at is None and not is_device(target):
             await make_path(Here(), os.path.dirname(target), options)
-        sink = _Sink(target, span, mode, options)
+        sink = Sink(target, span, mode, options)
         done = False
         try:
 
@@ -264,34 +175,12 @@ async def _get(
     return result
 
 
-def _skip(fd: int, nbytes: int) -> None:
-    """Leave out the first bytes of what can only be read in order."""
-    while nbytes and (piece := os.read(fd, min(nbytes, 1 << 20))):
-        nbytes -= len(piece)
-
-
-def _open_source(source: str, offset: int) -> tuple[int | None, int]:
-    """A local source: a descriptor, or None for zeros; permission bits for a copy of it."""
-    if source == NULL:
-        return None, 0o644
-    if source == STDIO:
-        fd = os.dup(_standard(sys.stdin))
-        _skip(fd, offset)
-        return fd, 0o644
-    try:
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        os.lseek(fd, offset, os.SEEK_SET)
-        return fd, stat.S_IMODE(os.fstat(fd).st_mode) & 0o777
-    except OSError as error:
-        raise from_os(error, shown(source)) from None
-
-
 async def _put(
     remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
 ) -> FileResult:
     most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
     # A fifo waits for its writer.
-    fd, mode = await apart(partial(_open_source, source, span.offset))
+    fd, mode = await apart(partial(open_source, source, span.offset))
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
     held, at, there = Held(), span.at or 0, 0
     try:

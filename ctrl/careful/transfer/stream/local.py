@@ -1,0 +1,128 @@
+"""This machine's end of a stream: standard input or output, null:, a device, a part of a file.
+
+Owns what each is opened as. A device or an existing file is written in its place: whoever
+reads it meanwhile sees it half-written, so that has to be asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import TextIO
+
+from careful.errors import CarefulError, from_os
+from careful.transfer.file.local import Partial, shown, sync_directory
+from careful.transfer.options import Options
+
+STDIO = "-"
+NULL = "null:"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which part of a file.
+
+    Attributes:
+        offset: where it begins in the source, bytes.
+        nbytes: its length; None: to the end.
+        at: where it goes in a target that is there already; None: the target is made.
+    """
+
+    offset: int = 0
+    nbytes: int | None = None
+    at: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was said."""
+        return self == Span()
+
+
+def is_device(path: str) -> bool:
+    """Whether a local path is a block device."""
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _open_device(path: str, at: int, options: Options) -> int:
+    """A local device or file that is written in its place."""
+    if not options.replace:
+        raise CarefulError(errno.EEXIST, "exists; -f overwrites it", shown(path))
+    flags = os.O_RDWR if options.checksum else os.O_WRONLY
+    flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
+    try:
+        fd = os.open(path, flags)
+        os.lseek(fd, at, os.SEEK_SET)
+    except OSError as error:
+        raise from_os(error, shown(path)) from None
+    return fd
+
+
+def _standard(stream: TextIO | None) -> int:
+    """The descriptor of standard input or output; its number may be another file's if closed."""
+    if stream is None:
+        raise CarefulError(errno.EBADF, "is closed", STDIO)
+    return stream.fileno()
+
+
+class Sink:
+    """Where a get's bytes go on this machine."""
+
+    def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
+        self.fd: int | None = None
+        self._sync = options.fsync != "none"  # of one file, the end is the file's
+        self._partial: Partial | None = None
+        self._close = False
+        if target == NULL:
+            return
+        if target == STDIO:
+            self.fd = _standard(sys.stdout)
+        elif span.at is not None or is_device(target):
+            self.fd = _open_device(target, span.at or 0, options)
+            self._close = True
+        else:
+            self._partial = Partial(target, 0, mode, options.replace)
+            self.fd = self._partial.fd
+
+    def end(self, done: bool) -> None:
+        """Sync it, and give it its name; or leave nothing of what was made."""
+        if self._partial is not None:
+            if done:
+                self._partial.commit(self._sync)
+                if self._sync:
+                    sync_directory(os.path.dirname(self._partial.path))
+            else:
+                self._partial.discard()
+        elif self._close and self.fd is not None:
+            try:
+                if done and self._sync:
+                    os.fsync(self.fd)
+            finally:
+                os.close(self.fd)
+
+
+def _skip(fd: int, nbytes: int) -> None:
+    """Leave out the first bytes of what can only be read in order."""
+    while nbytes and (piece := os.read(fd, min(nbytes, 1 << 20))):
+        nbytes -= len(piece)
+
+
+def open_source(source: str, offset: int) -> tuple[int | None, int]:
+    """A local source: a descriptor, or None for zeros; permission bits for a copy of it."""
+    if source == NULL:
+        return None, 0o644
+    if source == STDIO:
+        fd = os.dup(_standard(sys.stdin))
+        _skip(fd, offset)
+        return fd, 0o644
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        os.lseek(fd, offset, os.SEEK_SET)
+        return fd, stat.S_IMODE(os.fstat(fd).st_mode) & 0o777
+    except OSError as error:
+        raise from_os(error, shown(source)) from None
