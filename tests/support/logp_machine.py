@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-from careful.measure.estimators.logp import Bursts
+from careful.measure.estimators.logp import Bursts, LogP, Options, Result
 
 
 class Machine:
@@ -78,3 +78,8 @@ class Machine:
             np.array([one[2] for one in found]),
             np.array([one[3] for one in found]),
         )
+
+
+def measure(machine: Machine, **options: object) -> Result:
+    """What LogP makes of it, by its own clock."""
+    return LogP(machine, Options(**options), clock=machine.clock).run()  # type: ignore[arg-type]

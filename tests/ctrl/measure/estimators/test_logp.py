@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from careful.measure.estimators.logp import Bursts, Curve, LogP, Options, Result, marks_to, read
+from careful.measure.estimators.logp import Bursts, Curve, Result, marks_to, read
 from careful.measure.estimators.logp_overheads import told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.sample import Figure, figure, locations, undisturbed
 from careful.report import logp as report
-from logp_machine import Machine
+from logp_machine import Machine, measure
 
 #: P4 Table 4, µs.
 TABLE_4 = {
@@ -44,10 +44,6 @@ HARD = {
 def gap_us(os: float, or_: float, g: float, L: float, capacity: int = 62) -> float:
     """What limits the steady regime: the wire, the sender, or the capacity (P4)."""
     return max(g, os + or_, 2 * (os + or_ + L) / capacity)
-
-
-def measure(machine: Machine, **options: object) -> Result:
-    return LogP(machine, Options(**options), clock=machine.clock).run()  # type: ignore[arg-type]
 
 
 def known(result: Result, name: str) -> Estimate:

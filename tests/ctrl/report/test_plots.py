@@ -15,11 +15,10 @@ from careful.measure.statistics.estimate import Estimate
 from careful.model.files import load_pipeline
 from careful.report import figure, logp_plots, measure_plots, plan_plots, trace_plots
 from careful.report.digits import not_negative, with_half
+from fake_exchange import CROSSING, FakeExchange
+from fake_hosts import FakeHosts
 from logp_machine import Machine
-
-from .estimators.test_blackbox import CROSSING, FakeExchange
-from .estimators.test_host_stages import FakeHosts
-from .estimators.test_logp import measure as measure_logp
+from logp_machine import measure as measure_logp
 
 
 def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
