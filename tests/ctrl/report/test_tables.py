@@ -53,6 +53,7 @@ IN_EFFECT = {
     "umem_bytes": 4 << 20,
     "hugepages": True,
     "native_refused": "",
+    "tuner_pid": None,
     "exports": [],
     "counters": {"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
     "xdp_counters": {"admitted": 852},
