@@ -31,6 +31,9 @@ _KERNEL_FRAGS = (6, 6)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
 _BACKLOG_DEFAULT = 1000
 _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
+_HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
+_ETHERNET_BYTES = 14
+_WINDOW_MIN = 4  # link/window.h
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
 _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP"}
@@ -77,13 +80,15 @@ def _raise_limits() -> None:
         resource.setrlimit(which, (hard, hard))
 
 
+def _release() -> tuple[int, ...]:
+    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+
+
 def _machine() -> Iterator[Finding]:
-    release = os.uname().release
-    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
-    text = (
-        "" if numbers >= _KERNEL_FRAGS else ": a frame fits one buffer (several from Linux 6.6 on)"
-    )
-    yield Finding("kernel", OK, f"Linux {release}{text}")
+    text = f"Linux {os.uname().release}"
+    if _release() < _KERNEL_FRAGS:
+        text += ": a frame fits one buffer (several from Linux 6.6 on)"
+    yield Finding("kernel", OK, text)
     yield _tried("carefuld", _carefuld)
     try:
         bpf.library()
@@ -134,6 +139,37 @@ def _interface(link: Link) -> Iterator[Finding]:
         yield Finding("offloads", WARN, "LRO is on, and drivers refuse native XDP with it", advice)
     else:
         yield Finding("offloads", OK, "LRO is off")
+
+
+def _window(link: Link, options: UpOptions) -> Finding:
+    """Whether W = R / P holds frames of this MTU: link_window() of link.c, in its words.
+
+    R is what UMEM gives: what only the open device knows can make it smaller, not larger. A
+    buffer is what copy mode fills; zero-copy fills less of it.
+    """
+    whole = options.over(config.DEFAULTS)
+    buffers, peers = whole.rx_buffers or 0, whole.peers or 1
+    window = buffers // peers
+    most = window - max(2, window // 2)
+    cost = 1
+    if _release() >= _KERNEL_FRAGS:
+        cost = -(-(link.mtu + _ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
+    if window < _WINDOW_MIN:
+        text = (
+            f"{peers} peers need {peers * _WINDOW_MIN} receive buffers ({_WINDOW_MIN} each); "
+            f"{buffers} are guaranteed, bounded by receive buffers (UMEM; --rx-buffers): fewer "
+            "--peers, or more of that"
+        )
+        return Finding("window", FAIL, text)
+    if cost > most:
+        text = (
+            f"MTU {link.mtu}: a frame fills {cost} receive buffers, a window of {window} "
+            f"({buffers} buffers for {peers} peers) takes at most {most}: a smaller MTU, fewer "
+            "--peers or more --rx-buffers"
+        )
+        return Finding("window", FAIL, text)
+    text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
+    return Finding("window", OK, text)
 
 
 def _detached(link: Link, instance: Instance) -> bool:
@@ -215,5 +251,6 @@ def look(case: Case) -> list[Finding]:
         pass  # said above
     else:
         found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
+        found.append(_window(link, case.options))
     found.append(_tried("exports", lambda: _exports(case.options)))
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -135,6 +135,33 @@ def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
         run(wired, "ethtool -L q1 rx 1; ip link set q1 nomaster mtu 1500 up", check=False)
 
 
+@pytest.mark.parametrize(
+    ("mtu", "peers", "said"),
+    [
+        (1500, 129, "129 peers need 516 receive buffers (4 each); 512 are guaranteed"),
+        (9000, 128, "MTU 9000: a frame fills 3 receive buffers, a window of 4"),
+    ],
+)
+def test_doctor__window_is_too_small(
+    wired: Host, tmp_path: Path, mtu: int, peers: int, said: str
+) -> None:
+    """Known when the device is open; doctor computes it."""
+    config = tmp_path / "careful.toml"
+    config.write_text(f"[up]\npeers = {peers}\n")
+    run(wired, f"ip link set q1 mtu {mtu}")
+    try:
+        assert said in failure(wired, "env", f"CAREFUL_CONFIG={config}")
+        config.write_text(f"[up]\npeers = {peers // 2}\n")
+        wired.lab.run("h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "up", "q1")
+        shown = wired.lab.run(
+            "h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "doctor", "q1"
+        ).stdout
+        assert f"window     8 buffers for each of {peers // 2} peers" in shown
+    finally:
+        wired.ctl("down", "q1", check=False)
+        run(wired, "ip link set q1 mtu 1500")
+
+
 def test_doctor__another_program(wired: Host) -> None:
     """Of a sibling: its name, and never how to take its program away. It keeps its pfifo."""
     wired.ctl("up", "q1", "--instance", "sibling")
