@@ -33,3 +33,18 @@ def test_show__fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     (whole, _) = (line for line in lines if "get 99999 files" in line)
     assert "99,999,999,999" in whole
     assert "99,999,999 " in whole
+
+
+def test_tune__draws_what_reads_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "tools/bench"))
+    demo_tune = importlib.import_module("demo_tune")
+    decided = [{"what": what, "at_s": 102.0} for what in ("changed", "kept", "unverified")]
+    monkeypatch.setattr(demo_tune, "decisions", lambda: decided)
+    reads = tmp_path / "reads"
+    reads.write_text("".join(f"{100 + k / 10} 0.02\n" for k in range(50)) + "104.")
+    demo_tune.draw(reads, tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "changed" in drawn
+    assert "kept" in drawn
+    assert "unverified" not in drawn
