@@ -17,6 +17,8 @@ pytest.importorskip("careful._binding")
 from hosts import RUN, Host, alive, finish, wait_for
 from lab import Lab, MakeLab, tool
 
+pytestmark = pytest.mark.lab
+
 GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
 PEER = "10.77.0.2"
 #: Of 4 KiB messages, which GAM wants in five fragments.
