@@ -22,6 +22,8 @@ from lab import Lab, MakeLab
 PINS = Path("/sys/fs/bpf/careful")
 RUN = Path("/run/careful")
 MIB = 1 << 20
+#: Of get and put, so that a transfer takes some seconds on any machine.
+SLOWLY = ("--block-bytes", "64KiB", "--rate-limit", "32MiB")
 #: What may not have happened where nothing was lost.
 LOSSES = (
     "lost_frames",
@@ -63,10 +65,6 @@ class Host:
     def down(self) -> None:
         """Run carefulctl down eth1."""
         self.ctl("down", "eth1")
-
-    def crawl(self, on: bool = True) -> None:
-        """Sends tiny fragments, so that a transfer takes long on any machine; or no more."""
-        self.ctl("tune", "set", "eth1", "--fragment-bytes", "16" if on else "3694")
 
     def status(self) -> dict[str, Any]:
         """What carefuld says of itself."""

@@ -18,11 +18,10 @@ pytest.importorskip("careful._binding")
 
 from careful._abi import lib, unpack
 from careful.transfer.file import journal
-from hosts import MIB, PINS, Host, Hosts, alive, finish, make_file, moving, wait_for
+from hosts import MIB, PINS, SLOWLY, Host, Hosts, alive, finish, make_file, moving, wait_for
 from lab import Lab
 
 #: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
-SLOWLY = ("--block-bytes", "16KiB", "--blocks", "2")
 #: What `up` puts on an interface, and must not leave there.
 QDISC = "pfifo ca00:"
 
@@ -165,12 +164,10 @@ def test_mtu__changed_while_a_transfer_runs(hosts: Hosts) -> None:
     a.up()
     b.up()
     kept = make_file(b.export / "big", 128 * MIB)
-    b.crawl()
     job = a.start("get", *SLOWLY, "h2:big", a.own / "big")
     moving(a)
     for host in (a, b):
         host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", "1400")
-    b.crawl(False)
     status, _, errors = finish(job, 20)
     # A new epoch agrees on smaller frames, and what was lost with the old one is asked
     # for again.
@@ -350,7 +347,6 @@ def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> N
     a, b = shared_pair
     source = b.export / f"big-{how}"
     make_file(source, 192 * MIB)
-    b.crawl()
     job = a.start("get", *SLOWLY, f"h2:{source.name}", a.own / source.name)
     moving(a)
     if how == "shrinks":
@@ -360,7 +356,6 @@ def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> N
             file.write(b"something else")
     else:
         source.unlink()
-    b.crawl(False)
     status, _, errors = finish(job)
     if how == "goes":  # what is open stays readable: POSIX
         assert status == 0, errors
@@ -387,8 +382,6 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     kept = make_file(source, 192 * MIB)
     target = a.own / "copy" if command == "get" else b.export / "copy"
     args = ["h2:big", target] if command == "get" else [source, "h2:copy"]
-    for host in (a, b):
-        host.crawl()
     job = a.start(command, *SLOWLY, *args)
     moving(a)
     dead, other = (b, a) if victim == "the other end" else (a, b)
@@ -400,7 +393,6 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     assert not target.exists()
     assert alive(other.pid)
     dead.up()  # at once, whatever the other end still believes
-    other.crawl(False)
     a.ctl(command, *args, "-f")
     assert target.read_bytes() == kept
     for host in (a, b):
@@ -413,12 +405,10 @@ def test_command__killed_in_the_middle(shared_pair: tuple[Host, Host], how: sign
     a, b = shared_pair
     make_file(b.export / "big", 192 * MIB)
     before = a.status()["peers"][0]["operations"] if a.status()["peers"] else 0
-    b.crawl()
     job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
     moving(a)
     job.send_signal(how)
     status, _, errors = finish(job, 20)
-    b.crawl(False)
     assert status != 0
     assert "Traceback" not in errors
     assert not (a.own / f"big-{how.name}").exists()

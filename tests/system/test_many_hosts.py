@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from hosts import MIB, Hosts, alive, finish, make_file, moving
+from hosts import MIB, SLOWLY, Hosts, alive, finish, make_file, moving
 
 
 def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
@@ -40,16 +40,13 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
         host.up("--peers", "4")
     kept = make_file(a.export / "big", 64 * MIB)
     make_file(stopped.export / "slow", 64 * MIB, 2)
-    # Tiny fragments, so that both transfers are sure to be under way when it stops.
-    for sender in (a, stopped):
-        sender.crawl()
-    into = a.start("put", "--block-bytes", "64KiB", a.export / "big", f"{stopped.name}:into")
-    outof = b.start("get", "--block-bytes", "64KiB", f"{stopped.name}:slow", b.own / "slow")
+    # Slowly, so that both transfers are sure to be under way when it stops.
+    into = a.start("put", *SLOWLY, a.export / "big", f"{stopped.name}:into")
+    outof = b.start("get", *SLOWLY, f"{stopped.name}:slow", b.own / "slow")
     moving(stopped)
     pid = stopped.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        a.crawl(False)
         end = time.monotonic() + 10
         rounds = 0
         while time.monotonic() < end:
@@ -65,7 +62,6 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
         assert states[stopped.lab.instance("h3")] == "stalled"
     finally:
         os.kill(pid, signal.SIGCONT)
-    stopped.crawl(False)
     for job in (into, outof):
         status, _, errors = finish(job)
         assert status == 0, errors
