@@ -195,7 +195,8 @@ def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth":
         return Finding("qdisc", OK, "none; `up` adds a pfifo, so that a full ring loses nothing")
-    if qdisc is not None and qdisc.is_ours and not case.in_use:
+    used = case.in_use or instances.uses(link)  # another instance's pfifo is not left over
+    if qdisc is not None and qdisc.is_ours and not used:
         advice = f"carefulctl down {link.name} removes it"
         return Finding("qdisc", WARN, f"{qdisc.kind}, left by a carefuld that was killed", advice)
     return Finding("qdisc", OK, qdisc.kind if qdisc else "none")

@@ -167,11 +167,13 @@ def test_doctor__another_program(wired: Host) -> None:
     wired.ctl("up", "q1", "--instance", "sibling")
     try:
         line = failure(wired)
+        shown = wired.ctl("doctor", "q1", check=False).stdout
         assert "pfifo ca00:" in wired.lab.run("h1", "tc", "qdisc", "show", "dev", "q1").stdout
     finally:
         wired.ctl("down", "q1", "--instance", "sibling")
     assert "q1 is in use by instance sibling, process" in line
     assert "ip link" not in line
+    assert "ok    qdisc      pfifo\n" in shown
 
 
 @pytest.mark.parametrize(
