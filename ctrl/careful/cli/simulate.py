@@ -84,11 +84,11 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 @plot_option
 @click.option(
     "--figure",
-    type=click.Choice(("space-time", "pulses", "bandwidth-ratio")),
+    type=click.Choice(("space-time", "pulses")),
     default="space-time",
     show_default=True,
-    help="What --plot draws: which stage holds which bytes when; latency over the pulse "
-    "threshold; P3 Figure 8, whatever the pipeline.",
+    help="What --plot draws: which stage holds which bytes when; or latency over the pulse "
+    "threshold.",
 )
 def simulate(
     pipeline_name: str,

@@ -165,18 +165,6 @@ def static_sizes(found: StaticComparison, path: str | Path) -> None:
     draw.save(figure, path)
 
 
-def bandwidth_ratios(ratios: Sequence[float], speedups: Sequence[float], path: str | Path) -> None:
-    """Cut-through speed-up over the bandwidth ratio (P3 Figure 8)."""
-    figure, pair = draw.axes(
-        "8 KiB, cut-through over store-and-forward, no overheads",
-        "I/O bandwidth / network bandwidth (ratio)",
-        "speed-up (ratio)",
-    )
-    draw.lines(pair, ratios, {"speed-up": speedups})
-    pair.set_ylim(bottom=0)
-    draw.save(figure, path)
-
-
 def pulses(
     thresholds_bytes: Sequence[int],
     series: Mapping[str, Sequence[float]],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from careful.model.planner import plan, rules
-from careful.model.pulses import cut_through_speedup, pulse_latency_us, pulse_rules
+from careful.model.pulses import pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
 from careful.model.simulation import (
     Message,
@@ -147,11 +147,6 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
 
 def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
     """Draw one of the figures of `carefulctl simulate --figure`."""
-    if figure == "bandwidth-ratio":
-        ratios = [0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]
-        speedups = [cut_through_speedup(ratio) for ratio in ratios]
-        plan_plots.bandwidth_ratios(ratios, speedups, path)
-        return
     if figure == "pulses":
         thresholds = [1 << i for i in range(7, request.message_bytes.bit_length())]
         if not thresholds:
