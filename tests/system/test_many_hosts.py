@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from hosts import MIB, SLOWLY, Hosts, alive, finish, make_file, moving
+from hosts import MIB, Hosts, alive, finish, make_file, moving
 
 
 def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
@@ -41,8 +41,9 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
     kept = make_file(a.export / "big", 64 * MIB)
     make_file(stopped.export / "slow", 64 * MIB, 2)
     # Slowly, so that both transfers are sure to be under way when it stops.
-    into = a.start("put", *SLOWLY, a.export / "big", f"{stopped.name}:into")
-    outof = b.start("get", *SLOWLY, f"{stopped.name}:slow", b.own / "slow")
+    slowly = ("--block-bytes", "64KiB", "--rate-limit", "8MiB")
+    into = a.start("put", *slowly, a.export / "big", f"{stopped.name}:into")
+    outof = b.start("get", *slowly, f"{stopped.name}:slow", b.own / "slow")
     moving(stopped)
     pid = stopped.pid
     os.kill(pid, signal.SIGSTOP)

@@ -88,6 +88,7 @@ async def _move(
     else:
         way = targets.get if fetch else targets.put
         report = await way(remote, sources, target, recursive, options, progress)
+    losses.check_end()
     report.lost, report.batch_retries = await losses.so_far(), remote.retries
     return report
 

@@ -831,7 +831,7 @@ static void test_clients__too_many(void)
 		fds[i] = client();
 	fd = client();
 	a = next_answer(fd);
-	assert(a && a->head.status == -EMFILE && closed(fd));
+	assert(a && a->head.status == -EUSERS && closed(fd));
 	close(fd);
 	for (int i = 0; i < IPC_CLIENTS; i++)
 		close(fds[i]);

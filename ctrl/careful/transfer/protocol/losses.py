@@ -43,6 +43,7 @@ class Losses:
         self._ipc, self._slot, self._host = ipc, peer & 0xFFFF, host
         self._fail = fail
         self._before = Lost()
+        self._failure: LossError | None = None
         #: Payload of the largest frame towards the peer, bytes; 0: unknown.
         self.payload_bytes = 0
 
@@ -75,7 +76,17 @@ class Losses:
         else:  # a peer that began anew, another MTU: nothing that was promised
             return
         self._fail = False  # what is to be cleaned up now may be tried again
-        raise LossError(errno.ECONNABORTED, f"{text} (--on-loss fail)", self._host)
+        self._failure = LossError(errno.ECONNABORTED, f"{text} (--on-loss fail)", self._host)
+        raise self._failure
+
+    def check_end(self) -> None:
+        """At the transfer's end: check() may have been called for what nobody waits for.
+
+        Raises:
+            LossError: it was raised there.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     async def _info(self) -> Any:
         answer = await self._ipc.ask(lib.CAREFUL_IPC_PEERS)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, LossError
 from careful.transfer.direction import Here, There
 from careful.transfer.file.compare import still_holds
 from careful.transfer.file.local import shown, special_there
@@ -47,6 +47,8 @@ async def _kind_there(remote: BlockClient, path: str) -> Attr:
     """What a peer has under a path; all 0: nothing, or whoever opens it says why."""
     try:
         return await remote.stat(path)
+    except LossError:
+        raise
     except CarefulError:
         return NOTHING
 
