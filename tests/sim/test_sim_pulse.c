@@ -83,7 +83,7 @@ static uint32_t pulses(uint32_t bytes)
 
 static const uint32_t sizes[] = { 0, FRAME, FRAME + 1, 3000, 5000, BYTES, NEVER };
 
-#define EACH_SIZE(i) (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 /* netTx takes at once what was copied at once. */
 static void test_host_tx__copies(void)
