@@ -88,46 +88,40 @@ enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 /* netTx takes at once what was copied at once. */
 static void test_host_tx__copies(void)
 {
-	for
-		EACH_SIZE(i)
-		{
-			begin();
-			minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
-			play();
-			CHECK_EQ(took.kicks, pulses(sizes[i]));
-			CHECK_EQ(took.reads, 0);
-		}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		begin();
+		minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
+		play();
+		CHECK_EQ(took.kicks, pulses(sizes[i]));
+		CHECK_EQ(took.reads, 0);
+	}
 }
 
 static void test_host_tx__reads(void)
 {
 	for (uint32_t delay_us = 0; delay_us <= 50; delay_us += 50) {
-		for
-			EACH_SIZE(i)
-			{
-				begin();
-				op->from_file = true;
-				scene->files_delay_ns = delay_us * 1000;
-				minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
-				play();
-				CHECK_EQ(took.reads, pulses(sizes[i]));
-				CHECK_EQ(took.kicks, pulses(sizes[i]));
-			}
+		for (uint32_t i = 0; i < SIZES; i++) {
+			begin();
+			op->from_file = true;
+			scene->files_delay_ns = delay_us * 1000;
+			minpulse[CAREFUL_SINK_HOST_TX] = sizes[i];
+			play();
+			CHECK_EQ(took.reads, pulses(sizes[i]));
+			CHECK_EQ(took.kicks, pulses(sizes[i]));
+		}
 	}
 }
 
 /* What netTx would wait for is read at once. */
 static void test_host_tx__reads_no_less_than_net_tx_takes(void)
 {
-	for
-		EACH_SIZE(i)
-		{
-			begin();
-			op->from_file = true;
-			minpulse[CAREFUL_SINK_NET_TX] = sizes[i];
-			play();
-			CHECK_EQ(took.reads, pulses(sizes[i]));
-		}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		begin();
+		op->from_file = true;
+		minpulse[CAREFUL_SINK_NET_TX] = sizes[i];
+		play();
+		CHECK_EQ(took.reads, pulses(sizes[i]));
+	}
 }
 
 /* Where there is room for less than its pulse, it takes that. */
@@ -159,15 +153,13 @@ static void test_net_tx__kicks(void)
 
 static void test_host_rx__copies(void)
 {
-	for
-		EACH_SIZE(i)
-		{
-			begin();
-			minpulse[CAREFUL_SINK_HOST_RX] = sizes[i];
-			play();
-			CHECK_EQ(took.copies, pulses(sizes[i]));
-			CHECK_EQ(took.writes, 0);
-		}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		begin();
+		minpulse[CAREFUL_SINK_HOST_RX] = sizes[i];
+		play();
+		CHECK_EQ(took.copies, pulses(sizes[i]));
+		CHECK_EQ(took.writes, 0);
+	}
 }
 
 /* More than half the window is not held. */
@@ -182,15 +174,13 @@ static void test_host_rx__takes_what_there_is_room_for(void)
 
 static void test_store__writes(void)
 {
-	for
-		EACH_SIZE(i)
-		{
-			begin();
-			op->to_file = true;
-			minpulse[CAREFUL_SINK_STORE] = sizes[i];
-			play();
-			CHECK_EQ(took.writes, pulses(sizes[i]));
-		}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		begin();
+		op->to_file = true;
+		minpulse[CAREFUL_SINK_STORE] = sizes[i];
+		play();
+		CHECK_EQ(took.writes, pulses(sizes[i]));
+	}
 }
 
 /* What comes during a write, of 100 us, is one write after it. */
