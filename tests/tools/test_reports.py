@@ -87,3 +87,16 @@ def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
     worse = tmp_path / "kept.json"
     worse.write_text(json.dumps(found))
     assert last_line("slow_store", worse) == "NOT MET"
+
+
+def test_regret__planned_fragments_are_near_the_best(tmp_path: Path) -> None:
+    kept = REPORTS / "regret.json"
+    assert last_line("regret", kept) == "met"
+    found = json.loads(kept.read_text())
+    paths = {one["path"]: one for one in found["paths"]}
+    assert set(paths) >= {"gam", "gam-headers", "gms", "equal", "slow"}
+    for size in paths["gam"]["sizes"]:  # had it been FM's choice
+        size["arms_us"]["plan"] = size["arms_us"]["128 B"]
+    worse = tmp_path / "kept.json"
+    worse.write_text(json.dumps(found))
+    assert last_line("regret", worse) == "NOT MET"
