@@ -33,8 +33,10 @@ def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
     assert found["sum_g_us"] == pytest.approx(2730, rel=0.25)  # ours and carefuld's is in it
     for name, unit, truth in (("g_b", "us", 750), ("sum_G_others", "us_per_KiB", 4000)):
         half = found[f"{name}_high_{unit}"] - found[f"{name}_{unit}"]
-        # One of 20 intervals may miss, but not by far.
-        assert found[f"{name}_{unit}"] == pytest.approx(truth, abs=2 * half, rel=0), name
+        # One of 20 intervals may miss, but not by far; and a link that is late on a busy machine
+        # has another G. How often they hold is judged over 40 kept runs.
+        near = max(2 * half, 0.01 * truth)
+        assert found[f"{name}_{unit}"] == pytest.approx(truth, abs=near, rel=0), name
     assert (found["kind"], found["inputs"]["host"]) == ("blackbox", "h2")
     assert found["window_buffers"] > 0
 

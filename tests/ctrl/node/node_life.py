@@ -187,6 +187,7 @@ def forked(node: Node) -> None:
     assert kept_from_children_bytes() >= (512 + 512) * 4096
     before = descriptors()
     reader, writer = os.pipe()
+    ready, closed = os.pipe()
     child = os.fork()
     if not child:
         os.close(writer)
@@ -195,10 +196,13 @@ def forked(node: Node) -> None:
                 use()
         node.close()
         assert descriptors() < before - 10
+        os.write(closed, b"x")
         os.read(reader, 1)
         sys.exit(0)  # and atexit runs
     assert peer.request(Handlers.ECHO, b"still here").result(30).payload == b"ereh llits"
     node.close()
+    os.close(closed)
+    assert os.read(ready, 1) == b"x"  # it may have had no processor until now
     with careful.open("eth1") as again:
         result = again.connect(HOST).request(Handlers.ECHO, b"again").result(30)
         assert result.payload == b"niaga"
