@@ -152,6 +152,18 @@ def test_exec__passes_status_output_and_environment(lab: Lab) -> None:
     assert tomllib.loads(config) == {"nodes": {"h1": "10.77.0.1", "h2": "10.77.0.2"}}
 
 
+def test_exec__each_host_keeps_state_of_its_own_that_goes_with_the_lab(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    folders = []
+    for host in lab.hosts:
+        script = 'mkdir -p "$CAREFUL_STATE_DIR"; echo "$CAREFUL_STATE_DIR"'
+        folders.append(Path(lab.run(host, "sh", "-c", script).stdout.strip()))
+    assert len(set(folders)) == 2
+    assert all(one.is_dir() for one in folders)
+    lab.down()
+    assert not any(one.exists() for one in folders)
+
+
 def test_exec__changes_the_network_namespace_alone(lab: Lab) -> None:
     for kind in ("mnt", "pid", "net"):
         inside = lab.run("h1", "readlink", f"/proc/self/ns/{kind}").stdout.strip()

@@ -1,7 +1,8 @@
 """The configuration file: names of nodes, and defaults of `up`.
 
-TOML: [nodes] gives hosts a name, [up] the defaults of all instances, and
-[instance.NAME] those of one. Owns what may stand there and its types.
+TOML: [nodes] gives hosts a name, [up] the defaults of all instances, [instance.NAME] those of
+one, [transfer] and [state] what get, put and what is kept do. Owns what may stand there and its
+types.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class Config:
         up: defaults of all instances.
         instances: name -> what an instance has otherwise.
         on_loss: of [transfer]: one of ON_LOSS; None: not said.
+        state_directory: of [state]: where state is kept; None: not said.
         paths: the files that were read.
     """
 
@@ -105,6 +107,7 @@ class Config:
     up: UpOptions = field(default_factory=UpOptions)
     instances: dict[str, UpOptions] = field(default_factory=dict)
     on_loss: str | None = None
+    state_directory: Path | None = None
     paths: tuple[Path, ...] = ()
 
     def resolve(self, host: str) -> Address:
@@ -158,6 +161,17 @@ def _options(path: Path, where: str, table: Any) -> UpOptions:
     return UpOptions(**found)
 
 
+def _state_directory(path: Path, table: Any) -> Path | None:
+    if not isinstance(table, dict) or table.keys() - {"directory"}:
+        raise _bad(path, "[state] must be a table of directory alone")
+    if not table:
+        return None
+    value = table["directory"]
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        raise _bad(path, f"[state] directory = {value!r}: must be an absolute path")
+    return Path(value)
+
+
 def parse(text: str, path: Path) -> Config:
     """The configuration in a file's text.
 
@@ -170,9 +184,9 @@ def parse(text: str, path: Path) -> Config:
         raise _bad(path, str(error)) from None
     except RecursionError:
         raise _bad(path, "nested too deeply") from None
-    unknown = set(tree) - {"nodes", "up", "instance", "transfer"}
+    unknown = set(tree) - {"nodes", "up", "instance", "transfer", "state"}
     if unknown:
-        tables = "[nodes], [up], [instance.NAME], [transfer]"
+        tables = "[nodes], [up], [instance.NAME], [transfer], [state]"
         raise _bad(path, f"[{min(unknown)}] is unknown; there are {tables}")
     moving = tree.get("transfer", {})
     if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
@@ -190,6 +204,7 @@ def parse(text: str, path: Path) -> Config:
         _options(path, "[up]", tree.get("up", {})),
         {name: _options(path, f"[instance.{name}]", one) for name, one in instances.items()},
         moving.get("on_loss"),
+        _state_directory(path, tree.get("state", {})),
         (path,),
     )
 
@@ -231,6 +246,7 @@ def load(path: Path | None = None) -> Config:
             one.up.over(whole.up),
             whole.instances | one.instances,
             one.on_loss or whole.on_loss,
+            one.state_directory or whole.state_directory,
             whole.paths + one.paths,
         )
     return whole

@@ -1,0 +1,138 @@
+"""What outlives `down`: where it is kept, and what is not believed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from careful.control import config
+from careful.control.state_dir import BYTES_MAX, DEFAULT, VARIABLE, StateDir, place
+from careful.errors import CarefulError
+
+NAME = "tuning.eth1.json"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def state(tmp_path: Path, said: list[str]) -> StateDir:
+    return StateDir(tmp_path / "lib" / "careful", said.append)
+
+
+def test_place__environment_configuration_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = config.parse('[state]\ndirectory = "/srv/kept"', Path("careful.toml"))
+    monkeypatch.setenv(VARIABLE, "/tmp/here")
+    assert place(file) == Path("/tmp/here")
+    monkeypatch.delenv(VARIABLE)
+    assert place(file) == Path("/srv/kept")
+    assert place(config.Config()) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["state = 1", "[state]\nfolder = 1", "[state]\ndirectory = 1", '[state]\ndirectory = "here"'],
+)
+def test_place__configuration_that_cannot_be_meant(text: str) -> None:
+    with pytest.raises(CarefulError, match=r"\[state\]"):
+        config.parse(text, Path("careful.toml"))
+
+
+def test_write__is_read_again_and_leaves_one_file(state: StateDir, said: list[str]) -> None:
+    assert state.read(NAME) == {}
+    assert state.write(NAME, {"schema": 1})
+    assert state.write(NAME, {"schema": 2})
+    assert state.read(NAME) == {"schema": 2}
+    assert [one.name for one in state.path.iterdir()] == [NAME]
+    assert (state.path / NAME).stat().st_mode & 0o777 == 0o644
+    assert not said
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "nul\0", "[" * 100_000, "\udcff"])
+def test_read__garbage_is_absent(state: StateDir, said: list[str], text: str) -> None:
+    state.write(NAME, {})
+    (state.path / NAME).write_bytes(text.encode(errors="surrogateescape"))
+    for _ in range(3):
+        assert state.read(NAME) == {}
+    assert len(said) == 1
+    assert "damaged" in said[0]
+    assert state.write(NAME, {"schema": 1})
+    assert state.read(NAME) == {"schema": 1}
+
+
+def test_read__what_others_may_write_is_absent(state: StateDir, said: list[str]) -> None:
+    state.write(NAME, {"schema": 1})
+    (state.path / NAME).chmod(0o666)
+    assert state.read(NAME) == {}
+    assert "others may write" in said[0]
+    state.write(NAME, {"schema": 1})  # replaced: it is ours again
+    assert state.read(NAME) == {"schema": 1}
+    state.path.chmod(0o777)
+    assert state.read(NAME) == {}
+    assert not state.write(NAME, {"schema": 2})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_read__what_belongs_to_another_is_absent(state: StateDir, said: list[str]) -> None:
+    state.write(NAME, {"schema": 1})
+    os.chown(state.path / NAME, 1234, -1)
+    assert state.read(NAME) == {}
+    assert "belongs to user 1234" in said[0]
+    os.chown(state.path, 1234, -1)
+    assert not state.write(NAME, {"schema": 2})
+    assert "belongs to user 1234" in said[1]
+
+
+def test_read__what_is_no_regular_file_is_absent(state: StateDir, said: list[str]) -> None:
+    state.write("other", {"schema": 1})
+    os.mkfifo(state.path / NAME)
+    assert state.read(NAME) == {}
+    assert "no regular file" in said[0]
+    (state.path / NAME).unlink()
+    (state.path / NAME).symlink_to("other")
+    assert state.read(NAME) == {}
+
+
+def test_read__what_is_too_large_is_absent(state: StateDir, said: list[str]) -> None:
+    state.write(NAME, {})
+    with (state.path / NAME).open("r+b") as file:
+        file.truncate(BYTES_MAX + 1)
+    assert state.read(NAME) == {}
+    assert "more than" in said[0]
+
+
+def test_write__where_no_directory_can_be(tmp_path: Path, said: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    state = StateDir(tmp_path / "file" / "careful", said.append)
+    for _ in range(3):
+        assert not state.write(NAME, {"schema": 1})
+        assert state.read(NAME) == {}
+    assert any("nothing is kept" in one for one in said)
+    assert len(said) == len(set(said))
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one page, which is taken."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=4k,mode=0755", "none", str(folder)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_write__to_a_full_disk_leaves_what_was(full: Path, said: list[str]) -> None:
+    state = StateDir(full, said.append)
+    assert state.write(NAME, {"schema": 1})
+    assert not state.write(NAME, {"long": "x" * 8192})
+    assert os.strerror(errno.ENOSPC) in said[0]
+    assert state.read(NAME) == {"schema": 1}
+    assert [one.name for one in full.iterdir()] == [NAME]
