@@ -86,6 +86,32 @@ static void test_service__delay_occupies_nothing(void)
 	unmake(way);
 }
 
+/* P3's eager DMA: the first frame goes by itself, what came meanwhile as one behind it. */
+static void test_service__eager_takes_all_that_waits_for_one_g(void)
+{
+	struct hop_config config = PLAIN;
+	struct hop_way *way;
+
+	config.eager = true;
+	way = make(&config);
+	hop_arrive(way, frame_bytes, 100, 0); /* in service until 1200 */
+	hop_arrive(way, frame_bytes, 100, 0); /* waits: the next transfer */
+	hop_arrive(way, frame_bytes, 100, 1199); /* joins it */
+	hop_arrive(way, frame_bytes, 100, 1200); /* too late: it has begun, until 2600 */
+	hop_arrive(way, frame_bytes, 100, 2599); /* joins the third */
+	hop_arrive(way, frame_bytes, 100, 10000); /* finds the link idle */
+	hop_arrive(way, frame_bytes, 100, 10001);
+	CHECK_EQ(leave(way, 0), 1200);
+	CHECK_EQ(leave(way, 0), 1200 + 1200);
+	CHECK_EQ(leave(way, 0), 2400 + 200);
+	CHECK_EQ(leave(way, 0), 2600 + 1200);
+	CHECK_EQ(leave(way, 0), 3800 + 200);
+	CHECK_EQ(leave(way, 0), 11200);
+	CHECK_EQ(leave(way, 0), 12400);
+	CHECK_EQ(way->fit.count, 5); /* those that paid no g tell no rate */
+	unmake(way);
+}
+
 static void test_service__rate_changes_at_its_time(void)
 {
 	struct hop_config config = PLAIN;
@@ -356,6 +382,7 @@ int main(void)
 	RUN(test_service__lone_frame_takes_g_and_G);
 	RUN(test_service__frames_wait_for_each_other);
 	RUN(test_service__delay_occupies_nothing);
+	RUN(test_service__eager_takes_all_that_waits_for_one_g);
 	RUN(test_service__rate_changes_at_its_time);
 	RUN(test_queue__one_more_is_dropped);
 	RUN(test_mishaps__about_as_often_as_asked);

@@ -89,6 +89,17 @@ def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
     assert last_line("slow_store", worse) == "NOT MET"
 
 
+def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
+    kept = REPORTS / "trapeze.json"
+    assert last_line("trapeze", kept) == "met"
+    found = json.loads(kept.read_text())
+    for pulse in (64, 128, 256, 512):  # had the store taken fixed pulses
+        found["took_us"][f"eager {pulse}"] = found["took_us"]["fixed 1376"]
+    worse = tmp_path / "kept.json"
+    worse.write_text(json.dumps(found))
+    assert last_line("trapeze", worse) == "NOT MET"
+
+
 def test_regret__planned_fragments_are_near_the_best(tmp_path: Path) -> None:
     kept = REPORTS / "regret.json"
     assert last_line("regret", kept) == "met"

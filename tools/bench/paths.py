@@ -32,18 +32,18 @@ def equal_hops(*G_us_per_KiB: float) -> str:
 
 
 @contextmanager
-def path_up(hops: str | None, options: tuple[str, ...]) -> Iterator[None]:
+def path_up(hops: str | None, options: tuple[str, ...], lab: str = LAB) -> Iterator[None]:
     """A lab of two hosts with such links between them, None for a bare veth."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(hops or "")
         file.flush()
         owner = ("--owner", str(os.getpid()))  # what a SIGKILL leaves, `sweep` takes down
         given = ("--hops", file.name) if hops else ()
-        run(TOOL, "up", "--name", LAB, *given, *owner, *options)
+        run(TOOL, "up", "--name", lab, *given, *owner, *options)
     try:
         yield
     finally:
-        subprocess.run([TOOL, "down", "--name", LAB, "--kill"], check=False)
+        subprocess.run([TOOL, "down", "--name", lab, "--kill"], check=False)
 
 
 def fixed(nbytes: int) -> dict[str, int]:

@@ -152,9 +152,11 @@ def both(given: dict[str, Any]) -> None:
             print(json.dumps(found), flush=True)
 
 
-async def write(path: str, nbytes: int, piece_bytes: int) -> list[float]:
-    """Through carefuld, into h2's file in place, in pieces: how long each of three took, µs."""
-    took = []
+async def write(path: str, nbytes: int, piece_bytes: int) -> dict[str, list[float]]:
+    """Through carefuld, into h2's file in place, in pieces: how long each of three took, and a
+    request that moves nothing, µs.
+    """
+    took, empty = [], []
     async with files.aconnect("h2") as host, await host.open(path, "r+") as file:
         for _ in range(3):
             began = time.monotonic_ns()
@@ -163,7 +165,10 @@ async def write(path: str, nbytes: int, piece_bytes: int) -> list[float]:
                 *(file.write(bytes(min(piece_bytes, nbytes - at)), at) for at in pieces)
             )
             took.append((time.monotonic_ns() - began) / 1e3)
-    return took
+            began = time.monotonic_ns()
+            await host.stat(path)
+            empty.append((time.monotonic_ns() - began) / 1e3)
+    return {"took_us": took, "empty_us": empty}
 
 
 if __name__ == "__main__":

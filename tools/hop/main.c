@@ -261,6 +261,7 @@ enum option_id {
 	OPT_CHARGE,
 	OPT_DELAY,
 	OPT_QUEUE,
+	OPT_EAGER,
 	OPT_LOSS,
 	OPT_DUPLICATE,
 	OPT_REORDER,
@@ -276,6 +277,7 @@ static const struct option OPTIONS[] = {
 	{ "charge", required_argument, NULL, OPT_CHARGE },
 	{ "delay-ns", required_argument, NULL, OPT_DELAY },
 	{ "queue-frames", required_argument, NULL, OPT_QUEUE },
+	{ "eager", required_argument, NULL, OPT_EAGER },
 	{ "loss", required_argument, NULL, OPT_LOSS },
 	{ "duplicate", required_argument, NULL, OPT_DUPLICATE },
 	{ "reorder", required_argument, NULL, OPT_REORDER },
@@ -299,6 +301,9 @@ static void set_option(struct hop_config *config, int option, char *text)
 		break;
 	case OPT_QUEUE:
 		config->queue_frames = (uint32_t)number(text, 1, 1e6);
+		break;
+	case OPT_EAGER:
+		config->eager = number(text, 0, 1) > 0;
 		break;
 	case OPT_LOSS:
 		config->loss = number(text, 0, 1);

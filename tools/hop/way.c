@@ -126,12 +126,21 @@ static int take(struct hop_way *way, const void *data, uint32_t bytes, const str
 	return 1;
 }
 
+/* Whether a frame joins a transfer that still waits for its turn. */
+static bool joins(struct hop_way *way, uint64_t arrived_ns)
+{
+	if (!way->config->eager || arrived_ns >= way->busy_ns)
+		return false;
+	return arrived_ns < way->taken_ns && way->taken_ns < way->busy_ns;
+}
+
 int hop_arrive(struct hop_way *way, const void *data, uint32_t bytes, uint64_t arrived_ns)
 {
 	const struct hop_config *config = way->config;
 	struct hop_frame like = { .arrived_ns = arrived_ns, .bytes = bytes, .ordered = true };
 	const struct hop_rate *rate;
 	uint64_t start;
+	bool joined;
 	int rc;
 
 	if (!queue_room(way, arrived_ns)) {
@@ -145,7 +154,14 @@ int hop_arrive(struct hop_way *way, const void *data, uint32_t bytes, uint64_t a
 	like.rate = rate_at(way, start);
 	rate = &config->rates[like.rate];
 	like.charged = hop_charged(config, data, bytes);
-	way->busy_ns = start + (uint64_t)(rate->g_ns + rate->G_ns_per_byte * like.charged);
+	joined = joins(way, arrived_ns);
+	if (!joined && arrived_ns >= way->taken_ns)
+		way->taken_ns = start; /* ends, or ended, before this one's begins */
+	way->busy_ns =
+		start + (uint64_t)((joined ? 0 : rate->g_ns) + rate->G_ns_per_byte * like.charged);
+	if (start == arrived_ns)
+		way->taken_ns = way->busy_ns;
+	like.timed &= !joined;
 	like.due_ns = way->busy_ns + config->delay_ns;
 	way->served[(way->serving_first + way->serving_count++) % config->queue_frames] =
 		way->busy_ns;

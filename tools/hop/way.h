@@ -37,13 +37,14 @@ struct hop_rate {
  * @delay_ns:      propagation, occupies nothing
  * @reorder_ns:    by how much a reordered frame is held back
  * @queue_frames:  frames waiting or in service; one more is dropped
+ * @eager:         idle, it takes all that waits as one transfer, which costs g once (P3's DMA)
  * @loss, @duplicate, @reorder, @corrupt: probability for each frame, 0 to 1
  * @seed:          of all chance
  */
 struct hop_config {
 	struct hop_rate rates[HOP_RATES_MAX];
 	uint32_t rates_count;
-	bool payload_only;
+	bool payload_only, eager;
 	uint16_t careful_port;
 	uint64_t delay_ns;
 	uint64_t reorder_ns;
@@ -85,6 +86,7 @@ struct hop_fit {
 struct hop_way {
 	const struct hop_config *config;
 	uint64_t began_ns, busy_ns, left_ns; /* start; end of all service; last frame's leaving */
+	uint64_t taken_ns; /* eager: end of the transfer in service; what came since waits */
 	bool odd; /* the last frame that came will not be seen leaving in its turn */
 	uint64_t random;
 	struct hop_frame *first, *last; /* by due_ns */

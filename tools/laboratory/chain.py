@@ -24,6 +24,7 @@ TIME_MAX_US = 1e9
 #: How `[stage.link]` names what the link does to frames, and the least and most of it.
 LINK_KEYS = {
     "queue_frames": (1, 1_000_000),
+    "eager": (0, 1),
     "loss": (0, 1),
     "duplicate": (0, 1),
     "reorder": (0, 1),
@@ -32,7 +33,7 @@ LINK_KEYS = {
     "seed": (0, 1e15),
 }
 #: Of LINK_KEYS, those that count something.
-_WHOLE = ("queue_frames", "seed")
+_WHOLE = ("queue_frames", "eager", "seed")
 CHARGES = {"frame": "every byte of the Ethernet frame", "payload": "payload bytes"}
 
 
