@@ -62,6 +62,8 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	if (in->digest_wanted)
 		XXH3_64bits_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
+	in->stamps.began_ns = 0;
+	in->stamps.version = plan.version;
 	memcpy(in->minpulse_bytes, plan.settings.minpulse_bytes, sizeof(in->minpulse_bytes));
 	return in;
 }
@@ -179,10 +181,37 @@ TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
 	});
 }
 
+static uint64_t now_ns(const struct message_in *in)
+{
+	return in->state->link->port->ops->now_ns(in->state->link->port);
+}
+
+/* A write of a message that is measured has ended. */
+static void stamp_write(struct message_in *in)
+{
+	struct message_stamps *stamps = &in->stamps;
+	uint32_t n = stamps->writes_count++;
+
+	stamps->writes[n < MESSAGE_WRITES ? n : MESSAGE_WRITES - 1] = (struct message_write){
+		.bytes = (uint32_t)in->io.bytes,
+		.took_ns = now_ns(in) - stamps->write_ns,
+	};
+}
+
+/* A fragment of one is here. */
+static void stamp_fragment(struct message_in *in)
+{
+	in->stamps.frames_count++;
+	if (in->last)
+		in->stamps.came_ns = now_ns(in);
+}
+
 /* flags: of its span, if store is traced. */
 static void written(struct message_in *in, uint32_t flags)
 {
 	sink_idle(&in->stage);
+	if (in->stamps.began_ns)
+		stamp_write(in);
 	if (in->began_ns)
 		traced(in, flags);
 	if (in->io.result < 0)
@@ -229,6 +258,8 @@ static void start_write(struct message_in *in)
 	in->io.done = on_written;
 	in->taken += in->io.bytes;
 	sink_take(&in->stage, in->io.bytes);
+	if (in->stamps.began_ns)
+		in->stamps.write_ns = now_ns(in);
 	rc = storage->ops->submit(storage, &in->io);
 	if (rc == 0)
 		return;
@@ -385,6 +416,8 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		if (in->digest_wanted)
 			end_digest(in, frame, at + bytes);
 	}
+	if (in->stamps.began_ns)
+		stamp_fragment(in);
 	place(in, frame, iov, n, bytes);
 	link_placed(frame);
 	in->received += bytes;

@@ -75,6 +75,27 @@ struct message_part {
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 };
 
+enum { MESSAGE_WRITES = 4 };
+
+/*
+ * How a message that is measured came and was written (service/live.c).
+ *
+ * @began_ns:      its first fragment was here; 0: it is not measured
+ * @came_ns:       its last
+ * @write_ns:      the write under way began
+ * @writes:        the first, and the last one in the last entry
+ * @version:       of the tune entry, its settings
+ */
+struct message_stamps {
+	uint64_t began_ns, came_ns, write_ns;
+	uint32_t frames_count, writes_count;
+	uint32_t version;
+	struct message_write {
+		uint32_t bytes;
+		uint64_t took_ns;
+	} writes[MESSAGE_WRITES];
+};
+
 /* A bulk message being received. */
 struct message_in {
 	struct message_state *state;
@@ -102,6 +123,7 @@ struct message_in {
 	uint64_t taken;
 	uint32_t writing_parts; /* of the first of them, io is reading */
 	uint64_t began_ns; /* of that, its store; 0: not traced */
+	struct message_stamps stamps;
 	struct storage_io io;
 };
 

@@ -261,8 +261,10 @@ static void on_bulk(struct careful *c, struct link_rxframe *frame)
 
 	if (frame->hdr.flags & CAREFUL_F_FIRST) {
 		in = message_in_open(&c->messages, frame);
-		if (in)
+		if (in) {
 			in->error = find_sink(c, in);
+			live_comes(c, in);
+		}
 	} else {
 		in = message_in_find(&c->messages, frame);
 	}
@@ -350,6 +352,7 @@ void am_finished(struct careful *c, struct message_in *in)
 		.digest = in->digest,
 	};
 
+	live_stored(c, in);
 	if (in->am.kind == CAREFUL_AM_STORE) {
 		store_finished(c, in);
 		message_in_close(in);

@@ -108,10 +108,10 @@ struct careful {
 	} * pings;
 	int scratch_fd; /* -1: none */
 
-	/* Of each peer (service/live.c): when a message to it was measured last, and the
-	 * questions behind messages. */
+	/* Of each peer (service/live.c): when a message to it was measured last, and one
+	 * from it, and the questions behind messages. */
 	struct live_peer {
-		uint64_t at_ns;
+		uint64_t at_ns, stored_at_ns;
 		uint32_t questions[ENGINE_QUESTIONS];
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */
@@ -181,6 +181,8 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status);
 void live_begin(struct careful *c, struct message_out *out, struct operation *op);
 void live_sent(struct careful *c, struct message_out *out);
 bool live_answered(struct careful *c, struct operation *op, int status);
+void live_comes(struct careful *c, struct message_in *in);
+void live_stored(struct careful *c, const struct message_in *in);
 
 /* region.c */
 struct region *region_find(struct careful *c, uint32_t key);

@@ -114,12 +114,27 @@ static void test_live__fields(void)
 		F(careful_live_cell, sum_ns),	       F(careful_live_cell, sum_square_low),
 		F(careful_live_cell, sum_square_high),
 	};
+	static const struct field stored[] = {
+		F(careful_live_stored, count),		F(careful_live_stored, frames),
+		F(careful_live_stored, writes),		F(careful_live_stored, bytes),
+		F(careful_live_stored, sum_came_ns),	F(careful_live_stored, sum_ns),
+		F(careful_live_stored, sum_square_low), F(careful_live_stored, sum_square_high),
+	};
+	static const struct field write[] = {
+		F(careful_live_write, count),		F(careful_live_write, bytes),
+		F(careful_live_write, sum_ns),		F(careful_live_write, sum_square_low),
+		F(careful_live_write, sum_square_high),
+	};
 	static const struct field entry[] = {
 		F(careful_live_entry, sequence),
 		F(careful_live_entry, cells),
+		F(careful_live_entry, stored),
+		F(careful_live_entry, writes),
 	};
 
 	CHECK_STRUCT(careful_live_cell, cell);
+	CHECK_STRUCT(careful_live_stored, stored);
+	CHECK_STRUCT(careful_live_write, write);
 	CHECK_STRUCT(careful_live_entry, entry);
 }
 

@@ -24,6 +24,8 @@ SHARED = [
     "careful_plan",
     "careful_live_entry",
     "careful_live_cell",
+    "careful_live_stored",
+    "careful_live_write",
     "careful_xdp_config",
 ]
 

@@ -17,6 +17,8 @@ enum {
 	LARGE = 700,
 	WIRE_G_NS = 5000,
 	CLASS = 6, /* of BYTES */
+	FILE_FD = 3,
+	WRITE_NS = 20000,
 	PATIENCE = 200000, /* rounds */
 };
 
@@ -86,8 +88,10 @@ static void pass(uint64_t ns)
 static void step(void)
 {
 	pass(POLL_NS);
-	for (int side = 0; side < 2; side++)
+	for (int side = 0; side < 2; side++) {
+		w.files[side].time_ns = sim_now_ns(w.sim);
 		careful_poll(w.c[side]);
+	}
 }
 
 static void steps(uint32_t ms)
@@ -480,6 +484,114 @@ static void test_live__squares_have_128_bits(void)
 	end();
 }
 
+/* Into a file of side 1, whose writes take WRITE_NS each. */
+static void write_file(struct end *end_of)
+{
+	static uint8_t file[BYTES];
+	const struct careful_span local = { .base = w.memory[0][1], .fd = -1 };
+	const struct careful_region region = {
+		.span = { .fd = FILE_FD },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	uint32_t key;
+
+	files_set(&w.files[1], FILE_FD, file, BYTES);
+	w.files[1].delay_ns = WRITE_NS;
+	CHECK_EQ(careful_region_add(w.c[1], &region, &key), 0);
+	memset(end_of, 0, sizeof(*end_of));
+	CHECK_EQ(careful_store(w.c[0], (uint32_t)w.peer[0], key, 0, &local, BYTES, CAREFUL_HANDLERS,
+			       NULL, CAREFUL_NO_DIGEST, on_done, end_of),
+		 0);
+}
+
+/* The receiver's settings decide, and what it took is told under their version. */
+static void set_store_pulse(uint32_t bytes)
+{
+	struct careful_tune_entry *entry =
+		w.c[1]->port->ops->tune(w.c[1]->port, (uint32_t)w.peer[1]);
+
+	entry->version[1] = entry->version[0];
+	entry->version[1].classes[CLASS].minpulse_bytes[CAREFUL_SINK_STORE] = bytes;
+	flip(1, 1);
+}
+
+static void test_live__what_is_stored_took_until_it_was_written(void)
+{
+	const struct careful_live_stored *stored_of;
+	const struct careful_live_write *writes;
+	uint64_t count = 0, bytes = 0, write_ns = 0;
+	struct end one;
+
+	begin(256);
+	set_store_pulse(BYTES / 2);
+	write_file(&one);
+	await(&one);
+	stored_of = &live_of(1)->stored[CLASS][1];
+	CHECK_EQ(stored_of->count, 1);
+	CHECK_EQ(stored_of->frames, BYTES / SMALL);
+	CHECK_EQ(stored_of->bytes, BYTES);
+	CHECK_EQ(stored_of->writes, w.files[1].writes);
+	CHECK_EQ(stored_of->writes, 2);
+	CHECK_EQ(stored_of->sum_square_low, stored_of->sum_ns * stored_of->sum_ns);
+	/* The wire is the bottleneck; the last write begins when the last frame is here. */
+	CHECK(stored_of->sum_came_ns > (uint64_t)(BYTES / SMALL - 1) * WIRE_G_NS);
+	CHECK(stored_of->sum_ns >= stored_of->sum_came_ns + WRITE_NS);
+	CHECK(stored_of->sum_ns < stored_of->sum_came_ns + WRITE_NS + 3 * POLL_NS);
+	writes = live_of(1)->writes;
+	for (uint32_t i = 0; i < CAREFUL_CLASSES; i++) {
+		count += writes[i].count;
+		bytes += writes[i].bytes;
+		write_ns += writes[i].sum_ns;
+	}
+	CHECK_EQ(count, 2);
+	CHECK_EQ(bytes, BYTES);
+	CHECK(write_ns >= 2 * WRITE_NS && write_ns < 2 * (WRITE_NS + 2 * POLL_NS));
+	CHECK_EQ(live_of(1)->stored[CLASS][0].count, 0);
+	end();
+}
+
+/* Of many writes the first three and the last are told of. */
+static void test_live__of_many_writes_some(void)
+{
+	uint64_t count = 0;
+	struct end one;
+
+	begin(256);
+	set_store_pulse(SMALL);
+	write_file(&one);
+	await(&one);
+	CHECK(live_of(1)->stored[CLASS][1].writes > MESSAGE_WRITES);
+	CHECK_EQ(live_of(1)->stored[CLASS][1].writes, w.files[1].writes);
+	for (uint32_t i = 0; i < CAREFUL_CLASSES; i++)
+		count += live_of(1)->writes[i].count;
+	CHECK_EQ(count, MESSAGE_WRITES);
+	end();
+}
+
+static void test_live__what_goes_to_memory_is_not_stored(void)
+{
+	begin(256);
+	stored();
+	CHECK_EQ(live_of(1)->sequence, 0);
+	end();
+}
+
+static void test_live__a_write_that_fails_counts_nothing(void)
+{
+	struct end one;
+
+	begin(256);
+	write_file(&one);
+	files_set(&w.files[1], FILE_FD, NULL, 0);
+	for (int i = 0; i < PATIENCE && !one.done; i++)
+		step();
+	CHECK_EQ(one.status, -EBADF);
+	CHECK_EQ(live_of(1)->sequence, 0);
+	end();
+}
+
 int main(void)
 {
 	RUN(test_live__a_store_took_what_its_caller_saw);
@@ -494,5 +606,9 @@ int main(void)
 	RUN(test_live__a_silent_peer_has_a_few_questions);
 	RUN(test_live__garbage_in_the_map_does_no_harm);
 	RUN(test_live__squares_have_128_bits);
+	RUN(test_live__what_is_stored_took_until_it_was_written);
+	RUN(test_live__of_many_writes_some);
+	RUN(test_live__what_goes_to_memory_is_not_stored);
+	RUN(test_live__a_write_that_fails_counts_nothing);
 	return 0;
 }

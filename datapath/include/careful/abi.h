@@ -113,6 +113,41 @@ struct careful_live_cell {
 };
 
 /*
+ * What messages took that a peer sent and one version of the settings wrote to files, from when
+ * their first fragment was here until all was written: totals since the instance began.
+ *
+ * @count:       messages that were measured
+ * @frames:      in which they came
+ * @writes:      that they took
+ * @bytes:       of them
+ * @sum_came_ns: until their last fragment was here
+ * @sum_ns:      until they were written
+ * @sum_square_low, @sum_square_high: of what each took, squared, ns^2: 128 bits
+ */
+struct careful_live_stored {
+	__u64 count;
+	__u64 frames;
+	__u64 writes;
+	__u64 bytes;
+	__u64 sum_came_ns;
+	__u64 sum_ns;
+	__u64 sum_square_low;
+	__u64 sum_square_high;
+};
+
+/*
+ * Writes of those messages, by the class of their own size: at most the first three of a message,
+ * and its last.
+ */
+struct careful_live_write {
+	__u64 count;
+	__u64 bytes;
+	__u64 sum_ns;
+	__u64 sum_square_low;
+	__u64 sum_square_high;
+};
+
+/*
  * live map (ARRAY, mmapable), key: slot, as many as the instance has. The engine alone writes,
  * and decides nothing by what stands there; nobody resets: readers take differences. A slot's
  * totals go on under its next peer.
@@ -122,6 +157,8 @@ struct careful_live_cell {
 struct careful_live_entry {
 	__u64 sequence;
 	struct careful_live_cell cells[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
+	struct careful_live_stored stored[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
+	struct careful_live_write writes[CAREFUL_CLASSES];
 };
 
 /* counters map (PERCPU_ARRAY of __u64), key: what became of a frame in XDP. */

@@ -70,6 +70,25 @@ def test_cells__a_slot_whose_engine_ended_while_it_wrote_is_left_out() -> None:
     assert live.cells_of(fake, range(2)) == {(1, 7, 1): live.Cell(6, 3, 6 << 33, 6 << 66)}
 
 
+def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
+    made: Any = ffi.new("struct careful_live_entry *")
+    one = made.stored[10][2]
+    one.count, one.frames, one.writes, one.bytes = 3, 48, 6, 3 << 16
+    one.sum_came_ns, one.sum_ns = 1000, 3 << 33
+    one.sum_square_low, one.sum_square_high = 5, 3 << 2
+    write = made.writes[9]
+    write.count, write.bytes, write.sum_ns, write.sum_square_low = 4, 4 << 15, 400, 40000
+    stored, writes = live.stored_of(FakeMap(bytes(ffi.buffer(made))), 0)
+    squares = (3 << 66) + 5
+    assert stored == {(10, 2): live.Stored(3, 48, 6, 3 << 16, 1000, 3 << 33, squares)}
+    assert writes == {9: live.Write(4, 4 << 15, 400, 40000)}
+    assert live.cells_of(FakeMap(bytes(ffi.buffer(made))), [0]) == {}
+
+
+def test_stored__of_an_entry_that_is_never_whole() -> None:
+    assert live.stored_of(FakeMap(entry(3, 4)), 0) == ({}, {})
+
+
 def test_read__of_no_instance() -> None:
     with pytest.raises(CarefulError, match=r"is careful up|not permitted"):
         live.read("there-is-no-such-instance")
