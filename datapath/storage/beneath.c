@@ -30,3 +30,8 @@ int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve)
 	}
 	return -EAGAIN;
 }
+
+int careful_open_beneath(int base, const char *path, int flags)
+{
+	return beneath_open(base, path, flags, RESOLVE_NO_SYMLINKS);
+}

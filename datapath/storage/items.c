@@ -101,6 +101,7 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	s->umask = how->umask;
 	s->file_max = how->file_bytes_max;
 	s->writable = how->writable;
+	s->no_symlinks = how->no_symlinks;
 	s->room_max = how->answer_bytes_max;
 	s->is_root = !geteuid();
 	s->parent = -1;

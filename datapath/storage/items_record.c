@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,7 +69,8 @@ int items_parent(struct items *s, char *name, const char **last)
 	s->parent_held = false;
 	s->fresh = (struct items_fresh){ 0 };
 	s->no_nameless = false;
-	s->parent = beneath_open(s->base, folder, O_RDONLY | O_DIRECTORY, 0);
+	s->parent = beneath_open(s->base, folder, O_RDONLY | O_DIRECTORY,
+				 s->no_symlinks ? RESOLVE_NO_SYMLINKS : 0);
 	if (s->parent >= 0)
 		strcpy(s->parent_name, folder); /* NOLINT: both have PATH_MAX */
 	return s->parent;

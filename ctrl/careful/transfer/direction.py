@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from careful.errors import CarefulError, from_os
+from careful.transfer.file.beneath import Folder
 from careful.transfer.file.compare import common_bytes
 from careful.transfer.file.get import get_file
 from careful.transfer.file.local import current_umask, shown, sync_directory
@@ -73,10 +74,15 @@ class End(Protocol):
 
 
 class Here:
-    """This machine's files."""
+    """This machine's files.
+
+    Attributes:
+        root: the target, once there is one: below it no symlink is followed.
+    """
 
     def __init__(self) -> None:
         self.mask = current_umask()
+        self.root: str | None = None
 
     def name(self, path: str) -> str:
         """See End."""
@@ -92,7 +98,7 @@ class Here:
 
     def tree(self, folder: str) -> LocalTree:
         """See End."""
-        return LocalTree(folder)
+        return LocalTree(folder, self.root)
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
         """See End."""
@@ -105,19 +111,17 @@ class Here:
 
     async def listing(self, folder: str) -> Listing:
         """See End."""
-        return await in_thread(partial(list_local, folder))
+        return await in_thread(partial(list_local, folder, self.root))
 
     async def make_directory(self, path: str, mode: int) -> bool:
         """See End."""
         try:
-            os.mkdir(path, mode & 0o777 & ~self.mask | 0o700)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise _no_directory(shown(path)) from None
-            return False
+            with Folder(path, self.root) as folder:
+                return folder.make(mode & 0o777 & ~self.mask | 0o700)
+        except NotADirectoryError:
+            raise _no_directory(shown(path)) from None
         except OSError as error:
             raise from_os(error, shown(path)) from None
-        return True
 
     async def sync_name(self, folder: str) -> None:
         """See End."""
@@ -129,7 +133,7 @@ class Here:
     async def clear(self, folder: str, names: list[str], whole: str) -> None:
         """See End."""
         paths = [os.path.join(folder, name) for name in names]
-        await in_thread(partial(clear_local, paths, whole))
+        await in_thread(partial(clear_local, paths, whole, self.root))
 
 
 class There:
@@ -202,7 +206,8 @@ class Direction:
 
     def __init__(self, remote: BlockClient, fetch: bool) -> None:
         self.remote, self.fetch = remote, fetch
-        here, there = Here(), There(remote)
+        self.here = Here()
+        here, there = self.here, There(remote)
         self.source: End = there if fetch else here
         self.target: End = here if fetch else there
 
@@ -210,8 +215,10 @@ class Direction:
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
         """Move one file; see get_file() and put_file()."""
-        move = get_file if self.fetch else put_file
-        return await move(self.remote, source, target, options, progress)
+        if self.fetch:
+            root = self.here.root
+            return await get_file(self.remote, source, target, options, progress, root)
+        return await put_file(self.remote, source, target, options, progress)
 
     async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
         """How many bytes two files have in common, and whether that is all of both.
@@ -220,7 +227,7 @@ class Direction:
             CarefulError: one of them cannot be read.
         """
         there, here = (source, target) if self.fetch else (target, source)
-        return await common_bytes(self.remote, there, here, block_bytes)
+        return await common_bytes(self.remote, there, here, block_bytes, self.here.root)
 
     async def attributes(self, source: str, follow: bool) -> Attr:
         """Attributes of a source.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError, from_os, meaning
+from careful.transfer.file.beneath import Folder, open_folder
 from careful.transfer.file.journal import FOOTER_BYTES, Journal, is_partial, read_journal
 from careful.transfer.file.local import shown
 from careful.transfer.protocol import batch
@@ -56,6 +57,7 @@ class _Claim:
 
     Args:
         path: of the file.
+        root: see Folder.
 
     Attributes:
         journal: of the file.
@@ -66,15 +68,18 @@ class _Claim:
         OSError: it cannot be read; ELOOP: it is a symlink.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, root: str | None) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._fd = os.open(path, flags)
-        self._folder = -1
+        self._folder = open_folder(os.path.dirname(path), root)
+        try:
+            self._fd = os.open(os.path.basename(path), flags, dir_fd=self._folder)
+        except BaseException:
+            os.close(self._folder)
+            raise
         try:
             self.age_s = time.time() - os.fstat(self._fd).st_mtime
             self.journal = read_journal(self._fd)
             # Whoever makes many locks their directory (datapath/storage/items.h).
-            self._folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
             self.busy = not (_locked(self._fd) and _locked(self._folder))
         except BaseException:
             self.close()
@@ -83,8 +88,7 @@ class _Claim:
     def close(self) -> None:
         """Let go of it."""
         os.close(self._fd)
-        if self._folder >= 0:
-            os.close(self._folder)
+        os.close(self._folder)
 
 
 def _locked(fd: int) -> bool:
@@ -138,10 +142,12 @@ def _unread(path: str, code: int, name: str = "") -> Found:
     return Found(name or shown(path), path, None, None, "", 0.0, meaning(code))
 
 
-def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
+def _find_one(
+    path: str, clean: bool, whole: str | None = None, root: str | None = None
+) -> Found | None:
     """What a local path is; None: it has gone. Of a tree that is whole, clean removes its own."""
     try:
-        claim = _Claim(path)
+        claim = _Claim(path, root)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -149,7 +155,7 @@ def _find_one(path: str, clean: bool, whole: str | None = None) -> Found | None:
     try:
         one = _describe((path, shown(path)), claim.journal, claim.age_s, claim.busy)
         if clean and not claim.busy and (whole is None or _serves_nobody(one, whole)):
-            one = _removed(one)
+            one = _removed(one, root)
         return one
     finally:
         claim.close()
@@ -166,9 +172,10 @@ def _find_unreadable(path: str, clean: bool, error: OSError) -> Found | None:
     return _removed(one) if clean and state == "leftover" else one
 
 
-def _removed(one: Found) -> Found:
+def _removed(one: Found, root: str | None = None) -> Found:
     try:
-        os.unlink(one.path)
+        with Folder(one.path, root) as folder:
+            os.unlink(folder.name, dir_fd=folder.fd)
     except OSError as error:
         return replace(one, state=meaning(error.errno or 0))
     return replace(one, state="removed")
@@ -185,15 +192,16 @@ def _serves_nobody(one: Found, whole: str) -> bool:
     return one.state == "leftover" or (whole != "" and one.source.startswith(top))
 
 
-def clear_local(paths: list[str], whole: str) -> None:
+def clear_local(paths: list[str], whole: str, root: str | None = None) -> None:
     """Remove those of some partial files with which no transfer goes on.
 
     Args:
         paths: of the files.
         whole: a source of which all is there; "": none.
+        root: below which no symlink is followed; None: there is none.
     """
     for path in paths:
-        _find_one(path, clean=True, whole=whole)
+        _find_one(path, clean=True, whole=whole, root=root)
 
 
 async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]:

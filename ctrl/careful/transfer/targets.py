@@ -109,6 +109,8 @@ class _Move:
         Raises:
             CarefulError: it is to be a directory, and is none.
         """
+        if self.way.fetch:
+            self.way.here.root = self.target
         there = await self.way.target.stat(self.target, follow=True)
         self.exists = there is not None
         self.into = several or self.slash or (there is not None and there.is_dir)

@@ -38,9 +38,14 @@ int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
  * is too large. */
 int careful_settle(int fd, int *copy);
 
+/* Opens what lies beneath the directory `base`, for open()'s flags: a descriptor, or -errno.
+ * No symlink on the way there, nor at its end, is followed: -ELOOP; -EXDEV: it leads out. */
+int careful_open_beneath(int base, const char *path, int flags);
+
 /* How a batch is run, as BATCH of the block service says it.
  * @flags:             CAREFUL_BATCH_*
  * @writable:          1: items may make and change things
+ * @no_symlinks:       1: none is followed, not even one that stays beneath
  * @answer_bytes_max:  items beyond are answered with EOVERFLOW; where not even that fits,
  *                     the batch ends with it
  * @memory:            of the caller's, of answer_bytes_max, for the answer; NULL: none */
@@ -49,6 +54,8 @@ struct careful_batch_how {
 	uint32_t umask;
 	uint32_t writable;
 	uint32_t file_bytes_max;
+	uint32_t no_symlinks;
+	uint32_t pad;
 	uint64_t answer_bytes_max;
 	void *memory;
 };

@@ -229,10 +229,10 @@ def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / f".x.careful-0123456789abcde{index}.part").write_bytes(b"x")
     opened = os.open
 
-    def refusing(path: Any, flags: int, *mode: Any) -> int:
+    def refusing(path: Any, flags: int, *mode: Any, **more: Any) -> int:
         if str(path).endswith("0.part"):
             raise PermissionError(errno.EACCES, "refused", path)
-        return opened(path, flags, *mode)
+        return opened(path, flags, *mode, **more)
 
     monkeypatch.setattr(os, "open", refusing)
     states = [one.state for one in find_local(str(tmp_path), clean=True)]

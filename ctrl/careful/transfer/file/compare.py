@@ -7,6 +7,7 @@ import stat
 
 from careful._abi import lib
 from careful.errors import check, from_os
+from careful.transfer.file.beneath import Folder
 from careful.transfer.file.local import digest_of_range, settled, shown
 from careful.transfer.file.source import may_hold
 from careful.transfer.protocol.block import Attr, BlockClient
@@ -83,10 +84,11 @@ async def still_holds(
         await quietly(remote.close(handle, source))
 
 
-def open_old(path: str) -> int:
-    """What stands at a path now, to be read; -1: no regular file does."""
+def open_old(path: str, folder: int | None = None) -> int:
+    """What stands at a path now, in a directory, to be read; -1: no regular file does."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        fd = os.open(path, flags, dir_fd=folder)
     except OSError:
         return -1
     if not os.path.isfile(f"/proc/self/fd/{fd}"):
@@ -133,24 +135,43 @@ async def is_same(remote: BlockClient, source: str, target: str, block_bytes: in
 
 
 async def common_bytes(
-    remote: BlockClient, source: str, target: str, block_bytes: int
+    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
 ) -> tuple[int, bool]:
     """How much a peer's file and one of this machine have in common, and whether it is all.
+
+    Args:
+        remote: the peer's tree.
+        source: path in it.
+        target: path here.
+        block_bytes: size of a block.
+        root: below which no symlink is followed; None: there is none.
 
     Raises:
         CarefulError: one of them cannot be read.
     """
-    there, here, same = await _compared(remote, source, target, block_bytes, True)
+    there, here, same = await _compared(remote, source, target, block_bytes, True, root)
     sizes = block_sizes(max(there, here), block_bytes)
     return sum(sizes[index] for index in same), there == here and len(same) == len(sizes)
 
 
+def _open_own(target: str, root: str | None) -> int:
+    with Folder(target, root) as folder:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        flags |= os.O_NOFOLLOW if folder.is_below else 0
+        return os.open(folder.name, flags, dir_fd=folder.fd)
+
+
 async def _compared(
-    remote: BlockClient, source: str, target: str, block_bytes: int, parts: bool
+    remote: BlockClient,
+    source: str,
+    target: str,
+    block_bytes: int,
+    parts: bool,
+    root: str | None = None,
 ) -> tuple[int, int, dict[int, int]]:
     """Bytes there and here, and the blocks in common; of files of two sizes only with `parts`."""
     try:
-        fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = _open_own(target, root)
     except OSError as error:
         raise from_os(error, shown(target)) from None
     handle = 0

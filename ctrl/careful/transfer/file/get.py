@@ -44,6 +44,7 @@ class _Fetch:
     target: str
     options: Options
     progress: Progress
+    root: str | None
     _old_bytes: int = -1
 
     async def run(self, handle: int, attr: Attr) -> FileResult | None:
@@ -165,7 +166,7 @@ class _Fetch:
         self, part: Partial, handle: int, attr: Attr, block_bytes: int
     ) -> dict[int, int]:
         """The blocks that the file which is replaced has already; they are copied."""
-        old = open_old(self.target)
+        old = open_old(part.folder.name, part.folder.fd)
         if old < 0:
             return {}
         try:
@@ -187,7 +188,7 @@ class _Fetch:
         """Where the file is written; one with a journal if it has more than one block."""
         options = self.options
         if identity.bytes <= options.block_bytes:
-            return Partial(self.target, identity.bytes, mode, options.replace, sparse)
+            return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, options.block_bytes)
         return KeptPartial(
@@ -200,6 +201,7 @@ class _Fetch:
             sparse,
             options.blake3,
             options.restart_changed,
+            self.root,
         )
 
     async def _known(self, kept: KeptPartial, handle: int, now: Identity) -> dict[int, int]:
@@ -236,7 +238,12 @@ class _Fetch:
 
 
 async def get_file(
-    remote: BlockClient, source: str, target: str, options: Options, progress: Progress
+    remote: BlockClient,
+    source: str,
+    target: str,
+    options: Options,
+    progress: Progress,
+    root: str | None = None,
 ) -> FileResult | None:
     """Fetch one file; None: with options.checksum, what is here is equal.
 
@@ -246,6 +253,7 @@ async def get_file(
         target: local path; seen only when complete.
         options: how.
         progress: told of each piece.
+        root: below which no symlink is followed; None: there is none.
 
     Raises:
         CarefulError: it failed; at most a partial file is left of it.
@@ -254,7 +262,7 @@ async def get_file(
     try:
         if not attr.is_file:
             raise CarefulError(errno.EINVAL, "is not a regular file", remote.name(shown(source)))
-        return await _Fetch(remote, source, target, options, progress).run(handle, attr)
+        return await _Fetch(remote, source, target, options, progress, root).run(handle, attr)
     except BaseException:
         await quietly(remote.close(handle, source))
         raise

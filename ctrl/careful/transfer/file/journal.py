@@ -244,6 +244,7 @@ class KeptPartial(Partial):
         sparse: whether no room is taken.
         blake3: whether one of other blocks than BLAKE3 can do with is thrown away.
         restart_changed: whether one is whose source has changed since.
+        root: below which no symlink is followed; None: there is none.
 
     Attributes:
         journal: which blocks are in place.
@@ -264,13 +265,14 @@ class KeptPartial(Partial):
         sparse: bool = False,
         blake3: bool = False,
         restart_changed: bool = False,
+        root: str | None = None,
     ) -> None:
-        self._prepare(path, mode, replace)
+        self._prepare(path, mode, replace, root)
         self._sparse = sparse
         self.journal = journal
         self.resumed = False
         try:
-            self.fd = self._open_locked(temporary_name(path, tag))
+            self.fd = self._open_locked(temporary_name(self.folder.name, tag))
             found = None if restart else read_journal(self.fd)
             if restart_changed and found is not None and found.identity.changed(journal.identity):
                 found = None
@@ -283,6 +285,7 @@ class KeptPartial(Partial):
         except CarefulError:
             if self.fd >= 0:
                 self.close()
+            self.folder.close()
             raise
         except OSError as error:
             self.discard()
@@ -294,10 +297,10 @@ class KeptPartial(Partial):
             fd = self._open(temporary, 0)
             try:
                 lock(fd, shown(self.path))
-                mine, named = os.fstat(fd), os.lstat(temporary)
+                mine, named = os.fstat(fd), self._found()
                 is_ours = stat.S_ISREG(mine.st_mode) and mine.st_uid == os.geteuid()
                 if not is_ours or mine.st_nlink > 1:
-                    raise CarefulError(errno.EPERM, "is not a partial file", shown(temporary))
+                    raise CarefulError(errno.EPERM, "is not a partial file", shown(self._path()))
                 if (mine.st_ino, mine.st_dev) == (named.st_ino, named.st_dev):
                     return fd
             except FileNotFoundError:
@@ -306,6 +309,13 @@ class KeptPartial(Partial):
                 os.close(fd)
                 raise
             os.close(fd)
+
+    def _path(self) -> str:
+        return os.path.join(os.path.dirname(self.path), self.temporary)
+
+    def _found(self) -> os.stat_result:
+        """What has its temporary name now."""
+        return os.stat(self.temporary, dir_fd=self.folder.fd, follow_symlinks=False)
 
     def _begin(self) -> None:
         size = self.journal.identity.bytes

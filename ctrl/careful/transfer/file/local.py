@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -18,8 +19,8 @@ import xxhash
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
 from careful.errors import shown as shown
+from careful.transfer.file.beneath import Folder
 
-_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 #: Longest part of a name that its temporary name repeats, bytes (NAME_MAX is 255).
 _KEPT_NAME_BYTES = 200
@@ -75,21 +76,22 @@ def temporary_name(path: str, tag: int = 0) -> str:
     return os.path.join(folder, f".{kept}.careful-{tag:016x}.part")
 
 
-def rename_new(source: str, target: str) -> None:
-    """Rename where nothing has the name `target` so far.
+def rename_new(source: str, target: str, folder: int) -> None:
+    """Rename in an open directory, where nothing has the name `target` so far.
 
     Raises:
         FileExistsError: something has.
     """
     raw = os.fsencode(source), os.fsencode(target)
-    done = lib.renameat2(_AT_FDCWD, raw[0], _AT_FDCWD, raw[1], _RENAME_NOREPLACE)
+    done = lib.renameat2(folder, raw[0], folder, raw[1], _RENAME_NOREPLACE)
     if done == 0:
         return
     code = ffi.errno
     if code not in (errno.EINVAL, errno.ENOSYS):
         raise OSError(code, os.strerror(code), target)
-    os.link(source, target)  # a file system without RENAME_NOREPLACE
-    os.unlink(source)
+    # A file system without RENAME_NOREPLACE.
+    os.link(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+    os.unlink(source, dir_fd=folder)
 
 
 def sync_directory(path: str) -> None:
@@ -160,15 +162,26 @@ class Partial:
         mode: permission bits; the umask is applied.
         replace: whether an existing file may be replaced.
         sparse: whether no room is taken.
+        root: below which no symlink is followed; None: there is none.
+
+    Attributes:
+        folder: that it stands in.
+        temporary: its name there.
 
     Raises:
         CarefulError: it cannot be made, there is no room for it, or it exists.
     """
 
     def __init__(
-        self, path: str, nbytes: int, mode: int, replace: bool, sparse: bool = False
+        self,
+        path: str,
+        nbytes: int,
+        mode: int,
+        replace: bool,
+        sparse: bool = False,
+        root: str | None = None,
     ) -> None:
-        self._prepare(path, mode, replace)
+        self._prepare(path, mode, replace, root)
         try:
             self.fd = self._open_new()
             allocate(self.fd, nbytes, sparse)
@@ -179,29 +192,41 @@ class Partial:
     def _open_new(self) -> int:
         """Make it, locked, so that nobody clears it away."""
         while True:
-            fd = self._open(temporary_name(self.path), os.O_EXCL)
+            fd = self._open(temporary_name(self.folder.name), os.O_EXCL)
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_nlink:
                 return fd
             os.close(fd)  # somebody had done so already
 
-    def _prepare(self, path: str, mode: int, replace: bool) -> None:
+    def _prepare(self, path: str, mode: int, replace: bool, root: str | None) -> None:
         self.path = path
         self.replace = replace
         self.fd = -1
         self._mode = mode & 0o777 & ~current_umask()
-        if os.path.isdir(path):
-            raise CarefulError(errno.EISDIR, "is a directory", shown(path))
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise special_there(shown(path))
-        if not replace and os.path.lexists(path):
+        try:
+            self.folder = Folder(path, root)
+        except OSError as error:
+            raise from_os(error, shown(path)) from None
+        try:
+            self._check_name()
+        except OSError as error:
+            self.folder.close()
+            raise from_os(error, shown(path)) from None
+
+    def _check_name(self) -> None:
+        there = self.folder.stat()
+        if there is not None and stat.S_ISDIR(there.st_mode):
+            raise CarefulError(errno.EISDIR, "is a directory", shown(self.path))
+        if there is not None and not (stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode)):
+            raise special_there(shown(self.path))
+        if not self.replace and self.folder.is_taken():
             raise self._exists()
 
     def _open(self, temporary: str, flags: int) -> int:
         self.temporary = temporary
         flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return os.open(temporary, flags, 0o600)
+        return os.open(temporary, flags, 0o600, dir_fd=self.folder.fd)
 
     def _exists(self) -> CarefulError:
         return CarefulError(errno.EEXIST, "exists; -f replaces it", shown(self.path))
@@ -222,10 +247,11 @@ class Partial:
                 os.utime(self.fd, ns=(os.fstat(self.fd).st_atime_ns, mtime_ns))
             if sync:
                 os.fsync(self.fd)
+            own, name = self.folder.fd, self.folder.name
             if self.replace:
-                os.replace(self.temporary, self.path)
+                os.replace(self.temporary, name, src_dir_fd=own, dst_dir_fd=own)
             else:
-                rename_new(self.temporary, self.path)
+                rename_new(self.temporary, name, own)
         except FileExistsError:
             raise self._exists() from None
         except OSError as error:
@@ -235,14 +261,17 @@ class Partial:
     def discard(self) -> None:
         """Remove it, unless it has been committed."""
         if self.fd >= 0:
-            self.close()
+            os.close(self.fd)
+            self.fd = -1
             with suppress(OSError):
-                os.unlink(self.temporary)
+                os.unlink(self.temporary, dir_fd=self.folder.fd)
+        self.folder.close()
 
     def close(self) -> None:
         """Let go of it, and leave it where it is."""
         os.close(self.fd)
         self.fd = -1
+        self.folder.close()
 
 
 @cache

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from careful._abi import ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os
+from careful.transfer.file.beneath import open_folder
 from careful.transfer.file.local import current_umask, shown
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
 from careful.transfer.tasks import in_thread
@@ -149,10 +150,11 @@ class LocalTree:
 
     Args:
         base: its path.
+        root: a target that it lies below, where no symlink is followed; None: it is the user's.
     """
 
-    def __init__(self, base: str) -> None:
-        self.base = base
+    def __init__(self, base: str, root: str | None = None) -> None:
+        self.base, self.root = base, root
         self._prefix = shown(os.path.join(os.path.normpath(base or "."), ""))
         self._fd = -1
 
@@ -214,12 +216,13 @@ class LocalTree:
         how = ffi.new("struct careful_batch_how *")
         how.flags, how.umask, how.writable = flags, current_umask(), 1
         how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
+        how.no_symlinks = self.root is not None
         return how
 
     def _batch(self, items: Any, nbytes: int, how: Any) -> Any:
         try:
             if self._fd < 0:
-                self._fd = os.open(self.base or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._fd = open_folder(self.base, self.root)
         except OSError as error:
             raise from_os(error, shown(self.base)) from None
         found = ffi.new("struct careful_batch_answer *")

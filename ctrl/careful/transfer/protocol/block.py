@@ -23,6 +23,7 @@ from careful.transfer.protocol.entries import (
     Listing,
     ancestors,
     attr_of,
+    check_one_level,
     is_safe,
     parent,
     parse_listing,
@@ -297,7 +298,10 @@ class BlockClient(RangeClient):
         Raises:
             CarefulError: no such directory, or what came is no listing.
         """
-        return (await self.list(path, recursive)).entries()
+        entries = (await self.list(path, recursive)).entries()
+        if not recursive:
+            check_one_level(entries)
+        return entries
 
     async def list(self, path: str, recursive: bool = False) -> Listing:
         """A directory, or the whole tree with parents first, as it comes.

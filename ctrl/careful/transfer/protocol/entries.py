@@ -7,6 +7,7 @@ import os
 import posixpath
 import stat
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from careful._abi import layout, sizeof
@@ -139,6 +140,21 @@ def parse_listing(data: bytes) -> list[Entry]:
     if used < len(data):
         raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry")
     return entries
+
+
+def check_one_level(entries: Iterable[Entry]) -> None:
+    """Names of one directory are one component, and each comes once.
+
+    Raises:
+        CarefulError: one is not, or comes twice.
+    """
+    seen: set[str] = set()
+    for entry in entries:
+        if "/" in entry.name:
+            raise CarefulError(errno.EPROTO, f"the listing has a bad entry {entry.name!r}")
+        if entry.name in seen:
+            raise CarefulError(errno.EPROTO, f"the listing has an entry twice: {entry.name!r}")
+        seen.add(entry.name)
 
 
 def without_records(count: int) -> list[Entry]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, from_os
+from careful.transfer.file.beneath import open_folder
 from careful.transfer.file.local import shown
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import Attr, BlockClient, Entry, Listing
@@ -42,15 +43,19 @@ def carried(attr: Attr) -> Attr:
     return attr._replace(mtime_ns=nearest)
 
 
-def list_local(top: str) -> Listing:
+def list_local(top: str, root: str | None = None) -> Listing:
     """The tree below a directory of this machine; a directory that cannot be read has error set.
+
+    Args:
+        top: the directory.
+        root: see open_folder().
 
     Raises:
         CarefulError: the directory itself cannot be read.
     """
     found = ffi.new("struct careful_list *")
     try:
-        fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = open_folder(top, root)
     except OSError as error:
         raise from_os(error, shown(top)) from None
     try:

@@ -1,0 +1,150 @@
+"""A server that means harm: nothing it says makes a client write outside its target."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import transfers
+from careful.address import resolve
+from careful.daemon.route import Route
+from careful.transfer.options import Options, Silent
+from careful.transfer.result import Result
+from hostile import HostileDaemon, Told, folder, link
+
+ARCHIVE = Options(
+    block_bytes=1 << 20, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
+)
+REPLACE = replace(ARCHIVE, replace=True)
+#: Contents of a small file, of one of a single block, and of one with a journal.
+SIZES = (10, 200_000, (1 << 20) + 5)
+
+
+class Scene:
+    """A hostile server, a target, and what lies outside of it."""
+
+    def __init__(self, tmp_path: Path, server: HostileDaemon) -> None:
+        self.server = server
+        self.route = Route(server.path, "test", resolve("10.0.0.2"), "h2")
+        self.outside, self.target = tmp_path / "outside", tmp_path / "to"
+        self.outside.mkdir()
+        self.target.mkdir()
+        (self.outside / "kept").write_bytes(b"kept")
+
+    def get(self, *sources: str, options: Options = ARCHIVE) -> Result:
+        found: Result = transfers.get(
+            self.route, list(sources), str(self.target), True, options, Silent()
+        )
+        return found
+
+    def assert_untouched(self) -> None:
+        """Nothing was written outside."""
+        assert [one.name for one in self.outside.iterdir()] == ["kept"]
+        assert (self.outside / "kept").read_bytes() == b"kept"
+        assert stat.S_IMODE((self.outside / "kept").stat().st_mode) != 0o4755
+        assert stat.S_IMODE(self.outside.stat().st_mode) != 0o4755
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    server = HostileDaemon(tmp_path, tmp_path / "none")
+    yield Scene(tmp_path, server)
+    server.stop()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_exports__one_below_a_symlink(scene: Scene, size: int) -> None:
+    """The top says `a` and `a/x`; tree a brings the symlink x, tree a/x is written through it."""
+    told = scene.server.told
+    scene.server.top = folder(".", inode=0)
+    told["."] = [folder("a"), folder("a/x")]
+    told["a"] = [link("x", scene.outside)]
+    told["a/x"] = [Told("kept", data=b"z" * size), Told("new", data=b"z" * size)]
+    for options in (ARCHIVE, REPLACE):
+        [(_, text)] = scene.get("", options=options).failures
+        assert "bad entry 'a/x'" in text
+        scene.assert_untouched()
+
+
+def test_exports__the_same_name_twice(scene: Scene) -> None:
+    told = scene.server.told
+    scene.server.top = folder(".", inode=0)
+    told["."] = [link("a", scene.outside), folder("a")]
+    told["a"] = [Told("new", data=b"z")]
+    [(_, text)] = scene.get("").failures
+    assert "twice" in text
+    scene.assert_untouched()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("options", [ARCHIVE, REPLACE, replace(REPLACE, checksum=True)])
+def test_tree__names_below_a_symlink(scene: Scene, size: int, options: Options) -> None:
+    """A symlink, and below it a name without a directory of its own; in the second run it is
+    there already.
+    """
+    scene.server.told["tree"] = [
+        link("s", scene.outside),
+        Told("s/kept", stat.S_IFREG | 0o4755, b"z" * size),
+        Told("s/new", data=b"z" * size),
+    ]
+    scene.server.told["."] = [folder("tree")]
+    for _ in range(2):
+        report = scene.get("tree", options=options)
+        scene.assert_untouched()
+    assert (scene.target / "tree/s").is_symlink()
+    assert len(report.failures) >= 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None:
+    """First a symlink of that name, then a tree: two runs, or two sources of one."""
+    told = scene.server.told
+    told["."] = [link("a", scene.outside)]
+    assert scene.get("a").failures == []
+    told["."] = [folder("a")]
+    told["a"] = [Told("new", data=b"z" * size)]
+    [(_, text)] = scene.get("a").failures
+    assert "not a directory" in text
+    scene.assert_untouched()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
+    """Whoever may write to the target swaps a directory while it is being filled."""
+    told = scene.server.told
+    told["."] = [folder("tree")]
+    told["tree"] = [folder("d"), Told("d/kept", data=b"z" * size)]
+    swapped = False
+
+    def fault(question: object) -> int:
+        nonlocal swapped
+        if not swapped and (scene.target / "tree/d").is_dir():
+            swapped = True
+            (scene.target / "tree/d").rename(scene.target / "was")
+            (scene.target / "tree/d").symlink_to(scene.outside)
+        return 0
+
+    scene.server.fault = fault
+    scene.get("tree", options=REPLACE)
+    assert swapped
+    scene.assert_untouched()
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", ".", "..", "a//x", "x\0y", "a/"])
+def test_names__that_lead_out(scene: Scene, name: str) -> None:
+    scene.server.told["."] = [folder("tree")]
+    scene.server.told["tree"] = [Told(name, data=b"z"), Told("fine", data=b"z")]
+    [(_, text)] = scene.get("tree").failures
+    assert "bad entry" in text
+    assert list(scene.target.glob("*/*")) == []
+    scene.assert_untouched()
+
+
+def test_wildcards__names_of_several_components(scene: Scene) -> None:
+    """A listing of one directory has names of one component."""
+    scene.server.told["."] = [link("a", scene.outside), folder("b/a")]
+    with pytest.raises(OSError, match="bad entry"):
+        transfers.listing(scene.route, "", False)
