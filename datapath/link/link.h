@@ -194,6 +194,17 @@ bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 struct careful_trace link_untold(struct link_rxframe *frame);
 
+/* Something is to be told the peer by the end of the round, unless a data frame does it. */
+static inline void link_dirty(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+
+	if (peer->dirty)
+		return;
+	peer->dirty = true;
+	link->dirty[link->dirty_count++] = peer;
+}
+
 /* Publishes the receive buffers that were given back; only now are the credits owed. */
 static inline void link_publish(struct link *link)
 {

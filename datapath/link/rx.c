@@ -59,15 +59,11 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 	return true;
 }
 
-/* Checks the frame against its peer; returns what to count where it is dropped, or
- * CAREFUL_COUNTERS. A gap ahead and impossible credits break the session. */
-static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
+/* Finds the session that the frame belongs to; returns what to count where it is dropped, or
+ * CAREFUL_COUNTERS. */
+static enum careful_counter identify(struct link *link, struct link_rxframe *frame)
 {
-	const struct careful_hdr *hdr = &frame->hdr;
-	struct link_peer *peer;
-	uint32_t missing = 0;
-
-	switch (careful_frame_judge(hdr, frame->body_total)) {
+	switch (careful_frame_judge(&frame->hdr, frame->body_total)) {
 	case CAREFUL_XDP_ADMITTED:
 		break;
 	case CAREFUL_XDP_DROP_CHECK:
@@ -75,10 +71,21 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	default: /* also what ends at XDP: it has no sequence number */
 		return CAREFUL_C_DROP_MALFORMED;
 	}
-	peer = link_peer_of(link, hdr);
-	if (!peer)
+	frame->peer = link_peer_of(link, &frame->hdr);
+	if (!frame->peer)
 		return CAREFUL_C_DROP_COOKIE;
-	switch (flow_receive(&peer->flow, hdr, frame->cost, &missing)) {
+	frame->epoch = frame->peer->epoch;
+	return CAREFUL_COUNTERS;
+}
+
+/* Checks the frame against its session, as identify(). A gap ahead and impossible credits break
+ * the session. */
+static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	uint32_t missing = 0;
+
+	switch (flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing)) {
 	case FLOW_OLD:
 		return CAREFUL_C_DROP_SEQ;
 	case FLOW_GAP:
@@ -94,8 +101,6 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 		break;
 	}
 	peer->heard = true;
-	frame->peer = peer;
-	frame->epoch = peer->epoch;
 	return CAREFUL_COUNTERS;
 }
 
@@ -118,10 +123,13 @@ static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 		drop(link, frame);
 		return false;
 	}
-	dropped = admit(link, frame);
+	dropped = identify(link, frame);
+	if (dropped == CAREFUL_COUNTERS)
+		dropped = admit(link, frame);
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);
 		drop(link, frame);
+		frame->peer = NULL;
 		return false;
 	}
 	frame->peer->rx_frames++;
@@ -228,10 +236,7 @@ static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uin
 	if (epoch != peer->epoch)
 		return;
 	flow_free(&peer->flow, cost);
-	if (!peer->dirty) {
-		peer->dirty = true;
-		link->dirty[link->dirty_count++] = peer;
-	}
+	link_dirty(peer);
 }
 
 /* Gives receive buffers back. */

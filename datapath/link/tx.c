@@ -351,24 +351,39 @@ void link_complete(struct link *link)
 	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
 
+/* A frame of one send buffer for the protocol itself; it may take the last one. */
+static bool get_own(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
+{
+	struct link *link = peer->link;
+
+	if (!link->tx_free_count)
+		link_complete(link);
+	if (!link->tx_free_count)
+		return false;
+	frame->peer = peer;
+	frame->built = 0;
+	frame->segments = 1;
+	frame->body_bytes = frame->body_total = body_bytes;
+	frame->desc[0].addr = link->tx_free[--link->tx_free_count];
+	frame->desc[0].options = 0;
+	frame->umem = link->queue->umem;
+	frame->body = frame->umem + frame->desc[0].addr + LINK_PAYLOAD_AT;
+	frame->hdr = (struct careful_hdr *)(frame->body - LINK_HDR_BYTES);
+	frame->desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
+	frame->desc[0].bytes = prefix_bytes(peer) + body_bytes;
+	return true;
+}
+
 /* One window update; it may take the last credit and the last send buffer. */
 static bool send_update(struct link_peer *peer)
 {
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
-	struct link *link = peer->link;
-	struct link_txframe frame = { .peer = peer, .segments = 1 };
+	struct link_txframe frame;
 
-	if (!link->tx_free_count)
-		link_complete(link);
-	if (!link->tx_free_count || !flow_may_update(&peer->flow))
+	if (!flow_may_update(&peer->flow) || !get_own(peer, 0, &frame))
 		return false;
-	frame.desc[0].addr = link->tx_free[--link->tx_free_count];
-	frame.body = link->queue->umem + frame.desc[0].addr + LINK_PAYLOAD_AT;
-	frame.hdr = (struct careful_hdr *)(frame.body - LINK_HDR_BYTES);
-	frame.desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
-	frame.desc[0].bytes = prefix_bytes(peer);
 	link_send(&frame, &args);
-	link_count(link, CAREFUL_C_TX_UPDATES);
+	link_count(peer->link, CAREFUL_C_TX_UPDATES);
 	return true;
 }
 
