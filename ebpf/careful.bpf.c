@@ -3,7 +3,7 @@
  * The XDP program: which of the frames that reach the NIC queue are ours, and which of those
  * may take a receive buffer. It admits frames of a session by the rule of frame.h, passes what
  * is not ours, our control messages and (stamped) the pings that end at XDP, and counts why it
- * dropped the rest. It owns the maps that the datapath and the controller share (abi.h) and
+ * dropped the rest, trains by their number. It owns the maps that the datapath and the controller share (abi.h) and
  * reads no kernel structure.
  */
 #include <linux/bpf.h>
@@ -91,8 +91,7 @@ static __noinline __u32 admit(const struct careful_hdr *hdr)
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(peer, hdr);
-	if (hdr->type == CAREFUL_PING &&
-	    (verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING))
+	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
 }
@@ -106,7 +105,7 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram)
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
 	verdict = careful_frame_judge(hdr, datagram->bytes - sizeof(*hdr));
-	if (verdict != CAREFUL_XDP_ADMITTED && verdict != CAREFUL_XDP_PASS_PING)
+	if (!careful_frame_right(verdict))
 		return verdict;
 	return admit(hdr);
 }

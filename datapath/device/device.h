@@ -119,6 +119,14 @@ struct ping_seen {
 	uint32_t cpu;
 };
 
+/* What XDP counted of a train (abi.h: struct careful_peer_entry). @span_ns: from its first
+ * frame to its last. */
+struct train_seen {
+	uint32_t frames;
+	uint32_t whole;
+	uint64_t span_ns;
+};
+
 enum device_event {
 	DEVICE_ROUTES = 0x01, /* a neighbour or route changed: resolve again */
 	DEVICE_DOWN = 0x02, /* the link is down */
@@ -168,6 +176,9 @@ struct port_ops {
 	 * NULL: it is as soon as admit() has returned. */
 	bool (*closed)(struct port *port, uint32_t slot);
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
+	/* Counts the frames of a slot's train from now on, 0: of none; and what was counted. */
+	void (*train)(struct port *port, uint32_t slot, uint32_t number);
+	void (*trained)(struct port *port, uint32_t slot, struct train_seen *seen);
 	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
 	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);
 	/* The live entry of a slot, in shared memory. */

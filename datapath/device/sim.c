@@ -191,6 +191,26 @@ static void sim_probed(struct port *nic, uint32_t slot, struct ping_seen *probed
 	};
 }
 
+/* Begins a count; what it says of another train is none of it. */
+static void sim_train(struct port *nic, uint32_t slot, uint32_t number)
+{
+	struct careful_peer_entry *peer = &nic_to_sim(nic)->peers[slot];
+
+	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);
+	peer->train_frames = peer->train_whole = 0;
+	peer->train_first_ns = peer->train_last_ns = 0;
+	__atomic_store_n(&peer->train, number, __ATOMIC_RELEASE);
+}
+
+static void sim_trained(struct port *nic, uint32_t slot, struct train_seen *seen)
+{
+	const struct careful_peer_entry *peer = &nic_to_sim(nic)->peers[slot];
+
+	seen->frames = __atomic_load_n(&peer->train_frames, __ATOMIC_ACQUIRE);
+	seen->whole = peer->train_whole;
+	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
+}
+
 static struct careful_tune_entry *sim_tune(struct port *nic, uint32_t slot)
 {
 	return &nic_to_sim(nic)->tune[slot];
@@ -268,6 +288,8 @@ static const struct port_ops port_ops = {
 	.admit = sim_admit,
 	.closed = sim_closed,
 	.probed = sim_probed,
+	.train = sim_train,
+	.trained = sim_trained,
 	.tune = sim_tune,
 	.live = sim_live,
 	.resolve = sim_resolve,

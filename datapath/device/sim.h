@@ -28,7 +28,7 @@ enum {
 	SIM_DATA = 0x01, /* frames that carry data */
 	SIM_UPDATES = 0x02, /* frames that are window updates */
 	SIM_CONTROL = 0x04, /* control messages */
-	SIM_PINGS = 0x08, /* pings that end at XDP: outside of sessions */
+	SIM_PINGS = 0x08, /* pings and trains that end at XDP: outside of sessions */
 	SIM_FRAMES = SIM_DATA | SIM_UPDATES,
 	SIM_ALL = SIM_FRAMES | SIM_CONTROL | SIM_PINGS,
 };

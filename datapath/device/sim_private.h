@@ -22,7 +22,7 @@ struct sim_slot {
 	bool control;
 	bool refused; /* ICMP says that nobody listens at `from`, and quotes the data */
 	bool stray; /* not its sender's own: a copy or a stranger's */
-	bool outside; /* a ping that ends at XDP: no credit; as it was sent */
+	bool outside; /* it ends at XDP: no credit; as it was sent */
 	uint32_t life; /* of the device that sends it */
 	uint64_t cookie; /* of a frame, as it was sent */
 	uint32_t descs_count;

@@ -28,13 +28,14 @@ static uint64_t cookie_of(const struct sim_slot *slot)
 	return be64toh(cookie);
 }
 
-/* A ping that ends at XDP: no credit. */
+/* A frame that ends at XDP: no credit. */
 static bool outside(const uint8_t *frame)
 {
 	const uint8_t *hdr = frame + header_at(frame);
 
-	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_PING &&
-	       hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_STAGE_NET_RX;
+	return hdr[offsetof(struct careful_hdr, type)] == CAREFUL_TRAIN ||
+	       (hdr[offsetof(struct careful_hdr, type)] == CAREFUL_PING &&
+		hdr[offsetof(struct careful_hdr, stage_limit)] == CAREFUL_STAGE_NET_RX);
 }
 
 uint8_t sim_wire_what(const struct sim_slot *slot)

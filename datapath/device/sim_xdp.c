@@ -18,8 +18,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	if (slot >= sim->peers_count)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(&sim->peers[slot], hdr);
-	if (hdr->type == CAREFUL_PING &&
-	    (verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING))
+	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
 	return verdict;
 }
@@ -43,7 +42,7 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return verdict;
 	memcpy(&hdr, datagram.at, sizeof(hdr));
 	verdict = careful_frame_judge(&hdr, datagram.bytes - (uint32_t)sizeof(hdr));
-	if (verdict != CAREFUL_XDP_ADMITTED && verdict != CAREFUL_XDP_PASS_PING)
+	if (!careful_frame_right(verdict))
 		return verdict;
 	return admit(sim, &hdr);
 }

@@ -41,6 +41,7 @@ static void xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_
 	peer->seq_last = 0;
 	peer->window = window;
 	peer->probe_last = 0;
+	peer->train = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);
 }
 
@@ -57,6 +58,26 @@ static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probe
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	} while (peer->probe_last != probed->probe);
 	probed->cpu = cpu < 0 ? 0 : (uint32_t)cpu;
+}
+
+/* Begins a count; what it says of another train is none of it. */
+static void xsk_train(struct port *port, uint32_t slot, uint32_t number)
+{
+	struct careful_peer_entry *peer = &to_xsk_port(port)->peers[slot];
+
+	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);
+	peer->train_frames = peer->train_whole = 0;
+	peer->train_first_ns = peer->train_last_ns = 0;
+	__atomic_store_n(&peer->train, number, __ATOMIC_RELEASE);
+}
+
+static void xsk_trained(struct port *port, uint32_t slot, struct train_seen *seen)
+{
+	const struct careful_peer_entry *peer = &to_xsk_port(port)->peers[slot];
+
+	seen->frames = __atomic_load_n(&peer->train_frames, __ATOMIC_ACQUIRE);
+	seen->whole = peer->train_whole;
+	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
 }
 
 static struct careful_tune_entry *xsk_tune(struct port *port, uint32_t slot)
@@ -151,6 +172,8 @@ static const struct port_ops port_ops = {
 	.admit = xsk_admit,
 	.closed = xsk_closed,
 	.probed = xsk_probed,
+	.train = xsk_train,
+	.trained = xsk_trained,
 	.tune = xsk_tune,
 	.live = xsk_live,
 	.resolve = xsk_resolve,

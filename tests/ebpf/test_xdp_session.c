@@ -13,7 +13,7 @@ static void test_header__each_reason(void)
 	CHECK_EQ(JUDGE(.version = 2), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.version = 255, .bad_check = true), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
-	for (uint32_t type = CAREFUL_PING + 1; type < CAREFUL_CTRL_BIT; type++)
+	for (uint32_t type = CAREFUL_TRAIN + 1; type < CAREFUL_CTRL_BIT; type++)
 		CHECK_EQ(JUDGE(.type = (uint8_t)type), CAREFUL_XDP_DROP_TYPE);
 	CHECK_EQ(JUDGE(.node = PEERS), CAREFUL_XDP_DROP_NODE);
 	CHECK_EQ(JUDGE(.node = CAREFUL_PEERS_MAX), CAREFUL_XDP_DROP_NODE);
@@ -30,7 +30,7 @@ static void test_header__every_type_flag_limit_and_length(void)
 	struct rule_case at;
 	uint32_t step = 0;
 
-	while (rule_next(&at, &step, CAREFUL_PING + 1)) {
+	while (rule_next(&at, &step, CAREFUL_TRAIN + 1)) {
 		enum rule rule = rule_of(at.type, at.flags, at.limit, at.frag_bytes, at.body_bytes);
 		uint32_t want = rule == RULE_IN	  ? XDP_REDIRECT :
 				rule == RULE_PING ? XDP_PASS :
@@ -176,10 +176,81 @@ static void test_ping__a_stranger_gets_nothing(void)
 		 CAREFUL_XDP_DROP_SHORT);
 }
 
+/* A slot whose engine asked for a train. */
+static void set_train(uint32_t number)
+{
+	const struct careful_peer_entry entry = {
+		.cookie = frame_cookie,
+		.window = WINDOW,
+		.train = number,
+	};
+	const uint32_t slot = FRAME_NODE;
+
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+}
+
+static uint32_t judge_train(uint32_t number, uint32_t index, uint64_t cookie)
+{
+	static struct frame frame;
+	struct careful_hdr hdr;
+
+	frame_build(&frame, &(struct shape){ .type = CAREFUL_TRAIN,
+					     .cookie = cookie,
+					     .msg_id = number,
+					     .frag_bytes = 1400 });
+	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
+	hdr.frag_off = htobe32(index);
+	hdr.check = 0;
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+	return judge_bytes(frame.data, frame.bytes);
+}
+
+static void expect_train(uint32_t frames, uint32_t whole)
+{
+	struct careful_peer_entry entry = entry_of(FRAME_NODE);
+
+	CHECK_EQ(entry.train_frames, frames);
+	CHECK_EQ(entry.train_whole, whole);
+	CHECK(entry.train_first_ns <= entry.train_last_ns);
+	CHECK_EQ(!entry.train_first_ns, !frames);
+	CHECK_EQ(entry.seq_last, 0);
+	CHECK_EQ(entry.probe_last, 0);
+}
+
+/* Counted and dropped; what comes behind a missing one no longer counts as whole. */
+static void test_train__is_counted_and_dropped(void)
+{
+	set_train(9);
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK_EQ(judge_train(9, i, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	expect_train(5, 5);
+	for (uint32_t i = 7; i < 10; i++)
+		CHECK_EQ(judge_train(9, i, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	expect_train(8, 5);
+	CHECK_EQ(judge_train(9, 4, frame_cookie), CAREFUL_XDP_DROP_TRAIN); /* a copy of one */
+	expect_train(9, 5);
+	CHECK_EQ(judge_train(9, 0xffffffff, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	expect_train(10, 5);
+}
+
+/* What nobody asked for counts for nothing; a stranger's does not get so far. */
+static void test_train__not_asked_for(void)
+{
+	set_train(9);
+	CHECK_EQ(judge_train(8, 0, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	CHECK_EQ(judge_train(0, 0, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	CHECK_EQ(judge_train(9, 0, frame_cookie ^ 1), CAREFUL_XDP_DROP_COOKIE);
+	expect_train(0, 0);
+	set_train(0);
+	CHECK_EQ(judge_train(0, 0, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
+	expect_train(0, 0);
+}
+
 static void test_counters__each_of_a_session_reached(void)
 {
 	expect_seen(CAREFUL_XDP_PASS_PING, CAREFUL_XDP_ADMITTED);
-	expect_seen(CAREFUL_XDP_DROP_VERSION, CAREFUL_XDP_DROP_PING);
+	expect_seen(CAREFUL_XDP_DROP_VERSION, CAREFUL_XDP_DROP_TRAIN);
 }
 
 static void run_all(const char *name)
@@ -192,6 +263,8 @@ static void run_all(const char *name)
 	RUN(test_ping__net_rx_is_never_redirected);
 	RUN(test_ping__further_is_in_sequence);
 	RUN(test_ping__a_stranger_gets_nothing);
+	RUN(test_train__is_counted_and_dropped);
+	RUN(test_train__not_asked_for);
 	RUN(test_counters__each_of_a_session_reached);
 }
 

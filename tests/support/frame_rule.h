@@ -15,22 +15,24 @@
 /* What is to become of a frame by its header. */
 enum rule {
 	RULE_IN, /* takes a receive buffer */
-	RULE_PING, /* ends at XDP */
+	RULE_PING, /* ends at XDP, and passes */
+	RULE_TRAIN, /* ends at XDP, which counts it */
 	RULE_TYPE, /* dropped: no such type, or what this one cannot have */
 	RULE_LIMIT, /* dropped: a ping that ends nowhere */
 	RULE_LENGTH, /* dropped: longer or shorter than it says */
 };
 
-/* Types, flags, limits: DATA 1, UPDATE 2, PING 3; FIRST 1, LAST 2, BULK 4, DIGEST 8,
+/* Types, flags, limits: DATA 1, UPDATE 2, PING 3, TRAIN 4; FIRST 1, LAST 2, BULK 4, DIGEST 8,
  * ABORT 64; XDP 2, engine 3, file 4. */
 static const struct {
 	uint8_t flags_never; /* none of these */
 	uint8_t limit_min, limit_max;
 	uint16_t body_max;
-} rule_types[4] = {
+} rule_types[5] = {
 	[1] = { 0xb0, 0, 0, 65535 },
 	[2] = { 0xff, 0, 0, 0 },
 	[3] = { 0xff, 2, 4, 65535 },
+	[4] = { 0xff, 0, 0, 65535 },
 };
 
 /* Bytes beside the payload, by the flags' FIRST, LAST and DIGEST. */
@@ -47,13 +49,13 @@ static inline uint32_t rule_body(uint8_t flags, uint16_t frag_bytes)
 static inline enum rule rule_of(uint8_t type, uint8_t flags, uint8_t limit, uint16_t frag_bytes,
 				uint32_t body_bytes)
 {
-	if (type < 1 || type > 3 || flags & rule_types[type].flags_never)
+	if (type < 1 || type > 4 || flags & rule_types[type].flags_never)
 		return RULE_TYPE;
 	if (limit < rule_types[type].limit_min || limit > rule_types[type].limit_max)
 		return type == 3 ? RULE_LIMIT : RULE_TYPE;
 	if (frag_bytes > rule_types[type].body_max || body_bytes != rule_body(flags, frag_bytes))
 		return RULE_LENGTH;
-	return type == 3 && limit == 2 ? RULE_PING : RULE_IN;
+	return type == 4 ? RULE_TRAIN : type == 3 && limit == 2 ? RULE_PING : RULE_IN;
 }
 
 /* A frame of the walk: what the header says, and what follows it. */

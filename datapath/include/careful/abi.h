@@ -30,7 +30,7 @@ struct careful_xdp_config {
 /*
  * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
  * The engine writes all of it at an epoch's start (cookie last, 0 closes); XDP writes
- * seq_last and probe_* from then on.
+ * seq_last, probe_* and train_* from then on; the engine, train, which begins a count.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
@@ -38,6 +38,10 @@ struct careful_xdp_config {
  * @probe_ns:    when XDP saw the last ping (CLOCK_MONOTONIC),
  * @probe_last:  its number; written after the other two, and only ever rises
  * @probe_cpu:   where XDP ran
+ * @train:        the train that is counted; 0: none
+ * @train_frames: frames of it that came,
+ * @train_whole:  of which so many before any was missing,
+ * @train_first_ns, @train_last_ns: and when the first and the last of them did
  */
 struct careful_peer_entry {
 	__u64 cookie;
@@ -46,6 +50,12 @@ struct careful_peer_entry {
 	__u64 probe_ns;
 	__u32 probe_last;
 	__u32 probe_cpu;
+	__u32 train;
+	__u32 train_frames;
+	__u32 train_whole;
+	__u32 pad;
+	__u64 train_first_ns;
+	__u64 train_last_ns;
 };
 
 /* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
@@ -177,6 +187,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
 	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
 	CAREFUL_XDP_DROP_PING, /* a ping of no stage, or seen before */
+	CAREFUL_XDP_DROP_TRAIN, /* of a train: counted for its session, if it was asked for */
 	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */
 	CAREFUL_XDP_COUNTERS,
 };

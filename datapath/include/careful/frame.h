@@ -255,10 +255,11 @@ careful_frame_readable(const struct careful_datagram *datagram)
 	return datagram->fragment ? CAREFUL_XDP_DROP_FRAGMENT : CAREFUL_XDP_ADMITTED;
 }
 
-/* Whether a ping ends at XDP: then it has no sequence number and takes no buffer. */
+/* Whether a frame ends at XDP: then it has no sequence number and takes no buffer. */
 CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
 {
-	return hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX;
+	return (hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX) ||
+	       hdr->type == CAREFUL_TRAIN;
 }
 
 /* Bytes that follow the header, as it says. */
@@ -276,9 +277,9 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 
 /*
  * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
- * has any of its own flags and no stage limit; an update neither of them, nor a body; a ping
- * no flags, and a stage at which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of one
- * that ends at XDP, or why it is dropped.
+ * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
+ * frame neither of them; a ping no flags, and a stage at which it ends. CAREFUL_XDP_ADMITTED,
+ * CAREFUL_XDP_PASS_PING of a ping that ends at XDP, CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
 							      __u32 body_bytes)
@@ -287,7 +288,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct caref
 		return CAREFUL_XDP_DROP_VERSION;
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_PING)
+	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_TRAIN)
 		return CAREFUL_XDP_DROP_TYPE;
 	if (hdr->flags & (hdr->type == CAREFUL_DATA ? ~CAREFUL_FRAME_DATA_FLAGS : ~0))
 		return CAREFUL_XDP_DROP_TYPE;
@@ -300,13 +301,22 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct caref
 	}
 	if (careful_frame_body(hdr) != body_bytes || (hdr->type == CAREFUL_UPDATE && body_bytes))
 		return CAREFUL_XDP_DROP_SHORT;
+	if (hdr->type == CAREFUL_TRAIN)
+		return CAREFUL_XDP_DROP_TRAIN;
 	return careful_frame_outside(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
+}
+
+/* Whether a frame with that verdict is right, and its session is asked next. */
+CAREFUL_FRAME_FN int careful_frame_right(enum careful_xdp_counter verdict)
+{
+	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
+	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
 /*
  * Whether a frame whose header is right belongs to the session in its slot, and is due there;
- * then it is the last one that was. A ping is noted with careful_frame_stamp() after that. As
- * careful_frame_judge().
+ * then it is the last one that was. A ping, or one of a train, is noted with
+ * careful_frame_stamp() after that. As careful_frame_judge().
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr)
@@ -317,6 +327,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie))
 		return CAREFUL_XDP_DROP_COOKIE;
+	if (hdr->type == CAREFUL_TRAIN)
+		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
 	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last))
 		return CAREFUL_XDP_DROP_PING;
@@ -328,10 +340,28 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	return CAREFUL_XDP_ADMITTED;
 }
 
+/* Counts one of a train, if it is the train that the engine asked for. */
+CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
+					  const struct careful_hdr *hdr, __u64 now_ns)
+{
+	if (!hdr->msg_id || CAREFUL_BE32(hdr->msg_id) != *(volatile __u32 *)&peer->train)
+		return;
+	if (CAREFUL_BE32(hdr->frag_off) == peer->train_whole)
+		peer->train_whole++;
+	if (!peer->train_frames)
+		peer->train_first_ns = now_ns;
+	peer->train_last_ns = now_ns;
+	*(volatile __u32 *)&peer->train_frames = peer->train_frames + 1;
+}
+
 /* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there. */
 CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
 {
+	if (hdr->type == CAREFUL_TRAIN) {
+		careful_frame_count(peer, hdr, now_ns);
+		return;
+	}
 	peer->probe_ns = now_ns;
 	peer->probe_cpu = cpu;
 	careful_frame_release(&peer->probe_last, CAREFUL_BE32(hdr->msg_id));

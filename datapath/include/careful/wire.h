@@ -30,6 +30,7 @@ enum careful_type {
 	CAREFUL_DATA = 1, /* one fragment of a message */
 	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
 	CAREFUL_PING = 3, /* the stage that stage_limit names answers */
+	CAREFUL_TRAIN = 4, /* one of a train: XDP counts it and drops it */
 
 	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
@@ -40,6 +41,9 @@ enum careful_type {
 	CAREFUL_GONE = 0x86, /* the answer where that session does not exist */
 	CAREFUL_BYE = 0x87, /* the sender closes the session */
 	CAREFUL_PING_ANSWER = 0x88, /* to a ping: struct careful_ping_answer */
+	CAREFUL_TRAIN_ASK = 0x89, /* asks the other end for a train */
+	CAREFUL_TRAIN_SENT = 0x8a, /* the answer: so much of it has left */
+	CAREFUL_TRAIN_OVER = 0x8b, /* no more trains: data may go */
 };
 
 /*
@@ -57,6 +61,17 @@ enum careful_stage {
 	CAREFUL_STAGE_HOST_RX = 3, /* RX ring to where it goes next; the engine, CRC checked */
 	CAREFUL_STAGE_STORE = 4, /* UMEM to file; of a ping: to a scratch file */
 	CAREFUL_STAGES = 5,
+};
+
+/*
+ * A train shows what burst the path takes: frames as large as one receive buffer holds, back
+ * to back, as if windows were sent whole. Whoever grants a window asks for trains towards
+ * itself, before the first data of an epoch, and its XDP counts them. They stand outside the
+ * session, as a ping of NET_RX does. msg_id: the train, as asked for; frag_off: the frame's
+ * index. Who does not know trains drops the frames and leaves the question unanswered.
+ */
+enum {
+	CAREFUL_TRAIN_FRAMES = 4096, /* of one, at most */
 };
 
 /* Flags of a DATA frame; the other types have none (frame.h). */
@@ -166,15 +181,18 @@ enum careful_refusal {
  * @bytes:              sizeof(struct careful_ctrl)
  * @check:              careful_ctrl_check() of the message with check = 0
  * @nonce:              HELLO: names the attempt, echoed by CHALLENGE, WELCOME and
- *                      REFUSE; SYNC: names the question, echoed by SYNC_ACK and GONE
+ *                      REFUSE; SYNC: names the question, echoed by SYNC_ACK and GONE;
+ *                      TRAIN_ASK: the train's number, below 2^32, echoed by TRAIN_SENT
  * @token:              CHALLENGE: proof of address, echoed in the second HELLO; in the
  *                      HELLO of a new epoch the cookie of the sender's frames in the old
  * @cookie:             HELLO, WELCOME: what the other end puts on its frames to us;
- *                      SYNC, SYNC_ACK, BYE: the cookie that the sender puts on its frames
+ *                      SYNC, SYNC_ACK, BYE, TRAIN_*: the cookie that the sender puts on
+ *                      its frames
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node of the other end's frames to us
  * @queue:              HELLO, WELCOME: queue of the other end's frames to us
- * @window:             HELLO, WELCOME: credits that the other end gets, buffers
+ * @window:             HELLO, WELCOME: credits that the other end gets, buffers;
+ *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
  * @status:             REFUSE: enum careful_refusal; SYNC_ACK: 1 while frames counted in
@@ -184,7 +202,8 @@ enum careful_refusal {
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender
  *                      found lost so far
- * @pad:                0
+ * @hold_ms:            HELLO, WELCOME: for how long at most the other end is to hold its
+ *                      data back, for trains are asked for first; 0: not at all
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded
  */
 struct careful_ctrl {
@@ -206,7 +225,7 @@ struct careful_ctrl {
 	__be32 seq_rcvd;
 	__be32 returned;
 	__be32 lost;
-	__be32 pad;
+	__be32 hold_ms;
 	__u8 name[CAREFUL_NAME_BYTES];
 };
 

@@ -34,7 +34,7 @@ static enum careful_xdp_counter verdict_of(enum rule rule)
 	static const enum careful_xdp_counter verdicts[] = {
 		[RULE_IN] = CAREFUL_XDP_ADMITTED,	[RULE_PING] = CAREFUL_XDP_PASS_PING,
 		[RULE_TYPE] = CAREFUL_XDP_DROP_TYPE,	[RULE_LIMIT] = CAREFUL_XDP_DROP_PING,
-		[RULE_LENGTH] = CAREFUL_XDP_DROP_SHORT,
+		[RULE_LENGTH] = CAREFUL_XDP_DROP_SHORT, [RULE_TRAIN] = CAREFUL_XDP_DROP_TRAIN,
 	};
 
 	return verdicts[rule];
@@ -98,6 +98,8 @@ static void expect_noted(const struct careful_peer_entry *peer, const struct rul
 	CHECK_CASE(at, peer->seq_last, rule == RULE_IN);
 	CHECK_CASE(at, peer->probe_last, ping);
 	CHECK_CASE(at, peer->probe_ns, ping ? 7 : 0);
+	CHECK_CASE(at, peer->train_frames, rule == RULE_TRAIN);
+	CHECK_CASE(at, peer->train_whole, rule == RULE_TRAIN);
 }
 
 static void test_virtual_device__every_header(void)
@@ -109,8 +111,10 @@ static void test_virtual_device__every_header(void)
 	struct rule_case at;
 	uint32_t step = 0;
 
-	while (rule_next(&at, &step, CAREFUL_PING + 1)) {
-		*peer = (struct careful_peer_entry){ .cookie = frame_cookie, .window = 8 };
+	while (rule_next(&at, &step, CAREFUL_TRAIN + 1)) {
+		*peer = (struct careful_peer_entry){ .cookie = frame_cookie,
+						     .window = 8,
+						     .train = 1 };
 		rule_frame(&at, &frame);
 		CHECK_CASE(&at, sim_xdp(&sim, frame.data, frame.bytes),
 			   verdict_of(rule_case_of(&at)));
@@ -128,7 +132,7 @@ static void test_engine__every_header(void)
 	struct rule_case at;
 	uint32_t step = 0;
 
-	while (rule_next(&at, &step, CAREFUL_PING + 1)) {
+	while (rule_next(&at, &step, CAREFUL_TRAIN + 1)) {
 		uint64_t strange = counters[CAREFUL_C_DROP_COOKIE];
 		uint64_t wrong = counters[CAREFUL_C_DROP_MALFORMED];
 		bool in = rule_case_of(&at) == RULE_IN;
