@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench_lab import ROOT, TOOL, BenchError, run
 from paths import PYTHON, STORES
@@ -39,8 +40,10 @@ def slow_disk(g_us: float, G_us_per_KiB: float, nbytes: int) -> Iterator[Path]:
                     time.sleep(0.05)
                 yield top
             finally:
-                subprocess.run(["umount", "-l", top], check=False)
                 server.terminate()
+                server.wait()
+                if os.path.ismount(top):
+                    subprocess.run(["umount", "-l", top], check=False)
 
 
 def on(lab: str, host: str, *argv: str | Path) -> str:
@@ -54,15 +57,17 @@ def up(lab: str, top: Path) -> None:
     on(lab, "h2", CTL, "up", "eth1", "--peers", "2", "--export", f"{top}:rw")
 
 
-def tune(lab: str, fragment_bytes: int, block_bytes: int) -> None:
-    """Frames at the sender, and the least write at the store."""
-    on(lab, "h1", CTL, "tune", "set", "eth1", "--fragment-bytes", str(fragment_bytes))
-    pulse = ("--sink", "store", "--minpulse-bytes", str(block_bytes))
-    on(lab, "h2", CTL, "tune", "set", "eth1", *pulse)
+def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
+    """How a message is written: payload of a frame, least write of the store, and how much
+    is a write of its own, bytes.
+    """
+    return {"name": name, "frame": frame, "write": write, "piece": piece}
 
 
-def writes(lab: str, nbytes: int, piece_bytes: int) -> dict[str, list[float]]:
-    """What stores.py says of three writes into the file, a piece each a write of its own."""
-    words = ("write", "file", str(nbytes), str(piece_bytes))
-    found: dict[str, list[float]] = json.loads(on(lab, "h1", PYTHON, STORES, *words))
-    return found
+def writes(lab: str, sizes: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
+    """What stores.py says of writes into the file, by message size."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}, file)
+        file.flush()
+        said = on(lab, "h1", PYTHON, STORES, "write", file.name)
+    return [json.loads(line) for line in said.splitlines()]

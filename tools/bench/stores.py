@@ -5,8 +5,8 @@ What `tools/bench/measure model`, `regret` and `adaptive` run on their hosts. `t
 FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
 by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
 messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
-themselves, and of a stream of them. `write PATH BYTES PIECE` writes into a file of
-h2's carefuld.
+themselves, and of a stream of them. `write FILE` prints one a message size: of writes into a file
+of h2's carefuld.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def serve() -> None:
             node.wait()
 
 
-def set_classes(settings: Mapping[int, tune_entry.Setting]) -> None:
-    """As `carefulctl tune` does."""
-    instance = os.environ["CAREFUL_INSTANCE"]
+def set_classes(settings: Mapping[int, tune_entry.Setting], instance: str = "") -> None:
+    """As `carefulctl tune` does, of this host's instance or another."""
+    instance = instance or os.environ["CAREFUL_INSTANCE"]
     with tune_entry.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
         tune_entry.apply(entries, tune_entry.all_slots(), settings)
 
@@ -152,23 +152,33 @@ def both(given: dict[str, Any]) -> None:
             print(json.dumps(found), flush=True)
 
 
-async def write(path: str, nbytes: int, piece_bytes: int) -> dict[str, list[float]]:
-    """Through carefuld, into h2's file in place, in pieces: how long each of three took, and a
-    request that moves nothing, µs.
+async def write(given: dict[str, Any]) -> None:
+    """A line a message size, through carefuld of both hosts, into h2's file in place: how long
+    each arm's writes took, and requests that move nothing, µs.
     """
-    took, empty = [], []
-    async with files.aconnect("h2") as host, await host.open(path, "r+") as file:
-        for _ in range(3):
-            began = time.monotonic_ns()
-            pieces = range(0, nbytes, piece_bytes)
-            await asyncio.gather(
-                *(file.write(bytes(min(piece_bytes, nbytes - at)), at) for at in pieces)
-            )
-            took.append((time.monotonic_ns() - began) / 1e3)
-            began = time.monotonic_ns()
-            await host.stat(path)
-            empty.append((time.monotonic_ns() - began) / 1e3)
-    return {"took_us": took, "empty_us": empty}
+    async with files.aconnect("h2") as host, await host.open("file", "r+") as file:
+        for size in given["sizes"]:
+            took_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
+            empty_us: list[float] = []
+            for counted in [False] + [True] * given["rounds"]:
+                for arm in size["arms"]:
+                    set_plan(arm["frame"])
+                    set_classes(store_pulse(arm["write"]), given["store"])
+                    starts = range(0, size["bytes"], arm["piece"])
+                    pieces = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
+                    began = time.monotonic_ns()
+                    await asyncio.gather(*(file.write(*piece) for piece in pieces))
+                    took_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
+                began = time.monotonic_ns()
+                await host.stat("file")
+                empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
+            found = {"bytes": size["bytes"], "took_us": took_us, "empty_us": empty_us}
+            print(json.dumps(found), flush=True)
+
+
+def store_pulse(nbytes: int) -> dict[int, tune_entry.Setting]:
+    """The least write of a store."""
+    return tune_entry.Change(minpulse_bytes=nbytes, sinks=("store",)).settings()
 
 
 if __name__ == "__main__":
@@ -177,6 +187,6 @@ if __name__ == "__main__":
     elif sys.argv[1] in ("sweep", "both"):
         {"sweep": sweep, "both": both}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
     elif sys.argv[1] == "write":
-        print(json.dumps(asyncio.run(write(sys.argv[2], *map(int, sys.argv[3:])))))
+        asyncio.run(write(json.loads(Path(sys.argv[2]).read_text())))
     else:
         time_stores(*(int(word) for word in sys.argv[2:]))
