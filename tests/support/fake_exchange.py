@@ -44,6 +44,7 @@ class FakeExchange:
         self.now_us = self.busy_us = 0.0
         self.slower = 1.0
         self.trains: list[int] = []
+        self.held_us: list[float] = []  # by each train: what the bottleneck took for it
 
     def _jitter_us(self) -> float:
         late = self.random.expovariate(1 / self.jitter_us) if self.jitter_us else 0.0
@@ -69,6 +70,7 @@ class FakeExchange:
         if len(self.trains) % TRAINS == 3:  # a round's frames meet the same machine
             self.slower = 1 + self.mood * self.random.gauss(0, 1)
         self.trains.append(count)
+        self.held_us.append(count * max(g + G * size_bytes / 1024 for g, G in self.stages))
         free = [0.0] * len(self.stages)
         arrivals = []
         for number in range(count):

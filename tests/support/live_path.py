@@ -68,7 +68,7 @@ class LivePath:
     """Stands for a running instance (careful.tuning.decide.Path).
 
     pipeline: at a time; noise: of a message's time, relative; error: of a measurement's figures;
-    measure_s: how long one takes.
+    measure_s, quick_s: how long one takes.
     """
 
     pipeline: Callable[[float], Pipeline]
@@ -76,6 +76,7 @@ class LivePath:
     noise: float = 0.1
     error: float = 0.03
     measure_s: float = 0.3
+    quick_s: float = 0.9
     seed: int = 1
     now: float = 1000.0
     lies: Callable[[Pipeline], Pipeline] = lambda one: one  # what is measured of a pipeline
@@ -121,8 +122,8 @@ class LivePath:
 
     # --- what the controller does
 
-    def measure(self, seconds: float) -> tuple[dict[str, Any], Limits]:
-        self.advance(min(seconds, self.measure_s))
+    def measure(self, quick: bool) -> tuple[dict[str, Any], Limits]:
+        self.advance(self.quick_s if quick else self.measure_s)
         self.measured_at.append(self.now)
         seen = self.lies(self.pipeline(self.now))
         return figures(seen, self.error, self._random), LIMITS
@@ -148,7 +149,8 @@ class LivePath:
         return True
 
     def settle(self, plans: Mapping[int, TunePlan]) -> None:
-        other = next(one for one in (0, 1, 2) if one not in (self.active, *self._pair))
+        others = (one for one in (0, 1, 2) if one not in (self.active, *self._pair))
+        other = next(others, (self.active + 1) % 3)
         self.versions[other] = list(self.versions[self.active])
         for index, plan in plans.items():
             self.versions[other][index] = plan

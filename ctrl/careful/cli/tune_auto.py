@@ -60,7 +60,10 @@ def tune_auto(
     def told(peer: str, decision: dict[str, Any]) -> None:
         say(f"{peer}: {report.decision(decision)}", err=as_json)
 
-    found = Loop(one, peers, settings, told).run(once)
+    def warned(text: str) -> None:
+        click.echo(f"carefulctl: {text}", err=True)
+
+    found = Loop(one, peers, settings, told, warned).run(once)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "once": once}
     if as_json:
         show(True, "tune auto", inputs, {"paths": _paths(found)}, "")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from selectors import EVENT_READ, DefaultSelector
 
 from careful.control import instances
 from careful.control.instances import Instance
@@ -74,9 +74,16 @@ def stop(instance: Instance) -> None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if select.select([handle], [], [], STOP_S)[0]:
+            if _has_ended(handle):
                 return
     except PermissionError as error:
         raise from_os(error, f"tune auto {pid}") from None
     finally:
         os.close(handle)
+
+
+def _has_ended(handle: int) -> bool:
+    """Whether a process ends within STOP_S."""
+    with DefaultSelector() as selector:
+        selector.register(handle, EVENT_READ)
+        return bool(selector.select(STOP_S))

@@ -25,12 +25,14 @@ from careful.tuning.watch import Watch
 
 #: Least time between two changes on a steady path, seconds.
 CHANGE_EVERY_S = 600.0
-#: How long a measurement may take: the first, and one that answers a change of the path.
-START_S, ANSWER_S = 4.0, 0.5
+#: So long after a quick measurement the path is measured closely, if it is calm, seconds.
+CLOSELY_S = 30.0
+#: What was measured longer ago than this is looked at again by whoever takes over, seconds.
+TRUST_S = 60.0
 #: After an answer, how long the next waits; twice as long each time until the path is calm.
 HOLD_S, HOLD_S_MAX = 10.0, 600.0
 #: How often to look: while nothing is going on, and on average between two flips of an A/B.
-LOOK_S, FLIP_S = 0.25, 0.03
+LOOK_S, FLIP_S = 0.1, 0.03
 #: An A/B ends after so long without messages, or four times what one took to come, seconds.
 QUIET_S = 2.0
 #: Longest A/B, seconds.
@@ -47,8 +49,11 @@ Live = Mapping[tuple[int, int], Counts]
 class Path(Protocol):
     """What the controller does to a path; a test has one in virtual time."""
 
-    def measure(self, seconds: float, /) -> tuple[dict[str, Any], Limits]:
-        """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError."""
+    def measure(self, quick: bool, /) -> tuple[dict[str, Any], Limits]:
+        """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError.
+
+        quick: half a second, to answer a change; else closely, and so that little is held up.
+        """
 
     def in_effect(self) -> tuple[TunePlan, ...]:
         """Plans of the sixteen classes."""
@@ -92,6 +97,7 @@ class Controller:
         clock: seconds, that only rise, across restarts too.
         save: keeps the state; called after every change of it.
         say: told of each decision.
+        returned: what is known is from before another carefuld, and is looked at again.
     """
 
     def __init__(
@@ -102,6 +108,7 @@ class Controller:
         save: Callable[[], None] = lambda: None,
         say: Callable[[dict[str, Any]], None] = lambda _: None,
         seed: int | None = None,
+        returned: bool = False,
     ) -> None:
         self.state = state
         self._path, self._clock, self._save, self._say = path, clock, save, say
@@ -113,6 +120,9 @@ class Controller:
         self._known: Measured | None = None
         self._retry_at = self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
+        self._closely_at: float | None = None  # a quick measurement is to be followed by another
+        old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
+        self._doubts = state.figures is not None and (returned or old)
         self._resume()
 
     @property
@@ -128,14 +138,16 @@ class Controller:
             if self._test:
                 return FLIP_S * self._random.uniform(0.6, 1.4)
             return LOOK_S
-        if self.state.figures is None:
+        if self.state.figures is None or self._doubts:
             if now >= self._retry_at:
-                self._measure("at the start", START_S)
-            if self.state.figures is None:
-                return LOOK_S
+                self._begin()
+            return LOOK_S
         live = self._path.live()
         self._look(live, now)
-        if not self._test and now >= self._consider_at:
+        if not self._test and self._closely_at is not None and now >= self._closely_at:
+            self._closely_at = None
+            self._measure("more closely", quick=False)
+        elif not self._test and now >= self._consider_at:
             self._consider(now)
         return FLIP_S if self._test else LOOK_S
 
@@ -153,6 +165,14 @@ class Controller:
                 self._known = measured(self.state.figures, _limits(self.state.figures))
             except ValueError:
                 self.state.figures = None
+        plans, pinned = self._path.in_effect(), self._path.by_hand()
+        lost = {
+            index: plan
+            for index, plan in self.state.plans.items()
+            if index not in pinned and plan != plans[index]
+        }
+        if lost:
+            self._path.settle(lost)
         pairs, self.state.on_trial = self.state.on_trial, {}
         if not pairs:
             return
@@ -170,22 +190,50 @@ class Controller:
             if index not in pinned and plans[index] in (pair.before, pair.after)
         }
 
-    def _measure(self, reason: str, seconds: float) -> bool:
+    def _begin(self) -> None:
+        """The first measurement; of what was kept, a quick look at whether it is so still."""
+        kept, self._doubts = self.state.figures, False
+        before, when, why = self._known, self.state.measured_at, self.state.reason
+        if kept is None or before is None:
+            self._measure("at the start", quick=False)
+        elif not self._measure("what was kept is looked at", quick=True):
+            self._doubts = True
+        elif self._is_moved(before):
+            self._path_changed("it is not as it was kept")
+        else:
+            self.state.figures, self.state.measured_at, self.state.reason = kept, when, why
+            self.state.confirmed_at, self._known = self._clock(), before
+            self._closely_at = None
+            self._decide("path as before", {}, "it measures as it was kept")
+
+    def _measure(self, reason: str, quick: bool) -> bool:
         """Measure the path; whether that worked, and it is known in `_known`."""
         try:
-            figures, limits = self._path.measure(seconds)
+            figures, limits = self._path.measure(quick)
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self._retry_at = self._clock() + RETRY_S
             self._decide("not measured", {}, f"{reason}: {error}")
             return False
+        finally:
+            self._watch.skip(_by_class(self._path.live()))  # messages met the measurement's
         figures = {**figures, "frame_payload_bytes": limits.max_bytes}
         self.state.figures, self.state.reason = figures, reason
-        self.state.measured_at = self._clock()
+        self.state.measured_at = self._consider_at = self._clock()
         self._known = known
-        self._consider_at = self._clock()
+        self._closely_at = self._clock() + CLOSELY_S if quick else None
         self._save()
         return True
+
+    def _is_moved(self, before: Measured) -> bool:
+        assert self._known is not None
+        return moved(before, self._known, self._path.in_effect())
+
+    def _path_changed(self, why: str) -> None:
+        self._answers = True
+        self.state.refuted.clear()
+        self._trials.clear()
+        self._decide("path changed", {}, why)
 
     # --- live messages, while nothing is on trial
 
@@ -202,7 +250,10 @@ class Controller:
         shifted = self._watch.look(totals, now)
         if shifted and self._may_answer(now):
             self._answer(shifted, now)
-        elif ready:
+            return
+        if shifted:
+            self._closely_at = None  # of a path that comes and goes a closer look tells no more
+        if ready:
             self._try(ready, now, fresh=False)
 
     def _may_answer(self, now: float) -> bool:
@@ -215,15 +266,12 @@ class Controller:
         state.hold_s = HOLD_S if calm else min(2 * state.hold_s, HOLD_S_MAX)
         state.held_until = now + state.hold_s
         classes = ", ".join(str(index) for index in shifted)
-        if not self._measure(f"live messages of class {classes} took another time", ANSWER_S):
+        if not self._measure(f"live messages of class {classes} took another time", quick=True):
+            state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()
-        assert self._known is not None
-        if before is None or moved(before, self._known, self._path.in_effect()):
-            self._answers = True
-            state.refuted.clear()
-            self._trials.clear()
-            self._decide("path changed", {}, state.reason)
+        if before is None or self._is_moved(before):
+            self._path_changed(state.reason)
         else:
             self._decide("path as before", {}, f"{state.reason}, but it measures as before")
         self._consider(self._clock())
@@ -258,6 +306,7 @@ class Controller:
         pairs = {index: Pair(row.now, row.best) for index, row in found.items()}
         self.state.changed_at = now
         self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
+        self.state.plans |= {index: pair.after for index, pair in pairs.items()}
         self._answers = False
         for index in pairs:
             self._trials.pop(index, None)
@@ -344,6 +393,7 @@ class Controller:
         effect = {index: pair.after for index, pair in (kept | open_).items()}
         effect |= {index: pair.before for index, pair in undone.items()}
         self._path.settle(effect)
+        self.state.plans |= effect
         self.state.on_trial = {}
         totals = _by_class(self._path.live())
         for index in kept.keys() | undone.keys():

@@ -11,6 +11,7 @@ from typing import Any
 
 from careful.control import instances, tune_peers
 from careful.control.config import Config
+from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
 from careful.control.tune_peers import Session
 from careful.model.stages import Limits
@@ -29,7 +30,7 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
     Raises:
         CarefulError: a host is no peer, or the map cannot be read.
     """
-    store = Store(session.instance.directory)
+    store = Store(session.instance.directory, StateDir(place(config)))
     kept = store.load()
     shown = tune_peers.show(session, hosts, config)
     addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from selectors import EVENT_READ, BaseSelector, DefaultSelector
 from types import FrameType
 from typing import Any
 
@@ -21,6 +22,7 @@ from careful.address import Address
 from careful.control import instances, status
 from careful.control.config import Config
 from careful.control.instances import Instance
+from careful.control.state_dir import StateDir, place
 from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
 from careful.tuning.decide import Controller
@@ -42,16 +44,20 @@ class _Tuned:
     def __init__(
         self, instance: Instance, peer: Peer, identity: dict[str, Any], store: Store, say: Say
     ) -> None:
+        # What makes a path this one is `identity`; the process that serves it is not of it.
         self.peer, self.identity = peer, identity
         self.path = RunningPath(instance, peer, store)
         name = peer.name
         self.state = store.of(name, identity)
+        carefuld = _process(instance.pid)
+        returned, self.state.carefuld = self.state.carefuld != carefuld, carefuld
         self.controller = Controller(
             self.path,
             self.state,
             time.monotonic,
             save=lambda: store.save(name, self.state),
             say=lambda decision: say(peer.label, decision),
+            returned=returned,
         )
         self.due = time.monotonic()
 
@@ -69,12 +75,20 @@ class Loop:
         hosts: names or addresses of the peers to tune; none: all that there are.
         config: with the nodes' names.
         say: told of each decision, and of whose path.
+        warn: told in a line why state is not kept, or not believed.
     """
 
-    def __init__(self, instance: Instance, hosts: Sequence[str], config: Config, say: Say) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        hosts: Sequence[str],
+        config: Config,
+        say: Say,
+        warn: Callable[[str], None],
+    ) -> None:
         self._instance, self._config, self._say = instance, config, say
         self._named = {config.resolve(host).ip: host for host in hosts}
-        self._store = Store(instance.directory)
+        self._store = Store(instance.directory, StateDir(place(config), warn))
         self._tuned: dict[str, _Tuned] = {}
 
     def run(self, once: bool) -> dict[str, PathState]:
@@ -115,7 +129,7 @@ class Loop:
                 timeout_s=CONNECT_S + 1,
             )
 
-    def _rounds(self, client: Client, gone: int, once: bool) -> None:
+    def _rounds(self, client: Client, gone: BaseSelector, once: bool) -> None:
         looked = -PEERS_S
         while True:
             now = time.monotonic()
@@ -131,7 +145,7 @@ class Loop:
             if once and all(_done(one) for one in self._tuned.values()):
                 return
             due = min([looked + PEERS_S, *(one.due for one in self._tuned.values())])
-            if select.select([gone], [], [], max(0.0, due - time.monotonic()))[0]:
+            if gone.select(max(0.0, due - time.monotonic())):
                 raise CarefulError(errno.ENOENT, "carefuld ended", self._instance.ifname)
 
     def _look(self, client: Client) -> None:
@@ -174,20 +188,28 @@ def _identity(
     names = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
     return {
         "instance": instance.name,
-        "carefuld": instance.pid,
         "own_ip": own_ip(address),
         "peer": str(peer["address"]),
-        "slot": peer["slot"],
         "peer_frame_bytes": peer["frame_bytes"],
         **{name: used[name] for name in names},
     }
 
 
-def _end_of(pid: int, stack: ExitStack) -> int:
-    """A descriptor that is readable once a process has ended."""
+def _process(pid: int) -> str:
+    """A process, told from another of its pid by when it started."""
+    with suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/stat").read_text()
+        return f"{pid} {text.rpartition(')')[2].split()[19]}"
+    return ""
+
+
+def _end_of(pid: int, stack: ExitStack) -> BaseSelector:
+    """What is ready once a process has ended."""
     fd = os.pidfd_open(pid)
     stack.callback(os.close, fd)
-    return fd
+    selector = stack.enter_context(DefaultSelector())
+    selector.register(fd, EVENT_READ)
+    return selector
 
 
 @contextmanager

@@ -24,8 +24,18 @@ from careful.report.measure import blackbox_figures
 from careful.tuning.state import Store
 from careful.tuning.verify import Counts
 
-#: The measurement: few sizes, and no more precise than a decision needs.
-SIZES, PRECISION = 6, 0.03
+#: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
+#: as long as four frames take; between trains it is free, for as long or three times as long.
+CLOSELY = Options(sizes_count=6, precision=0.03, seconds=4.0, train_frames=4, share=0.25)
+QUICKLY = Options(
+    sizes_count=4,
+    precision=0.03,
+    seconds=0.5,
+    patience_s=0.8,
+    train_frames=4,
+    ends=False,
+    share=0.6,
+)
 #: Figures of a measurement that are not kept: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")
 
@@ -64,23 +74,26 @@ class RunningPath:
         self._tune = maps.tune_map(instance.name)
         self._live = maps.live_map(instance.name)
         self._two: Versions | None = None
+        self._payload_bytes = 0  # of a frame; 0: not known yet
 
     def close(self) -> None:
         """Let go of the maps; what is in effect stays."""
         self._tune.close()
         self._live.close()
 
-    def measure(self, seconds: float) -> tuple[dict[str, Any], Limits]:
-        """By trains and round trips through careful itself, for about so long."""
+    def measure(self, quick: bool) -> tuple[dict[str, Any], Limits]:
+        """By trains and round trips through careful itself."""
         one, peer = self._instance, self.peer
-        options = Options(sizes_count=SIZES, precision=PRECISION, seconds=seconds)
-        with ProbeSession(one.socket, one.name, peer.address, peer.label) as session:
-            payload_bytes = session.payload_max_bytes
+        options = QUICKLY if quick else CLOSELY
+        with ProbeSession(
+            one.socket, one.name, peer.address, peer.label, payload_max_bytes=self._payload_bytes
+        ) as session:
+            self._payload_bytes = session.payload_max_bytes
             found = BlackBox(session, options).run()
         figures = blackbox_figures(found)
         for name in _SAMPLES:
             del figures[name]
-        return figures, Limits(options.min_bytes, payload_bytes)
+        return figures, Limits(options.min_bytes, self._payload_bytes)
 
     def in_effect(self) -> tuple[TunePlan, ...]:
         """Plans of the sixteen classes."""

@@ -1,24 +1,31 @@
-"""What the controller keeps of a path: atomically written JSON beside the instance's socket.
+"""What the controller keeps of a path: JSON beside the instance's socket, and in the state
+directory, which outlives it.
 
-Owns the schema, and that what was kept of another path (addresses, MTU, mode) is dropped. It
-goes with the instance: `down` removes it. Calls model.
+Owns the schema, and that what was kept of another path (addresses, MTU, mode) is dropped. Times
+are of the monotonic clock; after a restart of the machine they are what the wall clock makes of
+them. Calls control.state_dir and model.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from careful.control.state_dir import StateDir
 from careful.model.tunemap import CLASS_COUNT, TunePlan
 from careful.report.jsonout import write
 
-SCHEMA = 1
+SCHEMA = 2
 #: Decisions that are kept, the newest last.
 DECISIONS_MAX = 20
+#: Paths that are kept, those that were measured last.
+PATHS_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,11 @@ class PathState:
 
     identity: what makes it this path; figures: of its measurement, None before the first;
     measured_at, changed_at: when, seconds of the monotonic clock; reason: why it was measured;
-    unverified: changes in effect that no A/B has confirmed; refuted: plans that an A/B undid;
-    on_trial: the classes of an A/B under way; hold_s, held_until: how long a change of the path
-    goes unanswered after the last, and until when; decisions: the last, newest last.
+    confirmed_at: when a quick look last found the figures right; carefuld: the process that they
+    were last used with; plans: what was decided for a class; unverified: changes in effect that no
+    A/B has confirmed; refuted: plans that an A/B undid; on_trial: the classes of an A/B under way;
+    hold_s, held_until: how long a change of the path goes unanswered after the last, and until
+    when; decisions: the last, newest last.
     """
 
     identity: dict[str, Any]
@@ -45,6 +54,9 @@ class PathState:
     measured_at: float = 0.0
     reason: str = ""
     changed_at: float | None = None
+    confirmed_at: float | None = None
+    carefuld: str = ""
+    plans: dict[int, TunePlan] = field(default_factory=dict)
     unverified: dict[int, Pair] = field(default_factory=dict)
     refuted: dict[int, list[TunePlan]] = field(default_factory=dict)
     on_trial: dict[int, Pair] = field(default_factory=dict)
@@ -60,6 +72,7 @@ class PathState:
         """Plain types."""
         return {
             **vars(self),
+            "plans": {str(index): plan.as_dict() for index, plan in self.plans.items()},
             "unverified": _pairs_out(self.unverified),
             "refuted": {
                 str(index): [one.as_dict() for one in plans]
@@ -72,6 +85,8 @@ class PathState:
     def from_dict(cls, data: dict[str, Any]) -> PathState:
         """Raises ValueError, TypeError or KeyError for what as_dict() did not make."""
         kept = dict(data)
+        _check(kept)
+        kept["plans"] = {int(index): TunePlan(**one) for index, one in kept["plans"].items()}
         kept["unverified"] = _pairs_in(kept["unverified"])
         kept["on_trial"] = _pairs_in(kept["on_trial"])
         kept["refuted"] = {
@@ -79,6 +94,51 @@ class PathState:
             for index, plans in kept["refuted"].items()
         }
         return cls(**kept)
+
+    def shift(self, seconds: float, now: float) -> None:
+        """Move its times to another clock, on which none is later than now."""
+        self.measured_at = min(self.measured_at + seconds, now)
+        if self.changed_at is not None:
+            self.changed_at = min(self.changed_at + seconds, now)
+        if self.confirmed_at is not None:
+            self.confirmed_at = min(self.confirmed_at + seconds, now)
+        self.held_until = None
+        for one in self.decisions:
+            one["at_s"] = min(one["at_s"] + seconds, now)
+
+
+def _check(kept: dict[str, Any]) -> None:
+    """Raise ValueError unless a state's plain parts are of their types."""
+    whole = isinstance(kept["identity"], dict) and isinstance(kept["decisions"], list)
+    whole = whole and isinstance(kept["figures"], (dict, type(None)))
+    whole = whole and all(isinstance(kept[name], str) for name in ("reason", "carefuld"))
+    whole = whole and all(_is_time(kept[name]) for name in ("measured_at", "hold_s"))
+    times = (kept[name] for name in ("changed_at", "confirmed_at", "held_until"))
+    whole = whole and all(one is None or _is_time(one) for one in times)
+    if not whole or not all(_is_decision(one) for one in kept["decisions"]):
+        raise ValueError
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _is_decision(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and _is_time(one["at_s"])
+        and isinstance(one["what"], str)
+        and isinstance(one["why"], str)
+        and all({"class", "before", "after"} <= each.keys() for each in one["classes"])
+    )
+
+
+def _clock() -> dict[str, Any]:
+    """What the monotonic clock of this boot is to the wall's."""
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return {"boot": boot, "wall_less_monotonic_s": time.time() - time.monotonic()}
 
 
 def _pairs_out(pairs: dict[int, Pair]) -> dict[str, Any]:
@@ -92,24 +152,40 @@ def _pairs_in(data: dict[str, Any]) -> dict[int, Pair]:
     }
 
 
+def _paths(data: Any) -> dict[str, PathState]:
+    """The states in a file's contents; none where this version did not write them."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        if data["schema"] != SCHEMA:
+            return {}
+        paths = {str(peer): PathState.from_dict(one) for peer, one in dict(data["paths"]).items()}
+        was, now = data["clock"], _clock()
+        if was["boot"] != now["boot"]:
+            apart = float(was["wall_less_monotonic_s"]) - now["wall_less_monotonic_s"]
+            for one in paths.values():
+                one.shift(apart, time.monotonic())
+        return paths
+    return {}
+
+
 class Store:
     """The states of an instance's paths, by the peer's address.
 
     Args:
-        directory: of the instance.
+        directory: of the instance; `down` removes it.
+        lasting: what outlives it; None: nothing does.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, lasting: StateDir | None = None) -> None:
         self.path = directory / "tuning.json"
         self._pins = directory / "tuning-by-hand.json"
+        self._lasting, self._name = lasting, f"tuning.{directory.name}.json"
 
     def load(self) -> dict[str, PathState]:
         """What is kept; nothing where there is no file, or one that this version did not write."""
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            data = json.loads(self.path.read_text())
-            if data["schema"] == SCHEMA:
-                return {peer: PathState.from_dict(one) for peer, one in dict(data["paths"]).items()}
-        return {}
+        with suppress(OSError, ValueError):
+            if found := _paths(json.loads(self.path.read_text())):
+                return found
+        return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
     def of(self, peer: str, identity: dict[str, Any]) -> PathState:
         """The state of a path: what is kept, if it is of this very path; else a new one."""
@@ -117,10 +193,15 @@ class Store:
         return kept if kept and kept.identity == identity else PathState(identity)
 
     def save(self, peer: str, state: PathState) -> None:
-        """Keep it, beside those of other paths."""
+        """Keep it, beside those of other paths; a full disk is no reason to end."""
         paths = {**self.load(), peer: state}
-        whole = {"schema": SCHEMA, "paths": {name: one.as_dict() for name, one in paths.items()}}
-        write(self.path, json.dumps(whole, indent=1) + "\n")
+        newest = sorted(paths, key=lambda name: paths[name].measured_at)[-PATHS_MAX:]
+        kept = {name: paths[name].as_dict() for name in {*newest, peer}}
+        whole = {"schema": SCHEMA, "clock": _clock(), "paths": kept}
+        if self._lasting:
+            self._lasting.write(self._name, whole)
+        with suppress(OSError):
+            write(self.path, json.dumps(whole, indent=1) + "\n")
 
     def by_hand(self, peer: str) -> frozenset[int]:
         """Classes that were set by hand for a peer, or for all."""

@@ -148,9 +148,72 @@ def test_path_changes__answered(part: str, factor: float, every_s: float) -> Non
     while not told(one, "path changed"):
         on.advance(one.step())
         assert on.now - at < 60
-    assert on.now - at < 2 or on.sent - sent <= 2 * 30
+    changed = told(one, "changed")[-1]
+    assert changed > at
+    assert changed - at < 2 or on.sent - sent <= 2 * 30
     run(one, on, 60)
     assert loss(on, other) < 0.03
+
+
+@pytest.mark.parametrize("phase_s", [0.03 * step for step in range(8)])
+def test_path_changes__answered_whenever_it_changes(phase_s: float) -> None:
+    """Wherever in a window of the watch, with messages as far apart as in the lab's slow path."""
+    other = scaled(GAM, G=2.0)
+    at = 1000.0 + 60 + phase_s
+    on = path(lambda now: GAM if now < at else other, every_s=0.025)
+    one = controller(on)
+    run(one, on, 63)
+    assert told(one, "path changed")
+    assert told(one, "changed")[-1] - at < 2
+
+
+def test_path_changes__measured_closely_once_it_is_calm() -> None:
+    """A quick measurement answers; the other one follows, and changes nothing by itself."""
+    at = 1000.0 + 60
+    on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0), every_s=0.02)
+    asked: list[tuple[float, bool]] = []
+    real = on.measure
+
+    def measure(quick: bool) -> object:
+        asked.append((on.now, quick))
+        return real(quick)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 200)
+    assert [quick for _, quick in asked] == [False, True, False]
+    assert asked[2][0] - asked[1][0] >= decide.CLOSELY_S
+    assert len(told(one, "changed")) == 2
+    assert len(told(one, "path changed")) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
+    """However messages scatter: a measurement for nothing once in ten minutes, if at all."""
+    on = path(every_s=0.01, noise=0.5, seed=seed)
+    one = controller(on)
+    run(one, on, 1200)
+    assert not told(one, "path changed")
+    assert len(on.measured_at) <= 3
+
+
+def test_answer__a_measurement_that_fails_is_made_again_soon() -> None:
+    at = 1000.0 + 60
+    on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0))
+    real = on.measure
+    failed: list[float] = []
+
+    def measure(quick: bool) -> object:
+        if quick and not failed:
+            failed.append(on.now)
+            raise ValueError("no figures")
+        return real(quick)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 70)
+    assert failed
+    assert told(one, "path changed")[0] - at < 4
 
 
 def test_path_changes__within_an_ab() -> None:
@@ -251,6 +314,66 @@ def test_killed__another_goes_on(when_s: float) -> None:
     assert len(told(later, "changed")) == 1
 
 
+def kept_of(on: LivePath, seconds: float) -> PathState:
+    """What a controller knew of a path when it ended."""
+    one = controller(on)
+    run(one, on, seconds)
+    one.close()
+    return PathState.from_dict(one.state.as_dict())
+
+
+def returned(on: LivePath, state: PathState) -> Controller:
+    return Controller(on, state, on.clock, seed=1, returned=True)
+
+
+def test_returned__plans_at_once_and_a_look() -> None:
+    """carefuld is another, and knows nothing; the path is the same."""
+    state = kept_of(path(), 30)
+    figures, when = state.figures, state.measured_at
+    on = path(now=2000.0)
+    one = returned(on, state)
+    assert loss(on, GAM) < 0.02, "before anything is measured"
+    assert not on.measured_at
+    run(one, on, 120)
+    assert len(on.measured_at) == 1
+    assert one.state.figures == figures
+    assert one.state.measured_at == when
+    assert one.state.confirmed_at
+    assert told(one, "path as before")
+    assert len(told(one, "changed")) == 1
+    assert loss(on, GAM) < 0.02
+
+
+def test_returned__to_another_path() -> None:
+    """It is found out by the look, and answered without waiting for ten minutes."""
+    other = scaled(GAM, G=0.3, g=3.0)
+    state = kept_of(path(), 30)
+    on = path(lambda _: other, now=state.measured_at + 40)
+    one = returned(on, state)
+    run(one, on, 20)
+    assert told(one, "path changed")
+    assert loss(on, other) < 0.03
+
+
+def test_returned__by_hand_stays() -> None:
+    state = kept_of(path(), 30)
+    on = path(pinned={CLASS})
+    one = returned(on, state)
+    run(one, on, 10)
+    assert on.plan(CLASS) == START
+    assert on.plan(CLASS + 1) == state.plans[CLASS + 1]
+
+
+def test_taken_over__soon_it_is_trusted_and_later_looked_at() -> None:
+    on = path()
+    state = kept_of(on, 30)
+    run(controller(on, state), on, 5)
+    assert len(on.measured_at) == 1
+    on.advance(2 * decide.TRUST_S)
+    run(controller(on, state), on, 5)
+    assert len(on.measured_at) == 2
+
+
 def test_killed__after_any_save() -> None:
     """Whatever was saved last, the next one makes what was decided, and verifies it."""
     kept: list[dict[str, object]] = []
@@ -283,11 +406,11 @@ def test_measurement__that_fails_is_tried_again_later() -> None:
     on = path()
     real, asked = on.measure, []
 
-    def measure(seconds: float) -> object:
+    def measure(quick: bool) -> object:
         asked.append(on.now)
         if len(asked) < 3:
             raise ValueError("no figures")
-        return real(seconds)
+        return real(quick)
 
     on.measure = measure  # type: ignore[method-assign, assignment]
     one = controller(on)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from careful.control.state_dir import StateDir
 from careful.model.tunemap import TunePlan
-from careful.tuning.state import DECISIONS_MAX, Pair, PathState, Store
+from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store
 
 HERE = {"peer": "10.0.0.2", "mtu_bytes": 4000}
 PAIR = Pair(TunePlan.fixed(3750), TunePlan.fixed(500))
@@ -36,13 +38,73 @@ def test_store__another_path_is_forgotten(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"schema": 99, "paths": {}}', '{"schema": 1, "paths": {"h2": {"x": 1}}}'],
+    ["", "[]", "{", '{"schema": 99, "paths": {}}', '{"schema": 2, "paths": {"h2": {"x": 1}}}'],
 )
 def test_store__a_damaged_file_is_none(store: Store, text: str) -> None:
     store.path.write_text(text)
     assert store.of("h2", HERE) == PathState(HERE)
     store.save("h2", PathState(HERE, reason="new"))
-    assert json.loads(store.path.read_text())["schema"] == 1
+    assert json.loads(store.path.read_text())["schema"] == SCHEMA
+
+
+def lasting(path: Path) -> StateDir:
+    return StateDir(path / "lib")
+
+
+def test_lasting__survives_the_instance(tmp_path: Path) -> None:
+    run = tmp_path / "run" / "eth1"
+    run.mkdir(parents=True)
+    state = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}, carefuld="12 34")
+    Store(run, lasting(tmp_path)).save("h2", state)
+    for one in run.iterdir():  # as `down` does
+        one.unlink()
+    assert Store(run, lasting(tmp_path)).of("h2", HERE) == state
+    assert Store(run).of("h2", HERE) == PathState(HERE)
+    # Another instance's is another file.
+    assert Store(tmp_path / "run" / "eth2", lasting(tmp_path)).load() == {}
+
+
+def test_lasting__times_of_another_boot(tmp_path: Path) -> None:
+    """An hour ago by the wall's clock is an hour ago by the monotonic one of this boot."""
+    store, now = Store(tmp_path, lasting(tmp_path)), time.monotonic()
+    decision = {"at_s": 7200.0, "what": "kept", "why": "", "classes": []}
+    state = PathState(HERE, {}, 7200.0, changed_at=1e9, held_until=8000.0, decisions=[decision])
+    store.save("h2", state)
+    data = json.loads(store.path.read_text())
+    data["clock"] = {"boot": "another", "wall_less_monotonic_s": time.time() - 3600 - 7200}
+    store.path.write_text(json.dumps(data))
+    found = store.of("h2", HERE)
+    assert found.measured_at == pytest.approx(now - 3600, abs=10)
+    assert found.decisions[0]["at_s"] == pytest.approx(now - 3600, abs=10)
+    assert found.changed_at == pytest.approx(now, abs=10), "nothing is later than now"
+    assert found.held_until is None
+
+
+def test_lasting__paths_have_a_bound(tmp_path: Path) -> None:
+    data = {f"p{k}": PathState(HERE, {}, float(k)).as_dict() for k in range(PATHS_MAX + 3)}
+    store = Store(tmp_path)
+    clock = {"boot": "", "wall_less_monotonic_s": 0.0}
+    store.path.write_text(json.dumps({"schema": SCHEMA, "clock": clock, "paths": data}))
+    store.save("new", PathState(HERE))
+    assert "new" in store.load()
+    assert "p1" not in store.load()
+    assert len(store.load()) <= PATHS_MAX + 1
+
+
+def test_store__garbage_never_raises(tmp_path: Path) -> None:
+    """Any part of what was kept replaced by what it cannot be."""
+    store = Store(tmp_path)
+    decision = {"at_s": 1.0, "what": "kept", "why": "", "classes": []}
+    kept = PathState(HERE, {"sum_g_us": 1.0}, 5.0, decisions=[decision], unverified={7: PAIR})
+    store.save("h2", kept)
+    whole = json.loads(store.path.read_text())
+    for name in whole["paths"]["h2"]:
+        for wrong in (None, [], {}, "x", -1, {"x": "y"}, [[]], [{}]):
+            changed = json.loads(json.dumps(whole))
+            changed["paths"]["h2"][name] = wrong
+            store.path.write_text(json.dumps(changed))
+            for one in store.load().values():
+                assert PathState.from_dict(one.as_dict()) == one
 
 
 def test_store__decisions_have_a_bound() -> None:

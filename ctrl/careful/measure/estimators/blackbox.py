@@ -40,6 +40,8 @@ _WARM_TRAINS = 3
 #: Round trips of each size in a round: as many as take so long, within these bounds.
 _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
+#: Of the path's time, in the background.
+_BACKGROUND = 0.01
 #: Times as many, once the first rounds did not suffice.
 _TRIPS_MORE = 4
 #: Trains of sizes so near to both ends, too, as shares of the range. The gap is convex in the
@@ -83,7 +85,10 @@ class Options:
     at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
     largest); precision: half of the intervals of both G over them at which it is enough;
     seconds: after which no further round begins; background: pauses, at most 1 % of the path;
-    resolution_us: of the clocks; 0: as the times show.
+    resolution_us: of the clocks; 0: as the times show; train_frames: of a train, more where it
+    takes less than TRAIN_US; trips_count: round trips of each size in a round, at least; ends:
+    trains of sizes near both ends, too; share: of the path's time that is taken, by pauses;
+    patience_s: goes on for so long while there are no figures, beyond `seconds`.
     """
 
     sizes_count: int = 16
@@ -95,6 +100,11 @@ class Options:
     seconds: float = 25.0
     background: bool = False
     resolution_us: float = 0.0
+    train_frames: int = TRAIN_FRAMES
+    trips_count: int = _TRIPS_MIN
+    ends: bool = True
+    share: float = 1.0
+    patience_s: float = 0.0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -102,8 +112,10 @@ class Options:
             raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
         if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
             raise ValueError("sizes must not be negative")
-        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
-            raise ValueError("precision must be between 0 and 1, seconds above 0")
+        if not (0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.share <= 1):
+            raise ValueError("precision and share must be between 0 and 1, seconds above 0")
+        if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
+            raise ValueError(f"trains have {TRAIN_FRAMES_MIN} frames at least, rounds one trip")
 
 
 @dataclass
@@ -170,18 +182,19 @@ class BlackBox:
         self.options = options or Options()
         self._exchange, self._clock, self._sleep = exchange, clock, sleep
         self._random = random.Random(self.options.seed)
-        self._train = min(TRAIN_FRAMES, exchange.train_max)
+        self._train = min(self.options.train_frames, exchange.train_max)
         if self._train < TRAIN_FRAMES_MIN:
             raise ValueError(
                 f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
             )
-        self._trips_count = _TRIPS_MIN
+        self._trips_count = self.options.trips_count
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
             raise ValueError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
-        near = [round((high - low) * share) for share in _END_SHARES]
+        shares = _END_SHARES if self.options.ends else ()
+        near = [round((high - low) * share) for share in shares]
         ends = [low + step for step in near] + [high - step for step in near]
         self._train_sizes = sorted({*self._sizes, *ends})
         self._rounds: list[Round] = []
@@ -214,7 +227,7 @@ class BlackBox:
             result = self._result(number, began)
             # What is known well enough costs no more; a round trip is far shorter than a train.
             trips, trains = self._lacking(result)
-            if result.settled or result.elapsed_s > self.options.seconds:
+            if result.settled or result.elapsed_s > self._enough_s(result):
                 break
         result = result or self._result(number, began)
         try:
@@ -228,6 +241,10 @@ class BlackBox:
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
+
+    def _enough_s(self, result: Result) -> float:
+        """After which time no further round begins."""
+        return self.options.seconds + (self.options.patience_s if result.reason else 0.0)
 
     def _look_between(self, result: Result) -> None:
         """Finds the transitions, and whether more is there than the sizes showed."""
@@ -261,17 +278,19 @@ class BlackBox:
         return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
 
     def _pause(self, busy_us: float) -> None:
-        if self.options.background and self._warm:
-            self._sleep(99 * busy_us / 1e6)
-        elif not self._warm:
+        share = _BACKGROUND if self.options.background else self.options.share
+        if self.options.background and not self._warm:
             self._owed_us += busy_us
+        elif share < 1:
+            self._sleep((1 / share - 1) * busy_us / 1e6)
 
     def _warm_up(self) -> None:
         """The path awakes; how many round trips and frames make a measurement is seen."""
         middle = self._sizes[len(self._sizes) // 2]
         trips = self._some_trips(middle, 2, keep=False)
         self._fit_count(trips)
-        gap_us = min(self._one_train(middle, keep=False) for _ in range(_WARM_TRAINS))
+        warm = _WARM_TRAINS if self.options.ends else 1
+        gap_us = min(self._one_train(middle, keep=False) for _ in range(warm))
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
         self._warm = True

@@ -18,6 +18,9 @@ from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 
 #: A train that is long enough to do without its beginning.
 _LONG_TRAIN = 32
+#: Of so few arrivals one slope in three, which a foreign frame has widened, moves the median of
+#: all, and not that of the neighbours'.
+_SHORT_TRAIN = 6
 #: A transition that is known so well, as a share of its size, is halved no further.
 TRANSITION_WIDTH = 0.01
 #: A gap above two lines by this share is another stage's.
@@ -42,7 +45,8 @@ class Regime:
 
 
 def train_gap_us(arrivals_us: list[float]) -> float:
-    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen).
+    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen), of a
+    short train that of neighbours.
 
     Raises ValueError for fewer than two arrivals.
     """
@@ -51,6 +55,8 @@ def train_gap_us(arrivals_us: list[float]) -> float:
         raise ValueError(f"{len(times)} arrivals make no train")
     if len(times) >= _LONG_TRAIN:
         times = times[len(times) // 4 :]  # the first found nobody awake and waited together
+    if len(times) < _SHORT_TRAIN:
+        return float(np.median(np.diff(times)))
     i, j = np.triu_indices(len(times), 1)
     return float(np.median((times[j] - times[i]) / (j - i)))
 

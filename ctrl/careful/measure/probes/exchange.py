@@ -32,20 +32,27 @@ _OLD = {
 
 
 class ProbeSession(Session):
-    """Probes to one peer: round trips and trains."""
+    """Probes to one peer: round trips and trains.
+
+    Args:
+        payload_max_bytes: what a frame holds towards it, as an earlier session found; 0: find it.
+        more: as for Session.
+    """
+
+    def __init__(self, *more: Any, payload_max_bytes: int = 0, **named: Any) -> None:
+        self.payload_max_bytes = payload_max_bytes
+        super().__init__(*more, **named)
 
     def _prepare(self) -> None:
         self._longest_s = 0.0  # that a message took
         self.round_trips(0, 1)
-        self.credits, self.payload_max_bytes = self._limits()
+        info = peer_info(self._client, self._address, self.host)
+        self.credits = int(info.credits_window)
+        # One that a frame holds no longer is refused at the first message of that size.
+        self.payload_max_bytes = self.payload_max_bytes or self._payload_max(int(info.frame_bytes))
         # Arrivals come back in one frame; half of a window needs no updates meanwhile.
         stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
         self.train_max = min(self.credits // 2, stamps_max)
-
-    def _limits(self) -> tuple[int, int]:
-        """Credits towards the peer, and the most payload that it takes in one frame."""
-        info = peer_info(self._client, self._address, self.host)
-        return int(info.credits_window), self._payload_max(int(info.frame_bytes))
 
     def _payload_max(self, frame_bytes: int) -> int:
         """Found by asking: headers differ by address family, and buffers bound it, too."""
