@@ -320,7 +320,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 		region->uses--;
 	if (in->epoch != in->peer->epoch)
 		return;
-	if (!error && index < CAREFUL_HANDLERS && !c->handlers[index].fn)
+	if (!error && index < CAREFUL_HANDLERS && !c->store_handlers[index].fn)
 		error = ENOSYS;
 	if (!error && index < CAREFUL_HANDLERS) {
 		struct careful_message message = {
@@ -335,7 +335,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 
 		args_from(&in->am, message.args);
 		c->told++;
-		c->handlers[index].fn(&message, c->handlers[index].user);
+		c->store_handlers[index].fn(&message, c->store_handlers[index].user);
 	}
 	/* The handler may have ended the session: then nobody waits for an answer. */
 	if (in->epoch == in->peer->epoch)

@@ -23,6 +23,14 @@ int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, 
 	return 0;
 }
 
+int careful_handle_store(struct careful *c, uint16_t handler, careful_handler_fn *fn, void *user)
+{
+	if (handler >= CAREFUL_HANDLERS)
+		return -EINVAL;
+	c->store_handlers[handler] = (struct handler){ .fn = fn, .user = user };
+	return 0;
+}
+
 int careful_payload_bytes(struct careful *c, uint32_t index)
 {
 	struct link_peer *peer = engine_peer(c, index);

@@ -83,7 +83,8 @@ struct careful {
 	uint32_t operations_free_count;
 	struct operation *ended, **ended_tail;
 	struct region *regions;
-	struct handler handlers[CAREFUL_HANDLERS + 1];
+	struct handler handlers[CAREFUL_HANDLERS + 1]; /* of requests; the last is nobody's */
+	struct handler store_handlers[CAREFUL_HANDLERS];
 	careful_peer_fn *watch;
 	void *watch_user;
 	struct engine_seen {

@@ -21,7 +21,7 @@ static void touch(const void *payload, uint32_t bytes)
 	static volatile uint8_t sink;
 	const uint8_t *p = payload;
 
-	for (uint32_t i = 0; p && i < bytes; i++)
+	for (uint32_t i = 0; i < bytes; i++)
 		sink = p[i];
 	(void)sink;
 }
@@ -30,7 +30,8 @@ static void done(const struct careful_result *result, void *user)
 {
 	struct node *node = user;
 
-	touch(result->payload, result->bytes);
+	if (result->payload)
+		touch(result->payload, result->bytes);
 	MUST(result->status <= 0 && result->status > -4096);
 	node->ended++;
 }
@@ -76,6 +77,16 @@ static void on_message(const struct careful_message *message, void *user)
 		careful_reply(message, (int)message->args[1] % 4096, message->args,
 			      message->payload, message->keepable ? message->bytes : 0);
 	}
+}
+
+/* Of a region in a file there is nothing to read. */
+static void on_stored(const struct careful_message *message, void *user)
+{
+	MUST(message->region);
+	if (message->payload)
+		touch(message->payload, message->bytes);
+	if (message->handler == HANDLER_CLOSE)
+		careful_peer_close(((struct node *)user)->c, message->peer);
 }
 
 static void add_regions(struct node *node)
@@ -133,6 +144,8 @@ struct node *node_open(void)
 	probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
 	for (uint16_t i = 0; i < 8; i++)
 		careful_handle(node->c, i, on_message, node);
+	for (uint16_t i = HANDLER_ASK; i < 8; i++)
+		careful_handle_store(node->c, i, on_stored, node);
 	add_regions(node);
 	return node;
 }

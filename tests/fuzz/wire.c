@@ -210,7 +210,7 @@ static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uin
 	am.flags = what & 0x40 ? CAREFUL_AM_WANT_DIGEST : 0;
 	am.handler = htobe16(which & 0x80 ? off : which & 7);
 	am.token = htobe32(which & 0x40 ? off : live_token(node, which & 7));
-	am.region = htobe32(node->keys[which >> 4 & 3 % NODE_REGIONS]);
+	am.region = htobe32(node->keys[(which >> 4 & 3) % NODE_REGIONS]);
 	am.region_off = htobe64(what & 0x80 ? off : off & 0x3f);
 	am.bytes = htobe32(take16(in) % (2 * NODE_BYTES));
 	am.status = htobe32(what & 0x20 ? off : 0);

@@ -420,7 +420,7 @@ void work_close_peers(struct node *node)
 void work_open(struct node *node)
 {
 	careful_handle(node->c, HANDLER_REQUEST, on_request, node);
-	careful_handle(node->c, HANDLER_STORE, on_stored, node);
+	careful_handle_store(node->c, HANDLER_STORE, on_stored, node);
 }
 
 /* The process is over, and with it whatever it asked. */

@@ -203,7 +203,7 @@ static int serve(void)
 		fail("no regions", 0);
 	careful_handle(engine, HELLO, on_hello, NULL);
 	careful_handle(engine, ECHO, on_echo, NULL);
-	careful_handle(engine, STORED, on_stored, NULL);
+	careful_handle_store(engine, STORED, on_stored, NULL);
 	careful_handle(engine, BYE, on_bye, NULL);
 	say_ready();
 	while (!server.bye && !stopped)

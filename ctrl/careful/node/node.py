@@ -178,8 +178,8 @@ class Node:
         """
         await self._engine.in_loop().until(lambda: False)
 
-    def handle(self, number: int, handler: Handler | None) -> None:
-        """Set what runs for requests, and completed stores, that name a number.
+    def handle(self, number: int, handler: Handler | None, *, stores: bool = False) -> None:
+        """Set what runs for requests that name a number.
 
         What it returns is the reply: a Reply, a buffer, a Region of ours, or None for an
         empty one. An exception in it goes to on_error here, and fails the request there with
@@ -189,6 +189,7 @@ class Node:
             number: 0 to 127.
             handler: called with a Message; in an event loop, it may be a coroutine function.
                 None: there is none.
+            stores: it also runs for stores that name the number, once they are in their place.
 
         Raises:
             TypeError: nothing to call.
@@ -199,8 +200,9 @@ class Node:
         if not 0 <= number < lib.CAREFUL_HANDLERS_APP:
             raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
         function, user = (lib.on_message, self._engine.owner) if handler else (ffi.NULL, ffi.NULL)
-        rc = lib.careful_handle(self._engine.pointer, number, function, user)
-        check(rc, self.ifname)
+        check(lib.careful_handle(self._engine.pointer, number, function, user), self.ifname)
+        of_stores = (function, user) if stores else (ffi.NULL, ffi.NULL)
+        check(lib.careful_handle_store(self._engine.pointer, number, *of_stores), self.ifname)
         if handler is None:
             self._handlers.pop(number, None)
         else:

@@ -353,8 +353,12 @@ int careful_info(struct careful *instance, struct careful_info *info);
 typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user);
 
-/* Sets the function for requests (and completed stores) that name this index. */
+/* Sets the function for requests that name this index. */
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
+/* The same for stores whose bytes are in their place: no other function runs for one. Its
+ * payload lies in the region, and is NULL where that is of a file. */
+int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
+			 void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
  * session yet; -EAGAIN: no room (above). */

@@ -106,7 +106,7 @@ def main() -> None:
         for number in Handlers:
             name = "regions_" if number == Handlers.REGIONS else number.name.lower()
             if function := getattr(server, name, None):
-                node.handle(number, function)
+                node.handle(number, function, stores=number == Handlers.STORED)
         print("ready", flush=True)
         while server.running:
             server.step()

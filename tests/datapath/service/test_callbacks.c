@@ -253,7 +253,7 @@ static void test_poll__refused_to_each_callback(void)
 	inside.c = ends.c[0];
 	peer = (uint32_t)ends.peer;
 	careful_handle(ends.c[1], 1, handler_polls, &inside.handler);
-	careful_handle(ends.c[1], 2, handler_polls, &inside.stored);
+	careful_handle_store(ends.c[1], 2, handler_polls, &inside.stored);
 	careful_peer_watch(ends.c[1], watch_polls, &inside.state);
 	CHECK_EQ(careful_request(ends.c[0], peer, 1, NULL, "x", 1, done_polls, &inside.done), 0);
 	CHECK_EQ(careful_store(ends.c[0], peer, asked[0].key, 0, &memory, 1000, 2, NULL, 0,

@@ -200,7 +200,7 @@ static void test_store__handler_ends_the_session(void)
 	uint32_t key;
 
 	ends_open(&ends, 1500);
-	careful_handle(ends.c[1], 5, close_peer, &closed);
+	careful_handle_store(ends.c[1], 5, close_peer, &closed);
 	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
 	CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, 0, &span, 100, 5, NULL, 0,
 			       on_done, &outcome),

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * For tests: a peer that speaks the protocol and misbehaves, before a whole instance on the
+ * device of tests/fuzz. Its frames carry the right cookie and number, unless told otherwise, and
+ * the credits that the test likes.
+ */
+#ifndef CAREFUL_TESTS_HOSTILE_H
+#define CAREFUL_TESTS_HOSTILE_H
+
+#include <endian.h>
+#include <errno.h>
+
+#include "check.h"
+#include "frame.h"
+#include "node.h"
+
+/*
+ * What one frame says.
+ *
+ * @peer:      slot at the instance
+ * @flags:     besides FIRST and LAST
+ * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
+ * @am:        its kind, handler, token, region and bytes, as on the wire
+ * @bytes:     of payload
+ */
+struct hostile {
+	uint32_t peer;
+	uint8_t flags;
+	uint32_t credits;
+	uint32_t msg_id;
+	struct careful_am am;
+	uint32_t bytes;
+};
+
+/* A message in one frame comes in; it is not handled yet. */
+static inline void hostile_arrive(struct node *node, const struct hostile *what)
+{
+	const struct link_peer *peer = &node->c->link.peers[what->peer];
+	const struct shape shape = {
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST | what->flags,
+		.cookie = peer->cookie_in,
+		.seq = peer->flow.seq_in + node->arrived_count + 1,
+		.frag_bytes = what->bytes,
+	};
+	struct frame frame = { 0 };
+	struct careful_hdr hdr;
+	uint8_t *body;
+
+	frame_build(&frame, &shape);
+	body = frame.data + frame.hdr_at + sizeof(hdr);
+	memcpy(body, &what->am, sizeof(what->am));
+	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
+	hdr.src_node = htobe16((uint16_t)what->peer);
+	hdr.credits = htobe32(what->credits);
+	hdr.msg_id = htobe32(what->msg_id);
+	hdr.msg_bytes = htobe32(what->bytes);
+	hdr.payload_crc = htobe32(link_crc32c(
+		body, sizeof(what->am) + (what->flags & CAREFUL_F_BULK ? 0 : what->bytes)));
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+	node_arrive(node, frame.data, frame.bytes);
+}
+
+/* The same, and it is handled. */
+static inline void hostile_send(struct node *node, const struct hostile *what)
+{
+	hostile_arrive(node, what);
+	node_poll(node, 1);
+	node_leave(node, NODE_TX);
+}
+
+#endif /* CAREFUL_TESTS_HOSTILE_H */
