@@ -160,7 +160,7 @@ static void on_echo(const struct careful_message *m, void *user)
 	(void)user;
 	if (number != server.next)
 		fail("a request came twice, never, or out of order", 0);
-	if (m->bytes != bytes_of(number) || memcmp(m->payload, payload_of(number), m->bytes))
+	if (m->bytes != bytes_of(number) || memcmp(m->payload, payload_of(number), m->bytes) != 0)
 		fail("a request came damaged", 0);
 	server.next++;
 	if (careful_reply(m, 0, m->args, payload_of(number + 1), m->bytes))
@@ -171,7 +171,7 @@ static void on_stored(const struct careful_message *m, void *user)
 {
 	(void)user;
 	if (m->bytes != BULK_BYTES ||
-	    memcmp(server.stored + m->region_off, payload_of(m->args[0]), BULK_BYTES))
+	    memcmp(server.stored + m->region_off, payload_of(m->args[0]), BULK_BYTES) != 0)
 		fail("a store came damaged", 0);
 	if (careful_reply(m, 0, m->args, NULL, 0))
 		fail("no room for a reply", 0);
@@ -269,7 +269,8 @@ static void on_reply(const struct careful_result *r, void *user)
 		fail("a request failed", r->status);
 	if (r->args[0] != number)
 		fail("a reply came twice, never, or out of order", 0);
-	if (r->bytes != bytes_of(number) || memcmp(r->payload, payload_of(number + 1), r->bytes))
+	if (r->bytes != bytes_of(number) ||
+	    memcmp(r->payload, payload_of(number + 1), r->bytes) != 0)
 		fail("a reply came damaged", 0);
 	client.pending--;
 	client.requests++;
@@ -293,7 +294,7 @@ static void on_get_done(const struct careful_result *r, void *user)
 
 	if (r->status)
 		fail("a get failed", r->status);
-	if (r->bytes != BULK_BYTES || memcmp(bulk->into, payload_of(bulk->number), BULK_BYTES))
+	if (r->bytes != BULK_BYTES || memcmp(bulk->into, payload_of(bulk->number), BULK_BYTES) != 0)
 		fail("a get came damaged", 0);
 	bulk->busy = 0;
 	client.gets++;
@@ -433,7 +434,7 @@ int main(int argc, char **argv)
 	struct careful_error error;
 	int rc, peer;
 
-	if ((!sends && (argc != 3 || strcmp(argv[1], "serve"))) ||
+	if ((!sends && (argc != 3 || strcmp(argv[1], "serve") != 0)) ||
 	    (sends && inet_pton(AF_INET, argv[3], &to.sin_addr) != 1))
 		return usage();
 	signal(SIGINT, sends ? on_signal : SIG_IGN);
