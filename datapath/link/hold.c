@@ -2,7 +2,7 @@
 /*
  * Receive buffers that outlive their batch: kept by handlers, or read by a write to
  * a file. Their credits return with the release. When a peer's kept buffers reach T,
- * the oldest are copied out to ordinary memory (P2 section 5.3), up to a bound; at
+ * the oldest are copied out to ordinary memory (P2 section 5.3), up to its share of that; at
  * the bound credits are withheld, which stalls that peer alone. Calls rx.c.
  */
 #include "link/link.h"
@@ -75,17 +75,20 @@ static void give_back(struct link *link, struct careful_kept *kept)
 void link_let_go(struct link *link, struct careful_kept *kept)
 {
 	give_back(link, kept);
-	if (kept->pool >= 0)
-		link->pool_free[link->pool_free_count++] = kept->pool;
+	if (kept->pool >= 0) {
+		link->pool_free[link->pool_share.free] = kept->pool;
+		share_put(&link->pool_share, &kept->peer->copied);
+	}
 	kept->pool = -1;
 	link->kept_free[link->kept_free_count++] = kept;
 }
 
 static void copy_out(struct link *link, struct careful_kept *kept)
 {
-	int32_t index = link->pool_free[--link->pool_free_count];
+	int32_t index = link->pool_free[link->pool_share.free - 1];
 	uint8_t *copy = link->pool + (size_t)index * link->pool_buffer_bytes;
 
+	share_take(&link->pool_share, &kept->peer->copied);
 	assert(kept->body_bytes <= link->pool_buffer_bytes);
 	memcpy(copy, kept->body, kept->body_bytes);
 	kept->body = copy;
@@ -106,7 +109,7 @@ void link_copy_out(struct link_peer *peer)
 		next = kept->next;
 		if (kept->peer != peer || kept->epoch != peer->epoch)
 			continue;
-		if (!link->pool_free_count) {
+		if (!share_may(&link->pool_share, peer->copied)) {
 			withholding = true;
 			break;
 		}

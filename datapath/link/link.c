@@ -91,7 +91,7 @@ static void link_init_buffers(struct link *link)
 		link->kept_free[link->kept_free_count++] = &link->kept[i];
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
-	link->pool_free_count = link->pool_count;
+	share_init(&link->pool_share, link->pool_count, link->peers_max);
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 }
 
@@ -175,7 +175,7 @@ void link_info(struct link *link, struct careful_info *info)
 	info->window = link->window;
 	info->update_threshold = window_threshold(link->window);
 	info->copyout_buffers = link->pool_count;
-	info->copyout_used = link->pool_count - link->pool_free_count;
+	info->copyout_used = link->pool_count - link->pool_share.free;
 	link_complete(link);
 	memcpy(info->counters, link->counters, sizeof(info->counters));
 }

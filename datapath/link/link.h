@@ -18,6 +18,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
+#include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
 
@@ -138,7 +139,8 @@ struct link {
 	uint8_t *pool;
 	uint32_t pool_buffer_bytes;
 	int32_t *pool_free;
-	uint32_t pool_free_count, pool_count;
+	uint32_t pool_count;
+	struct share pool_share;
 
 	uint32_t closed; /* sessions given up, all peers */
 	bool pings_done; /* some peer's ping ended */

@@ -68,6 +68,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.epoch = peer->epoch + 1,
 		.dirty = peer->dirty,
 		.kept_old = peer->kept_old,
+		.copied = peer->copied,
 		.flow.built = peer->flow.built,
 		.operations = peer->operations,
 	};

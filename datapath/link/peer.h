@@ -156,6 +156,7 @@ enum link_phase {
  * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
+ * @copied:     its frames that lie in the copy-out pool
  * @operations: replies that service waits for: keeps the sync going
  */
 struct link_peer {
@@ -167,6 +168,7 @@ struct link_peer {
 	struct flow flow;
 	uint32_t kept;
 	uint32_t kept_old;
+	uint32_t copied;
 	uint32_t operations;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */

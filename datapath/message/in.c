@@ -3,8 +3,8 @@
  * Bulk messages in: every fragment goes straight to its place, memory or file. Either
  * is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
  * waiting, or the tail, or half the window held -> take all that waits. Small
- * fragments on the wire become large writes (P1 section 4.3). Calls plan.c, link's rx.c and
- * hold.c, and storage.
+ * fragments on the wire become large writes (P1 section 4.3). Calls plan.c, ended.c, link's rx.c
+ * and hold.c, and storage.
  */
 #include "message/message.h"
 
@@ -33,9 +33,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	if (*at || frame->body_bytes < MESSAGE_AM_BYTES ||
 	    be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, MESSAGE_AM_BYTES))
 		return NULL;
-	/* A message whose last fragment came holds frames or is about to end: there are
-	 * no more of them than buffers, and an entry for each. */
-	assert(state->ins_free_count);
+	assert(state->ins_free_count); /* message.c: as many as windows let come */
 	in = state->ins_free[--state->ins_free_count];
 	*at = in;
 	in->at = at;
@@ -51,6 +49,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->active = true;
 	in->last = in->finished = in->answers = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
+	in->kept = NULL;
 	in->error = 0;
 	in->digest = 0;
 	in->parts = NULL;
@@ -119,15 +118,6 @@ static void copy_from(struct link *link, const struct link_rxframe *frame, uint3
 	}
 }
 
-static void finish(struct message_in *in)
-{
-	assert(in->active && !in->finished);
-	in->finished = true;
-	in->next = NULL;
-	*in->state->finished_tail = in;
-	in->state->finished_tail = &in->next;
-}
-
 /* Holds a frame until its payload, in n pieces, is taken. */
 static void hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
 		 uint32_t n)
@@ -161,7 +151,10 @@ static void let_go(struct message_in *in, uint32_t n)
 			in->parts_tail = &in->parts;
 		in->parts_count--;
 		in->pieces_count -= part->pieces;
-		link_let_go(in->state->link, part->kept);
+		if (!in->parts && message_in_stays(in))
+			in->kept = part->kept;
+		else
+			link_let_go(in->state->link, part->kept);
 		part->next = in->state->parts_free;
 		in->state->parts_free = part;
 	}
@@ -334,7 +327,7 @@ static void move_on(struct message_in *in)
 			continue;
 		}
 		if (over && !in->finished)
-			finish(in);
+			message_in_finish(in);
 		return;
 	}
 }
@@ -343,7 +336,7 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		  uint32_t n, uint32_t bytes)
 {
 	if (in->error || !bytes) {
-		link_release(in->state->link, frame);
+		message_in_release(in, frame);
 		return;
 	}
 	sink_add(&in->stage, bytes);
@@ -351,7 +344,7 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		sink_take(&in->stage, bytes);
 		copy_pieces(in, iov, n);
 		sink_idle(&in->stage);
-		link_release(in->state->link, frame);
+		message_in_release(in, frame);
 		return;
 	}
 	hold(in, frame, iov, n);
@@ -367,7 +360,7 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 	if (in->error <= 0 || in->error > 4095)
 		in->error = EIO;
 	in->last = true;
-	link_release(in->state->link, frame);
+	message_in_release(in, frame);
 }
 
 static void end_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t at)
@@ -403,7 +396,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		if (!in->error)
 			in->error = EPROTO;
 		in->last = true;
-		link_release(in->state->link, frame);
+		message_in_release(in, frame);
 		move_on(in);
 		return;
 	}
@@ -422,27 +415,6 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	link_placed(frame);
 	in->received += bytes;
 	move_on(in);
-}
-
-/* The next message that is complete, written and checked, or failed; in the order of their ends. */
-struct message_in *message_in_finished(struct message_state *state)
-{
-	struct message_in *in = state->finished;
-
-	if (!in)
-		return NULL;
-	state->finished = in->next;
-	if (!state->finished)
-		state->finished_tail = &state->finished;
-	return in;
-}
-
-/* Frees the slot of a finished message. */
-void message_in_close(struct message_in *in)
-{
-	assert(in->finished && !in->parts && !in->stage.busy);
-	in->active = false;
-	in->state->ins_free[in->state->ins_free_count++] = in;
 }
 
 /* An epoch of the peer is over: whatever was under way in it ends. */

@@ -14,10 +14,10 @@ static size_t parked_bytes(const struct message_state *state)
 
 static int init_ins(struct message_state *state)
 {
-	/* Growing ones, and those that end: each of these holds a buffer, or came with
-	 * the batch that is being handled. */
+	/* Growing ones, and those that end: a peer's whole window of them, whose answers found
+	 * no room, and another one, each of which holds a buffer until it is answered. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
-	uint32_t n = slots + state->link->queue->rx_chunks + LINK_BATCH;
+	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH;
 	uint32_t parts = state->link->queue->rx_chunks;
 
 	state->ins = calloc(n, sizeof(*state->ins));
@@ -49,12 +49,12 @@ static int init_outs(struct message_state *state, uint32_t n)
 	state->outs_free = calloc(n, sizeof(struct message_out *));
 	if (!state->outs || !state->outs_free)
 		return -ENOMEM;
-	state->outs_count = n;
+	share_init(&state->outs_share, n, state->link->peers_max);
 	for (uint32_t i = 0; i < n; i++) {
 		state->outs[i].hash = XXH3_createState();
 		if (!state->outs[i].hash)
 			return -ENOMEM;
-		state->outs_free[state->outs_free_count++] = &state->outs[i];
+		state->outs_free[i] = &state->outs[i];
 	}
 	return 0;
 }
@@ -69,6 +69,8 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 	state->left_tail = &state->left;
 	bytes = parked_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
+	for (uint32_t i = 0; state->peers && i < link->peers_max; i++)
+		state->peers[i].unanswered_tail = &state->peers[i].unanswered;
 	state->parked = calloc(limits->parked, bytes);
 	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));
 	if (!state->peers || !state->parked || !state->parked_free || init_ins(state) ||
@@ -76,10 +78,9 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 		message_deinit(state);
 		return -ENOMEM;
 	}
-	state->parked_count = limits->parked;
+	share_init(&state->parked_share, limits->parked, link->peers_max);
 	for (uint32_t i = 0; i < limits->parked; i++)
-		state->parked_free[state->parked_free_count++] =
-			(struct message_small *)(state->parked + i * bytes);
+		state->parked_free[i] = (struct message_small *)(state->parked + i * bytes);
 	return 0;
 }
 
@@ -87,7 +88,7 @@ void message_deinit(struct message_state *state)
 {
 	for (uint32_t i = 0; state->ins && i < state->ins_count; i++)
 		XXH3_freeState(state->ins[i].hash);
-	for (uint32_t i = 0; state->outs && i < state->outs_count; i++)
+	for (uint32_t i = 0; state->outs && i < state->outs_share.count; i++)
 		XXH3_freeState(state->outs[i].hash);
 	free(state->ins);
 	free(state->ins_free);

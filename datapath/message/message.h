@@ -112,6 +112,7 @@ struct message_in {
 	uint32_t minpulse_bytes[CAREFUL_SINKS];
 	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
+	struct careful_kept *kept; /* its last frame, until it has ended; NULL: given back */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
@@ -132,18 +133,19 @@ struct message_state {
 	struct storage *storage;
 	struct message_out *outs;
 	struct message_out **outs_free;
-	uint32_t outs_count, outs_free_count;
+	struct share outs_share;
 	struct message_in *ins;
 	struct message_in **ins_free;
 	uint32_t ins_count, ins_free_count;
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
+	uint32_t unanswered; /* of all peers */
 	struct message_out *left, **left_tail;
 	struct message_small *unfit;
 	struct message_part *parts, *parts_free; /* one for each receive buffer */
 	uint8_t *parked;
 	struct message_small **parked_free;
-	uint32_t parked_count, parked_free_count;
+	struct share parked_share;
 	uint32_t reading; /* messages whose file is being read */
 	uint32_t messages; /* of all peers */
 	struct message_peer {
@@ -156,6 +158,9 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
+		uint32_t outs, parked; /* that it holds of those pools */
+		/* Stores that came whole: their answers find no room. */
+		struct message_in *unanswered, **unanswered_tail;
 	} * peers;
 };
 
@@ -179,7 +184,7 @@ static inline bool message_untold(const struct message_state *state)
 }
 
 /*
- * How many messages may be on their way out, all peers together.
+ * How many messages may be on their way out, all peers together; each peer has a share.
  *
  * @outs:    bulk messages being sent or waiting
  * @parked:  small messages that wait for credits
@@ -202,8 +207,12 @@ bool message_small_pump(struct message_state *state, struct link_peer *peer);
 bool message_small_unfit(struct message_state *state, struct careful_am *am,
 			 struct link_peer **peer, uint64_t *epoch);
 void message_got(struct message_state *state, struct link_peer *peer);
+bool message_may_answer(const struct message_state *state, const struct link_peer *peer);
+bool message_may_serve(const struct message_state *state, const struct link_peer *peer,
+		       const struct careful_am *am);
 
 /* out.c. A message that has left, or will not, comes out of message_out_left(). */
+bool message_may_store(const struct message_state *state, const struct link_peer *peer);
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer);
 void message_out_start(struct message_state *state, struct message_out *out);
 void message_pump(struct message_state *state, struct link_peer *peer);
@@ -214,7 +223,14 @@ void message_out_put(struct message_state *state, struct message_out *out);
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame);
 struct message_in *message_in_find(struct message_state *state, const struct link_rxframe *frame);
 void message_in_add(struct message_in *in, struct link_rxframe *frame);
+
+/* ended.c: messages that came whole, or failed */
+void message_in_finish(struct message_in *in);
 struct message_in *message_in_finished(struct message_state *state);
+void message_in_wait(struct message_in *in);
+struct message_in *message_in_unanswered(struct message_state *state, struct message_peer *mp);
+void message_in_release(struct message_in *in, struct link_rxframe *frame);
+bool message_in_stays(const struct message_in *in);
 void message_in_close(struct message_in *in);
 
 #endif /* MESSAGE_MESSAGE_H */

@@ -17,14 +17,24 @@ enum {
 	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* beside a fragment's payload */
 };
 
+/* Stores leave half of a peer's own, and an eighth of what is anybody's, to the data of gets. */
+bool message_may_store(const struct message_state *state, const struct link_peer *peer)
+{
+	const struct share *share = &state->outs_share;
+
+	return share_leaves(share, state->peers[peer->slot].outs, share->each / 2,
+			    share->count / 8);
+}
+
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer)
 {
 	struct message_out *out;
 	XXH3_state_t *hash;
 
-	if (!state->outs_free_count)
+	if (!share_may(&state->outs_share, state->peers[peer->slot].outs))
 		return NULL;
-	out = state->outs_free[--state->outs_free_count];
+	out = state->outs_free[state->outs_share.free - 1];
+	share_take(&state->outs_share, &state->peers[peer->slot].outs);
 	hash = out->hash;
 	memset(out, 0, offsetof(struct message_out, frames));
 	out->hash = hash;
@@ -39,7 +49,8 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 
 void message_out_put(struct message_state *state, struct message_out *out)
 {
-	state->outs_free[state->outs_free_count++] = out;
+	state->outs_free[state->outs_share.free] = out;
+	share_put(&state->outs_share, &state->peers[out->peer->slot].outs);
 }
 
 void message_out_start(struct message_state *state, struct message_out *out)

@@ -66,10 +66,34 @@ void message_got(struct message_state *state, struct link_peer *peer)
 		mp->gets--;
 }
 
-/* A quarter of the room: more than has to be free before a question is served. */
-static uint32_t kept_for_answers(const struct message_state *state)
+bool message_may_answer(const struct message_state *state, const struct link_peer *peer)
 {
-	return state->parked_count < 4 ? 1 : state->parked_count / 4;
+	return share_may(&state->parked_share, state->peers[peer->slot].parked);
+}
+
+/* What stays free of the room, a peer's own and anybody's, for others than are asked for. */
+static bool leaves(const struct share *share, uint32_t held, uint32_t part)
+{
+	return share_leaves(share, held, share->each / part, share->count / (2 * part));
+}
+
+/* Half of a peer's own room is for answers, and a quarter of what is anybody's: more than has to
+ * be free before a question is served. */
+static bool may_park(const struct message_state *state, const struct message_peer *mp,
+		     const struct careful_am *am)
+{
+	return is_question(am) ? leaves(&state->parked_share, mp->parked, 2) :
+				 share_may(&state->parked_share, mp->parked);
+}
+
+/* Whether what a message of the peer asks for can be answered now. */
+bool message_may_serve(const struct message_state *state, const struct link_peer *peer,
+		       const struct careful_am *am)
+{
+	const struct message_peer *mp = &state->peers[peer->slot];
+
+	return leaves(&state->parked_share, mp->parked, 4) &&
+	       (am->kind != CAREFUL_AM_GET || share_may(&state->outs_share, mp->outs));
 }
 
 static int park(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
@@ -79,9 +103,10 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	struct message_queue *queue = is_question(am) ? &mp->questions : &mp->answers;
 	struct message_small *small;
 
-	if (state->parked_free_count <= (is_question(am) ? kept_for_answers(state) : 0))
+	if (!may_park(state, mp, am))
 		return -EAGAIN;
-	small = state->parked_free[--state->parked_free_count];
+	small = state->parked_free[state->parked_share.free - 1];
+	share_take(&state->parked_share, &mp->parked);
 	small->next = NULL;
 	small->peer = peer;
 	small->epoch = peer->epoch;
@@ -160,7 +185,8 @@ static struct message_small *take_first(struct message_queue *queue)
 
 static void put(struct message_state *state, struct message_small *small)
 {
-	state->parked_free[state->parked_free_count++] = small;
+	state->parked_free[state->parked_share.free] = small;
+	share_put(&state->parked_share, &state->peers[small->peer->slot].parked);
 }
 
 /* Before there is a session a payload is measured by our frames alone, and the peer's may be

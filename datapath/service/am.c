@@ -2,13 +2,11 @@
 /*
  * Active messages (P4; GAM): what a received message does. Requests run a handler,
  * replies end an operation, gets become bulk messages, stores and their data go to
- * their place. A request that cannot be served yet stays in its receive buffer: its
- * credit is then missing at the sender, which is how it learns to wait. Calls operation.c,
- * region.c, live.c, message's in.c, out.c and small.c, link's rx.c and hold.c.
+ * their place. What cannot be served or answered yet is deferred.c's. Calls operation.c,
+ * region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and hold.c.
  */
 #include "service/engine.h"
 
-#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -107,19 +105,9 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	return true;
 }
 
-/* Whether what the message asks for can be answered now. */
-static bool can_serve(const struct careful *c, const struct careful_am *am)
-{
-	const struct message_state *m = &c->messages;
-
-	if (!am->token) /* nobody waits for an answer */
-		return true;
-	return m->parked_free_count > m->parked_count / 8 &&
-	       (am->kind != CAREFUL_AM_GET || m->outs_free_count);
-}
-
-static void serve(struct careful *c, struct link_peer *peer, const struct careful_am *am,
-		  const void *payload, uint32_t bytes)
+/* Does what a request or a get asks for. */
+void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+	   const void *payload, uint32_t bytes)
 {
 	switch (am->kind) {
 	case CAREFUL_AM_REQUEST:
@@ -151,17 +139,14 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 	link_placed(frame); /* what is done with it is the handler's time */
 	if (am.kind == CAREFUL_AM_REPLY) {
 		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
-	} else if (!can_serve(c, &am)) {
-		if (!c->deferred_count)
-			c->deferred_ns = c->link.now_ns;
-		assert(c->deferred_count < c->deferred_max);
-		c->deferred[c->deferred_count++] = link_hold(&c->link, frame, true);
+	} else if (!deferred_serves(c, peer, &am)) {
+		deferred_put(c, frame);
 		return;
 	} else {
 		struct careful_kept *kept;
 
 		c->handled_frame = frame;
-		serve(c, peer, &am, frame->body + sizeof(am), bytes);
+		am_do(c, peer, &am, frame->body + sizeof(am), bytes);
 		kept = c->handled_kept;
 		c->handled_frame = NULL;
 		c->handled_kept = NULL;
@@ -169,64 +154,6 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 			return;
 	}
 	link_release(&c->link, frame);
-}
-
-enum deferred_fate { DEFERRED_SERVE, DEFERRED_DROP, DEFERRED_KEEP };
-
-static enum deferred_fate deferred_fate(const struct careful *c, const struct careful_kept *kept)
-{
-	struct careful_am am;
-
-	/* The next epoch begins when the buffers of this one are back: that must not wait
-	 * until something can be served. */
-	if (kept->epoch != kept->peer->epoch)
-		return DEFERRED_DROP;
-	memcpy(&am, kept->body, sizeof(am));
-	return can_serve(c, &am) ? DEFERRED_SERVE : DEFERRED_KEEP;
-}
-
-/* It is held already: that ends here, unless the handler keeps it. */
-static void serve_deferred(struct careful *c, struct careful_kept *kept)
-{
-	struct careful_am am;
-
-	memcpy(&am, kept->body, sizeof(am));
-	c->handled_kept = kept;
-	c->deferred_taken = false;
-	serve(c, kept->peer, &am, kept->body + sizeof(am), kept->body_bytes - (uint32_t)sizeof(am));
-	c->handled_kept = NULL;
-	if (!c->deferred_taken)
-		link_let_go(&c->link, kept);
-}
-
-/* Serves what had to wait, oldest first, and drops what waited too long. Handlers run here: none
- * of what they may call adds to these. */
-void am_deferred(struct careful *c)
-{
-	uint32_t n = c->deferred_count;
-
-	c->deferred_count = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		struct careful_kept *kept = c->deferred[i];
-		enum deferred_fate fate = deferred_fate(c, kept);
-
-		if (fate == DEFERRED_KEEP) {
-			c->deferred[c->deferred_count++] = kept;
-			continue;
-		}
-		if (fate == DEFERRED_SERVE) {
-			serve_deferred(c, kept);
-			c->deferred_ns = c->link.now_ns;
-		} else {
-			link_let_go(&c->link, kept);
-		}
-	}
-	/* Each end may be waiting for what the other cannot do: that must end. */
-	if (c->deferred_count && c->link.now_ns - c->deferred_ns >= c->link.stall_ms * 1000000ull) {
-		c->deferred_ns = c->link.now_ns;
-		link_count(&c->link, CAREFUL_C_STALLS);
-		link_break(c->deferred[0]->peer);
-	}
 }
 
 /* Where the data of a new bulk message goes; 0 or a positive errno. */

@@ -171,8 +171,7 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 
 	if (rc || !peer)
 		return rc;
-	/* The last quarter is for the data of gets. */
-	if (c->messages.outs_free_count <= c->messages.outs_count / 4)
+	if (!message_may_store(&c->messages, peer))
 		return -EAGAIN;
 	out = message_out_get(&c->messages, peer);
 	if (!out)

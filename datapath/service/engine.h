@@ -93,6 +93,13 @@ struct careful {
 		uint32_t tenants;
 		uint8_t state;
 	} * seen;
+
+	/* Of each peer, what waits until it can be served or answered. @since_ns: when the
+	 * last of it was, or the first began to wait */
+	struct engine_waiting {
+		uint64_t since_ns;
+		uint32_t deferred;
+	} * waiting;
 	bool changed; /* some peer's state may be another than it was told */
 
 	/* Of each peer: the ping that we sent to it, and the one of its own that is
@@ -127,7 +134,6 @@ struct careful {
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct careful_kept **deferred;
 	uint32_t deferred_count, deferred_max;
-	uint64_t deferred_ns; /* when one was served last, or the first began to wait */
 
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
@@ -160,9 +166,17 @@ bool round_untold(const struct careful *c);
 /* am.c */
 bool am_place(struct careful *c, struct link_rxframe *frame);
 void am_serve(struct careful *c, struct link_rxframe *frame);
+void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+	   const void *payload, uint32_t bytes);
 void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct careful *c);
-void am_deferred(struct careful *c);
+
+/* deferred.c */
+bool deferred_serves(const struct careful *c, const struct link_peer *peer,
+		     const struct careful_am *am);
+void deferred_put(struct careful *c, struct link_rxframe *frame);
+void deferred_stores(struct careful *c);
+void deferred_go_on(struct careful *c);
 
 /* operation.c */
 int operation_over_status(const struct link_peer *peer);

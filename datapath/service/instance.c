@@ -73,14 +73,15 @@ static int allocate(struct careful *c)
 	c->operations_free = calloc(c->limits.operations, sizeof(*c->operations_free));
 	c->regions = calloc(c->limits.regions, sizeof(*c->regions));
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
+	c->waiting = calloc(c->options.peers, sizeof(*c->waiting));
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
 	c->pings = calloc(c->options.peers, sizeof(*c->pings));
 	c->live = calloc(c->options.peers, sizeof(*c->live));
 	c->scratch_fd = -1;
 	c->ended_tail = &c->ended;
-	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->deferred ||
-	    !c->pings || !c->live)
+	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->waiting ||
+	    !c->deferred || !c->pings || !c->live)
 		return -ENOMEM;
 	for (uint32_t i = c->limits.operations; i-- > 0;)
 		c->operations_free[c->operations_free_count++] = i;
@@ -99,6 +100,7 @@ static void destroy(struct careful *c)
 	free(c->operations_free);
 	free(c->regions);
 	free(c->seen);
+	free(c->waiting);
 	free(c->deferred);
 	free(c->pings);
 	free(c->live);
@@ -172,6 +174,9 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 		c->limits = base->limits;
 	} else {
 		c->limits = default_limits;
+		/* One of each is a peer's own, and as many are anybody's. */
+		if (c->limits.messages.outs < 2 * c->options.peers)
+			c->limits.messages.outs = 2 * c->options.peers;
 		if (!rc)
 			rc = open_base(c, error);
 	}

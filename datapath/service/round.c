@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The round that careful_poll() is: take in what came, call the application, send. Calls
- * am.c, ping.c, operation.c, peers.c and the layers below; instance.c calls it.
+ * am.c, deferred.c, ping.c, operation.c, peers.c and the layers below; instance.c calls it.
  */
 #include "service/engine.h"
 
@@ -88,8 +88,6 @@ static uint32_t take_in(struct careful *c, struct link_rxframe *frames, uint8_t 
 static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *small,
 		 uint32_t small_count)
 {
-	struct message_in *in;
-
 	tell_changes(c);
 	for (uint32_t i = 0; i < small_count; i++) {
 		struct link_peer *peer = frames[small[i]].peer;
@@ -97,12 +95,10 @@ static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *
 		am_serve(c, &frames[small[i]]);
 		link_relieve(peer);
 	}
-	/* A store is answered: not while there is no place for the answer. */
-	while (c->messages.finished && c->messages.parked_free_count &&
-	       (in = message_in_finished(&c->messages)))
-		am_finished(c, in);
-	if (c->deferred_count)
-		am_deferred(c);
+	if (c->messages.finished || c->messages.unanswered)
+		deferred_stores(c);
+	if (c->deferred_count || c->messages.unanswered)
+		deferred_go_on(c);
 	tell_changes(c);
 	if (c->link.pings_done)
 		ping_finish(c);

@@ -74,7 +74,7 @@ static void check_link(struct world *world, const struct node *node)
 	for (uint32_t i = 0; i < node->kept_count; i++)
 		copied += node->kept[i]->pool >= 0;
 	if (link->kept_free_count + node->kept_count != node->queue.rx_chunks + link->pool_count ||
-	    link->pool_free_count + copied != link->pool_count)
+	    link->pool_share.free + copied != link->pool_count)
 		violation(world, "an entry of a kept frame, or a copy-out buffer, is lost");
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
 		if (link->counters[none[i]])

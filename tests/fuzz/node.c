@@ -283,7 +283,7 @@ static void find_losses(struct node *node)
 	MUST(node->fill_count + node->arrived_count == NODE_RX);
 	MUST(link->tx_free_count == NODE_TX);
 	MUST(link->kept_free_count == NODE_RX + link->pool_count);
-	MUST(link->pool_free_count == link->pool_count);
+	MUST(link->pool_share.free == link->pool_count);
 	MUST(node->begun == node->ended);
 	for (uint32_t i = 0; i < NODE_PEERS; i++) {
 		MUST(!link->peers[i].kept && !link->peers[i].kept_old);

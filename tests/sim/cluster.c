@@ -293,7 +293,7 @@ static bool untold(const struct cluster *cluster)
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
 		const struct careful *c = cluster->nodes[i].c;
 
-		if (c && (c->messages.parked_free_count < c->messages.parked_count ||
+		if (c && (c->messages.parked_share.free < c->messages.parked_share.count ||
 			  c->operations_free_count < c->limits.operations))
 			return true;
 	}

@@ -134,10 +134,10 @@ static void check_idle(struct node *node)
 	EXPECT(node, held(link), 0);
 	EXPECT(node, link->tx_free_count, c->queue->tx_chunks);
 	EXPECT(node, link->kept_free_count, c->queue->rx_chunks + link->pool_count);
-	EXPECT(node, link->pool_free_count, link->pool_count);
-	EXPECT(node, c->messages.outs_free_count, c->messages.outs_count);
+	EXPECT(node, link->pool_share.free, link->pool_count);
+	EXPECT(node, c->messages.outs_share.free, c->messages.outs_share.count);
 	EXPECT(node, c->messages.ins_free_count, c->messages.ins_count);
-	EXPECT(node, c->messages.parked_free_count, c->messages.parked_count);
+	EXPECT(node, c->messages.parked_share.free, c->messages.parked_share.count);
 	EXPECT(node, c->operations_free_count, c->limits.operations);
 	EXPECT(node, c->deferred_count, 0);
 	for (uint32_t i = 0; i < c->limits.regions; i++)

@@ -194,7 +194,7 @@ static void end(void)
 {
 	for (int side = 0; side < 2; side++) {
 		CHECK_EQ(w.c[side]->operations_free_count, 32);
-		CHECK_EQ(w.c[side]->messages.outs_free_count, 16);
+		CHECK_EQ(w.c[side]->messages.outs_share.free, 16);
 		careful_close(w.c[side]);
 	}
 	CHECK(!sim_failure(w.sim));

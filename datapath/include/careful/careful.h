@@ -30,12 +30,13 @@ enum {
 };
 
 /*
- * What an instance has room for, all peers together; more is -EAGAIN until some have ended.
+ * What an instance has room for, all peers together; more is -EAGAIN until some have ended. Of
+ * messages a quarter is shared out: each peer's part is its own, whatever the others do.
  *
  * @CAREFUL_OPERATIONS_MAX:  requests, stores and gets without their end
- * @CAREFUL_SMALL_MAX:       messages that wait for credits: requests and gets in three
- *                           quarters of them, answers in all
- * @CAREFUL_BULK_MAX:        stores in three quarters of them, the data of gets in all
+ * @CAREFUL_SMALL_MAX:       messages that wait for credits: requests and gets leave a quarter
+ *                           of what is anybody's, and half of a peer's own, to answers
+ * @CAREFUL_BULK_MAX:        stores and the data of gets: stores leave an eighth, and half, to it
  * @CAREFUL_REGIONS_MAX:     regions
  */
 enum {

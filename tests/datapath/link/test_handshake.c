@@ -115,7 +115,7 @@ static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
 	CHECK_EQ(small, 1);
 	CHECK_EQ(sent, 1);
 	CHECK_EQ(node->c->messages.peers[0].messages, 0);
-	CHECK_EQ(node->c->messages.parked_free_count, node->c->messages.parked_count);
+	CHECK_EQ(node->c->messages.parked_share.free, node->c->messages.parked_share.count);
 	node_close(node);
 }
 

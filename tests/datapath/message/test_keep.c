@@ -188,15 +188,17 @@ static void test_keep__deferred(void)
 	ends_open(&ends, 1500);
 	c = ends.c[1];
 	careful_handle(c, 9, keep, NULL);
-	free_count = c->messages.parked_free_count;
-	c->messages.parked_free_count = 0;
+	free_count = c->messages.parked_share.free;
+	c->messages.parked_share.free = 0;
+	c->messages.peers[0].parked = c->messages.parked_share.each;
 	CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, text, sizeof(text),
 				 on_done, &outcome),
 		 0);
 	for (int i = 0; i < PATIENCE && !c->deferred_count; i++)
 		poll_both(&ends);
 	CHECK_EQ(c->deferred_count, 1);
-	c->messages.parked_free_count = free_count;
+	c->messages.parked_share.free = free_count;
+	c->messages.peers[0].parked = 0;
 	for (int i = 0; i < PATIENCE && !kept_count; i++)
 		poll_both(&ends);
 	CHECK_EQ(kept_count, 1);

@@ -85,7 +85,7 @@ static void check_idle(const struct careful *c)
 {
 	CHECK_EQ(c->messages.peers[0].messages, 0);
 	CHECK_EQ(c->messages.peers[0].slots_busy, 0);
-	CHECK_EQ(c->messages.outs_free_count, c->messages.outs_count);
+	CHECK_EQ(c->messages.outs_share.free, c->messages.outs_share.count);
 	CHECK_EQ(c->operations_free_count, c->limits.operations);
 }
 

@@ -22,7 +22,7 @@ static struct hostile store(const struct node *node, uint16_t handler)
 		.am = { .kind = CAREFUL_AM_STORE,
 			.handler = htobe16(handler),
 			.token = htobe32(7),
-			.region = htobe32(node->keys[FILE_REGION]) },
+			.region = htobe32(node ? node->keys[FILE_REGION] : 0) },
 		.bytes = 64,
 	};
 }
@@ -44,8 +44,120 @@ static void test_store__runs_no_handler_of_requests(void)
 	node_close(node);
 }
 
+/* As many as it has credits for, of one kind; it gives none for what comes back. */
+static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t rounds)
+{
+	const struct link_peer *peer = &node->c->link.peers[what.peer];
+	uint64_t epoch = peer->epoch;
+	uint32_t sent = 0;
+
+	for (uint32_t i = 0; i < rounds && peer->epoch == epoch; i++) {
+		/* What its credits allow, and no more: each is told of in what we sent. */
+		if (peer->flow.rx.received + 1 - peer->flow.rx.announced <= peer->flow.rx.size) {
+			what.msg_id++;
+			hostile_send(node, &what);
+			sent++;
+		} else {
+			node_time(node, 1);
+		}
+	}
+	CHECK_EQ(peer->epoch, epoch);
+	return sent;
+}
+
+/* A peer that behaves is served: its get brings data, its store is answered. */
+static void expect_served(struct node *node, uint32_t slot)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	struct hostile what = {
+		.peer = slot,
+		.am = { .kind = CAREFUL_AM_GET,
+			.token = htobe32(9),
+			.region = htobe32(node->keys[0]),
+			.bytes = htobe32(100) },
+	};
+	uint32_t before = peer->flow.seq_out;
+
+	for (int i = 0; i < 20; i++) {
+		what.credits = peer->flow.tx.sent;
+		what.msg_id++;
+		what.am.kind = i % 2 ? CAREFUL_AM_STORE : CAREFUL_AM_GET;
+		what.flags = i % 2 ? CAREFUL_F_BULK : 0;
+		what.am.handler = htobe16(CAREFUL_HANDLERS);
+		what.bytes = i % 2 ? 40 : 0;
+		hostile_send(node, &what);
+		CHECK(peer->flow.seq_out > before);
+		before = peer->flow.seq_out;
+	}
+	CHECK_EQ(node->c->waiting[slot].deferred, 0);
+}
+
+/* Stores of one frame, each of which is answered: the answers find no credits. */
+static void test_stores__unanswered_are_bounded(void)
+{
+	struct hostile what = store(NULL, CAREFUL_HANDLERS);
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, 1));
+	what.am.region = htobe32(0x7777);
+	hostile_flood(node, what, 2000);
+	CHECK(node->c->messages.unanswered);
+	CHECK(node->c->messages.unanswered <= NODE_RX);
+	expect_served(node, 1);
+	/* It holds what it could be served with: it alone is told so. */
+	for (int i = 0; i < 30; i++)
+		node_time(node, 100);
+	CHECK_EQ(node->c->messages.unanswered, 0);
+	node_close(node);
+}
+
+/* Gets without credits for their data. */
+static void test_gets__leave_others_their_share(void)
+{
+	struct hostile what = {
+		.am = { .kind = CAREFUL_AM_GET, .token = htobe32(5), .bytes = htobe32(4000) },
+	};
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, 1));
+	what.am.region = htobe32(node->keys[0]);
+	hostile_flood(node, what, 1000);
+	CHECK(node->c->waiting[0].deferred);
+	expect_served(node, 1);
+	for (int i = 0; i < 30; i++)
+		node_time(node, 100);
+	CHECK_EQ(node->c->waiting[0].deferred, 0);
+	node_close(node);
+}
+
+/* The copies that its kept requests may have. */
+static void test_kept__leave_others_their_copies(void)
+{
+	struct hostile what = {
+		.am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(1) },
+		.bytes = 10,
+	};
+	struct node *node = node_open();
+	struct link *link = &node->c->link;
+
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, 1));
+	hostile_flood(node, what, 200);
+	CHECK(link->peers[0].withholding);
+	CHECK_EQ(link->peers[0].copied + link->pool_share.free, link->pool_count);
+	what.peer = 1;
+	hostile_flood(node, what, 200);
+	CHECK(link->peers[1].copied >= link->pool_share.each);
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_store__runs_no_handler_of_requests);
+	RUN(test_stores__unanswered_are_bounded);
+	RUN(test_gets__leave_others_their_share);
+	RUN(test_kept__leave_others_their_copies);
 	return 0;
 }

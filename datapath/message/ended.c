@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Bulk messages that came whole, or failed, until service has ended them. Where a peer's stores
+ * cannot be answered, for it gives no credits for the answers, the next ones keep their last
+ * receive buffer: what waits is bounded by the peer's own window. Calls link's rx.c and hold.c.
+ */
+#include "message/message.h"
+
+#include <assert.h>
+
+static struct message_peer *peer_of(const struct message_in *in)
+{
+	return &in->state->peers[in->peer->slot];
+}
+
+void message_in_finish(struct message_in *in)
+{
+	assert(in->active && !in->finished);
+	in->finished = true;
+	in->next = NULL;
+	*in->state->finished_tail = in;
+	in->state->finished_tail = &in->next;
+}
+
+/* The next message that is complete, written and checked, or failed; in the order of their ends. */
+struct message_in *message_in_finished(struct message_state *state)
+{
+	struct message_in *in = state->finished;
+
+	if (!in)
+		return NULL;
+	state->finished = in->next;
+	if (!state->finished)
+		state->finished_tail = &state->finished;
+	return in;
+}
+
+/* There is no room for its answer: it waits for some, behind those of its peer. */
+void message_in_wait(struct message_in *in)
+{
+	struct message_peer *mp = peer_of(in);
+
+	in->next = NULL;
+	*mp->unanswered_tail = in;
+	mp->unanswered_tail = &in->next;
+	in->state->unanswered++;
+}
+
+/* Takes the first that waits. */
+struct message_in *message_in_unanswered(struct message_state *state, struct message_peer *mp)
+{
+	struct message_in *in = mp->unanswered;
+
+	mp->unanswered = in->next;
+	if (!mp->unanswered)
+		mp->unanswered_tail = &mp->unanswered;
+	state->unanswered--;
+	return in;
+}
+
+/* Whether its last frame's buffers stay until it is answered. */
+bool message_in_stays(const struct message_in *in)
+{
+	return in->last && peer_of(in)->unanswered && !in->kept;
+}
+
+/* A frame whose payload is in its place, or not wanted. */
+void message_in_release(struct message_in *in, struct link_rxframe *frame)
+{
+	if (message_in_stays(in))
+		in->kept = link_hold(in->state->link, frame, false);
+	else
+		link_release(in->state->link, frame);
+}
+
+/* Frees the slot of a finished message. */
+void message_in_close(struct message_in *in)
+{
+	assert(in->finished && !in->parts && !in->stage.busy);
+	if (in->kept)
+		link_let_go(in->state->link, in->kept);
+	in->kept = NULL;
+	in->active = false;
+	in->state->ins_free[in->state->ins_free_count++] = in;
+}

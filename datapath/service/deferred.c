@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What cannot be served yet, and whose answer finds no room. A request stays in its receive
+ * buffer: its credit is then missing at the sender, which is how it learns to wait. Who lets
+ * nothing of his own be served for too long loses his session, and nobody else does. Calls am.c,
+ * message's ended.c and small.c, link's hold.c and session.c.
+ */
+#include "service/engine.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum fate { FATE_SERVE, FATE_DROP, FATE_KEEP };
+
+bool deferred_serves(const struct careful *c, const struct link_peer *peer,
+		     const struct careful_am *am)
+{
+	/* Where there is no token, nobody waits for an answer. */
+	return !am->token || message_may_serve(&c->messages, peer, am);
+}
+
+static bool is_waiting(const struct careful *c, uint32_t peer)
+{
+	return c->waiting[peer].deferred || c->messages.peers[peer].unanswered;
+}
+
+/* One more of the peer's is about to wait. */
+static void begin(struct careful *c, const struct link_peer *peer)
+{
+	if (!is_waiting(c, peer->slot))
+		c->waiting[peer->slot].since_ns = c->link.now_ns;
+}
+
+void deferred_put(struct careful *c, struct link_rxframe *frame)
+{
+	assert(c->deferred_count < c->deferred_max);
+	begin(c, frame->peer);
+	c->waiting[frame->peer->slot].deferred++;
+	c->deferred[c->deferred_count++] = link_hold(&c->link, frame, true);
+}
+
+static enum fate fate(const struct careful *c, const struct careful_kept *kept)
+{
+	struct careful_am am;
+
+	/* The next epoch begins when the buffers of this one are back: that must not wait
+	 * until something can be served. */
+	if (kept->epoch != kept->peer->epoch)
+		return FATE_DROP;
+	memcpy(&am, kept->body, sizeof(am));
+	return deferred_serves(c, kept->peer, &am) ? FATE_SERVE : FATE_KEEP;
+}
+
+/* It is held already: that ends here, unless the handler keeps it. */
+static void serve(struct careful *c, struct careful_kept *kept)
+{
+	struct careful_am am;
+
+	memcpy(&am, kept->body, sizeof(am));
+	c->handled_kept = kept;
+	c->deferred_taken = false;
+	am_do(c, kept->peer, &am, kept->body + sizeof(am), kept->body_bytes - (uint32_t)sizeof(am));
+	c->handled_kept = NULL;
+	if (!c->deferred_taken)
+		link_let_go(&c->link, kept);
+}
+
+/* Serves what had to wait, oldest first, and drops what waited too long. Handlers run here: none
+ * of what they may call adds to these. */
+static void serve_all(struct careful *c)
+{
+	uint32_t n = c->deferred_count;
+
+	c->deferred_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct careful_kept *kept = c->deferred[i];
+		struct engine_waiting *waiting = &c->waiting[kept->peer->slot];
+		enum fate is = fate(c, kept);
+
+		if (is == FATE_KEEP) {
+			c->deferred[c->deferred_count++] = kept;
+			continue;
+		}
+		waiting->deferred--;
+		waiting->since_ns = c->link.now_ns;
+		if (is == FATE_SERVE)
+			serve(c, kept);
+		else
+			link_let_go(&c->link, kept);
+	}
+}
+
+/* Each end may be waiting for what the other cannot do: that must end. */
+static void give_up(struct careful *c)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		if (!is_waiting(c, i) ||
+		    c->link.now_ns - c->waiting[i].since_ns < c->link.stall_ms * 1000000ull)
+			continue;
+		c->waiting[i].since_ns = c->link.now_ns;
+		link_count(&c->link, CAREFUL_C_STALLS);
+		link_break(&c->link.peers[i]);
+	}
+}
+
+void deferred_go_on(struct careful *c)
+{
+	serve_all(c);
+	if (c->deferred_count || c->messages.unanswered)
+		give_up(c);
+}
+
+/* Whether somebody waits for the message's answer, for which there is no room. */
+static bool is_stuck(const struct careful *c, const struct message_in *in)
+{
+	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&
+	       !message_may_answer(&c->messages, in->peer);
+}
+
+/* Ends the messages that came whole, as far as there is room to answer them. */
+void deferred_stores(struct careful *c)
+{
+	struct message_state *m = &c->messages;
+	struct message_in *in;
+
+	for (uint32_t i = 0; m->unanswered && i < c->link.peers_max; i++) {
+		while (m->peers[i].unanswered && !is_stuck(c, m->peers[i].unanswered)) {
+			c->waiting[i].since_ns = c->link.now_ns;
+			am_finished(c, message_in_unanswered(m, &m->peers[i]));
+		}
+	}
+	while ((in = message_in_finished(m))) {
+		if (is_stuck(c, in)) {
+			begin(c, in->peer);
+			message_in_wait(in);
+		} else {
+			am_finished(c, in);
+		}
+	}
+}
