@@ -38,6 +38,7 @@ def slow_lab(lab_possible: None) -> Iterator[Lab]:
 def host(slow_lab: Lab, tmp_path: Path) -> Iterator[Host]:
     """The first host, up, as the second is."""
     first, second = (Host(slow_lab, name, tmp_path) for name in ("h1", "h2"))
+    slow_lab.run("h1", "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')  # of the test before
     first.up()
     second.up()
     yield first
@@ -113,7 +114,9 @@ def test_once__verified_on_live_messages(host: Host) -> None:
     reader(host)
     path = once(host)
     one = path["classes"][CLASS]
-    assert one["standing"] == "verified", path["decisions"]
+    assert one["standing"] == "verified", [
+        (each["at_s"], each["what"], each["why"]) for each in path["decisions"]
+    ]
     ab = one["ab"]
     assert min(ab["before_count"], ab["after_count"]) >= 30
     assert 0 < ab["gain_low_us"] <= ab["gain_us"] <= ab["gain_high_us"]
@@ -215,6 +218,41 @@ def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
         host.down()
     assert not alive(again)
     assert not (RUN / slow_lab.instance("h1")).exists()
+
+
+def test_up__tune_in_the_configuration(slow_lab: Lab, tmp_path: Path) -> None:
+    """As --tune auto; and what tunes reads that file, too."""
+    host = Host(slow_lab, "h1", tmp_path)
+    file = tmp_path / "careful.toml"
+    file.write_text(f'[up]\ntune = "auto"\n[state]\ndirectory = "{tmp_path / "kept"}"\n')
+    host.up("--config", file)
+    try:
+        pid = host.status()["tuner_pid"]
+        assert pid
+        assert f"--config\0{file}\0" in Path(f"/proc/{pid}/cmdline").read_text()
+    finally:
+        host.down()
+    host.up("--config", file, "--tune", "off")
+    try:
+        assert host.status()["tuner_pid"] is None
+    finally:
+        host.down()
+
+
+def test_auto__state_outlives_down(host: Host) -> None:
+    """The same path: its plans are in effect at once, and no change is made."""
+    path = once(host)
+    planned = fragment_bytes(host)
+    assert planned < 3694
+    host.down()
+    assert not (RUN / host.lab.instance("h1")).exists()
+    host.up()
+    assert fragment_bytes_of_new_peers(host) == 3694
+    again = once(host)
+    assert fragment_bytes(host) == planned
+    assert again["measurement"]["elapsed_s"] == path["measurement"]["elapsed_s"]
+    assert sum(one["what"] == "changed" for one in again["decisions"]) == 1
+    assert again["decisions"][-1]["what"] in ("path as before", "nothing to change")
 
 
 #: GAM's third stage, with eight times the overhead from some seconds after a reset on.

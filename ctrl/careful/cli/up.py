@@ -91,8 +91,8 @@ from careful.report import status as report
 @click.option("--cpu", type=Whole(0, 4095), metavar="N", help="CPU to run carefuld on.")
 @click.option(
     "--tune",
-    type=click.Choice(["auto"]),
-    help="Run tune auto beside carefuld, until down.  [default: nobody tunes]",
+    type=click.Choice(config.TUNE),
+    help="auto: run tune auto beside carefuld, until down.  [default: off]",
 )
 @shared
 def up(
@@ -115,9 +115,10 @@ def up(
     name = instance or ifname
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = options.over(settings.options(name))
+    tune = tune or settings.tune(name)
     done = daemon.up(ifname, name, options)
-    if tune:
-        tuner.start(ifname, done.instance)
+    if tune == "auto":
+        tuner.start(ifname, done.instance, config_path)
     found = status.gather(done.instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)

@@ -24,6 +24,8 @@ DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml
 
 XDP_MODES = ("auto", "native", "generic")
 WAIT_MODES = ("adaptive", "spin", "block")
+#: Who tunes an instance that is brought up.
+TUNE = ("auto", "off")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Config:
         nodes: name -> address, as written.
         up: defaults of all instances.
         instances: name -> what an instance has otherwise.
+        tunes: instance, "" for all -> one of TUNE.
         on_loss: of [transfer]: one of ON_LOSS; None: not said.
         state_directory: of [state]: where state is kept; None: not said.
         paths: the files that were read.
@@ -106,6 +109,7 @@ class Config:
     nodes: dict[str, str] = field(default_factory=dict)
     up: UpOptions = field(default_factory=UpOptions)
     instances: dict[str, UpOptions] = field(default_factory=dict)
+    tunes: dict[str, str] = field(default_factory=dict)
     on_loss: str | None = None
     state_directory: Path | None = None
     paths: tuple[Path, ...] = ()
@@ -129,6 +133,10 @@ class Config:
         """The options of an instance before the command line."""
         return self.instances.get(instance, UpOptions()).over(self.up)
 
+    def tune(self, instance: str) -> str:
+        """Who tunes an instance, before the command line: one of TUNE."""
+        return self.tunes.get(instance) or self.tunes.get("") or "off"
+
 
 def _bad(path: Path, text: str) -> CarefulError:
     return CarefulError(errno.EINVAL, text, str(path))
@@ -145,14 +153,25 @@ def matches(value: Any, hint: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _tune(path: Path, where: str, table: Any) -> str | None:
+    """Of one table; carefuld has no such option."""
+    value = table.get("tune") if isinstance(table, dict) else None
+    if value is not None and value not in TUNE:
+        raise _bad(path, f"{where} tune = {value!r}: one of {', '.join(TUNE)}")
+    return value
+
+
 def _options(path: Path, where: str, table: Any) -> UpOptions:
     if not isinstance(table, dict):
         raise _bad(path, f"{where} must be a table")
     hints = get_type_hints(UpOptions)
     found: dict[str, Any] = {}
     for key, value in table.items():
+        if key == "tune":
+            continue
         if key not in hints:
-            raise _bad(path, f"{where} has no option {key!r}; there are {', '.join(hints)}")
+            known = ", ".join([*hints, "tune"])
+            raise _bad(path, f"{where} has no option {key!r}; there are {known}")
         if not matches(value, hints[key]):
             raise _bad(path, f"{where} {key} = {value!r}: that is of the wrong type")
         if key in _CHOICES and value not in _CHOICES[key]:
@@ -197,12 +216,18 @@ def parse(text: str, path: Path) -> Config:
     if not isinstance(nodes, dict) or not all(isinstance(one, str) for one in nodes.values()):
         raise _bad(path, '[nodes] must be lines of NAME = "ADDRESS"')
     instances = tree.get("instance", {})
-    if not isinstance(instances, dict):
-        raise _bad(path, "[instance.NAME] must be a table")
+    if not isinstance(instances, dict) or "" in instances:
+        raise _bad(path, "[instance.NAME] must be a table, and have a name")
+    found: dict[str, tuple[str, Any]] = {"": ("[up]", tree.get("up", {}))}
+    for name, one in instances.items():
+        found[name] = (f"[instance.{name}]", one)
+    options = {name: _options(path, *table) for name, table in found.items()}
+    tunes = {name: said for name, table in found.items() if (said := _tune(path, *table))}
     return Config(
         nodes,
-        _options(path, "[up]", tree.get("up", {})),
-        {name: _options(path, f"[instance.{name}]", one) for name, one in instances.items()},
+        options.pop(""),
+        options,
+        tunes,
         moving.get("on_loss"),
         _state_directory(path, tree.get("state", {})),
         (path,),
@@ -245,6 +270,7 @@ def load(path: Path | None = None) -> Config:
             whole.nodes | one.nodes,
             one.up.over(whole.up),
             whole.instances | one.instances,
+            whole.tunes | one.tunes,
             one.on_loss or whole.on_loss,
             one.state_directory or whole.state_directory,
             whole.paths + one.paths,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
 from careful.control import instances
@@ -23,8 +24,10 @@ START_S, STOP_S = 20.0, 5.0
 _BEGIN = "from careful.cli.start import main; main()"
 
 
-def start(ifname: str, instance: Instance) -> int:
+def start(ifname: str, instance: Instance, config: Path | None = None) -> int:
     """Start one, detached, unless one runs already; its pid.
+
+    config: the configuration file that it reads; None: as ours was found.
 
     Raises:
         CarefulError: it ended, or did not begin in time.
@@ -33,6 +36,8 @@ def start(ifname: str, instance: Instance) -> int:
         return pid
     log = instance.directory / "tuning.log"
     argv = [sys.executable, "-c", _BEGIN, "tune", "auto", ifname, "--instance", instance.name]
+    if config:
+        argv += ["--config", str(config.absolute())]
     try:
         with log.open("wb") as out:
             process = subprocess.Popen(

@@ -123,6 +123,7 @@ class Controller:
         self._closely_at: float | None = None  # a quick measurement is to be followed by another
         old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
         self._doubts = state.figures is not None and (returned or old)
+        self.considered = False  # whether a round is over but for its A/B, measured or not
         self._resume()
 
     @property
@@ -141,7 +142,9 @@ class Controller:
         if self.state.figures is None or self._doubts:
             if now >= self._retry_at:
                 self._begin()
-            return LOOK_S
+            if self.state.figures is None or self._doubts:
+                self.considered = True
+                return LOOK_S
         live = self._path.live()
         self._look(live, now)
         if not self._test and self._closely_at is not None and now >= self._closely_at:
@@ -281,6 +284,7 @@ class Controller:
     def _consider(self, now: float) -> None:
         """Change what is worth it, if a change is due."""
         assert self._known is not None
+        self.considered = True
         state, since = self.state, self.state.changed_at
         rows = table(self._known, self._path.in_effect())
         found = {

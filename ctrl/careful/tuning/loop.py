@@ -173,7 +173,7 @@ class Loop:
 
 def _done(one: _Tuned) -> bool:
     """Whether a round is over: it was measured, or cannot be, and nothing is on trial."""
-    return bool(one.state.decisions) and not one.controller.trying
+    return one.controller.considered and not one.controller.trying
 
 
 def _raw(info: Any) -> bytes:
