@@ -16,6 +16,8 @@ from typing import Any
 from careful.model import Pipeline, latency_us
 from careful.model.stages import Limits
 from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of
+from careful.tuning.state import Value
+from careful.tuning.stores import STORE, Came, Pulse, Totals
 from careful.tuning.verify import Counts
 
 LIMITS = Limits(64, 3750)
@@ -64,6 +66,39 @@ class Stream:
 
 
 @dataclass
+class ToFile:
+    """Messages of one size that the peer sends to a file here.
+
+    frames: that they come in; came_us: from the first to the last; cost: g in µs and G in µs per
+    KiB of the store at a time.
+    """
+
+    message_bytes: int
+    every_s: float
+    frames: int
+    came_us: float
+    cost: Callable[[float], tuple[float, float]]
+
+
+def written(stream: ToFile, at: float, pulse: Pulse) -> tuple[float, list[tuple[float, float]]]:
+    """What a message takes from its first frame until it is written, and its writes, µs."""
+    g_us, G_us_per_KiB = stream.cost(at)
+    count = stream.frames
+    size = stream.message_bytes / count
+    now_us, taken, writes = 0.0, 0, []
+    while taken < count:
+        due = min(taken + max(1, -(-pulse.store_bytes // int(size))), count)
+        now_us = max(now_us, stream.came_us * (due - 1) / max(1, count - 1))
+        ready = count if not stream.came_us else int(now_us / stream.came_us * (count - 1)) + 1
+        ready = min(max(ready, due), count)
+        nbytes = (ready - taken) * size
+        took_us = g_us + G_us_per_KiB * nbytes / 1024
+        writes.append((nbytes, took_us))
+        now_us, taken = now_us + took_us, ready
+    return now_us, writes
+
+
+@dataclass
 class LivePath:
     """Stands for a running instance (careful.tuning.decide.Path).
 
@@ -82,15 +117,20 @@ class LivePath:
     lies: Callable[[Pipeline], Pipeline] = lambda one: one  # what is measured of a pipeline
     pinned: set[int] = field(default_factory=set)
     measured_at: list[float] = field(default_factory=list)
-    effects: list[tuple[float, tuple[TunePlan, ...]]] = field(default_factory=list)
+    effects: list[tuple[float, tuple[Value, ...]]] = field(default_factory=list)
+    files: list[ToFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self.versions = [[START] * CLASS_COUNT for _ in range(3)]
+        self.versions: list[list[Value]] = [
+            [START] * CLASS_COUNT + [Pulse(65536)] * CLASS_COUNT for _ in range(3)
+        ]
+        self._came: dict[int, Came] = {}
+        self._writes: dict[int, tuple[int, Counts]] = {}
         self.active = 0
         self._pair = (0, 0)
         self._counts: dict[tuple[int, int], Counts] = {}
-        self._due = [(self.now, k) for k in range(len(self.streams))]
+        self._due = [(self.now, k) for k in range(len(self.streams) + len(self.files))]
         heapq.heapify(self._due)
         self.sent = 0
 
@@ -102,23 +142,49 @@ class LivePath:
         end = self.now + seconds
         while self._due and self._due[0][0] <= end:
             at, k = heapq.heappop(self._due)
-            stream = self.streams[k]
-            if stream.alive(at):
-                self._message(at, stream.message_bytes)
+            if k < len(self.streams):
+                stream: Stream | ToFile = self.streams[k]
+                if self.streams[k].alive(at):
+                    self._message(at, stream.message_bytes)
+            else:
+                stream = self.files[k - len(self.streams)]
+                self._written(at, stream)
             heapq.heappush(self._due, (at + stream.every_s * self._random.uniform(0.5, 1.5), k))
         self.now = end
 
     def _message(self, at: float, message_bytes: int) -> None:
         index = class_of(message_bytes)
-        took_us = truth_us(self.pipeline(at), message_bytes, self.versions[self.active][index])
-        took_ns = int(took_us * max(0.1, self._random.gauss(1, self.noise)) * 1000)
-        one = Counts(1, took_ns, took_ns**2)
-        key = (index, self.active)
-        self._counts[key] = self._counts.get(key, Counts()) + one
+        self._count(index, truth_us(self.pipeline(at), message_bytes, self.plan(index)))
         self.sent += 1
 
+    def _noisy(self, took_us: float) -> Counts:
+        took_ns = int(took_us * max(0.1, self._random.gauss(1, self.noise)) * 1000)
+        return Counts(1, took_ns, took_ns**2)
+
+    def _count(self, item: int, took_us: float) -> None:
+        key = (item, self.active)
+        self._counts[key] = self._counts.get(key, Counts()) + self._noisy(took_us)
+
+    def _written(self, at: float, stream: ToFile) -> None:
+        index = class_of(stream.message_bytes)
+        took_us, writes = written(stream, at, self.pulse(index))
+        self._count(STORE + index, took_us)
+        came = Came(1, stream.frames, stream.message_bytes, int(stream.came_us * 1000))
+        self._came[index] = self._came.get(index, Came()) + came
+        for nbytes, write_us in [*writes[:3], *writes[3:][-1:]]:
+            size = class_of(int(nbytes))
+            before, counts = self._writes.get(size, (0, Counts()))
+            self._writes[size] = (before + int(nbytes), counts + self._noisy(write_us))
+
     def plan(self, index: int) -> TunePlan:
-        return self.versions[self.active][index]
+        plan = self.versions[self.active][index]
+        assert isinstance(plan, TunePlan)
+        return plan
+
+    def pulse(self, index: int) -> Pulse:
+        pulse = self.versions[self.active][STORE + index]
+        assert isinstance(pulse, Pulse)
+        return pulse
 
     # --- what the controller does
 
@@ -128,17 +194,17 @@ class LivePath:
         seen = self.lies(self.pipeline(self.now))
         return figures(seen, self.error, self._random), LIMITS
 
-    def in_effect(self) -> tuple[TunePlan, ...]:
+    def in_effect(self) -> tuple[Value, ...]:
         return tuple(self.versions[self.active])
 
     def by_hand(self) -> frozenset[int]:
         return frozenset(self.pinned)
 
-    def offer(self, plans: Mapping[int, TunePlan]) -> tuple[int, int]:
+    def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         other = (self.active + 1) % 3
         self.versions[other] = list(self.versions[self.active])
-        for index, plan in plans.items():
-            self.versions[other][index] = plan
+        for item, value in values.items():
+            self.versions[other][item] = value
         self._pair = (self.active, other)
         return self._pair
 
@@ -148,20 +214,25 @@ class LivePath:
         self.active = sum(self._pair) - self.active
         return True
 
-    def settle(self, plans: Mapping[int, TunePlan]) -> None:
-        others = (one for one in (0, 1, 2) if one not in (self.active, *self._pair))
-        other = next(others, (self.active + 1) % 3)
+    def settle(self, values: Mapping[int, Value]) -> None:
+        other = (self.active + 1) % 3
         self.versions[other] = list(self.versions[self.active])
-        for index, plan in plans.items():
-            self.versions[other][index] = plan
+        for item, value in values.items():
+            self.versions[other][item] = value
         self.active = other
         self.effects.append((self.now, self.in_effect()))
 
-    def set_by_hand(self, index: int, plan: TunePlan) -> None:
+    def set_by_hand(self, item: int, value: Value) -> None:
         """As `tune set` does."""
-        self.pinned.add(index)
-        self.settle({index: plan})
+        self.pinned.add(item)
+        self.settle({item: value})
         self._pair = (-1, -1)
 
     def live(self) -> dict[tuple[int, int], Counts]:
         return dict(self._counts)
+
+    def stored(self) -> Totals:
+        return Totals(dict(self._came), dict(self._writes))
+
+    def wait(self, seconds: float) -> None:
+        self.advance(seconds)

@@ -181,6 +181,13 @@ def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> N
     Raises:
         CarefulError: the map refuses.
     """
+    fill = _filler(settings)
+    for slot in slots:
+        write(tune, slot, fill)
+
+
+def _filler(settings: Mapping[int, Setting]) -> Callable[[Any], None]:
+    """What sets some classes of a version."""
     # In C's form once, not for each of the slots, which are hundreds.
     plans = {
         index: ffi.new("struct careful_plan *", vars(one.plan))
@@ -199,8 +206,7 @@ def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> N
         for index, sink, nbytes in pulses:
             version.classes[index].minpulse_bytes[sink] = nbytes
 
-    for slot in slots:
-        write(tune, slot, fill)
+    return fill
 
 
 @dataclass(frozen=True)
@@ -222,8 +228,8 @@ def _contents(entry: Any, *versions: int) -> bytes:
     return b"".join(bytes(ffi.buffer(ffi.addressof(entry.version[one]))) for one in versions)
 
 
-def beside(tune: Map, slot: int, plans: Mapping[int, Plan]) -> Versions:
-    """Put plans of some classes beside what is in effect, which stays so.
+def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
+    """Put settings of some classes beside what is in effect, which stays so.
 
     Raises:
         CarefulError: the map refuses.
@@ -232,8 +238,7 @@ def beside(tune: Map, slot: int, plans: Mapping[int, Plan]) -> Versions:
     active = _active(entry)
     other = (active + 1) % int(lib.CAREFUL_TUNE_VERSIONS)
     entry.version[other] = entry.version[active]
-    for index, plan in plans.items():
-        entry.version[other].classes[index].plan = vars(plan)
+    _filler(settings)(entry.version[other])
     tune.update(slot, bytes(ffi.buffer(entry)))
     return Versions(active, other, _contents(entry, active, other))
 

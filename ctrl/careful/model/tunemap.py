@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from careful.model.blackbox import BlackBox
+from careful.model.eager import pulsed_us
 from careful.model.fixed import best_count
 from careful.model.flat import best_of, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import hierarchical
@@ -308,15 +309,9 @@ def _eager(pipeline: Pipeline, frames: Array) -> tuple[float, int]:
     last, G = pipeline.stages[-1], float(pipeline.G_us_per_byte[-1])
     best = (float("inf"), 0)
     for pulse in np.unique(there):
-        now_us, taken, count = 0.0, 0.0, len(frames)
-        while taken < there[-1]:
-            due = min(int(np.searchsorted(there, taken + pulse)), count - 1)
-            now_us = max(now_us, float(arrived_us[due]))
-            ready = float(there[int(np.searchsorted(arrived_us, now_us, side="right")) - 1])
-            now_us += last.g_us + G * (ready - taken)
-            taken = ready
+        took_us = pulsed_us(there.tolist(), arrived_us.tolist(), float(pulse), last.g_us, G)
         # Of equal ones the largest: fewer writes.
-        best = min(best, (now_us + last.delay_us, -int(pulse)))
+        best = min(best, (took_us + last.delay_us, -int(pulse)))
     return best[0], -best[1]
 
 

@@ -25,7 +25,8 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _path(one: dict[str, Any]) -> str:
-    parts = [_table(one), f"measured: {MEASURES}", _how(one["measurement"])]
+    parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
+    parts.append(_how(one["measurement"]))
     if one["decisions"]:
         parts.append("last decisions:")
         newest = reversed(one["decisions"][-DECISIONS:])
@@ -53,6 +54,16 @@ def _table(one: dict[str, Any]) -> str:
     columns = ["message (bytes)", "fragments (bytes)", "predicted (µs)", "measured (µs)"]
     columns += ["bottleneck", "standing"]
     return table(f"to {one['peer']} ({one['address']})", columns, rows)
+
+
+def _store(each: dict[str, Any]) -> str:
+    """A store's threshold, of messages that the peer sends."""
+    size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
+    took = each["measured_us"]
+    measured = "" if took is None else f", {_number(took)} µs"
+    return (
+        f"{size} from there to files: writes of {least} bytes or more: {each['standing']}{measured}"
+    )
 
 
 def cut(plan: dict[str, int]) -> str:
@@ -99,6 +110,9 @@ def ago(seconds: float) -> str:
 def changed(each: dict[str, Any]) -> str:
     """What a decision does to a class."""
     size = shown_bytes(each["message_bytes_max"])
+    if each.get("sink") == "store":
+        before, after = (each[side]["store_bytes"] for side in ("before", "after"))
+        return f"{size}, to files: writes of {before} → {after} bytes or more"
     return f"{size}: {cut(each['before'])} → {cut(each['after'])} bytes"
 
 

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from careful.control.tune_entry import Setting
 from careful.control.tune_peers import Row, Session
 from careful.tuning.state import Store
+from careful.tuning.stores import STORE
 
 
 def pin(session: Session, rows: Sequence[Row], settings: Mapping[int, Setting]) -> None:
     """Keep what was set; rows: the peers that it was set for, none for all."""
     addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}
     peers = [addresses[row.slot] for row in rows if row.slot in addresses]
-    classes = [index for index, one in settings.items() if one.plan is not None]
-    if classes and session.instance.directory.is_dir():
-        Store(session.instance.directory).pin(peers, classes)
+    items = [index for index, one in settings.items() if one.plan is not None]
+    items += [STORE + index for index, one in settings.items() if "store" in one.minpulse_bytes]
+    if items and session.instance.directory.is_dir():
+        Store(session.instance.directory).pin(peers, items)
 
 
 def release(session: Session, classes: Iterable[int]) -> None:

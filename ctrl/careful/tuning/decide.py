@@ -17,10 +17,20 @@ from typing import Any, Protocol
 
 from careful.errors import CarefulError
 from careful.model.stages import Limits
-from careful.model.tunemap import TunePlan
-from careful.tuning.propose import Measured, Row, class_bytes, measured, moved, table, worth
-from careful.tuning.state import Pair, PathState
-from careful.tuning.verify import Counts, Trial
+from careful.tuning.propose import (
+    Measured,
+    Row,
+    class_bytes,
+    measured,
+    moved,
+    store_table,
+    table,
+    worth,
+)
+from careful.tuning.state import Pair, PathState, Value
+from careful.tuning.store_watch import StoreWatch
+from careful.tuning.stores import STORE, Totals
+from careful.tuning.verify import MEASURES, MEASURES_STORED, Counts, Trial
 from careful.tuning.watch import Watch
 
 #: Least time between two changes on a steady path, seconds.
@@ -42,7 +52,8 @@ RETRY_MESSAGES = 10
 #: After a measurement that failed, seconds.
 RETRY_S = 30.0
 
-#: (class, version of the tune entry) -> what was counted so far.
+#: (item, version of the tune entry) -> what was counted so far. An item is a class's plan, and
+#: the messages that are sent, or STORE + a class: its store's threshold, and what is stored here.
 Live = Mapping[tuple[int, int], Counts]
 
 
@@ -55,23 +66,29 @@ class Path(Protocol):
         quick: half a second, to answer a change; else closely, and so that little is held up.
         """
 
-    def in_effect(self) -> tuple[TunePlan, ...]:
-        """Plans of the sixteen classes."""
+    def in_effect(self) -> tuple[Value, ...]:
+        """Plans of the sixteen classes, and then the store's thresholds."""
 
     def by_hand(self) -> frozenset[int]:
-        """Classes that are not ours to change."""
+        """Items that are not ours to change."""
 
-    def offer(self, plans: Mapping[int, TunePlan], /) -> tuple[int, int]:
-        """Put plans beside those in effect; the versions in effect, and beside it."""
+    def offer(self, values: Mapping[int, Value], /) -> tuple[int, int]:
+        """Put values beside those in effect; the versions in effect, and beside it."""
 
     def flip(self) -> bool:
         """Make the other of the two versions the one in effect; False: somebody changed them."""
 
-    def settle(self, plans: Mapping[int, TunePlan], /) -> None:
-        """Put plans into effect."""
+    def settle(self, values: Mapping[int, Value], /) -> None:
+        """Put values into effect."""
 
     def live(self) -> Live:
         """What live messages took."""
+
+    def stored(self) -> Totals:
+        """What was written to files here, and what the writes took."""
+
+    def wait(self, seconds: float, /) -> None:
+        """Let messages flow."""
 
 
 @dataclass
@@ -113,7 +130,7 @@ class Controller:
         self.state = state
         self._path, self._clock, self._save, self._say = path, clock, save, say
         self._random = random.Random(seed)
-        self._watch = Watch()
+        self._watch, self._stores = Watch(), StoreWatch()
         self._test: _Test | None = None
         self._trials: dict[int, Trial] = {}
         self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
@@ -147,6 +164,8 @@ class Controller:
                 return LOOK_S
         live = self._path.live()
         self._look(live, now)
+        if not self._test:
+            self._look_at_store(now)
         if not self._test and self._closely_at is not None and now >= self._closely_at:
             self._closely_at = None
             self._measure("more closely", quick=False)
@@ -250,7 +269,7 @@ class Controller:
             if totals.get(index, Counts()).count
             >= self._arrived.setdefault(index, totals.get(index, Counts()).count) + RETRY_MESSAGES
         }
-        shifted = self._watch.look(totals, now)
+        shifted = self._watch.look(_sent(totals), now)
         if shifted and self._may_answer(now):
             self._answer(shifted, now)
             return
@@ -259,15 +278,29 @@ class Controller:
         if ready:
             self._try(ready, now, fresh=False)
 
+    def _look_at_store(self, now: float) -> bool:
+        """Whether what is stored here has become another store's; what is seen is answered."""
+        seen = self._stores.look(self._path.stored(), now)
+        another = seen == "another" and self._may_answer(now)
+        if another:
+            self._hold(now)
+            for item in [one for one in self.state.refuted if one >= STORE]:
+                del self.state.refuted[item]
+            if self._test:
+                self._finish(self._test, now, "writes took another time meanwhile")
+            self._decide("store changed", {}, "writes take another time than they did")
+        self._answers |= another or seen == "first"
+        if seen:
+            self._consider_at = now
+        return another
+
     def _may_answer(self, now: float) -> bool:
         return self.state.held_until is None or now >= self.state.held_until
 
     def _answer(self, shifted: Sequence[int], now: float) -> None:
         """Live messages take another time than they did: measure, and see why."""
         state, before = self.state, self._known
-        calm = state.held_until is None or now - state.held_until > CHANGE_EVERY_S
-        state.hold_s = HOLD_S if calm else min(2 * state.hold_s, HOLD_S_MAX)
-        state.held_until = now + state.hold_s
+        self._hold(now)
         classes = ", ".join(str(index) for index in shifted)
         if not self._measure(f"live messages of class {classes} took another time", quick=True):
             state.held_until = self._clock() + state.hold_s / 10
@@ -279,14 +312,25 @@ class Controller:
             self._decide("path as before", {}, f"{state.reason}, but it measures as before")
         self._consider(self._clock())
 
+    def _hold(self, now: float) -> None:
+        """Something is answered now: the next waits."""
+        state = self.state
+        calm = state.held_until is None or now - state.held_until > CHANGE_EVERY_S
+        state.hold_s = HOLD_S if calm else min(2 * state.hold_s, HOLD_S_MAX)
+        state.held_until = now + state.hold_s
+
     # --- changes
 
     def _consider(self, now: float) -> None:
         """Change what is worth it, if a change is due."""
         assert self._known is not None
         self.considered = True
+        untold = self._stores.untold(self._path.by_hand())
+        if untold is not None:
+            self._stores.explore(untold, self._path, self.state, self._save)
         state, since = self.state, self.state.changed_at
-        rows = table(self._known, self._path.in_effect())
+        values, store = self._path.in_effect(), self._stores.known
+        rows = table(self._known, values) + (store_table(store, values) if store else [])
         found = {
             index: row
             for index, row in worth(rows, self._path.by_hand()).items()
@@ -340,7 +384,9 @@ class Controller:
     def _advance(self, test: _Test, now: float) -> None:
         live = self._path.live()
         self._collect(test, live, now)
-        shifted = self._watch.look(_by_class(live), now)
+        shifted = self._watch.look(_sent(_by_class(live)), now)
+        if self._look_at_store(now):
+            return
         if shifted and self._may_answer(now):
             self._finish(test, now, "live messages took another time meanwhile")
             self._answer(shifted, now)
@@ -408,7 +454,10 @@ class Controller:
         for index in open_:
             self._arrived[index] = totals.get(index, Counts()).count
         self._watch.reset()
-        said = {index: one.as_dict() for index, one in verdicts.items()}
+        said = {
+            index: one.as_dict(MEASURES if index < STORE else MEASURES_STORED)
+            for index, one in verdicts.items()
+        }
         for what, pairs in (("kept", kept), ("undone", undone)):
             if pairs:
                 self._decide(what, pairs, why, "ab", said)
@@ -432,7 +481,8 @@ class Controller:
         decision: dict[str, Any] = {"at_s": self._clock(), "what": what, "why": why}
         decision["classes"] = [
             {
-                "class": index,
+                "class": index % STORE,
+                **({"sink": "store"} if index >= STORE else {}),
                 "message_bytes_max": class_bytes(index),
                 "before": pair.before.as_dict(),
                 "after": pair.after.as_dict(),
@@ -446,11 +496,16 @@ class Controller:
 
 
 def _by_class(live: Live) -> dict[int, Counts]:
-    """All versions of a class together."""
+    """All versions of an item together."""
     totals: dict[int, Counts] = {}
     for (index, _), counts in live.items():
         totals[index] = totals.get(index, Counts()) + counts
     return totals
+
+
+def _sent(totals: Mapping[int, Counts]) -> dict[int, Counts]:
+    """Those that were sent; the others are the peer's."""
+    return {index: one for index, one in totals.items() if index < STORE}
 
 
 def _limits(figures: Mapping[str, Any]) -> Limits:

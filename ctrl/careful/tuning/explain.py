@@ -18,7 +18,8 @@ from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
 from careful.tuning.propose import Measured, class_bytes, measured, table
 from careful.tuning.running import plans
-from careful.tuning.state import PathState, Store
+from careful.tuning.state import PathState, Store, Value
+from careful.tuning.stores import STORE, Pulse
 
 #: The plots' curves, beside what is in effect.
 FIXED_BYTES = 4096
@@ -53,8 +54,8 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
     by_hand = store.by_hand(address)
     found = [_class(index, plan, state, index in by_hand) for index, plan in enumerate(now)]
     if known:
-        for one, predicted in zip(found, table(known, now), strict=True):
-            one |= _predicted(known, predicted.message_bytes, predicted.now)
+        for one, plan, predicted in zip(found, now, table(known, now), strict=True):
+            one |= _predicted(known, predicted.message_bytes, plan)
             one |= {
                 "best": predicted.best.as_dict(),
                 **predicted.best_us.figures("best", "us"),
@@ -65,6 +66,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         "peer": row.peer,
         "address": address,
         "classes": found,
+        "stores": _stores(row, state, by_hand),
         "measurement": _measurement(state),
         "decisions": [{**one, "ago_s": _ago(one["at_s"])} for one in state.decisions],
     }
@@ -100,7 +102,28 @@ def _class(index: int, plan: TunePlan, state: PathState, by_hand: bool) -> dict[
     }
 
 
-def _last_ab(index: int, plan: TunePlan, state: PathState) -> dict[str, Any] | None:
+def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[dict[str, Any]]:
+    """The store's thresholds that somebody has decided on."""
+    found = []
+    for index, setting in enumerate(row.tune):
+        pulse = Pulse(setting.minpulse_bytes.get("store", 0))
+        ab = _last_ab(index, pulse, state)
+        standing = _standing(STORE + index, pulse, state, STORE + index in by_hand, ab)
+        if standing != "as before":
+            found.append(
+                {
+                    "class": index,
+                    "message_bytes_max": class_bytes(index),
+                    **pulse.as_dict(),
+                    "standing": standing,
+                    "measured_us": _measured_us(pulse, ab),
+                    "ab": ab["ab"] if ab else None,
+                }
+            )
+    return found
+
+
+def _last_ab(index: int, plan: Value, state: PathState) -> dict[str, Any] | None:
     """The newest A/B of a class in which what is in effect had a part."""
     for decision in reversed(state.decisions):
         for one in decision["classes"]:
@@ -110,7 +133,7 @@ def _last_ab(index: int, plan: TunePlan, state: PathState) -> dict[str, Any] | N
     return None
 
 
-def _measured_us(plan: TunePlan, ab: dict[str, Any] | None) -> float | None:
+def _measured_us(plan: Value, ab: dict[str, Any] | None) -> float | None:
     """What live messages took with what is in effect; None: no A/B says it."""
     if ab is None:
         return None
@@ -120,9 +143,9 @@ def _measured_us(plan: TunePlan, ab: dict[str, Any] | None) -> float | None:
 
 
 def _standing(
-    index: int, plan: TunePlan, state: PathState, by_hand: bool, ab: dict[str, Any] | None
+    index: int, plan: Value, state: PathState, by_hand: bool, ab: dict[str, Any] | None
 ) -> str:
-    """Why this plan is in effect, in a word or two."""
+    """Why this is in effect of an item, in a word or two."""
     if by_hand:
         return "set by hand"
     if index in state.on_trial:

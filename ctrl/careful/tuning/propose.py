@@ -1,4 +1,5 @@
-"""From a measured path to a plan for each message class, with what it gains and how sure that is.
+"""From a measured path to a plan for each message class, with what it gains and how sure that is;
+and from a store that was seen to its threshold.
 
 Owns what a measurement's intervals do to a prediction. A path is drawn many times from within
 its intervals; every draw prices both plans, the one in effect and the best one, so what both
@@ -23,6 +24,8 @@ from careful.model.tunemap import (
     FRAME_LIMITS,
     TunePlan,
 )
+from careful.tuning.state import Value
+from careful.tuning.stores import STORE, Pulse, Store
 
 #: Least gain, as a share of the latency, that is worth a change.
 GAIN_MIN = 0.02
@@ -136,15 +139,16 @@ def _drawn_regime(one: Regime, draw: Callable[[float, tuple[float, str]], float]
 
 @dataclass(frozen=True)
 class Row:
-    """A message class: the plan in effect, the best one, and what is predicted of both.
+    """An item of a message class: what is in effect, the best, and what is predicted of both.
 
-    gain_us: what the best saves; why_not: why it is not worth a change, "" where it is.
+    index: of the item; gain_us: what the best saves; why_not: why it is not worth a change, ""
+    where it is.
     """
 
     index: int
     message_bytes: int
-    now: TunePlan
-    best: TunePlan
+    now: Value
+    best: Value
     now_us: Interval
     best_us: Interval
     gain_us: Interval
@@ -154,7 +158,7 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "class": self.index,
+            "class": self.index % STORE,
             "message_bytes_max": self.message_bytes,
             "now": self.now.as_dict(),
             "best": self.best.as_dict(),
@@ -166,17 +170,59 @@ class Row:
         }
 
 
-def class_bytes(index: int) -> int:
-    """The largest message of a class, bytes: the one it is planned for."""
-    return CLASS_BYTES_FIRST << index
+def class_bytes(item: int) -> int:
+    """The largest message of an item's class, bytes: the one it is planned for."""
+    return CLASS_BYTES_FIRST << item % STORE
 
 
-def table(path: Measured, now: Sequence[TunePlan]) -> list[Row]:
-    """All sixteen classes, smallest messages first.
+def table(path: Measured, now: Sequence[Value]) -> list[Row]:
+    """The plans of all sixteen classes, smallest messages first.
 
-    now: the plans in effect.
+    now: what is in effect, plans first.
     """
-    return [_row(path, index, now[index]) for index in range(CLASS_COUNT)]
+    return [
+        _row(path, index, plan)
+        for index, plan in enumerate(now[:CLASS_COUNT])
+        if isinstance(plan, TunePlan)
+    ]
+
+
+def store_table(store: Store, now: Sequence[Value]) -> list[Row]:
+    """The store's thresholds of the classes whose messages came; now: what is in effect."""
+    rows = []
+    for index in sorted(store.came):
+        pulse = now[STORE + index]
+        if isinstance(pulse, Pulse):
+            rows.append(_store_row(store, index, pulse))
+    return rows
+
+
+def _store_row(store: Store, index: int, now: Pulse) -> Row:
+    best = store.best(index)
+    costs = ((store.g_us, store.G_us_per_byte), *store.draws)
+    before, after = (
+        np.array([store.latency_us(index, one, each) for each in costs]) for one in (now, best)
+    )
+    row = Row(
+        STORE + index,
+        class_bytes(index),
+        now,
+        best,
+        _of_draws(before),
+        _of_draws(after),
+        _of_draws(before - after),
+        f"store: g {store.g_us:.3g} µs, G {store.G_us_per_byte * 1024:.3g} µs/KiB",
+    )
+    if not store.told_apart:
+        return replace(row, why_not="all writes are of one size: g and G are not told apart")
+    return _judged(row)
+
+
+def _of_draws(values: np.ndarray[Any, np.dtype[np.float64]]) -> Interval:
+    """The first is the value, the others what it may be."""
+    value = float(values[0])
+    low, high = np.percentile(values, (2.5, 97.5))
+    return Interval(value, min(float(low), value), max(float(high), value))
 
 
 def _row(path: Measured, index: int, now: TunePlan) -> Row:
@@ -197,9 +243,14 @@ def _row(path: Measured, index: int, now: TunePlan) -> Row:
     )
     if found.extrapolated:
         return replace(row, why_not="fragments of sizes that were not measured")
-    if gain.value < GAIN_MIN * now_us.value:
+    return _judged(row)
+
+
+def _judged(row: Row) -> Row:
+    """With a word on why it is not worth a change."""
+    if row.gain_us.value < GAIN_MIN * row.now_us.value:
         return replace(row, why_not=f"it gains less than {GAIN_MIN:.0%}")
-    if gain.low <= 0:
+    if row.gain_us.low <= 0:
         return replace(row, why_not="its gain is within the prediction's uncertainty")
     return row
 
@@ -216,11 +267,12 @@ def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, R
     return {row.index: row for row in rows if not row.why_not and row.index not in but}
 
 
-def moved(before: Measured, after: Measured, plans: Sequence[TunePlan]) -> bool:
+def moved(before: Measured, after: Measured, values: Sequence[Value]) -> bool:
     """Whether two measurements differ, for what is in effect: by more than both intervals, and by
     MOVED_MIN.
     """
-    for index, plan in enumerate(plans):
+    for index, plan in enumerate(values[:CLASS_COUNT]):
+        assert isinstance(plan, TunePlan)
         was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
         apart = was.high < now.low or now.high < was.low
         if apart and abs(now.value - was.value) > MOVED_MIN * was.value:

@@ -7,6 +7,7 @@ and measure.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from typing import Any
 from careful.address import Address
 from careful.control import live, maps, tune_entry
 from careful.control.instances import Instance
-from careful.control.tune_entry import Plan, Versions
+from careful.control.tune_entry import Plan, Setting, Versions
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.measure.probes.exchange import ProbeSession
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
 from careful.report.measure import blackbox_figures
-from careful.tuning.state import Store
+from careful.tuning.state import Store, Value
+from careful.tuning.stores import STORE, Came, Pulse, Totals, counted
 from careful.tuning.verify import Counts
 
 #: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
@@ -95,12 +97,13 @@ class RunningPath:
             del figures[name]
         return figures, Limits(options.min_bytes, self._payload_bytes)
 
-    def in_effect(self) -> tuple[TunePlan, ...]:
-        """Plans of the sixteen classes."""
-        return plans(tune_entry.read(self._tune, self.peer.slot))
+    def in_effect(self) -> tuple[Value, ...]:
+        """Plans of the sixteen classes, and then the store's thresholds."""
+        tune = tune_entry.read(self._tune, self.peer.slot)
+        return (*plans(tune), *pulses(tune))
 
     def by_hand(self) -> frozenset[int]:
-        """Classes that `tune set` or `tune apply` set."""
+        """Items that `tune set` or `tune apply` set."""
         return self._store.by_hand(self.peer.name)
 
     @contextmanager
@@ -108,10 +111,10 @@ class RunningPath:
         with tune_entry.one_writer(maps.PINS / self._instance.name):
             yield
 
-    def offer(self, plans: Mapping[int, TunePlan]) -> tuple[int, int]:
-        """Put plans beside those in effect."""
+    def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
+        """Put values beside those in effect."""
         with self._alone():
-            self._two = tune_entry.beside(self._tune, self.peer.slot, _entries(plans))
+            self._two = tune_entry.beside(self._tune, self.peer.slot, _settings(values))
         return self._two.active, self._two.other
 
     def flip(self) -> bool:
@@ -120,22 +123,41 @@ class RunningPath:
         with self._alone():
             return tune_entry.flip(self._tune, self.peer.slot, self._two)
 
-    def settle(self, plans: Mapping[int, TunePlan]) -> None:
-        """Put plans into effect, all else as it is."""
-        if plans:
-            settings = {
-                index: tune_entry.Setting(plan, {}) for index, plan in _entries(plans).items()
-            }
+    def settle(self, values: Mapping[int, Value]) -> None:
+        """Put values into effect, all else as it is."""
+        if values:
             with self._alone():
-                tune_entry.apply(self._tune, [self.peer.slot], settings)
+                tune_entry.apply(self._tune, [self.peer.slot], _settings(values))
 
     def live(self) -> dict[tuple[int, int], Counts]:
-        """What live messages took, by class and version."""
+        """What live messages took, by item and version: those sent, and those stored here."""
         cells = live.cells_of(self._live, [self.peer.slot])
-        return {
+        found = {
             (index, version): Counts(one.count, one.sum_ns, one.sum_sq_ns2)
             for (_, index, version), one in cells.items()
         }
+        stored, _ = live.stored_of(self._live, self.peer.slot)
+        for (index, version), each in stored.items():
+            found[STORE + index, version] = Counts(each.count, each.sum_ns, each.sum_sq_ns2)
+        return found
+
+    def stored(self) -> Totals:
+        """What was written to files here, and what the writes took."""
+        stored, writes = live.stored_of(self._live, self.peer.slot)
+        return counted(
+            (
+                (index, Came(one.count, one.frames, one.nbytes, one.sum_came_ns))
+                for (index, _), one in stored.items()
+            ),
+            {
+                index: (one.nbytes, Counts(one.count, one.sum_ns, one.sum_sq_ns2))
+                for index, one in writes.items()
+            },
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Let messages flow."""
+        time.sleep(seconds)
 
 
 def plans(tune: tune_entry.Tune) -> tuple[TunePlan, ...]:
@@ -147,8 +169,23 @@ def plans(tune: tune_entry.Tune) -> tuple[TunePlan, ...]:
     return tuple(found)
 
 
-def _entries(given: Mapping[int, TunePlan]) -> dict[int, Plan]:
-    return {index: Plan(**plan.as_dict()) for index, plan in given.items()}
+def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
+    """The store's thresholds of a slot's settings."""
+    return tuple(Pulse(one.minpulse_bytes["store"]) for one in tune)
+
+
+def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
+    """The classes that items are of."""
+    found: dict[int, Setting] = {}
+    for item, value in given.items():
+        index = item % STORE
+        plan, pulse = (one := found.get(index, Setting(None, {}))).plan, dict(one.minpulse_bytes)
+        if isinstance(value, TunePlan):
+            plan = Plan(**value.as_dict())
+        else:
+            pulse["store"] = value.store_bytes
+        found[index] = Setting(plan, pulse)
+    return found
 
 
 def own_ip(address: Address) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from careful.control.state_dir import StateDir
 from careful.model.tunemap import CLASS_COUNT, TunePlan
 from careful.report.jsonout import write
+from careful.tuning.stores import STORE, Pulse
 
 SCHEMA = 2
 #: Decisions that are kept, the newest last.
@@ -28,12 +29,20 @@ DECISIONS_MAX = 20
 PATHS_MAX = 256
 
 
+#: What a controller sets: plans by class, and stores' thresholds by STORE + class.
+Value = TunePlan | Pulse
+
+
+def _value(item: int, data: dict[str, int]) -> Value:
+    return TunePlan(**data) if item < STORE else Pulse(**data)
+
+
 @dataclass(frozen=True)
 class Pair:
-    """A class's plan before a change, and after it."""
+    """What was in effect of an item before a change, and after it."""
 
-    before: TunePlan
-    after: TunePlan
+    before: Value
+    after: Value
 
 
 @dataclass
@@ -43,7 +52,7 @@ class PathState:
     identity: what makes it this path; figures: of its measurement, None before the first;
     measured_at, changed_at: when, seconds of the monotonic clock; reason: why it was measured;
     confirmed_at: when a quick look last found the figures right; carefuld: the process that they
-    were last used with; plans: what was decided for a class; unverified: changes in effect that no
+    were last used with; plans: what was decided for an item; unverified: changes in effect that no
     A/B has confirmed; refuted: plans that an A/B undid; on_trial: the classes of an A/B under way;
     hold_s, held_until: how long a change of the path goes unanswered after the last, and until
     when; decisions: the last, newest last.
@@ -56,9 +65,9 @@ class PathState:
     changed_at: float | None = None
     confirmed_at: float | None = None
     carefuld: str = ""
-    plans: dict[int, TunePlan] = field(default_factory=dict)
+    plans: dict[int, Value] = field(default_factory=dict)
     unverified: dict[int, Pair] = field(default_factory=dict)
-    refuted: dict[int, list[TunePlan]] = field(default_factory=dict)
+    refuted: dict[int, list[Value]] = field(default_factory=dict)
     on_trial: dict[int, Pair] = field(default_factory=dict)
     hold_s: float = 0.0
     held_until: float | None = None
@@ -86,11 +95,11 @@ class PathState:
         """Raises ValueError, TypeError or KeyError for what as_dict() did not make."""
         kept = dict(data)
         _check(kept)
-        kept["plans"] = {int(index): TunePlan(**one) for index, one in kept["plans"].items()}
+        kept["plans"] = {int(item): _value(int(item), one) for item, one in kept["plans"].items()}
         kept["unverified"] = _pairs_in(kept["unverified"])
         kept["on_trial"] = _pairs_in(kept["on_trial"])
         kept["refuted"] = {
-            int(index): [TunePlan(**one) for one in plans]
+            int(index): [_value(int(index), one) for one in plans]
             for index, plans in kept["refuted"].items()
         }
         return cls(**kept)
@@ -147,7 +156,7 @@ def _pairs_out(pairs: dict[int, Pair]) -> dict[str, Any]:
 
 def _pairs_in(data: dict[str, Any]) -> dict[int, Pair]:
     return {
-        int(index): Pair(TunePlan(**pair["before"]), TunePlan(**pair["after"]))
+        int(index): Pair(_value(int(index), pair["before"]), _value(int(index), pair["after"]))
         for index, pair in data.items()
     }
 
@@ -204,27 +213,27 @@ class Store:
             write(self.path, json.dumps(whole, indent=1) + "\n")
 
     def by_hand(self, peer: str) -> frozenset[int]:
-        """Classes that were set by hand for a peer, or for all."""
+        """Items that were set by hand for a peer, or for all."""
         pins = self._read_pins()
         return frozenset(pins.get("", set()) | pins.get(peer, set()))
 
     def pin(self, peers: Iterable[str], classes: Iterable[int]) -> None:
-        """Classes that were set by hand stay; peers: addresses, none for all."""
+        """Items that were set by hand stay; peers: addresses, none for all."""
         pins = self._read_pins()
         for peer in list(peers) or [""]:
             pins[peer] = pins.get(peer, set()) | set(classes)
         self._write_pins(pins)
 
     def release(self, classes: Iterable[int]) -> None:
-        """Classes are the controller's again, for every peer."""
-        given = set(classes)
+        """Classes are the controller's again, for every peer: their plans and thresholds."""
+        given = {index + first for index in classes for first in (0, STORE)}
         self._write_pins({peer: kept - given for peer, kept in self._read_pins().items()})
 
     def _read_pins(self) -> dict[str, set[int]]:
         with suppress(OSError, ValueError, TypeError, AttributeError):
             data = json.loads(self._pins.read_text())
             return {
-                str(peer): {int(one) for one in classes if 0 <= int(one) < CLASS_COUNT}
+                str(peer): {int(one) for one in classes if 0 <= int(one) < STORE + CLASS_COUNT}
                 for peer, classes in data.items()
             }
         return {}

@@ -13,8 +13,9 @@ from typing import Any
 
 from careful.measure.statistics.estimate import Estimate
 
-#: What every A/B of the controller measures.
+#: What an A/B of plans measures, and one of a store's thresholds.
 MEASURES = "mean latency of live messages, from the engine to an answer from behind them, µs"
+MEASURES_STORED = "mean latency of messages to files, from the first fragment until written, µs"
 #: Messages an arm before anything is said.
 MESSAGES_MIN = 30
 #: Messages an arm after which what was not shown to hold does not.
@@ -116,10 +117,10 @@ class Verdict:
             f"gain {low:.1f} to {high:.1f} µs, {self.a.count} and {self.b.count} messages"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, measures: str = MEASURES) -> dict[str, Any]:
         """For JSON."""
         figures: dict[str, Any] = {
-            "measures": MEASURES,
+            "measures": measures,
             "verdict": self.what,
             "before_count": self.a.count,
             "after_count": self.b.count,

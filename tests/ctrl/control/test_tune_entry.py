@@ -47,14 +47,14 @@ def fragments(tune: Memory, index: int) -> int:
 
 def test_beside__what_is_in_effect_stays(tune: Memory) -> None:
     before = active(tune)
-    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     assert active(tune) == two.active == before
     assert two.other == (before + 1) % lib.CAREFUL_TUNE_VERSIONS
     assert fragments(tune, 6) == 3000
 
 
 def test_flip__takes_turns(tune: Memory) -> None:
-    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     seen = []
     for _ in range(4):
         assert tune_entry.flip(tune, 0, two)
@@ -65,7 +65,7 @@ def test_flip__takes_turns(tune: Memory) -> None:
 @pytest.mark.parametrize("flips", [0, 1])
 def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
     """`tune set` fills the next version, be it one of the two or the third."""
-    two = tune_entry.beside(tune, 0, {6: Plan.fixed(820)})
+    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     for _ in range(flips):
         assert tune_entry.flip(tune, 0, two)
     tune_entry.apply(tune, [0], {6: Setting(Plan.fixed(777), {})})

@@ -9,19 +9,21 @@ import pytest
 from careful.control import tune_entry
 from careful.control.tune_peers import Row
 from careful.model import load_shipped
+from careful.model.tunemap import CLASS_COUNT
 from careful.report import explain as report
 from careful.tuning import explain
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState, Store
-from live_path import LivePath, Stream
+from live_path import LivePath, Stream, ToFile
 
 GAM = load_shipped("gam")
 CLASS = 6
 
 
 def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
-    """A path with 4 KiB messages, after some time."""
-    on, state = LivePath(lambda _: GAM, [Stream(4096, 0.005)]), PathState({})
+    """A path with 4 KiB messages, and some to a slow disk, after some time."""
+    disk = ToFile(65536, 0.03, 26, 8000.0, lambda _: (4000.0, 200.0))
+    on, state = LivePath(lambda _: GAM, [Stream(4096, 0.005)], files=[disk]), PathState({})
     one = Controller(on, state, on.clock, seed=1)
     until = on.now + seconds
     while on.now < until:
@@ -29,7 +31,10 @@ def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
     if state.figures:
         state.figures |= {"frames_count": 700, "elapsed_s": 0.3, "notes": ["a note"]}
     settings = tuple(
-        tune_entry.Setting(tune_entry.Plan(**plan.as_dict()), {}) for plan in on.in_effect()
+        tune_entry.Setting(
+            tune_entry.Plan(**on.plan(index).as_dict()), {"store": on.pulse(index).store_bytes}
+        )
+        for index in range(CLASS_COUNT)
     )
     return Row("h2", 0, settings), state
 
@@ -55,6 +60,17 @@ def test_path__prediction_and_live_messages(store: Store) -> None:
     assert classes[CLASS + 1]["standing"] == "unverified"
     assert classes[CLASS + 1]["measured_us"] is None
     assert classes[0]["standing"] == "as before"
+
+
+def test_path__a_stores_threshold(store: Store) -> None:
+    whole = found(store)
+    (one,) = whole["paths"][0]["stores"]
+    assert (one["class"], one["standing"]) == (10, "verified")
+    assert one["store_bytes"] < 65536
+    assert one["measured_us"] == one["ab"]["after_us"]
+    text = report.text(whole)
+    assert f"64 KiB from there to files: writes of {one['store_bytes']} bytes or more" in text
+    assert f"to files: writes of 65536 → {one['store_bytes']} bytes or more (held" in text
 
 
 def test_path__set_by_hand(store: Store) -> None:

@@ -105,7 +105,8 @@ def test_steady__one_change_in_ten_minutes_at_most() -> None:
 def test_noise_alone__changes_nothing(seed: int) -> None:
     """A path whose plans are the best already, however its messages and figures scatter."""
     on = path(every_s=0.02, noise=0.5, error=0.3, seed=seed)
-    on.versions = [[fixed_plan(GAM, 64 << i, LIMITS)[0] for i in range(CLASS_COUNT)]] * 3
+    best = [fixed_plan(GAM, 64 << i, LIMITS)[0] for i in range(CLASS_COUNT)]
+    on.versions = [[*best, *one[CLASS_COUNT:]] for one in on.versions]
     before = on.in_effect()
     one = controller(on)
     run(one, on, 1800)

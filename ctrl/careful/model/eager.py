@@ -1,0 +1,52 @@
+"""What a stage takes that gathers frames into pulses (P3 section 3): the receiver's store.
+
+Owns the walk from pulse to pulse. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+#: Frames of a message that are followed one by one; of more, so many bunches.
+_FRAMES_MAX = 128
+
+
+def pulsed_us(
+    there_bytes: Sequence[float],
+    arrived_us: Sequence[float],
+    pulse_bytes: float,
+    g_us: float,
+    G_us_per_byte: float,
+) -> float:
+    """When the last pulse is over, µs.
+
+    there_bytes, arrived_us: bytes that are there, and from when on, rising. A pulse begins when
+    the stage is idle and pulse_bytes wait, or the tail does, and takes all that waits.
+    """
+    now_us, taken, last = 0.0, 0.0, len(there_bytes) - 1
+    while taken < there_bytes[last]:
+        due = min(bisect_left(there_bytes, taken + pulse_bytes), last)
+        now_us = max(now_us, arrived_us[due])
+        ready = there_bytes[bisect_right(arrived_us, now_us) - 1]
+        now_us += g_us + G_us_per_byte * (ready - taken)
+        taken = ready
+    return now_us
+
+
+def written_us(
+    message_bytes: float,
+    frames_count: int,
+    came_us: float,
+    pulse_bytes: float,
+    g_us: float,
+    G_us_per_byte: float,
+) -> float:
+    """From a message's first frame until all is written, µs.
+
+    came_us: from its first frame to its last, between which the others come evenly.
+    """
+    count = min(frames_count, _FRAMES_MAX)
+    there = [message_bytes * (k + 1) / count for k in range(count)]
+    arrived = [came_us * k / max(1, count - 1) for k in range(count)]
+    return pulsed_us(there, arrived, pulse_bytes, g_us, G_us_per_byte)

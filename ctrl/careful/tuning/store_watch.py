@@ -1,0 +1,138 @@
+"""The store behind one peer's messages, as they flow: when it is known, and when it is another.
+
+Owns the windows of writes that this takes, and the trial of other writes where all are alike.
+Calls stores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from careful.tuning.state import Pair, PathState, Value
+from careful.tuning.stores import STORE, Pulse, Store, Totals, another, fit
+
+#: A window closes after so many writes and so long, seconds, whichever is later.
+WINDOW_WRITES = 15
+WINDOW_S = 0.4
+#: Windows in turn that must agree on another store.
+AGREEING = 2
+#: Windows after a store became known in which better figures of it may still answer.
+SETTLING = 8
+#: Writes after which newer ones take their place in the figures.
+FRESH_WRITES = 1000
+#: Other writes are made on purpose until there are so many, or for so long, seconds.
+EXPLORE_WRITES, EXPLORE_S, EXPLORE_LOOK_S = 32, 2.0, 0.1
+#: They begin with this share of a message.
+EXPLORE_SHARE = 1 / 8
+
+
+class Path(Protocol):
+    """What exploring does to a path (decide.Path)."""
+
+    def in_effect(self) -> tuple[Value, ...]:
+        """Plans of the classes, and then the store's thresholds."""
+
+    def settle(self, values: dict[int, Value], /) -> None:
+        """Put values into effect."""
+
+    def stored(self) -> Totals:
+        """What was written to files."""
+
+    def wait(self, seconds: float, /) -> None:
+        """Let messages flow."""
+
+
+class StoreWatch:
+    """What is known of a store, and since when.
+
+    Attributes:
+        known: None until there were enough writes.
+    """
+
+    def __init__(self) -> None:
+        self.known: Store | None = None
+        self._since: Totals | None = None  # of the figures
+        self._window: tuple[Totals, float] | None = None
+        self._agreeing = self._settling = 0
+        self._explored = False
+
+    def look(self, totals: Totals, now: float) -> str:
+        """What is to be answered: a "first" store, "another", "better" figures of it, or "".
+
+        totals: what was counted so far; now: seconds.
+        """
+        if self._window is None or self._since is None:
+            self._since, self._window = totals, (totals, now)
+            return ""
+        began, at = self._window
+        window = totals.since(began)
+        if window.writes_count < WINDOW_WRITES or now - at < WINDOW_S:
+            return ""
+        self._window = (totals, now)
+        if self.known is None:
+            return "first" if self._begin(began, totals) else ""
+        self._agreeing = self._agreeing + 1 if another(self.known, window) else 0
+        if self._agreeing >= AGREEING:
+            return "another" if self._begin(began, totals) else ""
+        if self._agreeing:
+            return ""
+        settling, self._settling = self._settling, max(0, self._settling - 1)
+        if settling or totals.since(self._since).writes_count >= FRESH_WRITES:
+            self._refine(totals)
+        return "better" if settling else ""
+
+    def _begin(self, since: Totals, totals: Totals) -> bool:
+        found = fit(totals.since(since))
+        if found is None:
+            return False
+        self.known, self._since = found, since
+        self._agreeing, self._settling, self._explored = 0, SETTLING, False
+        return True
+
+    def _refine(self, totals: Totals) -> None:
+        assert self._since is not None
+        seen = totals.since(self._since)
+        self.known = fit(seen) or self.known
+        if seen.writes_count >= FRESH_WRITES:
+            self._since = totals
+
+    # --- where all writes are alike
+
+    def untold(self, but: frozenset[int]) -> int | None:
+        """The item whose messages shall be written otherwise, to tell g from G; None: none.
+
+        but: items that are not ours to change.
+        """
+        known = self.known
+        if known is None or known.told_apart or self._explored:
+            return None
+        found = [
+            (one.count, STORE + index)
+            for index, one in known.came.items()
+            if one.frames >= 2 * one.count and STORE + index not in but
+        ]
+        return max(found)[1] if found else None
+
+    def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
+        """Write parts of messages for a moment: a measurement, no change.
+
+        Whoever goes on if we are ended meanwhile finds the way back on trial.
+        """
+        assert self.known is not None
+        self._explored = True
+        one = self.known.came[item - STORE]
+        before = path.in_effect()[item]
+        part = Pulse(math.ceil(EXPLORE_SHARE * one.nbytes / one.count))
+        state.on_trial = {item: Pair(part, before)}
+        save()
+        began, waited = path.stored(), 0.0
+        path.settle({item: part})
+        while waited < EXPLORE_S and path.stored().since(began).writes_count < EXPLORE_WRITES:
+            path.wait(EXPLORE_LOOK_S)
+            waited += EXPLORE_LOOK_S
+        path.settle({item: before})
+        state.on_trial = {}
+        save()
+        self._refine(path.stored())

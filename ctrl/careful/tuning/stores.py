@@ -1,0 +1,225 @@
+"""From live messages to the store's threshold: what its writes cost, and what another would gain.
+
+Owns the estimate of a store's g and G from writes that flowed, whether they have become another
+store's, and what a message takes under a least write (P3 section 3; P1 section 4.3). A black box
+sees no store, and the receiver alone knows its own: these figures are of what a peer sends to
+files here. Figures with a spread are drawn many times, as propose.py does. Pure. Calls model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from careful.model.eager import written_us
+from careful.model.tunemap import CLASS_COUNT
+from careful.tuning.verify import Counts
+
+#: Items of a controller: plans by class, and from here on the store's thresholds by class.
+STORE = CLASS_COUNT
+#: Another store: writes take longer, or less, by this share, and by so many errors.
+SHIFT_MIN = 0.15
+SHIFT_SIGMAS = 4.0
+#: Writes of a size that say what it takes, and messages that say how a class's come.
+WRITES_MIN, MESSAGES_MIN = 3, 5
+#: Sizes of writes whose ratio is larger tell g from G.
+APART = 1.4
+#: What a mean is off by at least, as a share: writes are no straight line.
+FLOOR = 0.02
+#: Stores that are drawn from within the figures' spread.
+DRAWS = 60
+#: Frames that wait for a write at most (datapath/storage/storage.h).
+FRAMES_HELD = 64
+#: Of least writes that are as good, within this share of the latency, the largest is taken.
+ALIKE = 0.01
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """A class's least write to a file, bytes (the map's minpulse of `store`)."""
+
+    store_bytes: int
+
+    def as_dict(self) -> dict[str, int]:
+        """For JSON."""
+        return {"store_bytes": self.store_bytes}
+
+
+@dataclass(frozen=True)
+class Came:
+    """Messages of a class that came and were written: totals of them."""
+
+    count: int = 0
+    frames: int = 0
+    nbytes: int = 0
+    came_ns: int = 0
+
+    def __add__(self, other: Came) -> Came:
+        return Came(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
+
+    def since(self, before: Came) -> Came:
+        """What came after `before`; all of it where the counters began anew."""
+        if self.count < before.count:
+            return self
+        return Came(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
+
+
+def _sums(one: Came) -> tuple[int, int, int, int]:
+    return one.count, one.frames, one.nbytes, one.came_ns
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the engine has counted: messages by their class, writes by the class of their size.
+
+    writes: bytes, and what they took.
+    """
+
+    came: Mapping[int, Came] = field(default_factory=dict)
+    writes: Mapping[int, tuple[int, Counts]] = field(default_factory=dict)
+
+    def since(self, before: Totals) -> Totals:
+        """What came after `before`."""
+        return Totals(
+            {index: one.since(before.came.get(index, Came())) for index, one in self.came.items()},
+            {
+                index: _writes_since(one, before.writes.get(index, (0, Counts())))
+                for index, one in self.writes.items()
+            },
+        )
+
+    @property
+    def writes_count(self) -> int:
+        """Writes of any size."""
+        return sum(counts.count for _, counts in self.writes.values())
+
+
+def _writes_since(now: tuple[int, Counts], before: tuple[int, Counts]) -> tuple[int, Counts]:
+    counts = now[1].since(before[1])
+    return (now[0], counts) if counts == now[1] else (now[0] - before[0], counts)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store as live messages saw it.
+
+    g_us, G_us_per_byte: of a write; draws: the same, within what they may be off by; told_apart:
+    whether writes were of sizes that tell one from the other; came: how messages came; writes:
+    that this is from.
+    """
+
+    g_us: float
+    G_us_per_byte: float
+    draws: tuple[tuple[float, float], ...]
+    told_apart: bool
+    came: Mapping[int, Came]
+    writes: int
+
+    def write_us(self, nbytes: float) -> tuple[float, float]:
+        """What a write takes, and the standard error of that."""
+        value = self.g_us + self.G_us_per_byte * nbytes
+        return value, float(np.std([g + G * nbytes for g, G in self.draws]))
+
+    def figures(self) -> dict[str, Any]:
+        """For JSON."""
+        low, high = (np.percentile(np.array(self.draws), at, axis=0) for at in (2.5, 97.5))
+        return {
+            "g_us": round(self.g_us, 3),
+            "g_low_us": round(float(low[0]), 3),
+            "g_high_us": round(float(high[0]), 3),
+            "G_us_per_KiB": round(self.G_us_per_byte * 1024, 4),
+            "G_low_us_per_KiB": round(float(low[1]) * 1024, 4),
+            "G_high_us_per_KiB": round(float(high[1]) * 1024, 4),
+            "told_apart": self.told_apart,
+            "writes_count": self.writes,
+        }
+
+    def latency_us(self, index: int, pulse: Pulse, costs: tuple[float, float]) -> float:
+        """What a message of a class takes, from its first fragment; costs: g and G of a store."""
+        one = self.came[index]
+        frames = max(1, round(one.frames / one.count))
+        message_bytes, came_us = one.nbytes / one.count, one.came_ns / one.count / 1e3
+        held = min(pulse.store_bytes, FRAMES_HELD * message_bytes / frames)
+        return written_us(message_bytes, frames, came_us, held, *costs)
+
+    def candidates(self, index: int) -> list[Pulse]:
+        """Least writes that are different for a class's messages: whole frames."""
+        one = self.came[index]
+        frames, size = max(1, round(one.frames / one.count)), one.nbytes / max(1, one.frames)
+        most = min(frames, FRAMES_HELD)
+        counts = {min(most, round(2 ** (k / 2))) for k in range(2 * most.bit_length() + 1)}
+        return [Pulse(math.ceil(count * size)) for count in sorted(counts)]
+
+    def best(self, index: int) -> Pulse:
+        """The least write with the least latency; of those as good, the largest: fewer writes."""
+        costs = (self.g_us, self.G_us_per_byte)
+        found = [(self.latency_us(index, one, costs), one) for one in self.candidates(index)]
+        least = min(us for us, _ in found)
+        return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
+
+
+def fit(totals: Totals) -> Store | None:
+    """The store that some writes were made to; None: there were too few."""
+    points = [
+        (nbytes / one.count, one.mean_us, _error(one))
+        for nbytes, one in totals.writes.values()
+        if one.count >= WRITES_MIN
+    ]
+    came = {index: one for index, one in totals.came.items() if one.count >= MESSAGES_MIN}
+    if not points or not came:
+        return None
+    sizes, means, errors = (np.array(column) for column in zip(*points, strict=True))
+    random = np.random.default_rng(1)
+    if sizes.max() < APART * sizes.min():
+        size, mean = float(sizes.mean()), float(means.mean())
+        # Any share of what a write takes may be its overhead.
+        shares = random.uniform(0, 1, DRAWS)
+        draws = tuple((mean * share, mean * (1 - share) / size) for share in shares)
+        return Store(mean / 2, mean / 2 / size, draws, False, came, totals.writes_count)
+    drawn = [_line(sizes, means, errors)]
+    drawn += [
+        _line(sizes, means + random.standard_normal(len(means)) * errors, errors)
+        for _ in range(DRAWS)
+    ]
+    return Store(*drawn[0], tuple(drawn[1:]), True, came, totals.writes_count)
+
+
+def _error(one: Counts) -> float:
+    return max(math.sqrt(one.variance_us2 / one.count), FLOOR * one.mean_us)
+
+
+def _line(sizes: Any, means: Any, errors: Any) -> tuple[float, float]:
+    """Through points: g and G, neither below 0."""
+    weights = 1 / errors**2
+    size, mean = np.average(sizes, weights=weights), np.average(means, weights=weights)
+    spread = np.average((sizes - size) ** 2, weights=weights)
+    G = float(np.average((sizes - size) * (means - mean), weights=weights) / spread)
+    if G < 0:
+        return float(mean), 0.0
+    g = float(mean - G * size)
+    if g < 0:
+        return 0.0, float(np.sum(weights * sizes * means) / np.sum(weights * sizes**2))
+    return g, G
+
+
+def another(known: Store, totals: Totals) -> bool:
+    """Whether writes took another time than a store's would."""
+    for nbytes, one in totals.writes.values():
+        if one.count >= WRITES_MIN:
+            expected, error = known.write_us(nbytes / one.count)
+            apart = abs(one.mean_us - expected)
+            if apart > max(SHIFT_MIN * expected, SHIFT_SIGMAS * math.hypot(error, _error(one))):
+                return True
+    return False
+
+
+def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
+    """Of messages by class, any number of entries a class, and of writes."""
+    came: dict[int, Came] = {}
+    for index, one in stored:
+        came[index] = came.get(index, Came()) + one
+    return Totals(came, writes)

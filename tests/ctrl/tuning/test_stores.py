@@ -1,0 +1,238 @@
+"""The store's threshold: figures from live writes, and the policy in virtual time."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from careful.model import load_shipped
+from careful.model.tunemap import class_of
+from careful.tuning import stores
+from careful.tuning.decide import Controller
+from careful.tuning.propose import store_table, worth
+from careful.tuning.state import PathState
+from careful.tuning.store_watch import StoreWatch
+from careful.tuning.stores import STORE, Came, Pulse, Totals, another, fit
+from careful.tuning.verify import Counts
+from live_path import LivePath, Stream, ToFile, written
+
+GAM = load_shipped("gam")
+BYTES = 65536
+CLASS = class_of(BYTES)
+ITEM = STORE + CLASS
+FRAMES = 26
+CAME_US = 8000.0
+#: P1 section 5.5's disk, and one that costs next to nothing.
+DISK, MEMORY = (4000.0, 200.0), (8.0, 0.3)
+UNTUNED = Pulse(65536)
+
+
+def to_file(cost: tuple[float, float] = DISK, nbytes: int = BYTES, every_s: float = 0.03) -> ToFile:
+    frames = max(1, nbytes * FRAMES // BYTES)
+    return ToFile(nbytes, every_s, frames, CAME_US * nbytes / BYTES, lambda _: cost)
+
+
+def path(*files: ToFile, **more: object) -> LivePath:
+    return LivePath(lambda _: GAM, [], files=list(files), **more)  # type: ignore[arg-type]
+
+
+def run(one: Controller, on: LivePath, seconds: float) -> None:
+    until = on.now + seconds
+    while on.now < until:
+        on.advance(one.step())
+
+
+def controller(on: LivePath, state: PathState | None = None) -> Controller:
+    return Controller(on, state or PathState({}), on.clock, seed=1)
+
+
+def least_us(stream: ToFile, at: float) -> float:
+    """The best there is: every least write of whole frames."""
+    size = stream.message_bytes / stream.frames
+    return min(written(stream, at, Pulse(int(k * size)))[0] for k in range(1, stream.frames + 1))
+
+
+def loss(on: LivePath, stream: ToFile) -> float:
+    took_us = written(stream, on.now, on.pulse(class_of(stream.message_bytes)))[0]
+    return took_us / least_us(stream, on.now) - 1
+
+
+def told(one: Controller, what: str) -> list[float]:
+    return [each["at_s"] for each in one.state.decisions if each["what"] == what]
+
+
+def seen(*writes: tuple[int, float], noise: float = 0.1, count: int = 40) -> Totals:
+    """Writes of some sizes that took some µs, of messages of 64 KiB."""
+    rand = random.Random(1)
+    found = {}
+    for nbytes, us in writes:
+        total = Counts()
+        for _ in range(count):
+            ns = int(us * 1000 * rand.gauss(1, noise))
+            total += Counts(1, ns, ns * ns)
+        found[class_of(nbytes)] = (nbytes * count, total)
+    came = Came(count, FRAMES * count, BYTES * count, int(CAME_US * 1000) * count)
+    return Totals({CLASS: came}, found)
+
+
+def took_us(nbytes: int, cost: tuple[float, float]) -> float:
+    return cost[0] + cost[1] * nbytes / 1024
+
+
+def test_fit__g_and_G_of_a_store() -> None:
+    sizes = (4096, 20000, 65536)
+    found = fit(seen(*((size, took_us(size, DISK)) for size in sizes)))
+    assert found
+    assert found.told_apart
+    figures = found.figures()
+    assert figures["g_low_us"] < DISK[0] < figures["g_high_us"]
+    assert figures["G_low_us_per_KiB"] < DISK[1] < figures["G_high_us_per_KiB"]
+    assert found.g_us == pytest.approx(DISK[0], rel=0.1)
+
+
+def test_fit__one_size_does_not_tell_them_apart() -> None:
+    found = fit(seen((65536, took_us(65536, DISK))))
+    assert found
+    assert not found.told_apart
+    (row,) = store_table(found, [*[Pulse(0)] * STORE, *[UNTUNED] * STORE])
+    assert "not told apart" in row.why_not
+    assert fit(Totals()) is None
+
+
+def test_table__a_disk_wants_blocks() -> None:
+    """P1 section 5.5: neither frame by frame nor all at once."""
+    found = fit(seen(*((size, took_us(size, DISK)) for size in (4096, 65536))))
+    assert found
+    now = [*[UNTUNED] * STORE, *[UNTUNED] * STORE]
+    (row,) = worth(store_table(found, now)).values()
+    assert row.index == ITEM
+    assert isinstance(row.best, Pulse)
+    assert 2 * BYTES / FRAMES < row.best.store_bytes < BYTES / 2
+    stream = to_file()
+    gain = written(stream, 0, UNTUNED)[0] - written(stream, 0, row.best)[0]
+    assert row.gain_us.low <= gain <= row.gain_us.high
+    assert written(stream, 0, row.best)[0] <= 1.02 * least_us(stream, 0)
+    now[ITEM] = row.best
+    assert not worth(store_table(found, now))
+
+
+def test_another__only_beyond_errors() -> None:
+    sizes = (4096, 65536)
+    known = fit(seen(*((size, took_us(size, DISK)) for size in sizes)))
+    assert known
+    assert not another(known, seen((8192, took_us(8192, DISK)), count=15))
+    assert another(known, seen((8192, 2 * took_us(8192, DISK)), count=15))
+    assert not another(known, seen((8192, 1.1 * took_us(8192, DISK)), count=15))
+
+
+def test_watch__a_counter_that_begins_anew() -> None:
+    watch = StoreWatch()
+    assert not watch.look(seen((65536, 5000.0), count=400), 0.0)
+    assert watch.look(seen((65536, 5000.0), count=30), 1.0) == "first"
+
+
+def test_auto__finds_a_disks_threshold_and_holds_it() -> None:
+    stream = to_file()
+    on = path(stream)
+    one = controller(on)
+    run(one, on, 30)
+    assert loss(on, stream) < 0.03
+    kept = next(each for each in one.state.decisions if each["what"] == "kept")
+    (decided,) = (each for each in kept["classes"] if each.get("sink") == "store")
+    assert decided["class"] == CLASS
+    assert decided["ab"]["gain_low_us"] > 0
+    assert "to files" in decided["ab"]["measures"]
+    assert decided["before"] == {"store_bytes": UNTUNED.store_bytes}
+    # It was tried what other writes take; that is over.
+    assert on.pulse(CLASS - 1) == UNTUNED
+    assert not one.state.on_trial
+
+
+def test_auto__memory_needs_nothing() -> None:
+    on = path(to_file(MEMORY), noise=0.3)
+    one = controller(on)
+    run(one, on, 700)
+    assert on.pulse(CLASS) == UNTUNED or not told(one, "kept")
+    changed = [each for each in one.state.decisions if each["what"] == "changed"]
+    assert not any(row.get("sink") for each in changed for row in each["classes"])
+
+
+@pytest.mark.parametrize("every_s", [0.005, 0.1])
+def test_auto__a_slow_disk_appears(every_s: float) -> None:
+    """Answered within 2 s of traffic, or 30 messages an arm, whichever is later."""
+    at = 1000.0 + 120
+    stream = ToFile(BYTES, every_s, FRAMES, CAME_US, lambda now: DISK if now > at else MEMORY)
+    on = path(stream)
+    one = controller(on)
+    run(one, on, at - on.now)
+    while not told(one, "store changed"):
+        on.advance(one.step())
+        assert on.now - at < 30
+    assert on.now - at < 2 or on.now - at < 60 * every_s
+    run(one, on, 60)
+    assert loss(on, stream) < 0.03
+
+
+def test_auto__a_slow_disk_that_goes() -> None:
+    at = 1000.0 + 120
+    stream = ToFile(BYTES, 0.02, FRAMES, CAME_US, lambda now: MEMORY if now > at else (500, 20.0))
+    on = path(stream)
+    one = controller(on)
+    run(one, on, at - on.now)
+    run(one, on, 120)
+    assert told(one, "store changed")
+    assert loss(on, stream) < 0.05
+
+
+def test_auto__one_change_in_ten_minutes_while_the_store_is_the_same() -> None:
+    on = LivePath(
+        lambda _: GAM, [Stream(4096, 0.1)], files=[to_file(), to_file(nbytes=8192)], noise=0.4
+    )
+    one = controller(on)
+    run(one, on, 1300)
+    changed = told(one, "changed")
+    # The first of a path, and the first of a store, are no changes of what was tuned.
+    assert all(b - a >= 600 for a, b in pairwise(changed[1:]))
+
+
+def test_auto__by_hand_stays() -> None:
+    on = path(to_file(), pinned={ITEM})
+    one = controller(on)
+    run(one, on, 60)
+    assert on.pulse(CLASS) == UNTUNED
+
+
+def test_auto__a_wrong_prediction_is_undone() -> None:
+    """Messages wait for something else than writes: smaller ones gain nothing."""
+
+    class Other(LivePath):
+        def _count(self, item: int, took_us: float) -> None:
+            super()._count(item, 20000.0 if item >= STORE else took_us)
+
+    on = Other(lambda _: GAM, [], files=[to_file()])
+    one = controller(on)
+    run(one, on, 300)
+    assert told(one, "undone")
+    assert on.pulse(CLASS) == UNTUNED
+
+
+def test_auto__ended_while_it_explores() -> None:
+    """Who goes on puts back what was."""
+    on = path(to_file())
+    kept: list[dict[str, object]] = []
+    state = PathState({})
+    one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
+    run(one, on, 20)
+    saved = next(each for each in kept if str(ITEM) in each["on_trial"])  # type: ignore[operator]
+    other = path(to_file(), now=on.now)
+    other.settle({ITEM: Pulse(BYTES // 8)})
+    later = controller(other, PathState.from_dict(saved))
+    assert other.pulse(CLASS) == UNTUNED
+    run(later, other, 30)
+    assert loss(other, to_file()) < 0.03
+
+
+def test_items__do_not_meet_those_of_plans() -> None:
+    assert STORE == 16
+    assert stores.Pulse(5).as_dict() == {"store_bytes": 5}
