@@ -56,6 +56,12 @@ struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bo
 	return kept;
 }
 
+/* Whoever holds it knows its place now, and relies on that: it is copied out no more. */
+void link_hold_still(struct careful_kept *kept)
+{
+	list_remove(kept);
+}
+
 /* Gives the buffers back, wherever the body is by now. */
 static void give_back(struct link *link, struct careful_kept *kept)
 {

@@ -223,6 +223,7 @@ static inline void link_placed(struct link_rxframe *frame)
 
 /* hold.c: frames that stay */
 struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
+void link_hold_still(struct careful_kept *kept);
 void link_let_go(struct link *link, struct careful_kept *kept);
 void link_copy_out(struct link_peer *peer);
 
@@ -242,6 +243,7 @@ static inline void link_relieve(struct link_peer *peer)
 /* tx.c: frames out */
 bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
+bool link_tx_room(struct link *link, uint32_t frames);
 void link_tx_put(struct link_txframe *frame);
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes);
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,

@@ -93,6 +93,14 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 	return true;
 }
 
+/* Whether so many frames of one send buffer each could be built now. */
+bool link_tx_room(struct link *link, uint32_t frames)
+{
+	if (link->tx_free_count < frames + LINK_CHUNKS_FREE_MIN)
+		link_complete(link);
+	return link->tx_free_count >= frames + LINK_CHUNKS_FREE_MIN;
+}
+
 /* The same for a frame that is filled before it is sent: with room at the peer beside all
  * others of this kind, so that none waits in its send buffers for a silent peer. */
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)

@@ -132,27 +132,54 @@ static bool must_wait(const struct message_peer *mp, const struct link_peer *pee
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
+/* Sends, if there is room now. */
+static bool send_now(struct link_peer *peer, const struct careful_am *am, const void *payload,
+		     uint32_t bytes)
+{
+	uint32_t body = MESSAGE_AM_BYTES + bytes;
+	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+	struct link_txframe frame;
+
+	if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
+		return false;
+	memcpy(frame.body, am, MESSAGE_AM_BYTES);
+	if (bytes)
+		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
+	send_small(peer, &frame, bytes, began_ns);
+	return true;
+}
+
 /* Sends, or parks; the payload is copied either way. -EAGAIN: nothing is free.
  */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
-	uint32_t body = MESSAGE_AM_BYTES + bytes;
-	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-	struct link_txframe frame;
 
-	if (body > state->link->queue->buffer_bytes)
+	if (MESSAGE_AM_BYTES + bytes > state->link->queue->buffer_bytes)
 		return -EMSGSIZE;
-	if (must_wait(mp, peer, am) || !link_may_send(peer, body) ||
-	    !link_tx_get(peer, body, &frame))
+	if (must_wait(mp, peer, am) || !send_now(peer, am, payload, bytes))
 		return park(state, peer, am, payload, bytes);
-	memcpy(frame.body, am, MESSAGE_AM_BYTES);
-	if (bytes)
-		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
 	count_get(mp, am);
-	send_small(peer, &frame, bytes, began_ns);
 	return 0;
+}
+
+/* Whether a message with so much payload could leave at once: it has credits, and none waits
+ * that came before. */
+bool message_small_may(const struct message_state *state, const struct link_peer *peer,
+		       uint32_t bytes)
+{
+	const struct message_peer *mp = &state->peers[peer->slot];
+
+	return !mp->answers.first && !mp->questions.first &&
+	       link_may_send(peer, MESSAGE_AM_BYTES + bytes);
+}
+
+/* Sends without ever parking; false: not now, and nothing is kept of it. */
+bool message_small_now(struct message_state *state, struct link_peer *peer,
+		       const struct careful_am *am, const void *payload, uint32_t bytes)
+{
+	return message_small_may(state, peer, bytes) && send_now(peer, am, payload, bytes);
 }
 
 /* Asks for a sign that what was sent so far has come: now, behind it, or not at all. Every

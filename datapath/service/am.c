@@ -3,7 +3,8 @@
  * Active messages (P4; GAM): what a received message does. Requests run a handler,
  * replies end an operation, gets become bulk messages, stores and their data go to
  * their place. What cannot be served or answered yet is deferred.c's. Calls operation.c,
- * region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and hold.c.
+ * event_in.c, region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and
+ * hold.c.
  */
 #include "service/engine.h"
 
@@ -137,6 +138,10 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 	}
 	memcpy(&am, frame->body, sizeof(am));
 	link_placed(frame); /* what is done with it is the handler's time */
+	if (am.kind == CAREFUL_AM_EVENT) {
+		event_arrived(c, frame, &am);
+		return;
+	}
 	if (am.kind == CAREFUL_AM_REPLY) {
 		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
 	} else if (!deferred_serves(c, peer, &am)) {

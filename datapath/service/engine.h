@@ -135,6 +135,8 @@ struct careful {
 	struct careful_kept **deferred;
 	uint32_t deferred_count, deferred_max;
 
+	struct careful_events *events; /* the group that it takes part in, or NULL */
+
 	uint64_t tick_ns;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
@@ -207,6 +209,12 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 /* ping.c */
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
+
+/* event.c, event_in.c: with a group alone, but for event_arrived() */
+void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
+void event_epoch_over(struct careful *c, struct link_peer *peer);
+void event_round(struct careful *c);
+void event_forget(struct careful *c);
 
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);

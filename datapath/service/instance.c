@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An instance's life and its waiting. Calls round.c, and each layer below to open and to
+ * An instance's life and its waiting. Calls round.c, event.c, and each layer below to open and to
  * close it.
  */
 #include "service/engine.h"
@@ -92,6 +92,8 @@ static void destroy(struct careful *c)
 {
 	if (c->storage)
 		c->storage->ops->close(c->storage);
+	if (c->events)
+		event_forget(c);
 	message_deinit(&c->messages);
 	link_deinit(&c->link);
 	if (c->queue)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Peers as the application sees them, and what the end of an epoch means to it. Calls am.c,
- * operation.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
+ * operation.c, event.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
  */
 #include "service/engine.h"
 
@@ -21,6 +21,8 @@ static void epoch_over(struct careful *c, struct link_peer *peer)
 	message_pump(&c->messages, peer);
 	am_sent(c);
 	operations_reset(c, peer, operation_over_status(peer));
+	if (c->events)
+		event_epoch_over(c, peer);
 }
 
 static void tell(struct careful *c, uint32_t peer, uint8_t state)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The round that careful_poll() is: take in what came, call the application, send. Calls
- * am.c, deferred.c, ping.c, operation.c, peers.c and the layers below; instance.c calls it.
+ * am.c, deferred.c, event.c, ping.c, operation.c, peers.c and the layers below; instance.c
+ * calls it.
  */
 #include "service/engine.h"
 
@@ -15,6 +16,8 @@ void round_send(struct careful *c)
 			message_pump(&c->messages, &c->link.peers[i]);
 	if (message_untold(&c->messages))
 		am_sent(c);
+	if (c->events)
+		event_round(c);
 	link_updates(&c->link);
 	link_kick(&c->link);
 }

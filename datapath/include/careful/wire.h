@@ -80,8 +80,8 @@ enum {
 	CAREFUL_F_LAST = 0x02, /* last fragment of its message */
 	CAREFUL_F_BULK = 0x04, /* payload_crc covers careful_am alone, not the payload */
 	CAREFUL_F_DIGEST = 0x08, /* the last fragment ends in the payload's XXH3 (8 bytes) */
-	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved for the event service */
-	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise */
+	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved: a broadcast in one frame */
+	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise; in unicast frames careful_am has both */
 	CAREFUL_F_ABORT = 0x40, /* the sender cannot go on; payload: a positive errno, __be32 */
 };
 
@@ -132,11 +132,28 @@ enum careful_am_kind {
 	CAREFUL_AM_STORE = 3, /* payload goes to region at region_off, then a REPLY */
 	CAREFUL_AM_GET = 4, /* send bytes of region from region_off as GET_DATA */
 	CAREFUL_AM_GET_DATA = 5, /* payload goes where the getter of token wants it */
+	CAREFUL_AM_EVENT =
+		6, /* of the event service: what handler says, of enum careful_event_what */
 };
 
 /* Flags of careful_am. */
 enum {
 	CAREFUL_AM_WANT_DIGEST = 0x01, /* GET: let the data carry a digest */
+	CAREFUL_AM_EVENT_LAST = 0x02, /* EVENT: the sender's last fragment of it to this node */
+	CAREFUL_AM_EVENT_CROWD = 0x04, /* EVENT: all others send to this node, too */
+	CAREFUL_AM_EVENT_LARGE = 0x08, /* EVENT: of several fragments */
+};
+
+/*
+ * What an EVENT is (P2 section 5.1; careful/event.h). Those of another group are dropped.
+ * Whoever opens a group says JOIN to each of the others until it has heard one from there; a
+ * JOIN that says that none was heard is answered by one. Fragments follow to who has joined.
+ */
+enum careful_event_what {
+	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
+	CAREFUL_EVENT_JOIN = 1, /* args: the sender's rank, nodes of the group, 1: heard one */
+	CAREFUL_EVENT_LEAVE = 2, /* no more fragments come from the sender */
+	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
 };
 
 /*
@@ -144,14 +161,15 @@ enum {
  *
  * @kind:        enum careful_am_kind
  * @flags:       CAREFUL_AM_*
- * @handler:     REQUEST: index of the handler; STORE: handler run when all is in place
+ * @handler:     REQUEST: index of the handler; STORE: handler run when all is in place;
+ *               EVENT: enum careful_event_what
  * @token:       the requester's name for the operation; REPLY and GET_DATA return it
- * @region:      STORE, GET: key that the other end's region_add gave
+ * @region:      STORE, GET: key that the other end's region_add gave; EVENT: the group
  * @status:      REPLY, GET_DATA: 0 or a positive errno
- * @region_off:  STORE, GET: where in the region, bytes
- * @bytes:       GET: how many
+ * @region_off:  STORE, GET: where in the region, bytes; EVENT: the event
+ * @bytes:       GET: how many; EVENT: where in its message the fragment stands, bytes
  * @pad:         0
- * @args:        four words for the handler
+ * @args:        four words for the handler; EVENT: enum careful_event_what
  */
 struct careful_am {
 	__u8 kind;

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A group of nodes (P2 section 5.1): its life, who takes part, and how a failure reaches every
+ * node. Each session is watched from the beginning, whether something is to come from there
+ * or not, so that each node learns by itself of a peer that died; and who fails, for whatever
+ * reason, tells the others, so that those who lost nothing do not wait for ever.
+ *
+ * Nothing here is parked: what cannot leave now is said again in a later round. Calls
+ * event_in.c, event_out.c, event_trace.c, instance.c to wait, message's small.c.
+ */
+#include "service/event_private.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { JOIN_AGAIN_NS = 5 * 1000 * 1000 };
+
+static void watch(struct event_node *node, bool on)
+{
+	if (node->awaited == on)
+		return;
+	node->awaited = on;
+	if (on)
+		link_await(node->peer);
+	else
+		link_awaited(node->peer);
+}
+
+static void destroy(struct careful_events *ev)
+{
+	free(ev->node);
+	free(ev->rank_of);
+	free(ev->fragments);
+	free(ev->notes);
+	free(ev);
+}
+
+static struct careful_events *create(struct careful *c, uint32_t nodes)
+{
+	struct careful_events *ev = calloc(1, sizeof(*ev));
+
+	if (!ev)
+		return NULL;
+	ev->notes_fd = -1;
+	ev->node = calloc(nodes, sizeof(*ev->node));
+	ev->rank_of = calloc(c->link.peers_max, sizeof(*ev->rank_of));
+	/* Each holds a receive buffer, or a copy. */
+	ev->fragments = calloc(c->deferred_max, sizeof(*ev->fragments));
+	if (!ev->node || !ev->rank_of || !ev->fragments) {
+		destroy(ev);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		ev->rank_of[i] = EVENT_NOBODY;
+	for (uint32_t i = 0; i < c->deferred_max; i++) {
+		ev->fragments[i].next = ev->free;
+		ev->free = &ev->fragments[i];
+	}
+	return ev;
+}
+
+static int set_nodes(struct careful_events *ev, const uint32_t *peers)
+{
+	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
+		struct link_peer *peer;
+
+		if (rank == ev->rank)
+			continue;
+		peer = engine_peer(ev->c, peers[rank]);
+		if (!peer)
+			return -ENOENT;
+		if (ev->rank_of[peer->slot] != EVENT_NOBODY)
+			return -EINVAL;
+		ev->rank_of[peer->slot] = (uint16_t)rank;
+		ev->node[rank].peer = peer;
+	}
+	return 0;
+}
+
+int careful_events_open(struct careful *c, const struct careful_events_options *options,
+			struct careful_events **events)
+{
+	uint32_t nodes = options->nodes;
+	struct careful_events *ev;
+	const char *trace;
+	int rc;
+
+	if (c->events)
+		return -EBUSY;
+	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)
+		return -EINVAL;
+	if (nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
+		return -ENOBUFS;
+	ev = create(c, nodes);
+	if (!ev)
+		return -ENOMEM;
+	ev->c = c;
+	ev->group = options->group;
+	ev->nodes = nodes;
+	ev->rank = options->rank;
+	rc = set_nodes(ev, options->peers);
+	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
+	if (!rc && trace && trace[0])
+		rc = careful_events_trace(ev, trace);
+	if (rc) {
+		destroy(ev);
+		return rc;
+	}
+	for (uint32_t rank = 0; rank < nodes; rank++)
+		if (rank != ev->rank)
+			watch(&ev->node[rank], true);
+	c->events = ev;
+	*events = ev;
+	return 0;
+}
+
+int careful_event_bytes(struct careful_events *ev)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
+		const struct link_peer *peer = ev->node[rank].peer;
+		uint32_t bytes;
+
+		if (rank == ev->rank)
+			continue;
+		if (!link_knows(peer))
+			return -EAGAIN;
+		bytes = link_body_single(peer) - MESSAGE_AM_BYTES;
+		least = bytes < least ? bytes : least;
+	}
+	return (int)(least < INT32_MAX ? least : INT32_MAX);
+}
+
+int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
+{
+	if (rank)
+		*rank = ev->error_rank;
+	return ev->error;
+}
+
+/* Says something to a node, now; false: not now. */
+bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *what)
+{
+	struct careful_am am = *what;
+
+	am.kind = CAREFUL_AM_EVENT;
+	am.region = htobe32(ev->group);
+	return message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
+}
+
+static bool say_join(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_JOIN),
+		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->joined) },
+	};
+
+	return event_tell(ev, node, &am);
+}
+
+static bool say_fail(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_FAIL),
+		.args = { htobe32(ev->error_rank), htobe32((uint32_t)-ev->error),
+			  htobe32(node->owes_leave) },
+	};
+
+	return event_tell(ev, node, &am);
+}
+
+static bool say_leave(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
+
+	return event_tell(ev, node, &am);
+}
+
+/* The group has failed here; every node that takes part is to hear of it, but the one whose
+ * session is over. What nobody will consume gives its buffers back. */
+void event_fail(struct careful_events *ev, uint32_t rank, int error)
+{
+	if (ev->error)
+		return;
+	ev->error = error;
+	ev->error_rank = rank;
+	ev->c->told++; /* who waits is to look */
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		if (i == ev->rank)
+			continue;
+		event_drop(ev, node);
+		if (node->joined && !node->left)
+			node->owes_fail = true;
+	}
+}
+
+static bool is_ours(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	return be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
+}
+
+static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	struct event_node *node = &ev->node[rank];
+
+	/* Who has left and is back waits until we have, too. */
+	if (node->left)
+		return;
+	if (!node->joined) {
+		node->joined = true;
+		ev->joined++;
+		ev->c->told++;
+	}
+	if (!am->args[2])
+		node->ask_ns = 0; /* it waits for ours */
+	else
+		node->ask_ns = UINT64_MAX;
+	if (!is_ours(ev, rank, am))
+		event_fail(ev, rank, -EPROTO);
+	else if (ev->error)
+		node->owes_fail = true;
+}
+
+/* No more comes from there, and nothing is to be told to it. */
+static void on_leave(struct careful_events *ev, uint32_t rank)
+{
+	struct event_node *node = &ev->node[rank];
+
+	node->left = true;
+	node->owes_fail = node->owes_leave = false;
+	watch(node, false);
+	ev->c->told++;
+	if (node->in.open)
+		event_fail(ev, rank, -EPROTO);
+}
+
+static void on_fail(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	uint32_t failed = be32toh(am->args[0]);
+	int error = (int)(be32toh(am->args[1]) & 0xfff);
+
+	/* -EAGAIN would mean that there is something to wait for. */
+	if (!error || error == EAGAIN)
+		error = EPROTO;
+	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
+	if (am->args[2])
+		on_leave(ev, rank);
+}
+
+/* What a node of the group said, beside fragments; what it said in an earlier group, before it
+ * joined this one, is over. */
+void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;
+
+	switch (be16toh(am->handler)) {
+	case CAREFUL_EVENT_JOIN:
+		on_join(ev, rank, am);
+		break;
+	case CAREFUL_EVENT_LEAVE:
+		if (takes_part)
+			on_leave(ev, rank);
+		break;
+	case CAREFUL_EVENT_FAIL:
+		if (takes_part)
+			on_fail(ev, rank, am);
+		break;
+	default:
+		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
+	}
+}
+
+/* An epoch of a peer's session is over: what was on its way may be lost. */
+void event_epoch_over(struct careful *c, struct link_peer *peer)
+{
+	struct careful_events *ev = c->events;
+	uint32_t rank = ev->rank_of[peer->slot];
+	struct event_node *node;
+
+	if (rank == EVENT_NOBODY)
+		return;
+	node = &ev->node[rank];
+	watch(node, false);
+	if (!node->left)
+		event_fail(ev, rank, operation_over_status(peer));
+	node->left = true; /* its slot may be another's from now on */
+	node->owes_fail = node->owes_leave = false;
+	ev->rank_of[peer->slot] = EVENT_NOBODY;
+}
+
+/* In this order: who has not heard JOIN yet takes nothing else. */
+static void say_all(struct careful_events *ev, struct event_node *node)
+{
+	uint64_t now_ns = ev->c->link.now_ns;
+
+	if (!node->left && now_ns >= node->ask_ns && say_join(ev, node))
+		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
+	if (node->ask_ns != UINT64_MAX)
+		return;
+	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
+		node->owes_fail = node->owes_leave = false;
+}
+
+/* Once a round: what is to be said, and whether who waits for room has some. */
+void event_round(struct careful *c)
+{
+	struct careful_events *ev = c->events;
+
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank)
+			say_all(ev, &ev->node[i]);
+	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
+		ev->waiting = false;
+		c->told++;
+	}
+}
+
+/* Polls for a while; 0: look again. *until_ns is 0 before the first time. */
+int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
+{
+	struct careful *c = ev->c;
+	uint64_t now_ns, left_ms;
+	int rc;
+
+	if (!timeout_ms)
+		return -EAGAIN;
+	if (c->polling)
+		return -EDEADLK;
+	now_ns = c->port->ops->now_ns(c->port);
+	if (!*until_ns)
+		*until_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + timeout_ms * 1000000ull;
+	if (now_ns >= *until_ns)
+		return -ETIMEDOUT;
+	left_ms = (*until_ns - now_ns + 999999) / 1000000;
+	rc = careful_wait(c, left_ms < 20 ? (int)left_ms : 20, -1);
+	return rc < 0 ? rc : 0;
+}
+
+static bool owes(const struct careful_events *ev)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (ev->node[i].owes_fail || ev->node[i].owes_leave)
+			return true;
+	return false;
+}
+
+static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
+{
+	uint64_t until_ns = 0;
+	int rc = 0;
+
+	if (!status && ev->sending)
+		status = -ECANCELED;
+	if (status)
+		event_fail(ev, ev->rank, status);
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank && ev->node[i].joined && !ev->node[i].left)
+			ev->node[i].owes_leave = true;
+	event_round(ev->c);
+	while (!rc && owes(ev))
+		rc = event_wait(ev, &until_ns, timeout_ms);
+	return rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+/* Lets go of all that is the instance's. */
+void event_forget(struct careful *c)
+{
+	struct careful_events *ev = c->events;
+
+	event_return(ev);
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		if (i == ev->rank)
+			continue;
+		event_drop(ev, &ev->node[i]);
+		watch(&ev->node[i], false);
+	}
+	event_trace_end(ev);
+	c->events = NULL;
+	destroy(ev);
+}
+
+int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
+{
+	int rc = ev->c->polling ? -EDEADLK : say_goodbye(ev, status, timeout_ms);
+
+	if (rc != -EDEADLK)
+		event_forget(ev->c);
+	return rc;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
+ * broadcast goes to all or to none, so that a sender which has to wait has sent nothing. Calls
+ * event.c, event_trace.c, message's small.c, link's tx.c and hold.c.
+ */
+#include "service/event_private.h"
+
+#include <endian.h>
+#include <errno.h>
+
+/* The nodes that a destination means. */
+static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
+{
+	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
+}
+
+/* Whether this fragment follows what went to one node before. */
+static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes, uint32_t flags)
+{
+	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
+
+	if (!way->any || way->event != event)
+		return 0;
+	if (!way->open)
+		return -EILSEQ;
+	if ((way->flags ^ flags) & kind)
+		return -EINVAL;
+	return bytes > UINT32_MAX - way->offset ? -EMSGSIZE : 0;
+}
+
+/* Whether the program may send this at all. */
+static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, uint32_t bytes,
+		 uint32_t flags)
+{
+	int rc = 0;
+
+	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
+		return -ENOENT;
+	if (flags & ~(uint32_t)EVENT_FLAGS ||
+	    !(flags & (CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_LARGE)))
+		return -EINVAL;
+	if (ev->sent_any && (event < ev->sent || (event > ev->sent && ev->sending)))
+		return -EILSEQ;
+	for (uint32_t i = 0; !rc && i < ev->nodes; i++) {
+		if (!is_meant(ev, dst, i))
+			continue;
+		rc = ev->node[i].left ? -EPIPE : check_way(&ev->node[i].out, event, bytes, flags);
+	}
+	return rc;
+}
+
+static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		const struct link_peer *peer = ev->node[i].peer;
+
+		if (is_meant(ev, dst, i) && link_knows(peer) &&
+		    bytes > link_body_single(peer) - MESSAGE_AM_BYTES)
+			return -EMSGSIZE;
+	}
+	return 0;
+}
+
+/* Whether there is room for a fragment now, here and at each node that it goes to. */
+bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
+{
+	uint32_t frames = 0;
+
+	if (ev->error || ev->joined + 1 < ev->nodes)
+		return false;
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		if (!is_meant(ev, dst, i))
+			continue;
+		if (!message_small_may(&ev->c->messages, ev->node[i].peer, bytes))
+			return false;
+		frames++;
+	}
+	return link_tx_room(&ev->c->link, frames);
+}
+
+static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, const void *data,
+		    uint32_t bytes, uint32_t flags)
+{
+	struct event_node *node = &ev->node[rank];
+	struct event_way *way = &node->out;
+	struct careful_am am = {
+		.kind = CAREFUL_AM_EVENT,
+		.flags = (uint8_t)flags,
+		.handler = htobe16(CAREFUL_EVENT_FRAGMENT),
+		.region = htobe32(ev->group),
+		.region_off = htobe64(event),
+	};
+
+	if (!way->open)
+		way->offset = 0;
+	am.bytes = htobe32(way->offset);
+	/* event_may_send() saw room for all of them. */
+	if (!message_small_now(&ev->c->messages, node->peer, &am, data, bytes)) {
+		event_fail(ev, rank, -EIO);
+		return;
+	}
+	ev->sending += !(flags & CAREFUL_EVENT_F_LAST);
+	ev->sending -= way->open;
+	way->open = !(flags & CAREFUL_EVENT_F_LAST);
+	way->event = event;
+	way->any = true;
+	way->flags = (uint8_t)flags;
+	way->offset += bytes;
+	event_note(ev, 's', rank, event, bytes, flags);
+}
+
+static bool withholds(const struct careful_events *ev)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct link_peer *peer = ev->node[i].peer;
+
+		if (i == ev->rank || ev->node[i].left)
+			continue;
+		link_relieve(peer);
+		if (peer->withholding)
+			return true;
+	}
+	return false;
+}
+
+/* There is no room: for how long, and is it this node that the others wait for? */
+static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
+{
+	struct link *link = &ev->c->link;
+
+	ev->waiting = true;
+	ev->waiting_dst = dst;
+	ev->waiting_bytes = bytes;
+	if (!ev->blocked_ns)
+		ev->blocked_ns = link->now_ns ?: 1;
+	if (link->now_ns - ev->blocked_ns < link->sync_ms * 1000000ull || !withholds(ev))
+		return -EAGAIN;
+	ev->blocked_ns = 0;
+	ev->waiting = false;
+	return -ENOBUFS;
+}
+
+static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const void *data,
+	       uint32_t bytes, uint32_t flags)
+{
+	int rc;
+
+	if (ev->error)
+		return ev->error;
+	rc = check(ev, dst, event, bytes, flags);
+	if (!rc)
+		rc = fits(ev, dst, bytes);
+	if (rc)
+		return rc;
+	if (!event_may_send(ev, dst, bytes))
+		return blocked(ev, dst, bytes);
+	ev->blocked_ns = 0;
+	ev->waiting = false;
+	ev->sent = event;
+	ev->sent_any = true;
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (is_meant(ev, dst, i))
+			send_to(ev, i, event, data, bytes, flags);
+	/* Asynchronous: a whole message leaves though nobody polls. */
+	if (flags & CAREFUL_EVENT_F_LAST)
+		link_kick(&ev->c->link);
+	return ev->error;
+}
+
+int careful_event_send(struct careful_events *ev, uint32_t dst, uint64_t event, const void *data,
+		       uint32_t bytes, uint32_t flags, int timeout_ms)
+{
+	uint64_t until_ns = 0;
+	int rc;
+
+	do {
+		rc = try(ev, dst, event, data, bytes, flags);
+		if (rc == -EAGAIN)
+			rc = event_wait(ev, &until_ns, timeout_ms);
+		else
+			break;
+	} while (!rc);
+	return rc;
+}

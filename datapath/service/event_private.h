@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The event service from the inside (P2 section 5.1): what is known of each node of a group,
+ * and the fragments that nobody has consumed yet. An event's path in is event_in.c's, out
+ * event_out.c's, a group's life event.c's.
+ */
+#ifndef SERVICE_EVENT_PRIVATE_H
+#define SERVICE_EVENT_PRIVATE_H
+
+#include <careful/event.h>
+
+#include "service/engine.h"
+
+enum {
+	EVENT_NOBODY = 0xffff, /* a peer that is no node of the group */
+	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
+};
+
+/* A fragment that came, in its receive buffer or copied out. */
+struct event_fragment {
+	struct event_fragment *next; /* of its source's, or among the free ones */
+	struct careful_kept *kept;
+	uint64_t event;
+	uint32_t offset;
+	uint32_t bytes;
+	uint8_t flags; /* CAREFUL_EVENT_F_* */
+};
+
+/*
+ * One direction between two nodes: its messages, one after the other.
+ *
+ * @event:   of the last message; nothing before the first (any)
+ * @open:    it lacks its last fragment
+ * @offset:  its bytes so far
+ */
+struct event_way {
+	uint64_t event;
+	uint32_t offset;
+	uint8_t flags;
+	bool any, open;
+};
+
+/*
+ * Another node.
+ *
+ * @joined:    it takes part
+ * @left:      it has said that it is done
+ * @owes_fail, @owes_leave: what it still has to be told, in this order
+ * @awaited:   its session is watched: service waits for a sign of it
+ * @ask_ns:    when JOIN is said again; UINT64_MAX: both have heard
+ * @first, @last: fragments that came, in their order
+ */
+struct event_node {
+	struct link_peer *peer;
+	struct event_way in, out;
+	struct event_fragment *first, *last;
+	uint64_t ask_ns;
+	bool owes_fail, owes_leave;
+	bool joined, left, awaited;
+};
+
+/* A note of what was sent or consumed (event_trace.c). */
+struct event_note {
+	uint64_t at_ns;
+	uint64_t event;
+	uint32_t node;
+	uint32_t bytes;
+	uint8_t flags;
+	char what; /* 's' or 'r' */
+};
+
+/*
+ * @event, @begun, @done:  the event being received, whether some of it was consumed, and all
+ * @crowd, @source, @messages: of it: its kind, who sent the first, how many have ended
+ * @turn:      which node is looked at first where the source may be any
+ * @sent, @sent_any: the last event sent
+ * @sending:   nodes to which a message lacks its last fragment
+ * @blocked_ns: since when nothing could be sent and nothing was consumed; 0: that is not so
+ * @waiting:   who sends @waiting_bytes to @waiting_dst is to be told when there is room
+ * @given:     what the application has; its place is fixed
+ */
+struct careful_events {
+	struct careful *c;
+	uint32_t group, nodes, rank;
+	uint32_t joined; /* nodes that have */
+	struct event_node *node;
+	uint16_t *rank_of; /* of each peer */
+	struct event_fragment *fragments, *free;
+
+	uint64_t event;
+	bool begun, done, crowd;
+	uint32_t source, messages, turn;
+
+	uint64_t sent;
+	bool sent_any;
+	uint32_t sending;
+	uint64_t blocked_ns;
+	bool waiting;
+	uint32_t waiting_dst, waiting_bytes;
+
+	struct careful_kept *given;
+	int error;
+	uint32_t error_rank;
+
+	struct event_note *notes;
+	uint64_t notes_count;
+	int notes_fd;
+};
+
+/* event.c */
+void event_fail(struct careful_events *ev, uint32_t rank, int error);
+int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
+bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *am);
+void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
+
+/* event_in.c */
+void event_drop(struct careful_events *ev, struct event_node *node);
+void event_return(struct careful_events *ev);
+
+/* event_out.c */
+bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
+
+/* event_trace.c */
+void event_note_down(struct careful_events *ev, char what, uint32_t node, uint64_t event,
+		     uint32_t bytes, uint32_t flags);
+void event_trace_end(struct careful_events *ev);
+
+static inline void event_note(struct careful_events *ev, char what, uint32_t node, uint64_t event,
+			      uint32_t bytes, uint32_t flags)
+{
+	if (ev->notes)
+		event_note_down(ev, what, node, event, bytes, flags);
+}
+
+#endif /* SERVICE_EVENT_PRIVATE_H */
