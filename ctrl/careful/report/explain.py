@@ -36,23 +36,25 @@ def _path(one: dict[str, Any]) -> str:
 
 def _table(one: dict[str, Any]) -> str:
     rows = []
-    low = 0
     for each in one["classes"]:
-        most = each["message_bytes_max"]
-        last = each is one["classes"][-1]
+        slowest = each.get("bottleneck", {})
+        half = None
+        if "predicted_us" in each:
+            half = (each["predicted_high_us"] - each["predicted_low_us"]) / 2
         rows.append(
             (
-                f"from {low}" if last else f"{low} … {most}",
+                _range(each, last=each is one["classes"][-1]),
                 cut(each["plan"]),
-                _interval(each, "predicted"),
+                _number(each.get("predicted_us")),
+                _number(half),
                 _number(each["measured_us"]),
-                each.get("bottleneck", "-"),
+                _number(slowest.get("g_us")),
+                _number(slowest.get("G_us_per_KiB")),
                 each["standing"],
             )
         )
-        low = most + 1
-    columns = ["message (bytes)", "fragments (bytes)", "predicted (µs)", "measured (µs)"]
-    columns += ["bottleneck", "standing"]
+    columns = ["messages", "fragments (bytes)", "predicted (µs)", "± (µs)", "measured (µs)"]
+    columns += ["bottleneck: g (µs)", "G (µs/KiB)", "standing"]
     return table(f"to {one['peer']} ({one['address']})", columns, rows)
 
 
@@ -66,6 +68,12 @@ def _store(each: dict[str, Any]) -> str:
     )
 
 
+def _range(each: dict[str, Any], *, last: bool) -> str:
+    """The sizes of a class's messages: "to 4 KiB", of those above the class before."""
+    most = each["message_bytes_max"]
+    return f"above {shown_bytes(most // 2)}" if last else f"to {shown_bytes(most)}"
+
+
 def cut(plan: dict[str, int]) -> str:
     """A plan in a word or two."""
     fixed = (plan["ratio_q16"], plan["step_bytes"]) == (1 << 16, 0)
@@ -75,18 +83,11 @@ def cut(plan: dict[str, int]) -> str:
     return f"{plan['first_bytes']}, rising to {plan['peak_bytes']}"
 
 
-def _interval(each: dict[str, Any], name: str) -> str:
-    if f"{name}_us" not in each:
-        return "-"
-    half = (each[f"{name}_high_us"] - each[f"{name}_low_us"]) / 2
-    return f"{_number(each[f'{name}_us'])} ±{_number(half)}"
-
-
 def _number(value: float | None) -> str:
-    """With four digits at least, and no exponent."""
+    """With three digits at least and no exponent; a dash for none."""
     if value is None:
         return "-"
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
 def _how(measurement: dict[str, Any] | None) -> str:
@@ -134,7 +135,8 @@ def _evidence(each: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Latency over the size of a message: one fragment, fixed 4 KiB, and what is in effect.
+    """Latency over the size of a message: one fragment, fixed 4 KiB, what is in effect, and the
+    oracle: the least of all fixed sizes, by the same measurement.
 
     Of the first path that was measured.
 
@@ -148,20 +150,37 @@ def draw(found: dict[str, Any], path: Path) -> None:
         raise ValueError(f"{path}: no path was measured: carefulctl tune auto --once")
     classes = one["classes"]
     sizes = [each["message_bytes_max"] for each in classes]
-    drawn, pair = figure.axes(
-        f"to {one['peer']}: what a message takes", "message (bytes)", "latency (µs)"
-    )
+    best_us = [each["best_us"] for each in classes]
     series: dict[str, Sequence[float]] = {
         "one fragment": [each["one_fragment_us"] for each in classes],
         "fixed 4 KiB": [each["fixed_4KiB_us"] for each in classes],
         "in effect, predicted": [each["predicted_us"] for each in classes],
+        "oracle, predicted": best_us,
     }
-    figure.lines(pair, sizes, series)
+    drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])
+    figure.label(whole, f"To {one['peer']}: what a message takes", "size of a message", "(ms)")
+    figure.label(more, "How much longer than the oracle's", "size of a message", "(%)")
+    for pair, shown in (
+        (whole, {name: [value / 1e3 for value in values] for name, values in series.items()}),
+        (more, {name: _above(values, best_us) for name, values in series.items()}),
+    ):
+        figure.lines(pair, sizes, shown)
+        pair.set_xscale("log", base=2)
+        pair.set_xticks(sizes[::3], [shown_bytes(size) for size in sizes[::3]])
+    whole.set_yscale("log")
+    figure.plain_numbers(whole)
+    # One fragment of what takes many is off the scale, and would hide what differs.
+    more.set_ylim(-5, 1.2 * max(20.0, *_above(series["fixed 4 KiB"], best_us)))
     live = [(s, each["measured_us"]) for s, each in zip(sizes, classes, strict=True)]
-    seen = [(size, value) for size, value in live if value is not None]
+    seen = [(size, value / 1e3) for size, value in live if value is not None]
     if seen:
-        pair.plot(*zip(*seen, strict=True), "k*", markersize=12, label="in effect, live A/B")
-    pair.set_xscale("log", base=2)
-    pair.set_yscale("log")
-    figure.legend_below(pair, ncols=2)
+        whole.plot(
+            *zip(*seen, strict=True), "k*", markersize=15, label="in effect, live A/B", zorder=9
+        )
+    figure.legend_below(whole, ncols=2)
     figure.save(drawn, path)
+
+
+def _above(values: Sequence[float], least: Sequence[float]) -> list[float]:
+    """By how much values exceed others, %."""
+    return [100 * (value / low - 1) for value, low in zip(values, least, strict=True)]

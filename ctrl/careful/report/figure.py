@@ -111,6 +111,13 @@ def legend_below(pair: Any, *, below_pt: float = 46.0, **given: Any) -> None:
     pair.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=under, **given)
 
 
+def plain_numbers(pair: Any) -> None:
+    """A logarithmic ordinate's numbers without exponents: 0.1, 1, 100."""
+    from matplotlib.ticker import FuncFormatter
+
+    pair.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
 def lines(
     pair: Any, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
 ) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 #: Columns where there is no terminal: nothing is folded.
 _ENDLESS = 1 << 20
 _GAP = "  "
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -92,10 +93,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     `str` but for floats, which get up to four significant figures after the point drops.
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
-    numeric = [
-        bool(rows) and all(_is_number(row[number]) for row in rows)
-        for number in range(len(columns))
-    ]
+    numeric = [_are_numbers([row[number] for row in rows]) for number in range(len(columns))]
     widths = _widths(columns, texts, numeric, width() - len(_GAP) * (len(columns) - 1))
     lines = [title] if title else []
     if widths is None:
@@ -164,8 +162,14 @@ def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator
                 yield from _fold(line, room, wide + 2)
 
 
+def _are_numbers(column: Sequence[object]) -> bool:
+    """Whether a column holds numbers, and a dash at most where there is none."""
+    there = [one for one in column if one != "-"]
+    return bool(there) and all(map(_is_number, there))
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) or _COLOUR.sub("", str(value)).isdecimal()
+    return isinstance(value, (int, float)) or bool(_NUMBER.fullmatch(_COLOUR.sub("", str(value))))
 
 
 def _cell(value: object) -> str:

@@ -59,7 +59,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
             one |= {
                 "best": predicted.best.as_dict(),
                 **predicted.best_us.figures("best", "us"),
-                "bottleneck": predicted.bottleneck,
+                "bottleneck": dict(predicted.bottleneck),
                 "why_not_best": predicted.why_not,
             }
     return {

@@ -152,7 +152,7 @@ class Row:
     now_us: Interval
     best_us: Interval
     gain_us: Interval
-    bottleneck: str
+    bottleneck: Mapping[str, float]
     why_not: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Row:
             **self.now_us.figures("now", "us"),
             **self.best_us.figures("best", "us"),
             **self.gain_us.figures("gain", "us"),
-            "bottleneck": self.bottleneck,
+            "bottleneck": dict(self.bottleneck),
             "why_not": self.why_not,
         }
 
@@ -211,7 +211,7 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
         _of_draws(before),
         _of_draws(after),
         _of_draws(before - after),
-        f"store: g {store.g_us:.3g} µs, G {store.G_us_per_byte * 1024:.3g} µs/KiB",
+        {"g_us": store.g_us, "G_us_per_KiB": store.G_us_per_byte * 1024},
     )
     if not store.told_apart:
         return replace(row, why_not="all writes are of one size: g and G are not told apart")
@@ -255,11 +255,12 @@ def _judged(row: Row) -> Row:
     return row
 
 
-def _bottleneck(box: BlackBox, size_bytes: float) -> str:
+def _bottleneck(box: BlackBox, size_bytes: float) -> dict[str, float]:
+    """Costs of the slowest stage for fragments of a size."""
     one = min(
         box.regimes, key=lambda each: max(each.low_bytes - size_bytes, size_bytes - each.high_bytes)
     )
-    return f"g {one.g_b_us:.3g} µs, G {one.G_b_us_per_KiB:.3g} µs/KiB"
+    return {"g_us": one.g_b_us, "G_us_per_KiB": one.G_b_us_per_KiB}
 
 
 def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, Row]:

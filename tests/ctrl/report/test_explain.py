@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,34 @@ def test_text__names_what_is_measured_and_why(store: Store) -> None:
     assert "4 KiB: 3750 → 820 bytes (held:" in text
 
 
+def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
+    """Of a slow path, too: 50 GAMs."""
+    whole = found(store)
+    for each in whole["paths"][0]["classes"]:
+        for name in ("g_us", "G_us_per_KiB"):
+            each["bottleneck"][name] *= 50
+    text = report.text(whole)
+    head, rule, *rows = text.splitlines()[3:21]
+    assert "e+" not in text
+    assert set(rule) == {"─"}
+    assert [row.split("  ")[0].strip() for row in rows[:2]] == ["to 64 B", "to 128 B"]
+    assert rows[15].startswith("above 1 MiB")
+    for name in ("fragments (bytes)", "measured (µs)", "g (µs)", "G (µs/KiB)"):
+        at = head.index(name) + len(name)
+        # Numbers stand to the right, one below the other, and a dash where there is none.
+        assert all(row[at - 1] in "0123456789-" and row[at] == " " for row in rows[:16]), name
+    one = rows[CLASS]
+    assert one.split()[:4] == ["to", "4", "KiB", "820"]
+    assert float(one.split()[7]) == pytest.approx(50 * 7.5, rel=0.05)
+
+
+def test_json__has_what_the_table_has(store: Store) -> None:
+    one = found(store)["paths"][0]["classes"][CLASS]
+    assert one["bottleneck"] == pytest.approx({"g_us": 7.5, "G_us_per_KiB": 24.9}, rel=0.1)
+    assert one["best_us"] <= 1.02 * one["predicted_us"]
+    json.dumps(one)
+
+
 def test_decision__says_once_what_is_the_same_of_all() -> None:
     classes = [
         {
@@ -111,12 +140,13 @@ def test_decision__says_once_what_is_the_same_of_all() -> None:
     assert said == expected
 
 
-def test_draw__three_curves_and_what_was_measured(store: Store) -> None:
+def test_draw__four_curves_and_what_was_measured(store: Store) -> None:
     pytest.importorskip("matplotlib")
     path = store.path.parent / "path.svg"
     report.draw(found(store), path)
     drawn = path.read_text()
-    for curve in ("one fragment", "fixed 4 KiB", "in effect, predicted", "in effect, live A/B"):
+    curves = ("one fragment", "fixed 4 KiB", "in effect, predicted", "in effect, live A/B")
+    for curve in (*curves, "oracle, predicted", "4 KiB", "than the oracle"):
         assert curve in drawn
 
 
