@@ -57,6 +57,9 @@ ECONNRESET, a ConnectionResetError: it may have run.
 careful.files reads, writes and copies files of hosts on which a carefuld runs; it needs no queue
 of this program's own. `carefulctl help python` has examples of both.
 
+careful.event is for the nodes of a parallel program, which send to each other and to all, in
+step: `carefulctl help events`.
+
 careful.model computes how messages are best cut; it needs no privilege and no network.
 """
 

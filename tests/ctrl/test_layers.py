@@ -28,6 +28,7 @@ FORBIDDEN = {
         "tuning",
     },
     "control": {"cli", "files", "measure", "transfer", "tuning"},
+    "event": {"cli", "files", "measure", "transfer", "tuning"},
     "files": {"cli", "measure", "report", "tuning"},
     "measure": {"cli", "files", "transfer", "tuning"},
     "model": {"cli", "control", "files", "measure", "report", "transfer", "tuning"},

@@ -13,8 +13,10 @@ from careful.cli.common import instance_option, json_option, plot_option, show
 from careful.cli.params import SECONDS, Duration
 from careful.control import trace_targets
 from careful.control.tracer import Target, Tracer
+from careful.event import trace as event_trace
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow
+from careful.report import events as events_report
 from careful.report import measure, trace_plots
 from careful.report import trace as report
 
@@ -134,3 +136,24 @@ def trace_frames(
     show(as_json, "trace frames", inputs | measure.environment(), figures, text)
     if plot_path:
         trace_plots.frames(burst, plot_path)
+
+
+@trace.command(
+    "events",
+    examples=[("carefulctl trace events DIR --plot who.png", "draw who sends to whom")],
+    topics=("events",),
+)
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@plot_option
+@json_option
+def trace_events(directory: Path, plot_path: Path | None, as_json: bool) -> None:
+    """Show who sent to whom in a program that ran with CAREFUL_EVENT_TRACE=DIR (P2 6.2).
+
+    And what windows of that size would bring. DIR has a file of each node. Needs no root.
+    """
+    traces = event_trace.read_all(directory)
+    figures = events_report.figures(traces)
+    text = events_report.text(traces)
+    show(as_json, "trace events", {"directory": str(directory)}, figures, text)
+    if plot_path:
+        events_report.plot(traces, plot_path)

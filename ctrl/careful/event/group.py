@@ -1,0 +1,393 @@
+"""A node's part in a group: fragments and messages out and in.
+
+Owns the C group from careful_events_open() to its close, and how Python waits for it: in slices,
+so that Ctrl-C is heard. Arrays go straight between their own memory and frames. It calls node's
+engine and the binding.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from careful._abi import ffi, lib
+from careful.errors import CarefulError, check, meaning
+from careful.node import Node, Peer
+
+#: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
+_SLICE_MS = 50
+_NOW = (-errno.EAGAIN, -errno.ETIMEDOUT)
+#: Source: any node. Destination: all others.
+ANY = None
+
+_TEXTS = {
+    errno.EILSEQ: "events go in ascending order, one message to its end before the next",
+    errno.EINVAL: "fragments of one event have the same flags, and all but the last are large",
+    errno.ENOENT: "no such node",
+    errno.ENOMSG: "no more of this event will come",
+    errno.EPIPE: "that node has left",
+    errno.EMSGSIZE: "a fragment is at most fragment_bytes; send() cuts a message",
+    errno.ENOBUFS: "what came and was not received takes all room to copy out: receive, then "
+    "send again, or open the node with more rx_buffers",
+    errno.EPROTO: "it broke the rules of events, or is of another group",
+    errno.EBUSY: "the node takes part in a group already",
+    errno.ECANCELED: "it ended in the middle of an event",
+}
+
+
+#: Of these what they mean of the whole group; of others what they mean anywhere.
+_FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
+
+
+class Status(enum.IntEnum):
+    """What comes after a fragment: more of its message, no more of that, or of the event."""
+
+    MORE = int(lib.CAREFUL_EVENT_MORE)
+    NODE_DONE = int(lib.CAREFUL_EVENT_NODE_DONE)
+    EVENT_DONE = int(lib.CAREFUL_EVENT_EVENT_DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A fragment that was received.
+
+    Attributes:
+        source: rank of the node that sent it.
+        status: what comes after it.
+        offset: where it stands in its message, bytes.
+        nbytes: of it.
+        data: it; or what it was received into.
+    """
+
+    source: int
+    status: Status
+    offset: int
+    nbytes: int
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that was received whole.
+
+    Attributes:
+        source: rank of the node that sent it.
+        event_done: whether nothing more of the event comes.
+        nbytes: of it.
+        data: it; or what it was received into.
+    """
+
+    source: int
+    event_done: bool
+    nbytes: int
+    data: Any
+
+
+class Events:
+    """A node's part in a group (join()). `with` ends it: where an exception leaves the block,
+    every other node is told that this one has failed.
+
+    Attributes:
+        rank: this node's.
+        nodes: P, how many there are.
+    """
+
+    def __init__(self, node: Node, peers: Sequence[Peer | None], rank: int, group: int) -> None:
+        self._engine = node._engine
+        self._names = [peer.name if peer else node.instance for peer in peers]
+        self.rank, self.nodes = rank, len(peers)
+        indices = ffi.new("uint32_t[]", [peer.in_use() if peer else 0 for peer in peers])
+        options = ffi.new("struct careful_events_options *")
+        options.group, options.nodes, options.rank = group, len(peers), rank
+        options.peers = indices
+        found = ffi.new("struct careful_events **")
+        rc = lib.careful_events_open(self._engine.pointer, options, found)
+        check(rc, node.ifname, _TEXTS.get(-rc, ""))
+        self._events: Any = found[0]
+        self._fragment = ffi.new("struct careful_event_fragment *")
+
+    def __repr__(self) -> str:
+        return f"<Events, rank {self.rank} of {self.nodes}>"
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        number = error.errno if isinstance(error, OSError) else None
+        self.close(0 if kind is None else number or errno.ECANCELED)
+
+    def close(self, status: int = 0, timeout_s: float = 5.0) -> None:
+        """End this node's part; polls until the others have been told.
+
+        Args:
+            status: 0: it is done; else a positive errno: it has failed, and so has the group.
+            timeout_s: how long at most, seconds; who is told nothing finds out by itself.
+        """
+        events, self._events = self._events, None
+        if events is None or self._engine.closed:
+            return
+        milliseconds = int(timeout_s * 1000)
+        self._engine.run(lambda _: lib.careful_events_close(events, -status, milliseconds))
+
+    @property
+    def fragment_bytes(self) -> int:
+        """The most that a fragment can carry.
+
+        Raises:
+            CarefulError: the session with some node has ended (EAGAIN).
+        """
+        return check(lib.careful_event_bytes(self._live()), self._names[self.rank])
+
+    def send_fragment(
+        self,
+        data: Any,
+        event: int,
+        to: int | None = ANY,
+        *,
+        last: bool = True,
+        crowd: bool = False,
+        large: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send a fragment; returns when a frame has it, not when it was received.
+
+        It leaves with the last one of its message, or when this node polls.
+
+        Args:
+            data: any contiguous buffer (bytes, a NumPy array ...) of at most fragment_bytes.
+            event: its number, 0 to 2^64 - 1.
+            to: a rank; None: all others.
+            last: it is the last fragment of this node's message.
+            crowd: all nodes send to its destination in this event (P2: BCAST_Event).
+            large: the event has several fragments; by default if this is not the last. The
+                same for all of them.
+            timeout_s: how long to wait for room, seconds; None: for as long as it takes.
+
+        Raises:
+            CarefulError: no room in time (ETIMEDOUT); what was not received takes all room
+                here (ENOBUFS); wrong order or flags (EILSEQ, EINVAL); the group has failed.
+        """
+        buffer = _buffer(data)
+        flags = _flags(last, crowd, (not last) if large is None else large)
+        self._send(buffer, len(buffer), event, to, flags, _end(timeout_s))
+
+    def send(
+        self,
+        data: Any,
+        event: int,
+        to: int | None = ANY,
+        *,
+        crowd: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send a message, in as many fragments as it takes; as send_fragment()."""
+        buffer, end = _buffer(data), _end(timeout_s)
+        for part, nbytes, flags in self._parts(buffer, crowd):
+            self._send(part, nbytes, event, to, flags, end)
+
+    async def asend(
+        self, data: Any, event: int, to: int | None = ANY, *, crowd: bool = False
+    ) -> None:
+        """As send(), in an event loop; one task at a time sends."""
+        buffer = _buffer(data)
+        for part, nbytes, flags in self._parts(buffer, crowd):
+            args = (_rank(to), event, part, nbytes, flags)
+            await self._in_loop(lib.careful_event_send, to, *args)
+
+    def receive_fragment(
+        self,
+        event: int,
+        source: int | None = ANY,
+        *,
+        into: Any = None,
+        timeout_s: float | None = None,
+    ) -> Fragment:
+        """Receive a fragment of an event.
+
+        Args:
+            event: its number; not before the last one is done.
+            source: a rank; None: whichever has one.
+            into: a contiguous buffer that can be written, for the whole message: the
+                fragment goes where it stands in it. None: a bytearray of its own.
+            timeout_s: how long to wait, seconds; None: for as long as it takes.
+
+        Raises:
+            ValueError: it reaches beyond the end of `into`; it is lost.
+            CarefulError: none in time (ETIMEDOUT); none will come (ENOMSG); wrong order
+                (EILSEQ); the group has failed.
+        """
+        args = (_rank(source), event, self._fragment)
+        self._wait(lib.careful_event_receive, source, _end(timeout_s), *args)
+        return self._taken(into)
+
+    def receive(
+        self,
+        event: int,
+        source: int | None = ANY,
+        *,
+        into: Any = None,
+        timeout_s: float | None = None,
+    ) -> Message:
+        """Receive a message whole; as receive_fragment()."""
+        end, parts = _end(timeout_s), _Parts(into)
+        while not parts.over:
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            parts.add(self.receive_fragment(event, parts.source(source), into=into, timeout_s=left))
+        return parts.message()
+
+    async def areceive(self, event: int, source: int | None = ANY, *, into: Any = None) -> Message:
+        """As receive(), in an event loop; one task at a time receives."""
+        parts = _Parts(into)
+        while not parts.over:
+            who = parts.source(source)
+            args = (_rank(who), event, self._fragment)
+            await self._in_loop(lib.careful_event_receive, who, *args)
+            parts.add(self._taken(into))
+        return parts.message()
+
+    def _live(self) -> Any:
+        _ = self._engine.pointer  # it is open, and this thread's
+        if self._events is None:
+            raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
+        return self._events
+
+    def _parts(self, buffer: Any, crowd: bool) -> list[tuple[Any, int, int]]:
+        """A message cut into fragments: where each begins, how long it is, its flags."""
+        most = self._most()
+        cuts = range(0, max(len(buffer), 1), most)
+        base = ffi.cast("char *", buffer)
+        large = len(cuts) > 1
+        return [
+            (base + at, min(most, len(buffer) - at), _flags(at == cuts[-1], crowd, large))
+            for at in cuts
+        ]
+
+    def _most(self) -> int:
+        """Of a fragment; the failure of the group where a session has ended."""
+        rc = lib.careful_event_bytes(self._live())
+        self._check(0 if rc > 0 else lib.careful_events_failed(self._events, ffi.NULL) or rc, ANY)
+        return int(rc) if self.nodes > 1 else 1 << 30
+
+    def _send(
+        self, data: Any, nbytes: int, event: int, to: int | None, flags: int, end: float | None
+    ) -> None:
+        args = (_rank(to), event, data, nbytes, flags)
+        self._wait(lib.careful_event_send, to, end, *args)
+
+    def _wait(
+        self, function: Callable[..., int], who: int | None, end: float | None, *args: Any
+    ) -> None:
+        """Call a function that waits, in slices."""
+        while True:
+            events = self._live()
+            left = _SLICE_MS if end is None else (end - time.monotonic()) * 1000
+            milliseconds = int(max(0.0, min(_SLICE_MS, left)))
+            rc = self._engine.run(lambda _: function(events, *args, milliseconds))  # noqa: B023
+            if rc not in _NOW or left <= 0 or lib.careful_events_failed(events, ffi.NULL):
+                self._check(-errno.ETIMEDOUT if rc == -errno.EAGAIN else rc, who)
+                return
+
+    async def _in_loop(self, function: Callable[..., int], who: int | None, *args: Any) -> None:
+        """Call it until it need not wait."""
+        driver = self._engine.in_loop()
+        found = [-errno.EAGAIN]
+
+        def tried() -> bool:
+            found[0] = function(self._live(), *args, 0)
+            return found[0] != -errno.EAGAIN
+
+        if not tried():
+            await driver.until(tried)
+        driver.wake()
+        self._check(found[0], who)
+
+    def _check(self, rc: int, who: int | None) -> None:
+        """Raise what a call failed with: of the group, or of the call itself."""
+        if rc >= 0:
+            return
+        culprit = ffi.new("uint32_t *")
+        failed = lib.careful_events_failed(self._events, culprit)
+        if failed:
+            name = f"node {culprit[0]} ({self._names[culprit[0]]})"
+            reason = _TEXTS[-failed] if -failed in _FAILURES else meaning(-failed)
+            raise CarefulError(-failed, f"it failed, and the group with it: {reason}", name)
+        name = self._names[who] if who is not None and 0 <= who < self.nodes else "the group"
+        raise CarefulError(-rc, _TEXTS.get(-rc, ""), name)
+
+    def _taken(self, into: Any) -> Fragment:
+        """The fragment that C gave, copied to where it belongs: the only time."""
+        raw = self._fragment
+        offset, nbytes = int(raw.offset), int(raw.bytes)
+        if into is None:
+            data: Any = bytearray(nbytes)
+            ffi.memmove(data, raw.data, nbytes)
+        else:
+            data = into
+            with ffi.from_buffer("char[]", into, require_writable=True) as target:
+                if offset + nbytes > len(target):
+                    text = f"{offset + nbytes} bytes of a message, and room for {len(target)}"
+                    raise ValueError(text)
+                ffi.memmove(target + offset, raw.data, nbytes)
+        return Fragment(int(raw.source), Status(raw.status), offset, nbytes, data)
+
+
+class _Parts:
+    """A message that is being received."""
+
+    def __init__(self, into: Any) -> None:
+        self._into = into
+        self._own = bytearray()
+        self._last: Fragment | None = None
+
+    @property
+    def over(self) -> bool:
+        return self._last is not None and self._last.status != Status.MORE
+
+    def source(self, source: int | None) -> int | None:
+        """Whose fragment is next: after the first, the same node's."""
+        return source if self._last is None else self._last.source
+
+    def add(self, fragment: Fragment) -> None:
+        self._last = fragment
+        if self._into is None:
+            self._own += fragment.data
+
+    def message(self) -> Message:
+        assert self._last is not None
+        last = self._last
+        data = self._own if self._into is None else self._into
+        done = last.status == Status.EVENT_DONE
+        return Message(last.source, done, last.offset + last.nbytes, data)
+
+
+def _rank(node: int | None) -> int:
+    if node is not None and not 0 <= node < 0xFFFFFFFF:
+        raise CarefulError(errno.ENOENT, _TEXTS[errno.ENOENT], f"node {node}")
+    return int(lib.CAREFUL_EVENT_ALL) & 0xFFFFFFFF if node is None else node
+
+
+def _buffer(data: Any) -> Any:
+    """What C reads.
+
+    Raises:
+        TypeError, ValueError: it is no contiguous buffer.
+    """
+    if isinstance(data, str):
+        raise TypeError("a message is bytes or another buffer, not str: encode it")
+    return ffi.from_buffer(data)
+
+
+def _flags(last: bool, crowd: bool, large: bool) -> int:
+    return (
+        (int(lib.CAREFUL_EVENT_F_LAST) if last else 0)
+        | (int(lib.CAREFUL_EVENT_F_CROWD) if crowd else 0)
+        | (int(lib.CAREFUL_EVENT_F_LARGE) if large else 0)
+    )
+
+
+def _end(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,0 +1,181 @@
+"""Who sends to whom (P2 section 6.2): what CAREFUL_EVENT_TRACE makes programs note, and what
+windows of the pattern's size would bring.
+
+Times are of each host's own clock: what is outstanding is right where that is one clock (a lab),
+or where clocks agree to less than a message takes. Pure computation on files.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from careful.errors import CarefulError
+
+Counts = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int64]
+
+_HEAD = re.compile(
+    r"# careful events 1: rank (\d+) of (\d+), window (\d+), receive buffers (\d+), "
+    r"left out (\d+)\n"
+)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one node noted.
+
+    Attributes:
+        rank: the node's.
+        nodes: P.
+        window: W of its peers, buffers.
+        receive_buffers: R.
+        left_out: notes for which there was no room.
+        at_ns, sent, node, event, nbytes: of each fragment: when; whether it was sent, or
+            consumed; the other node; the event; its payload.
+    """
+
+    rank: int
+    nodes: int
+    window: int
+    receive_buffers: int
+    left_out: int
+    at_ns: Times
+    sent: npt.NDArray[np.bool_]
+    node: Counts
+    event: npt.NDArray[np.uint64]
+    nbytes: Counts
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Fragments from one node to another.
+
+    Attributes:
+        source, to: their ranks.
+        fragments: how many were sent.
+        most: outstanding (sent, not consumed) at a time, at most.
+        window: that the receiver grants now, as to every peer.
+        sized: that it would grant, if it shared its buffers by what is outstanding at most.
+        closed: share of fragments that found no credit beside the last one of `window`, had
+            credits returned only with consumption;
+        sized_closed: of `sized`.
+    """
+
+    source: int
+    to: int
+    fragments: int
+    most: int
+    window: int
+    sized: int
+    closed: float
+    sized_closed: float
+
+
+def read(path: Path) -> Trace:
+    """One node's file.
+
+    Raises:
+        CarefulError: it is none.
+    """
+    lines = path.read_text().splitlines(keepends=True)
+    head = _HEAD.fullmatch(lines[0]) if lines else None
+    if head is None:
+        raise CarefulError(errno.EINVAL, "is no trace of events, or was not closed", str(path))
+    rank, nodes, window, buffers, left_out = map(int, head.groups())
+    try:
+        rows = [line.split() for line in lines[2:]]
+        return Trace(
+            rank,
+            nodes,
+            window,
+            buffers,
+            left_out,
+            np.array([int(row[0]) for row in rows], np.int64),
+            np.array([row[1] == "s" for row in rows], bool),
+            np.array([int(row[2]) for row in rows], np.int64),
+            np.array([int(row[3]) for row in rows], np.uint64),
+            np.array([int(row[4]) for row in rows], np.int64),
+        )
+    except (IndexError, ValueError):
+        raise CarefulError(errno.EINVAL, "is damaged", str(path)) from None
+
+
+def read_all(directory: Path) -> list[Trace]:
+    """All nodes of the one group whose files are there, by rank.
+
+    Raises:
+        CarefulError: there are none, or not those of one whole group.
+    """
+    found = sorted((read(one) for one in directory.glob("event-*.trace")), key=lambda one: one.rank)
+    if not found:
+        raise CarefulError(errno.ENOENT, "no trace of events (event-*.trace)", str(directory))
+    if [one.rank for one in found] != list(range(found[0].nodes)):
+        ranks = ", ".join(str(one.rank) for one in found)
+        text = f"ranks {ranks} of a group of {found[0].nodes}: one file of each is needed"
+        raise CarefulError(errno.EINVAL, text, str(directory))
+    return found
+
+
+def matrix(traces: Sequence[Trace]) -> tuple[Counts, Counts]:
+    """Fragments, and bytes, from each node (row) to each (column)."""
+    count = np.zeros((len(traces), len(traces)), np.int64)
+    nbytes = np.zeros_like(count)
+    for one in traces:
+        np.add.at(count[one.rank], one.node[one.sent], 1)
+        np.add.at(nbytes[one.rank], one.node[one.sent], one.nbytes[one.sent])
+    return count, nbytes
+
+
+def ways(traces: Sequence[Trace], source: int, to: int) -> tuple[Times, Times]:
+    """When fragments from one node to another were sent, and when consumed, ns."""
+    out, back = traces[source], traces[to]
+    sent = out.at_ns[out.sent & (out.node == to)]
+    consumed = back.at_ns[~back.sent & (back.node == source)]
+    return sent, np.sort(consumed)
+
+
+def outstanding(sent: Times, consumed: Times) -> Counts:
+    """Of each fragment: how many were on their way or waited, itself included."""
+    before = np.searchsorted(consumed, sent, side="right")
+    waiting: Counts = np.maximum(np.arange(1, len(sent) + 1) - before, 1).astype(np.int64)
+    return waiting
+
+
+def _closed(waiting: Counts, window: int) -> float:
+    """A fragment needs a credit, and leaves the last one for a window update (P2 Theorem 1)."""
+    return float(np.mean(waiting > window - 1)) if len(waiting) else 0.0
+
+
+def pairs(traces: Sequence[Trace]) -> list[Pair]:
+    """What windows of the pattern's size would bring, of each pair that talks."""
+    found = []
+    for to, receiver in enumerate(traces):
+        waiting = {
+            source: outstanding(*ways(traces, source, to))
+            for source in range(len(traces))
+            if source != to and np.any(traces[source].sent & (traces[source].node == to))
+        }
+        most = {source: int(values.max()) for source, values in waiting.items()}
+        whole = sum(most.values())
+        for source, values in waiting.items():
+            sized = receiver.receive_buffers * most[source] // whole
+            found.append(
+                Pair(
+                    source,
+                    to,
+                    len(values),
+                    most[source],
+                    receiver.window,
+                    sized,
+                    _closed(values, receiver.window),
+                    _closed(values, sized),
+                )
+            )
+    return found

@@ -1,0 +1,237 @@
+"""What test_event.py runs on each host: CASE RANK. Fails with an AssertionError."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import careful
+import numpy as np
+from careful import event as events_of
+from careful.errors import CarefulError
+from careful.event import Events, Status, jacobi
+
+HOSTS = ["h1", "h2", "h3"]
+
+
+@contextmanager
+def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
+    """What stands in it raises this, and says that; the list gets it."""
+    caught: list[Any] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+    assert caught, f"no {kind.__name__}"
+    assert all(one in str(caught[0]) for one in said), repr(caught[0])
+
+
+@contextmanager
+def fails(number: int, *said: str) -> Iterator[None]:
+    """The same of CarefulError with this errno."""
+    with raises(CarefulError, *said) as caught:
+        yield
+    assert caught[0].errno == number, repr(caught[0])
+
+
+def crowd(events: Events) -> None:
+    """All-to-all, of one fragment and of many, arrays in and out, from any and from one."""
+    mine = np.arange(10, dtype=np.float64) + 100 * events.rank
+    events.send(mine, 1, crowd=True)
+    seen = set()
+    for number in range(1, events.nodes):
+        theirs = np.zeros(10)
+        got = events.receive(1, into=theirs, timeout_s=30)
+        assert got.data is theirs
+        assert got.event_done == (number == events.nodes - 1)
+        assert np.array_equal(theirs, np.arange(10) + 100 * got.source)
+        seen.add(got.source)
+    assert seen == set(range(events.nodes)) - {events.rank}
+    large = np.random.default_rng(events.rank).random((40, 300))
+    events.send(large, 2, crowd=True)
+    for rank in sorted(seen):
+        theirs = np.zeros((40, 300))
+        got = events.receive(2, rank, into=theirs, timeout_s=30)
+        assert got.nbytes == theirs.nbytes == 96000
+        assert np.array_equal(theirs, np.random.default_rng(rank).random((40, 300)))
+
+
+def fragments(events: Events) -> None:
+    """A ring: each passes fragments on to the next one."""
+    after, before = (events.rank + 1) % events.nodes, (events.rank - 1) % events.nodes
+    most = events.fragment_bytes
+    assert most > 1000
+    for number in range(3):
+        data = bytes([events.rank + number]) * (most - number)
+        events.send_fragment(data, 5, after, last=number == 2, large=True)
+    for number in range(3):
+        got = events.receive_fragment(5, before, timeout_s=30)
+        assert got.source == before
+        assert got.data == bytes([before + number]) * (most - number)
+        assert got.status == (Status.EVENT_DONE if number == 2 else Status.MORE)
+    with fails(errno.EILSEQ, "ascending"):
+        events.send(b"", 4, after)
+    with fails(errno.EILSEQ):
+        events.receive(5)
+    with fails(errno.ENOENT, "no such node"):
+        events.send(b"", 6, events.nodes)
+    with fails(errno.ENOENT):
+        events.receive(6, -1)
+    with fails(errno.EMSGSIZE, "fragment_bytes"):
+        events.send_fragment(bytes(most + 1), 6, after)
+    with fails(errno.ETIMEDOUT):
+        events.receive(6, timeout_s=0.1)
+    events.send(b"word", 7, after)
+    small = bytearray(3)
+    with raises(ValueError, "4 bytes of a message, and room for 3"):
+        events.receive(7, into=small, timeout_s=30)
+    jacobi.meet(events, 8)
+
+
+def window(events: Events) -> None:
+    """More than a window to all before any is received; what came is copied out."""
+    count = 100
+    for number in range(count):
+        events.send(np.full(4, number + 1000 * events.rank), number, crowd=True, timeout_s=30)
+    for number in range(count):
+        for _ in range(events.nodes - 1):
+            got = events.receive(number, timeout_s=30)
+            assert np.all(np.frombuffer(got.data, np.int64) == number + 1000 * got.source)
+
+
+def flood_bound(events: Events) -> None:
+    """Nobody receives until told to: what is short has a name, and the program goes on."""
+    count, received, told = 400, 0, 0
+
+    def receive_until(number: int) -> None:
+        nonlocal received
+        while received < number:
+            for _ in range(events.nodes - 1):
+                assert events.receive(received, timeout_s=30).data == bytes([received % 251])
+            received += 1
+
+    for number in range(count):
+        refusal: OSError | None = None
+        try:
+            events.send(bytes([number % 251]), number, crowd=True, timeout_s=30)
+        except CarefulError as error:
+            refusal = error
+        if refusal is not None:
+            assert refusal.errno == errno.ENOBUFS, repr(refusal)
+            assert "receive, then send again" in str(refusal)
+            assert number > 64
+            told += 1
+            receive_until(number)
+            events.send(bytes([number % 251]), number, crowd=True, timeout_s=30)
+    receive_until(count)
+    print("told" if told else "not told")
+
+
+def killed(events: Events) -> None:
+    """One dies in the middle of an event; the others are told, and who it was."""
+    jacobi.meet(events, 1)
+    if events.rank == 1:
+        events.send_fragment(b"half", 2, last=False)
+        with fails(errno.ETIMEDOUT):  # and polls
+            events.receive(2, 0, timeout_s=0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert events.receive_fragment(2, 1, timeout_s=30).status == Status.MORE
+    began = time.monotonic()
+    with raises(CarefulError, "node 1 (h2)") as caught:
+        # From somebody else, who did nothing wrong.
+        events.receive(2, 2 - events.rank, timeout_s=60)
+    assert caught[0].errno != errno.ETIMEDOUT
+    assert time.monotonic() - began < 40
+
+
+def exception(events: Events) -> None:
+    """An exception that leaves the block fails the group."""
+    if events.rank == 2:
+        while not events.receive(1, timeout_s=30).event_done:
+            pass
+        raise FileNotFoundError(errno.ENOENT, "its input")
+    events.send(b"", 1, 2, crowd=True)
+    with fails(errno.ENOENT, "node 2 (h3)"):
+        events.receive(2, timeout_s=30)
+
+
+def leaves(events: Events) -> None:
+    """Who is done leaves; nobody waits for it."""
+    jacobi.meet(events, 1)
+    if events.rank == 0:
+        return
+    with fails(errno.ENOMSG, "no more"):
+        events.receive(2, 0, timeout_s=30)
+    with fails(errno.EPIPE, "has left"):
+        events.send(b"", 2, 0)
+    jacobi_pair = 3 - events.rank
+    events.send(b"on", 3, jacobi_pair)
+    assert events.receive(3, timeout_s=30).data == b"on"
+
+
+def heat(events: Events) -> None:
+    """P2 section 6.1, to the last bit."""
+    event = 0
+    for size, iterations in ((8, 30), (17, 20), (600, 3)):
+        _, whole = jacobi.run(events, size, iterations, event)
+        event += 2 * iterations + 2
+        if whole is not None:
+            alone = jacobi.serial(size, iterations)
+            assert whole.tobytes() == alone.tobytes()
+            assert 0 < whole[size // 2, size // 2] < 100 or iterations < size // 2
+
+
+async def loop(events: Events) -> None:
+    """The same in an event loop, beside another task."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    beside = asyncio.get_running_loop().create_task(tick())
+    for number in range(20):
+        await events.asend(np.full(3000, number, np.int32), number, crowd=True)
+        for _ in range(events.nodes - 1):
+            got = await events.areceive(number)
+            assert np.all(np.frombuffer(got.data, np.int32) == number)
+    await asyncio.sleep(0.01)
+    beside.cancel()
+    assert ticks > 0
+
+
+async def in_loop(rank: int) -> None:
+    async with careful.open("eth1", peers=2) as node:
+        with await events_of.ajoin(node, HOSTS, rank) as events:
+            await loop(events)
+
+
+def main() -> int:
+    case, rank = sys.argv[1], int(sys.argv[2])
+    if case == "loop":
+        asyncio.run(in_loop(rank), debug=False)
+        return 0
+    function: Any = globals()[case]
+    options = {"rx_buffers": 128} if case in ("window", "flood_bound") else {}
+    with careful.open("eth1", peers=2, stall_ms=5000, **options) as node:
+        try:
+            with events_of.join(node, HOSTS, rank) as events:
+                function(events)
+        except FileNotFoundError as error:
+            if case != "exception" or error.strerror != "its input":
+                raise
+        assert not [one for one in node.peers if one._info().buffers_kept]
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
