@@ -16,6 +16,7 @@ pytest.importorskip("careful._binding")
 
 from hosts import RUN, Host, alive, finish, wait_for
 from lab import Lab, MakeLab, tool
+from slow_disk import slow_disk
 
 pytestmark = pytest.mark.lab
 
@@ -294,3 +295,60 @@ def test_auto__follows_a_path_that_changes(make_lab: MakeLab, tmp_path: Path) ->
     finally:
         for one in (first, second):
             one.ctl("down", "eth1", check=False)
+
+
+#: Of 64 KiB messages.
+BIG = 10
+WRITE = """
+import sys
+import careful.files
+
+with careful.files.connect("10.77.0.1") as host:
+    print("ready", flush=True)
+    while True:
+        with open(sys.argv[1]) as name:
+            host.write(name.read(), bytes(65536), 0, sync=False)
+"""
+
+
+def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> None:
+    """What h2 writes goes to memory first, and then to a disk where blocks are better."""
+    lab = make_lab(hops=GAM, mtu=4000, options=["--scale", "20", "--charge", "payload"])
+    first, second = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
+    slow, which = first.export / "slow", tmp_path / "which"
+    (tmp_path / "backing").mkdir()
+    for folder in (first.export, tmp_path / "backing"):
+        (folder / "file").write_bytes(bytes(65536))
+    slow.mkdir()
+    which.write_text("file")
+    with slow_disk(3000, 400, slow, tmp_path):
+        for one in (first, second):
+            one.up()
+        try:
+            writer = lab.start("h2", sys.executable, "-c", WRITE, str(which))
+            assert writer.stdout
+            assert writer.stdout.readline() == "ready\n", writer.communicate()[1]
+            first.start("tune", "auto", "eth1", "--peer", PEER)
+            kept = RUN / lab.instance("h1") / "tuning.json"
+
+            def told(what: str) -> bool:
+                return kept.exists() and what in kept.read_text()
+
+            wait_for(lambda: told('"what": "nothing to change"'), "round")
+            assert not explained(first)["stores"]
+            which.write_text("slow/file")
+            wait_for(lambda: told('"what": "kept"'), "threshold that holds")
+            decided = [each["what"] for each in explained(first)["decisions"]]
+            assert "store changed" in decided, decided
+            (store,) = explained(first)["stores"]
+            assert (store["class"], store["standing"]) == (BIG, "verified")
+            assert 0 < store["store_bytes"] < 40000
+            assert store["ab"]["gain_low_us"] > 0
+            assert "to files" in store["ab"]["measures"]
+            # The sender's own settings are another matter.
+            theirs = json.loads(second.ctl("tune", "show", "eth1", "--json").stdout)
+            assert theirs["peers"][0]["classes"][BIG]["minpulse_bytes"]["store"] == 65536
+            first.assert_nothing_lost()
+        finally:
+            for one in (first, second):
+                one.ctl("down", "eth1", check=False)

@@ -14,12 +14,12 @@ from careful.tuning.state import Pair, PathState, Value
 from careful.tuning.stores import STORE, Pulse, Store, Totals, another, fit
 
 #: A window closes after so many writes and so long, seconds, whichever is later.
-WINDOW_WRITES = 15
-WINDOW_S = 0.4
+WINDOW_WRITES = 8
+WINDOW_S = 0.2
 #: Windows in turn that must agree on another store.
 AGREEING = 2
 #: Windows after a store became known in which better figures of it may still answer.
-SETTLING = 8
+SETTLING = 16
 #: Writes after which newer ones take their place in the figures.
 FRESH_WRITES = 1000
 #: Other writes are made on purpose until there are so many, or for so long, seconds.

@@ -152,7 +152,7 @@ def test_auto__finds_a_disks_threshold_and_holds_it() -> None:
 def test_auto__memory_needs_nothing() -> None:
     on = path(to_file(MEMORY), noise=0.3)
     one = controller(on)
-    run(one, on, 700)
+    run(one, on, 150)
     assert on.pulse(CLASS) == UNTUNED or not told(one, "kept")
     changed = [each for each in one.state.decisions if each["what"] == "changed"]
     assert not any(row.get("sink") for each in changed for row in each["classes"])
@@ -161,7 +161,7 @@ def test_auto__memory_needs_nothing() -> None:
 @pytest.mark.parametrize("every_s", [0.005, 0.1])
 def test_auto__a_slow_disk_appears(every_s: float) -> None:
     """Answered within 2 s of traffic, or 30 messages an arm, whichever is later."""
-    at = 1000.0 + 120
+    at = 1000.0 + 40
     stream = ToFile(BYTES, every_s, FRAMES, CAME_US, lambda now: DISK if now > at else MEMORY)
     on = path(stream)
     one = controller(on)
@@ -175,7 +175,7 @@ def test_auto__a_slow_disk_appears(every_s: float) -> None:
 
 
 def test_auto__a_slow_disk_that_goes() -> None:
-    at = 1000.0 + 120
+    at = 1000.0 + 40
     stream = ToFile(BYTES, 0.02, FRAMES, CAME_US, lambda now: MEMORY if now > at else (500, 20.0))
     on = path(stream)
     one = controller(on)
@@ -190,9 +190,10 @@ def test_auto__one_change_in_ten_minutes_while_the_store_is_the_same() -> None:
         lambda _: GAM, [Stream(4096, 0.1)], files=[to_file(), to_file(nbytes=8192)], noise=0.4
     )
     one = controller(on)
-    run(one, on, 1300)
+    run(one, on, 900)
     changed = told(one, "changed")
     # The first of a path, and the first of a store, are no changes of what was tuned.
+    assert 1 <= len(changed) <= 3
     assert all(b - a >= 600 for a, b in pairwise(changed[1:]))
 
 

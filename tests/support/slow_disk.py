@@ -1,0 +1,54 @@
+"""A directory whose writes take as long as a test says: tools/bench/slowfs.c over FUSE.
+
+Owns the mount and its server; both are gone when the test ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "tools/bench/slowfs.c"
+START_S = 20.0
+
+
+def _built(folder: Path) -> Path:
+    """The server; a test that needs what is missing here is skipped."""
+    compiler, config = shutil.which("cc"), shutil.which("pkg-config")
+    if compiler is None or config is None or not Path("/dev/fuse").exists():
+        pytest.skip("needs cc, pkg-config and /dev/fuse")
+    flags = subprocess.run(
+        [config, "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=False
+    )
+    if flags.returncode:
+        pytest.skip("no libfuse3 to build with")
+    program = folder / "slowfs"
+    argv = [compiler, "-O1", "-o", program, SOURCE, *shlex.split(flags.stdout)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return program
+
+
+@contextmanager
+def slow_disk(g_us: float, G_us_per_KiB: float, top: Path, folder: Path) -> Iterator[None]:
+    """Mount one at `top`, which exists; what it holds lies in folder/backing."""
+    program, backing = _built(folder), folder / "backing"
+    argv = [str(program), str(g_us), str(G_us_per_KiB), str(backing), str(top)]
+    with subprocess.Popen(argv) as server:
+        try:
+            end = time.monotonic() + START_S
+            while not os.path.ismount(top):
+                assert server.poll() is None, "slowfs ended at once"
+                assert time.monotonic() < end, "slowfs does not begin"
+                time.sleep(0.02)
+            yield
+        finally:
+            subprocess.run(["umount", "-l", top], check=False, capture_output=True)
+            server.terminate()
