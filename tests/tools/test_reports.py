@@ -101,6 +101,26 @@ def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
     assert last_line("trapeze", worse) == "NOT MET"
 
 
+def test_cost__the_controller_is_hardly_there(tmp_path: Path) -> None:
+    kept = REPORTS / "cost.json"
+    assert last_line("cost", kept) == "met"
+    whole = kept.read_text()
+    worse = tmp_path / "kept.json"
+    changes: list[tuple[str, Any]] = [
+        ("pushes", [{"call_us": 1100.0, "used_us": 1200.0}]),
+        ("trips_us", {"with": [5.2], "without": [5.0]}),
+        ("cpu_share", 0.03),
+        ("messages_seen_count", 3),
+        ("rss_max_MiB", 120.0),
+    ]
+    for name, wrong in changes:
+        found = json.loads(whole)
+        for one in found["rounds"]:
+            one[name] = wrong
+        worse.write_text(json.dumps(found))
+        assert last_line("cost", worse) == "NOT MET", name
+
+
 def test_regret__planned_fragments_are_near_the_best(tmp_path: Path) -> None:
     kept = REPORTS / "regret.json"
     assert last_line("regret", kept) == "met"
