@@ -12,7 +12,9 @@ import numpy as np
 from careful.model import surfaces
 from careful.model.files import load_shipped
 from careful.model.fixed import segments
+from careful.model.planner import plan, rules
 from careful.model.pulses import pulse_latency_us
+from careful.model.simulation import Message, simulate
 from careful.model.stages import KIB, Array
 
 PULSE_BYTES = (512,)
@@ -34,7 +36,15 @@ class Shape:
 
 def shapes() -> list[Shape]:
     """All of them, in the order of the papers."""
-    return [*_figure_9(), *_figure_10(), _figure_12(), _gms(), _figure_4(), _figure_7()]
+    return [
+        *_figure_9(),
+        *_figure_10(),
+        _figure_12(),
+        _figure_14(),
+        _gms(),
+        _figure_4(),
+        _figure_7(),
+    ]
 
 
 def _figure_9() -> Iterator[Shape]:
@@ -111,6 +121,22 @@ def _figure_12() -> Shape:
         f"at 4 ms {row[0]:.1f} % for 4 KiB, {row.max():.1f} % for "
         f"{found.along[int(np.argmax(row))]:.0f} KiB, {row[-1]:.1f} % for 4 MiB",
         bool(inside and all(each[-1] < each.max() / 2 and each[0] < each.max() for each in rows)),
+    )
+
+
+def _figure_14() -> Shape:
+    line = load_shipped("network-disk")
+    parts = []
+    for strategy in ("fixed", "hierarchical", "ramp"):
+        made = plan(line, 64 * KIB, strategy)
+        found = simulate(line, [Message(64 * KIB)], rules(line, made))
+        parts.append(found.parts_us(len(line) - 1))
+    first, disk = [np.array([one[k] for one in parts]) / 1000 for k in (0, 1)]
+    return Shape(
+        "P1 Fig. 14, bars",
+        "the disk's part is the same for all three; the time before it falls",
+        f"T_f {_each(first)} ms, T_b {_each(disk)} ms for fixed, hierarchical, ramp",
+        bool(np.ptp(disk) < 1e-6 and np.all(np.diff(first) < 0)),
     )
 
 
