@@ -12,18 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from careful.model.blackbox import BlackBox, Regime
-from careful.model.stages import Limits
+from careful.model.stages import Array, Limits, Pipeline
 from careful.model.tunemap import (
     CLASS_BYTES_FIRST,
     CLASS_COUNT,
     FRAME_LIMITS,
     TunePlan,
 )
+from careful.tuning import ramps
 from careful.tuning.state import Value
 from careful.tuning.stores import STORE, Pulse, Store
 
@@ -33,6 +35,8 @@ GAIN_MIN = 0.02
 MOVED_MIN = 0.1
 #: Paths that are drawn from a measurement's intervals.
 DRAWS = 200
+#: Of them, those that ramps are priced over.
+REBUILT = 100
 #: A 95 % interval's half in standard errors.
 _SIGMAS = 1.96
 _TOP = ("sum_g_us", "sum_G_us_per_KiB")
@@ -68,19 +72,34 @@ class Measured:
     limits: Limits = FRAME_LIMITS
 
     def latency_us(self, message_bytes: int, plan: TunePlan) -> Interval:
-        """What a message takes, cut by a plan.
-
-        A ramp is priced as equal fragments of the same number, for a black box knows no stages.
-        """
+        """What a message takes, cut by a plan; of a ramp see ramps.py."""
+        if not plan.is_fixed:
+            return self._of_rebuilt(self._ramped(message_bytes, plan))
         count = len(plan.sizes(message_bytes, self.limits))
         return self._interval(lambda box: box.latency_us(message_bytes, count))
 
     def gain_us(self, message_bytes: int, now: TunePlan, then: TunePlan) -> Interval:
         """What `then` saves of what `now` takes."""
+        if not (now.is_fixed and then.is_fixed):
+            return self._of_rebuilt(
+                self._ramped(message_bytes, now) - self._ramped(message_bytes, then)
+            )
         before, after = (len(one.sizes(message_bytes, self.limits)) for one in (now, then))
         return self._interval(
             lambda box: box.latency_us(message_bytes, before) - box.latency_us(message_bytes, after)
         )
+
+    @cached_property
+    def rebuilt(self) -> tuple[Pipeline, ...]:
+        """Pipelines that it may be."""
+        return ramps.rebuilt(self.draws[:REBUILT])
+
+    def _ramped(self, message_bytes: int, plan: TunePlan) -> Array:
+        return ramps.latencies_us(self.rebuilt, message_bytes, plan, self.limits)
+
+    def _of_rebuilt(self, values: Array) -> Interval:
+        # All of them: the order that there is may be the best for a plan that was made for it.
+        return Interval(float(np.median(values)), float(values.min()), float(values.max()))
 
     def _interval(self, figure: Callable[[BlackBox], float]) -> Interval:
         low, high = np.percentile([figure(box) for box in self.draws], (2.5, 97.5))
@@ -178,7 +197,8 @@ def class_bytes(item: int) -> int:
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     """The plans of all sixteen classes, smallest messages first.
 
-    now: what is in effect, plans first.
+    now: what is in effect, plans first. No ramp is proposed: over all orders of stages that a
+    black box may stand for, none gains more than its uncertainty (ramps.py).
     """
     return [
         _row(path, index, plan)

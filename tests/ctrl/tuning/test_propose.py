@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 from careful.model import Pipeline, load_shipped
-from careful.model.tunemap import CLASS_COUNT, TunePlan
+from careful.model.stages import Stage
+from careful.model.tunemap import CLASS_COUNT, TunePlan, ramp_plan
 from careful.tuning.propose import measured, moved, table, worth
 from live_path import LIMITS, START, figures, truth_us
 
@@ -65,10 +66,50 @@ def test_table__what_is_best_already_stays() -> None:
     assert not worth(table(path, best))
 
 
-def test_table__ramps_are_priced_as_equal_fragments() -> None:
-    path = measured(known(), LIMITS)
+SLOW_MIDDLE = Pipeline(
+    tuple(Stage(f"{k}", *cost) for k, cost in enumerate([(2, 20), (2, 20), (40, 40), (2, 20)]))
+)
+RISING = Pipeline((Stage("fast", 5, 10), Stage("slow", 20, 40)))
+
+
+@pytest.mark.parametrize("pipeline", [GAM, SLOW_MIDDLE, RISING])
+@pytest.mark.parametrize("message_bytes", [4096, 16384])
+def test_ramps__the_interval_holds_the_truth(pipeline: Pipeline, message_bytes: int) -> None:
+    """Whatever order the stages have, of which a black box knows nothing."""
+    path = measured(known(pipeline), LIMITS)
+    ramp, true_us = ramp_plan(pipeline, message_bytes, LIMITS)
+    assert not ramp.is_fixed
+    turned = Pipeline(pipeline.stages[::-1])
+    for one in (pipeline, turned):
+        predicted = path.latency_us(message_bytes, ramp)
+        # A ramp that was made for an order is at an end of what it takes in all of them.
+        true = truth_us(one, message_bytes, ramp)
+        assert 0.99 * predicted.low <= true <= 1.01 * predicted.high
+    assert truth_us(turned, message_bytes, ramp) > true_us
+    # Equal fragments of the same number are something else.
+    count = len(ramp.sizes(message_bytes, LIMITS))
+    equal = path.latency_us(message_bytes, TunePlan.fixed(-(-message_bytes // count)))
+    assert predicted.high - predicted.low > equal.high - equal.low
+
+
+def test_ramps__of_one_stage_there_is_no_doubt() -> None:
+    """Nothing is before or behind it: each fragment costs its g."""
+    one = Pipeline((Stage("all", 50, 20),))
+    path = measured(known(one, error=1e-6), LIMITS)
     ramp = TunePlan(256, ratio_q16=2 << 16, peak_bytes=2048)
-    assert path.latency_us(3840, ramp) == path.latency_us(3840, TunePlan.fixed(960))
+    predicted = path.latency_us(3840, ramp)
+    assert predicted.value == pytest.approx(truth_us(one, 3840, ramp), rel=1e-3)
+    assert predicted.high - predicted.low < 1
+
+
+def test_ramps__one_in_effect_goes_only_where_it_surely_loses() -> None:
+    path = measured(known(RISING), LIMITS)
+    good, _ = ramp_plan(RISING, 4096, LIMITS)
+    bad = TunePlan(64, step_bytes=16, peak_bytes=3750)  # 21 fragments
+    rows = worth(table(path, [START] * 6 + [good] + [bad] + [START] * 8))
+    assert 6 not in rows
+    assert rows[7].best.is_fixed  # type: ignore[union-attr]
+    assert rows[7].gain_us.low > 0
 
 
 def test_measured__without_figures() -> None:
