@@ -14,6 +14,8 @@
 #include <careful/frame.h>
 #include <careful/wire.h>
 
+enum { CAREFUL_AF_INET = 2, CAREFUL_AF_INET6 = 10 };
+
 const volatile struct careful_xdp_config config;
 
 struct {
@@ -79,7 +81,7 @@ static __always_inline int pass(__u32 why)
 }
 
 /* A function of its own, so that BTF knows careful_hdr. */
-static __noinline __u32 admit(const struct careful_hdr *hdr)
+static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 {
 	__u32 slot = CAREFUL_BE16(hdr->src_node);
 	struct careful_peer_entry *peer;
@@ -90,14 +92,14 @@ static __noinline __u32 admit(const struct careful_hdr *hdr)
 	peer = bpf_map_lookup_elem(&peers, &slot);
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit(peer, hdr);
+	verdict = careful_frame_admit(peer, hdr, frame_bytes);
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
 }
 
 /* A frame of the datapath: admitted, a ping that ends here, or why not. */
-static __always_inline __u32 judge(const struct careful_datagram *datagram)
+static __always_inline __u32 judge(const struct careful_datagram *datagram, __u32 frame_bytes)
 {
 	const struct careful_hdr *hdr = (const void *)datagram->at;
 	__u32 verdict = careful_frame_readable(datagram);
@@ -107,7 +109,48 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram)
 	verdict = careful_frame_judge(hdr, datagram->bytes - sizeof(*hdr));
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(hdr);
+	return admit(hdr, frame_bytes);
+}
+
+/* Whether the kernel would forward a datagram rather than take it: what it cannot is no
+ * router's business either. */
+static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
+{
+	const __u8 *ip = datagram->ip;
+	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex, .l4_protocol = 17 };
+	int rc;
+
+	if (datagram->ipv6) {
+		if (ip + CAREFUL_FRAME_IPV6 > datagram->end)
+			return 0;
+		fib.family = CAREFUL_AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, ip + 8, sizeof(fib.ipv6_src));
+		__builtin_memcpy(fib.ipv6_dst, ip + 24, sizeof(fib.ipv6_dst));
+	} else {
+		if (ip + CAREFUL_FRAME_IPV4 > datagram->end)
+			return 0;
+		fib.family = CAREFUL_AF_INET;
+		__builtin_memcpy(&fib.ipv4_src, ip + 12, sizeof(fib.ipv4_src));
+		__builtin_memcpy(&fib.ipv4_dst, ip + 16, sizeof(fib.ipv4_dst));
+	}
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	return rc >= 0 && rc != BPF_FIB_LKUP_RET_NOT_FWDED && rc != BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+/*
+ * A datagram to our port that is no right frame. It is dropped only where it can be meant for
+ * us: not on its way to another host, and not an answer of another service to a port that an
+ * application, or NAT, happened to choose.
+ */
+static __always_inline int refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
+				  __u32 why)
+{
+	/* Whose check is right was made to be a frame, whatever port it comes from. */
+	int frame = why > CAREFUL_XDP_DROP_CHECK;
+
+	if ((!frame && datagram->source != config.port) || forwarded(ctx, datagram))
+		return pass(CAREFUL_XDP_PASS_OTHER);
+	return drop(why);
 }
 
 static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
@@ -122,16 +165,18 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
 		return pass(CAREFUL_XDP_PASS_OTHER);
 	type = datagram.at + 1; /* version, type: so in every version */
 	if (type + 1 > datagram.end)
-		return drop(CAREFUL_XDP_DROP_SHORT);
+		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
 	if (*type & CAREFUL_CTRL_BIT)
 		return pass(CAREFUL_XDP_PASS_CONTROL);
 	if (ctx->rx_queue_index != config.queue)
 		return pass(CAREFUL_XDP_PASS_QUEUE);
-	verdict = judge(&datagram);
+	verdict = judge(&datagram, frame_bytes);
 	if (verdict == CAREFUL_XDP_PASS_PING)
 		return pass(verdict);
-	if (verdict != CAREFUL_XDP_ADMITTED)
+	if (verdict == CAREFUL_XDP_DROP_TRAIN)
 		return drop(verdict);
+	if (verdict != CAREFUL_XDP_ADMITTED)
+		return refuse(ctx, &datagram, verdict);
 	if (bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_DROP) != XDP_REDIRECT)
 		return drop(CAREFUL_XDP_DROP_REDIRECT);
 	count(CAREFUL_XDP_ADMITTED);

@@ -170,8 +170,10 @@ struct port_ops {
 	void (*stamps)(struct port *port, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and it may
-	 * be opened again when closed() says so. */
-	void (*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window);
+	 * be opened again when closed() says so. Returns where the caller says, from then on,
+	 * how many buffers they may have filled in all; it begins with the window. */
+	uint32_t *(*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
+			   uint32_t buffer_bytes);
 	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
 	 * NULL: it is as soon as admit() has returned. */
 	bool (*closed)(struct port *port, uint32_t slot);

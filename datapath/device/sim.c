@@ -161,7 +161,8 @@ static void sim_random(struct port *nic, void *buf, uint32_t bytes)
 	}
 }
 
-static void sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t window)
+static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t window,
+			   uint32_t buffer_bytes)
 {
 	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
@@ -170,7 +171,14 @@ static void sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t
 		sim_fail(sim->world, "port %u: slot %u is not closed", sim->port, slot);
 	if (!cookie)
 		sim->closed_ns[slot] = sim->world->now_ns + sim->world->config.admit_ns;
-	*peer = (struct careful_peer_entry){ .cookie = cookie, .window = window };
+	*peer = (struct careful_peer_entry){
+		.cookie = cookie,
+		.window = window,
+		.limit = window,
+		.may_fill = window,
+		.buffer_bytes = buffer_bytes,
+	};
+	return &peer->may_fill;
 }
 
 static bool sim_closed(struct port *nic, uint32_t slot)

@@ -10,14 +10,15 @@
 
 #include <careful/frame.h>
 
-static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr)
+static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr,
+				      uint32_t frame_bytes)
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	enum careful_xdp_counter verdict;
 
 	if (slot >= sim->peers_count)
 		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit(&sim->peers[slot], hdr);
+	verdict = careful_frame_admit(&sim->peers[slot], hdr, frame_bytes);
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
 	return verdict;
@@ -44,5 +45,5 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	verdict = careful_frame_judge(&hdr, datagram.bytes - (uint32_t)sizeof(hdr));
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(sim, &hdr);
+	return admit(sim, &hdr, bytes);
 }

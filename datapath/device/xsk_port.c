@@ -26,7 +26,8 @@ static bool xsk_closed(struct port *port, uint32_t slot)
 	return xsk_grace_over(xsk, xsk->closing[slot]);
 }
 
-static void xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window)
+static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
+			   uint32_t buffer_bytes)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 	struct careful_peer_entry *peer = &xsk->peers[slot];
@@ -35,14 +36,18 @@ static void xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_
 	if (!cookie) {
 		__atomic_store_n(&peer->cookie, 0, __ATOMIC_RELEASE);
 		xsk->closing[slot] = xsk_grace_ask(xsk);
-		return;
+		return &peer->may_fill;
 	}
 	assert(!peer->cookie && xsk_closed(port, slot));
 	peer->seq_last = 0;
 	peer->window = window;
+	peer->filled = 0;
+	peer->buffer_bytes = buffer_bytes;
+	peer->limit = peer->may_fill = window;
 	peer->probe_last = 0;
 	peer->train = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);
+	return &peer->may_fill;
 }
 
 /* XDP writes the number last: what stands there while it stays the same belongs to it. */

@@ -41,7 +41,7 @@ void epoch_end(struct link_peer *peer)
 	flow_close(&peer->flow);
 	if (!peer->cookie_in)
 		return;
-	link->port->ops->admit(link->port, peer->slot, 0, 0);
+	link->port->ops->admit(link->port, peer->slot, 0, 0, 0);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;
 	peer->cookie_in = 0;
@@ -74,7 +74,8 @@ void epoch_begin(struct link_peer *peer)
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	peer->cookie_in = link_random(link);
 	flow_open(&peer->flow, link->window);
-	link->port->ops->admit(link->port, peer->slot, peer->cookie_in, link->window);
+	peer->may_fill = link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
+						link->window, link->queue->buffer_bytes);
 }
 
 /* The peer's window is known, and ours was told. */

@@ -125,10 +125,12 @@ static inline void flow_free(struct flow *flow, uint32_t cost)
 	flow->freeing += cost;
 }
 
-static inline void flow_publish(struct flow *flow)
+/* Returns how many buffers its frames may have filled in all, as of now. */
+static inline uint32_t flow_publish(struct flow *flow)
 {
 	window_rx_return(&flow->rx, flow->freeing);
 	flow->freeing = 0;
+	return flow->rx.returned + flow->rx.size;
 }
 
 /* Whether so many buffers are held that the peer may soon have no credit. */

@@ -131,6 +131,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		link->peers[i].link = link;
 		link->peers[i].session = &link->sessions[i];
+		link->peers[i].may_fill = &link->unused;
 		link->peers[i].slot = (uint16_t)i;
 	}
 	link->port->ops->random(link->port, &link->incarnation, sizeof(link->incarnation));

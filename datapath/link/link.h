@@ -105,6 +105,7 @@ struct link {
 	struct session *sessions; /* each peer's */
 	uint32_t peers_max;
 	uint32_t window;
+	uint32_t unused; /* may_fill of peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;

@@ -64,6 +64,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	*peer = (struct link_peer){
 		.link = link,
 		.session = session,
+		.may_fill = peer->may_fill,
 		.slot = peer->slot,
 		.epoch = peer->epoch + 1,
 		.dirty = peer->dirty,

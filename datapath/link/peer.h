@@ -153,6 +153,7 @@ enum link_phase {
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
+ * @may_fill:   what XDP holds its frames to (abi.h)
  * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
@@ -162,6 +163,7 @@ enum link_phase {
 struct link_peer {
 	struct link *link;
 	struct session *session;
+	uint32_t *may_fill;
 	uint64_t epoch;
 	uint64_t cookie_in; /* of its frames; 0: none admitted */
 	uint64_t cookie_out; /* of ours */

@@ -260,6 +260,10 @@ void link_publish_freed(struct link *link)
 		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
 		link->fill_count = 0;
 	}
-	for (uint32_t i = 0; i < link->dirty_count; i++)
-		flow_publish(&link->dirty[i]->flow);
+	for (uint32_t i = 0; i < link->dirty_count; i++) {
+		struct link_peer *peer = link->dirty[i];
+
+		/* Before the peer hears of it. */
+		__atomic_store_n(peer->may_fill, flow_publish(&peer->flow), __ATOMIC_RELEASE);
+	}
 }

@@ -103,6 +103,67 @@ static void test_seq__window_and_wrap_around(void)
 	}
 }
 
+/* The next frame in sequence, of so many bytes and so much that no datagram holds. */
+static uint32_t judge_next(uint32_t frag_bytes, uint32_t padding)
+{
+	static struct frame frame;
+	const struct shape shape = {
+		.frag_bytes = frag_bytes,
+		.padding = padding,
+		.seq = seq_last(FRAME_NODE) + 1,
+	};
+
+	frame_build(&frame, &shape);
+	return judge_bytes(frame.data, frame.bytes);
+}
+
+static void grant(uint32_t may_fill)
+{
+	struct careful_peer_entry entry = entry_of(FRAME_NODE);
+	const uint32_t slot = FRAME_NODE;
+
+	entry.may_fill = may_fill;
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+}
+
+/* Each frame takes a buffer at least, and none is taken that was not given back, however right
+ * its number is. */
+static void test_credits__a_burst_ends_with_them(void)
+{
+	set_peer(FRAME_NODE, frame_cookie, 0);
+	for (uint32_t i = 0; i < CREDITS; i++)
+		CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+	for (uint32_t i = 0; i < 512; i++)
+		CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(seq_last(FRAME_NODE), CREDITS);
+	CHECK_EQ(entry_of(FRAME_NODE).filled, CREDITS);
+	grant(CREDITS + 2);
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_DROP_CREDIT);
+	/* As 2^32 passes. */
+	struct careful_peer_entry entry = entry_of(FRAME_NODE);
+	const uint32_t slot = FRAME_NODE;
+
+	entry.filled = entry.limit = 0xffffffff;
+	entry.may_fill = 0;
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_DROP_CREDIT);
+}
+
+/* What a frame fills counts, and not what its headers say of it. */
+static void test_credits__padding_is_charged(void)
+{
+	set_peer(FRAME_NODE, frame_cookie, 0);
+	CHECK_EQ(judge_next(9, BUFFER_BYTES), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(entry_of(FRAME_NODE).filled, 2);
+	set_peer(FRAME_NODE, frame_cookie, 0);
+	grant(1);
+	CHECK_EQ(judge_next(9, BUFFER_BYTES), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+}
+
 /* A NET_RX probe is stamped and passed; the session's sequence does not notice. */
 static void test_ping__net_rx_is_never_redirected(void)
 {
@@ -260,6 +321,8 @@ static void run_all(const char *name)
 	RUN(test_header__every_type_flag_limit_and_length);
 	RUN(test_cookie__zero_opens_nothing);
 	RUN(test_seq__window_and_wrap_around);
+	RUN(test_credits__a_burst_ends_with_them);
+	RUN(test_credits__padding_is_charged);
 	RUN(test_ping__net_rx_is_never_redirected);
 	RUN(test_ping__further_is_in_sequence);
 	RUN(test_ping__a_stranger_gets_nothing);

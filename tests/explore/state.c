@@ -111,7 +111,8 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 		kept->body = node->umem + kept->addr[0] + LL_BYTES + LINK_HDR_BYTES;
 		peer->kept += cost;
 	} else {
-		kept->pool = link->pool_free[--link->pool_share.free];
+		kept->pool = link->pool_free[link->pool_share.free - 1];
+		share_take(&link->pool_share, &peer->copied);
 		kept->body = link->pool + (size_t)kept->pool * link->pool_buffer_bytes;
 	}
 	memset((uint8_t *)kept->body, tag, kept->body_bytes);
@@ -146,7 +147,9 @@ static void put_rest(struct world *world, struct node *node)
 	link->kept_free_count = node->queue.rx_chunks + link->pool_count;
 	for (uint32_t i = 0; i < link->kept_free_count; i++)
 		link->kept_free[i] = &link->kept[i];
-	link->pool_share.free = link->pool_count;
+	share_init(&link->pool_share, link->pool_count, link->peers_max);
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->peers[i].copied = 0;
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
 	for (int j = 0; j < world->setting.nodes; j++)

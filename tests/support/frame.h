@@ -34,6 +34,8 @@ struct shape {
 	uint32_t exts;
 	uint32_t ext_units; /* of 8 bytes, beyond the first 8, in each */
 	uint16_t port; /* instead of the right one */
+	uint16_t source; /* likewise */
+	const uint8_t *to; /* its address; NULL: all 0 */
 	uint32_t padding; /* after the datagram */
 
 	uint8_t version; /* instead of the right one */
@@ -79,6 +81,13 @@ static inline void frame_ethernet(struct frame *frame, const struct shape *shape
 	frame_be16(frame, shape->ethertype ? shape->ethertype : shape->ipv6 ? 0x86dd : 0x0800);
 }
 
+static inline void frame_to(struct frame *frame, const struct shape *shape, uint32_t bytes)
+{
+	frame_zero(frame, bytes);
+	if (shape->to)
+		memcpy(frame->data + frame->bytes - bytes, shape->to, bytes);
+}
+
 static inline void frame_ipv4(struct frame *frame, const struct shape *shape, uint32_t udp_bytes)
 {
 	uint32_t words = 5 + shape->option_words;
@@ -92,7 +101,8 @@ static inline void frame_ipv4(struct frame *frame, const struct shape *shape, ui
 	frame_be16(frame, shape->frag_off);
 	frame->data[frame->bytes++] = 64;
 	frame->data[frame->bytes++] = shape->protocol ? shape->protocol : 17;
-	frame_zero(frame, 2 + 8);
+	frame_zero(frame, 2 + 4);
+	frame_to(frame, shape, 4);
 	memset(frame->data + frame->bytes, 1, 4 * shape->option_words); /* NOP */
 	frame->bytes += 4 * shape->option_words;
 }
@@ -115,7 +125,8 @@ static inline void frame_ipv6(struct frame *frame, const struct shape *shape, ui
 	frame_be16(frame, (uint16_t)(bytes + udp_bytes + (uint32_t)shape->ip_bytes_delta));
 	frame->data[frame->bytes++] = frame_ext(shape, 0);
 	frame->data[frame->bytes++] = 64;
-	frame_zero(frame, 32);
+	frame_zero(frame, 16);
+	frame_to(frame, shape, 16);
 	for (uint32_t i = 0; i < shape->exts; i++) {
 		bool fragment = shape->ext[i] == 44;
 
@@ -162,7 +173,7 @@ static inline void frame_build(struct frame *frame, const struct shape *shape)
 		frame_ipv6(frame, shape, udp_bytes);
 	else
 		frame_ipv4(frame, shape, udp_bytes);
-	frame_be16(frame, CAREFUL_PORT_DEFAULT);
+	frame_be16(frame, shape->source ? shape->source : CAREFUL_PORT_DEFAULT);
 	frame_be16(frame, shape->port ? shape->port : CAREFUL_PORT_DEFAULT);
 	frame_be16(frame, (uint16_t)(udp_bytes + (uint32_t)shape->udp_bytes_delta));
 	frame_be16(frame, 0);

@@ -23,6 +23,8 @@ extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 enum {
 	PEERS = 4,
 	WINDOW = 8,
+	BUFFER_BYTES = 2048,
+	CREDITS = 8, /* a frame of 15000 bytes fills as many */
 	CPUS_MAX = 1024,
 };
 
@@ -94,6 +96,8 @@ static inline void set_peer(uint32_t slot, uint64_t cookie, uint32_t seq_last)
 		.cookie = cookie,
 		.seq_last = seq_last,
 		.window = WINDOW,
+		.buffer_bytes = BUFFER_BYTES,
+		.may_fill = CREDITS,
 	};
 
 	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));

@@ -29,12 +29,18 @@ struct careful_xdp_config {
 
 /*
  * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
- * The engine writes all of it at an epoch's start (cookie last, 0 closes); XDP writes
- * seq_last, probe_* and train_* from then on; the engine, train, which begins a count.
+ * The engine writes all of it at an epoch's start (cookie last, 0 closes); from then on XDP
+ * writes seq_last, filled, limit, probe_* and train_*, and the engine may_fill and train (which
+ * begins a count), in a cache line that XDP reads when the limit that it read last is used up.
+ * Counts of buffers are of all the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
  * @window:    a sequence number above seq_last + window cannot be
+ * @filled:    buffers that admitted frames filled, their padding included
+ * @limit:     may_fill as XDP read it last
+ * @buffer_bytes: of a receive buffer
+ * @may_fill:  buffers that may be filled in all: those that were given back, and the window
  * @probe_ns:    when XDP saw the last ping (CLOCK_MONOTONIC),
  * @probe_last:  its number; written after the other two, and only ever rises
  * @probe_cpu:   where XDP ran
@@ -47,15 +53,19 @@ struct careful_peer_entry {
 	__u64 cookie;
 	__u32 seq_last;
 	__u32 window;
+	__u32 filled;
+	__u32 limit;
+	__u32 buffer_bytes;
+	__u32 probe_cpu;
 	__u64 probe_ns;
 	__u32 probe_last;
-	__u32 probe_cpu;
-	__u32 train;
 	__u32 train_frames;
-	__u32 train_whole;
-	__u32 pad;
 	__u64 train_first_ns;
 	__u64 train_last_ns;
+	__u32 may_fill;
+	__u32 train;
+	__u32 train_whole;
+	__u32 pad[13];
 };
 
 /* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
@@ -186,6 +196,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
 	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
+	CAREFUL_XDP_DROP_CREDIT, /* it would fill more buffers than its sender may */
 	CAREFUL_XDP_DROP_PING, /* a ping of no stage, or seen before */
 	CAREFUL_XDP_DROP_TRAIN, /* of a train: counted for its session, if it was asked for */
 	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */

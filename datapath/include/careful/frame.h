@@ -32,15 +32,19 @@ enum {
  * @at:        after the UDP header
  * @end:       of what can be read (the first buffer of a frame of several)
  * @bytes:     after the UDP header, as UDP says
- * @port:      destination, host order
+ * @port:      destination, host order; @source: likewise
+ * @ip:        where its IP header stands; @ipv6: of which kind it is
  * @whole:     frame and IP packet hold that many, and a frame header is among them
  * @fragment:  first fragment of an IP packet
  */
 struct careful_datagram {
+	const __u8 *ip;
 	const __u8 *at;
 	const __u8 *end;
 	__u32 bytes;
 	__u16 port;
+	__u16 source;
+	__u8 ipv6;
 	__u8 whole;
 	__u8 fragment;
 };
@@ -223,6 +227,8 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	const __u8 *udp;
 	__u32 udp_bytes, before;
 
+	datagram->ip = cursor.at;
+	datagram->ipv6 = type == 0x86dd;
 	if (type == 0x0800)
 		protocol = careful_frame_ipv4(&cursor);
 	else if (type == 0x86dd)
@@ -236,6 +242,7 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	datagram->end = cursor.end;
 	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
 	datagram->port = careful_frame_be16(udp + 2);
+	datagram->source = careful_frame_be16(udp);
 	datagram->whole = udp_bytes >= CAREFUL_FRAME_UDP + sizeof(struct careful_hdr) &&
 			  udp_bytes <= cursor.ip_bytes && before + udp_bytes <= frame_bytes;
 	datagram->fragment = cursor.fragment;
@@ -313,13 +320,31 @@ CAREFUL_FRAME_FN int careful_frame_right(enum careful_xdp_counter verdict)
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
+/* Charges the buffers that a frame will fill, whatever its header says; 0: its sender may not
+ * fill so many. */
+CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32 frame_bytes)
+{
+	__u32 filled = peer->filled + 1;
+
+	if (frame_bytes > peer->buffer_bytes && peer->buffer_bytes)
+		filled += (frame_bytes - 1) / peer->buffer_bytes;
+	if ((__s32)(filled - peer->limit) > 0) {
+		peer->limit = *(const volatile __u32 *)&peer->may_fill;
+		if ((__s32)(filled - peer->limit) > 0)
+			return 0;
+	}
+	peer->filled = filled;
+	return 1;
+}
+
 /*
  * Whether a frame whose header is right belongs to the session in its slot, and is due there;
  * then it is the last one that was. A ping, or one of a train, is noted with
  * careful_frame_stamp() after that. As careful_frame_judge().
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
-							      const struct careful_hdr *hdr)
+							      const struct careful_hdr *hdr,
+							      __u32 frame_bytes)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
 	/* What the epoch began with was written before its cookie. */
@@ -336,6 +361,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		return CAREFUL_XDP_PASS_PING;
 	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
 		return CAREFUL_XDP_DROP_SEQ;
+	if (!careful_frame_charge(peer, frame_bytes))
+		return CAREFUL_XDP_DROP_CREDIT;
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;
 }

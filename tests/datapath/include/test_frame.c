@@ -112,9 +112,9 @@ static void test_virtual_device__every_header(void)
 	uint32_t step = 0;
 
 	while (rule_next(&at, &step, CAREFUL_TRAIN + 1)) {
-		*peer = (struct careful_peer_entry){ .cookie = frame_cookie,
-						     .window = 8,
-						     .train = 1 };
+		*peer = (struct careful_peer_entry){
+			.cookie = frame_cookie, .window = 8, .train = 1, .may_fill = 8
+		};
 		rule_frame(&at, &frame);
 		CHECK_CASE(&at, sim_xdp(&sim, frame.data, frame.bytes),
 			   verdict_of(rule_case_of(&at)));

@@ -283,12 +283,17 @@ static void count_on(struct ends *ends, uint32_t more)
 	for (int side = 0; side < 2; side++)
 		for (uint32_t slot = 0; slot < ends->c[side]->link.peers_max; slot++) {
 			struct link_peer *peer = &ends->c[side]->link.peers[slot];
+			struct careful_peer_entry *entry;
 
 			if (peer->state != CAREFUL_PEER_UP)
 				continue;
 			peer->flow.seq_out += more;
 			peer->flow.seq_in += more;
-			to_xsk_port(ends->c[side]->queue->port)->peers[slot].seq_last += more;
+			entry = &to_xsk_port(ends->c[side]->queue->port)->peers[slot];
+			entry->seq_last += more;
+			entry->filled += more;
+			entry->limit += more;
+			entry->may_fill += more;
 			peer->flow.tx.sent += more;
 			peer->flow.tx.credits += more;
 			peer->flow.rx.received += more;
