@@ -237,7 +237,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	    peer->session->handshake.nonce > nonce)
 		return;
-	if (!peer)
+	if (!peer && link_peer_welcome(link, from))
 		peer = link_peer_get(link, from);
 	if (!peer) {
 		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PEERS);

@@ -10,15 +10,21 @@
 
 enum { DISTRUST_MS = 1000 }; /* without an answer: maybe its link address is another now */
 
-static bool address_equal(const union address *a, const union address *b)
+/* Whether it is the same host, whatever the port. */
+static bool host_equal(const union address *a, const union address *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family)
 		return false;
 	if (a->sa.sa_family == AF_INET)
-		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr &&
-		       a->in.sin_port == b->in.sin_port;
-	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr)) &&
-	       a->in6.sin6_port == b->in6.sin6_port;
+		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
+	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr));
+}
+
+static bool address_equal(const union address *a, const union address *b)
+{
+	return host_equal(a, b) &&
+	       (a->sa.sa_family == AF_INET ? a->in.sin_port == b->in.sin_port :
+					     a->in6.sin6_port == b->in6.sin6_port);
 }
 
 struct link_peer *link_peer_find(struct link *link, const union address *address)
@@ -45,6 +51,21 @@ static void doubt_all(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		link->peers[i].session->doubted = true;
+}
+
+/* Whether one more that a host asks for leaves half of the slots to others. */
+bool link_peer_welcome(struct link *link, const union address *address)
+{
+	uint32_t taken = 0;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		taken += !slot_free(&link->peers[i]) &&
+			 host_equal(&link->peers[i].session->address, address) &&
+			 !address_equal(&link->peers[i].session->address, address);
+	if (taken < (link->peers_max + 1) / 2)
+		return true;
+	doubt_all(link);
+	return false;
 }
 
 /* A slot's next tenant. */

@@ -78,17 +78,19 @@ static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 	return got;
 }
 
+/* The same address comes again with another port. */
 union address node_host(uint32_t host)
 {
+	const in_port_t port = htons((uint16_t)(CAREFUL_PORT_DEFAULT + host / NODE_HOSTS));
+
 	if (host % NODE_HOSTS == 3) {
-		union address a = { .in6 = { .sin6_family = AF_INET6,
-					     .sin6_port = htons(CAREFUL_PORT_DEFAULT) } };
+		union address a = { .in6 = { .sin6_family = AF_INET6, .sin6_port = port } };
 
 		a.in6.sin6_addr.s6_addr[15] = 9;
 		return a;
 	}
 	return (union address){ .in = { .sin_family = AF_INET,
-					.sin_port = htons(CAREFUL_PORT_DEFAULT),
+					.sin_port = port,
 					.sin_addr.s_addr =
 						htonl(0x0a000001 + host % NODE_HOSTS) } };
 }

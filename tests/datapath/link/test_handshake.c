@@ -179,6 +179,21 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 	expect_lost_here(node);
 }
 
+/* One host, with as many ports as it likes, takes half of the slots and leaves half. */
+static void test_hello__one_address_leaves_slots_to_others(void)
+{
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	for (uint32_t i = 1; i < 4; i++) {
+		CHECK(!node_session(node, i * NODE_HOSTS));
+		CHECK_EQ(node->last.type, CAREFUL_REFUSE);
+		CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	}
+	CHECK(node_session(node, 1));
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
@@ -186,5 +201,6 @@ int main(void)
 	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
+	RUN(test_hello__one_address_leaves_slots_to_others);
 	return 0;
 }
