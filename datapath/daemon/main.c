@@ -328,6 +328,7 @@ int main(int argc, char **argv)
 	struct daemon *d = &carefuld;
 	struct careful_error error = { "" };
 	int parent_fd = -1;
+	uint32_t left;
 	int rc = options_parse(&d->options, argc, argv, &error);
 
 	if (rc) {
@@ -358,9 +359,13 @@ int main(int argc, char **argv)
 	/* The engine first: when it is closed, nothing uses a file any longer. */
 	careful_close(d->instance);
 	ipc_destroy(d->ipc);
-	block_stop(d->block);
+	left = block_stop(d->block);
 	health_deinit(&d->health);
 	rundir_close(&d->dir);
+	if (left)
+		log_line("%u file operations hang in an export; what they wrote is left as it is, "
+			 "and this process until they end",
+			 left);
 	log_line("ended");
 	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -136,19 +136,32 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	return 0;
 }
 
-void block_stop(struct block_server *server)
+/* Ends what a peer holds, and removes its temporary files: the workers are gone, so all is this
+ * thread's. Not where one of them hangs: who went there would hang, too. */
+static void end_handles(struct block_server *server, struct block_peer *peer)
 {
-	/* The workers finish what they have; then all is this thread's. */
-	block_work_deinit(server);
-	for (uint32_t i = 0; i < server->peers_count; i++) {
-		struct block_handle *handle;
+	struct block_handle *next;
 
-		while ((handle = server->peers[i].handles)) {
-			handle->end.op = BLOCK_DISCARD;
-			handle->end.handle = handle;
-			block_run(server, &handle->end);
-			block_handle_destroy(server, handle);
-		}
+	for (struct block_handle *handle = peer->handles; handle; handle = next) {
+		next = handle->next;
+		if (block_work_hangs(server, handle->place))
+			continue;
+		handle->end.op = BLOCK_DISCARD;
+		handle->end.handle = handle;
+		block_run(server, &handle->end);
+		block_handle_destroy(server, handle);
 	}
+}
+
+uint32_t block_stop(struct block_server *server)
+{
+	uint32_t left = block_work_stop(server);
+
+	for (uint32_t i = 0; i < server->peers_count; i++)
+		end_handles(server, &server->peers[i]);
+	if (left) /* they use the rest */
+		return left;
+	block_work_deinit(server);
 	deallocate(server);
+	return 0;
 }

@@ -40,8 +40,9 @@ struct block_server;
 int block_serve(struct careful *instance, const struct block_export_options *exports, uint32_t n,
 		struct block_server **server, struct careful_error *error);
 /* Ends all handles and removes uncommitted temporary files, not partial ones. After careful_close():
- * no message uses the files any longer. Waits for work under way. */
-void block_stop(struct block_server *server);
+ * no message uses the files any longer. Waits for work under way, for 2 s: returns how many
+ * threads hang in a file system, which end when that goes on; their files are left as they are. */
+uint32_t block_stop(struct block_server *server);
 
 /* To be called each round; answers what the workers have done. Returns how many. */
 uint32_t block_poll(struct block_server *server);

@@ -38,6 +38,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	if (!h)
 		return -ENOMEM;
 	h->state = BLOCK_OPENING;
+	h->place = job->place;
 	h->listing = listing;
 	h->peer = job->peer;
 	h->attempt = job->attempt;
@@ -127,6 +128,7 @@ void block_handle_end(struct block_server *server, struct block_handle *handle, 
 	assert(handle->state <= BLOCK_OPEN);
 	handle->end.op = op;
 	handle->end.peer = handle->peer;
+	handle->end.place = handle->place;
 	handle->end.handle = handle;
 	handle->end.key = handle->key;
 	handle->job = &handle->end;

@@ -43,6 +43,17 @@ static const struct block_export *find_export(const struct block_server *server,
 	return NULL;
 }
 
+/* Which export a path lies in, as an index; BLOCK_EXPORTS: none. */
+uint8_t block_path_place(const struct block_server *server, const char *path)
+{
+	const struct block_export *export = NULL;
+	const char *rest;
+
+	if (server->exports_count && *path != '/')
+		export = find_export(server, path, &rest);
+	return export ? (uint8_t)(export - server->exports) : BLOCK_EXPORTS;
+}
+
 int block_path_open(const struct block_server *server, const char *path, int flags,
 		    uint64_t resolve, const struct block_export **from)
 {

@@ -21,9 +21,13 @@
 #include "service/block.h"
 
 enum {
-	BLOCK_WORKERS = 4,
+	BLOCK_WORKERS = 4, /* at a time in one export: a disk that hangs holds no more */
 	/* One worker stays free for opens while the others sync or list. */
 	BLOCK_WORKERS_SLOW = BLOCK_WORKERS - 1,
+	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* of them for one peer, */
+	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* of those that sync or list, too */
+	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and what lies in none */
+	BLOCK_STOP_MS = 2000, /* at the end, until what is under way is left to itself */
 	BLOCK_JOBS = 512, /* with a path, for all peers together */
 	BLOCK_PARKED = 2048, /* requests that wait for a job, all peers together */
 	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
@@ -44,6 +48,7 @@ struct block_handle;
  * One request under way.
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
+ * @place:    the index of the export that it works in; BLOCK_EXPORTS: none
  * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
  * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
  * @tag, @tail_bytes: OPEN: of a partial file
@@ -62,6 +67,7 @@ struct block_job {
 	struct block_job *next;
 	uint16_t op;
 	bool has_attr;
+	uint8_t place;
 	uint32_t peer;
 	uint32_t life;
 	struct careful_reply_to to;
@@ -109,6 +115,7 @@ enum block_handle_state {
  * @attempt:   of its OPEN or LIST
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
+ * @place:     where it lies (block_job)
  * @listing:   it lies in memory: LIST, BATCH, or OPEN with SCRATCH
  * @writable:  peers may store
  * @may_write: SCRATCH: its batches may change something
@@ -122,6 +129,7 @@ enum block_handle_state {
 struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
+	uint8_t place;
 	bool listing;
 	bool writable;
 	bool may_write;
@@ -187,15 +195,30 @@ struct block_queue {
 	struct block_job *head, **tail;
 };
 
-/* The worker threads and what they are given; everything under lock but `ready`. */
+/* Workers in one place. */
+struct block_running {
+	uint8_t all, slow;
+};
+
+/*
+ * The worker threads and what they are given; everything under lock but `ready`. Threads are
+ * begun when all the others have something to do.
+ *
+ * @queues:   what waits, of each peer; they take turns
+ * @running:  workers in each place, for all peers
+ * @of_peer:  the same for each peer: BLOCK_PLACES of the first one, then the second's
+ * @over:     some thread has ended
+ */
 struct block_work {
-	pthread_t threads[BLOCK_WORKERS];
-	uint32_t threads_count;
+	pthread_t threads[BLOCK_WORKERS * BLOCK_PLACES];
+	uint32_t threads_count, threads_living, idle;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	struct block_queue quick, slow, done;
-	uint32_t slow_running;
-	bool stop;
+	pthread_cond_t wake, over;
+	struct block_queue *queues, done;
+	uint32_t queued, turn;
+	struct block_running running[BLOCK_PLACES];
+	struct block_running *of_peer;
+	bool stop, abandoned;
 	atomic_bool ready; /* done is not empty */
 	int event_fd;
 };
@@ -244,6 +267,8 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 
 /* block_work.c: put, take: the engine's thread. */
 int block_work_init(struct block_server *server);
+uint32_t block_work_stop(struct block_server *server);
+bool block_work_hangs(struct block_server *server, uint8_t place);
 void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
@@ -284,6 +309,7 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 		    uint64_t resolve, const struct block_export **from);
 int block_path_parent(const struct block_server *server, char *path, const char **name,
 		      const struct block_export **from);
+uint8_t block_path_place(const struct block_server *server, const char *path);
 bool block_path_is_top(const struct block_server *server, const char *path);
 int block_attr_of(int fd, struct block_job *job);
 void block_attr_top(struct careful_block_attr *attr);

@@ -94,6 +94,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (job->bytes > scratch->bytes)
 		return -EINVAL;
+	job->place = scratch->place;
 	job->may_write = scratch->may_write;
 	job->fd = fcntl(scratch->fd, F_DUPFD_CLOEXEC, 3);
 	job->dir_fd = fcntl(scratch->dir_fd, F_DUPFD_CLOEXEC, 3);
@@ -168,6 +169,7 @@ static int start_range(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (room < 0)
 		return room;
+	job->place = handle->place;
 	job->reply_max = (uint32_t)room;
 	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
 	if (job->fd < 0)
@@ -179,6 +181,9 @@ static int start_range(struct block_server *server, struct block_job *job)
 static void start(struct block_server *server, struct block_job *job, int status)
 {
 	if (!status) {
+		bool null = job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_NULL;
+
+		job->place = null ? BLOCK_EXPORTS : block_path_place(server, job->path);
 		switch (job->op) {
 		case CAREFUL_BLOCK_OPEN:
 		case CAREFUL_BLOCK_LIST:

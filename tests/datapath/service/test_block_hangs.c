@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A file system that hangs, for a while, under a part of what the block server serves: FUSE
+ * without a process that answers. Others go on meanwhile.
+ */
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "block_end.h"
+#include "check.h"
+
+enum { ASKED = 12 };
+
+static int fuse_fd;
+
+/* What is asked there from now on hangs. */
+static void hang(const char *dir)
+{
+	char options[128];
+
+	fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fuse_fd < 0)
+		skip("no FUSE in this kernel");
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fuse_fd);
+	CHECK_EQ(mount("hangs", at(dir), "fuse", 0, options), 0);
+}
+
+/* What hangs ends with an error. */
+static void go_on(const char *dir)
+{
+	close(fuse_fd);
+	CHECK_EQ(umount2(at(dir), MNT_DETACH), 0);
+}
+
+static uint32_t ask_stat(uint32_t peer, const char *path)
+{
+	return fake_request(c, peer, CAREFUL_BLOCK_STAT, NULL, path, (uint32_t)strlen(path));
+}
+
+static void start(void)
+{
+	struct block_export_options exports[] = { { at("one"), "one", true },
+						  { at("two"), "two", true } };
+	struct careful_error error;
+
+	c = fake_create();
+	CHECK_EQ(block_serve(c, exports, 2, &server, &error), 0);
+}
+
+static void ask_what_hangs(const char *path, uint32_t *tokens)
+{
+	for (uint32_t i = 0; i < ASKED; i++)
+		tokens[i] = ask_stat(0, path);
+}
+
+static void await(const uint32_t *tokens)
+{
+	for (uint32_t i = 0; i < ASKED; i++)
+		CHECK(answer(tokens[i])->status != 0);
+}
+
+static void test_export__stops_no_other(void)
+{
+	uint32_t tokens[ASKED];
+
+	start();
+	hang("two");
+	ask_what_hangs("two/x", tokens);
+	CHECK_EQ(answer(ask_stat(1, "one/a"))->status, 0);
+	CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0); /* nor who asked for it */
+	go_on("two");
+	await(tokens);
+	stop();
+}
+
+static void test_peer__has_not_all_workers_of_an_export(void)
+{
+	uint32_t tokens[ASKED];
+
+	start();
+	hang("one/sub");
+	ask_what_hangs("one/sub/x", tokens);
+	CHECK_EQ(answer(ask_stat(1, "one/a"))->status, 0);
+	go_on("one/sub");
+	await(tokens);
+	stop();
+}
+
+static void test_stop__ends_and_says_what_hangs(void)
+{
+	uint32_t tokens[ASKED], left;
+
+	start();
+	hang("two");
+	ask_what_hangs("two/x", tokens);
+	left = block_stop(server);
+	CHECK(left > 0 && left < ASKED);
+	go_on("two");
+}
+
+int main(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip("needs root");
+	CHECK(mkdtemp(base));
+	CHECK(!mkdir(at("one"), 0755) && !mkdir(at("two"), 0755) && !mkdir(at("one/sub"), 0755));
+	CHECK(!close(open(at("one/a"), O_CREAT | O_WRONLY, 0644)));
+	RUN(test_export__stops_no_other);
+	RUN(test_peer__has_not_all_workers_of_an_export);
+	RUN(test_stop__ends_and_says_what_hangs);
+	remove_base();
+	return 0;
+}
