@@ -1,8 +1,9 @@
 """What `tools/demo --tune FILE` shows: a path changes under its traffic, and tune auto follows.
 
 h2 reads 4 KiB from h1 again and again, over the pipeline of P1's GAM, fifty times as slow. Once
-the first plan has held, a fragment on the third link costs eight times as much. Owns its lab;
-everything but FILE, the plot, is gone afterwards.
+the first plan has held, a fragment on the third link costs eight times as much. Afterwards some
+sizes are set by hand on either path, one after the other: the best of them is the oracle. Owns
+its lab; everything but FILE, the plot, is gone afterwards.
 """
 
 from __future__ import annotations
@@ -10,22 +11,29 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from careful.control import maps, tune_entry
 from careful.extras import MissingExtraError
 from careful.report import figure
 from careful.report.explain import decision
 from demo import LAB, ROOT, DemoError, on, run, say
 
 GAM = ROOT / "ctrl/careful/model/pipelines/gam.toml"
-CHANGE = "\n[[stage.link.changes]]\nat_s = 12\ng_us = 60\nG_us_per_KiB = 24.9\n\n"
+CHANGE_S = 12
+CHANGE = f"\n[[stage.link.changes]]\nat_s = {CHANGE_S}\ng_us = 60\nG_us_per_KiB = 24.9\n\n"
 KEPT = Path(f"/run/careful/{LAB}-h1/tuning.json")
 MOST_S = 120.0
-#: Reads that a point of the plot is the mean of.
+READ_BYTES = 4096
+#: The oracle's: in so many fragments each message, and reads with each.
+COUNTS = (1, 2, 3, 4, 5, 6, 8)
+SWEPT_READS = 25
+#: Reads that a point of the plot is the median of.
 POINT_READS = 10
 #: Decisions that the plot shows.
 DRAWN = ("changed", "kept", "undone", "path changed")
@@ -56,27 +64,92 @@ def decisions() -> list[dict[str, object]]:
     return list(path["decisions"])
 
 
-def until(count: int, *, hold: bool) -> None:
-    """Wait until so many changes have held; hold: the path stays as it is meanwhile."""
+def reset() -> float:
+    """The path is the first one again; when it changes."""
+    run(ROOT / "tools/lab", "links", "--name", LAB, "--reset")
+    return time.monotonic() + CHANGE_S
+
+
+def pushed(decision: dict[str, object]) -> float:
+    """When a decision put plans into effect; 0: it did not."""
+    return float(str(decision["at_s"])) if decision["what"] == "changed" else 0.0
+
+
+def until(count: int, *, hold: bool) -> float:
+    """Wait until so many changes have held; hold: the path stays as it is meanwhile, and when it
+    changes is returned.
+    """
+    changes = 0.0
     end = time.monotonic() + MOST_S
     while sum(one["what"] == "kept" for one in decisions()) < count:
         if time.monotonic() > end:
             raise DemoError(f"no change held within {MOST_S:.0f} s: the machine is too busy")
         if hold:
-            run(ROOT / "tools/lab", "links", "--name", LAB, "--reset")
+            changes = reset()
         time.sleep(0.5)
+    return changes
 
 
-def draw(reads: Path, plot: Path) -> None:
-    """What reads took, over time, and what was decided when."""
+def took(reads: Path) -> list[tuple[float, float]]:
+    """When each read began, and what it took, seconds."""
     lines = [line.split() for line in reads.read_text().splitlines()]
-    whole = [(float(line[0]), float(line[1])) for line in lines if len(line) == 2]
+    return [(float(line[0]), float(line[1])) for line in lines if len(line) == 2]
+
+
+def best_s(reads: Path) -> float:
+    """What a read takes on the path as it is now, with the best of some sizes: medians."""
+    found = []
+    with maps.tune_map(f"{LAB}-h1") as entries:
+        for count in COUNTS:
+            plan = tune_entry.Plan.fixed(-(-READ_BYTES // count))
+            setting = tune_entry.Setting(plan, {})
+            tune_entry.apply(entries, maps.sessions(f"{LAB}-h1"), {6: setting})
+            began, end = time.monotonic(), time.monotonic() + MOST_S
+            while len(some := [one for at, one in took(reads) if at > began]) < SWEPT_READS:
+                if time.monotonic() > end:
+                    raise DemoError("h2 does not read")
+                time.sleep(0.05)
+            found.append(statistics.median(some))
+    return min(found)
+
+
+def oracle(reads: Path) -> tuple[float, float]:
+    """The least that a read takes before the path changes, and after: with nobody tuning."""
+    changes = reset()
+    before = best_s(reads)
+    if time.monotonic() > changes:
+        raise DemoError("the machine is too busy for the oracle")
+    time.sleep(max(0.0, changes + 1 - time.monotonic()))
+    return before, best_s(reads)
+
+
+def draw(
+    reads: Path, plot: Path, changes: float, least_s: tuple[float, float], until_s: float
+) -> None:
+    """What reads took, over time, and what was decided when.
+
+    changes: when the path did; least_s: the oracle's, before and after; until_s: when the oracle
+    was asked.
+    """
+    whole = [one for one in took(reads) if one[0] < until_s]
     zero = whole[0][0]
     points = [whole[i : i + POINT_READS] for i in range(0, len(whole), POINT_READS)]
     at = [sum(one[0] for one in each) / len(each) - zero for each in points]
-    took_ms = [1e3 * sum(one[1] for one in each) / len(each) for each in points]
+    took_ms = [1e3 * statistics.median(one[1] for one in each) for each in points]
     drawn, pair = figure.axes("A path changes; tune auto follows", "time (s)", "a read (ms)")
-    pair.plot(at, took_ms, color=figure.COLOURS[0], label=f"4 KiB, mean of {POINT_READS} reads")
+    pair.plot(at, took_ms, color=figure.COLOURS[0], label=f"4 KiB, median of {POINT_READS} reads")
+    steps = ([0, changes - zero], [changes - zero, whole[-1][0] - zero])
+    for span, least in zip(steps, least_s, strict=True):
+        label = "oracle: the best of 1 to 8 fragments, swept afterwards"
+        pair.plot(
+            span,
+            [1e3 * least] * 2,
+            color=figure.COLOURS[2],
+            linewidth=3,
+            label=label if span is steps[0] else None,
+        )
+    pair.axvline(changes - zero, color="black", linewidth=1)
+    pair.text(changes - zero, 0.02, " the path", transform=pair.get_xaxis_transform(), fontsize=10)
     drawn_ones = [one for one in decisions() if one["what"] in DRAWN]
     for number, one in enumerate(drawn_ones):
         when, height = float(str(one["at_s"])) - zero, 0.96 - 0.06 * (number % 4)
@@ -98,11 +171,18 @@ def play(plot: Path, work: Path) -> None:
         time.sleep(2)
         started.append(start("h1", work / "said", "carefulctl", "tune", "auto", "eth1"))
         say("the path is measured, a plan is tried on live reads")
-        until(1, hold=True)
-        say("the path changes within 12 s")
+        changes = until(1, hold=True)
+        say(f"the path changes within {CHANGE_S} s")
         until(2, hold=False)
         time.sleep(5)
-        draw(work / "reads", plot)
+        tuner = started.pop()
+        tuner.terminate()
+        tuner.wait()
+        until_s, decided = time.monotonic(), decisions()
+        say("the oracle: sizes set by hand, before and after the change")
+        draw(work / "reads", plot, changes, oracle(work / "reads"), until_s)
+        answered = next(at for at in map(pushed, decided) if at > changes)
+        say(f"plans followed {answered - changes:.1f} s after the path changed")
         for one in decisions():
             print(decision(one))
         say(f"{plot}: what reads took meanwhile")

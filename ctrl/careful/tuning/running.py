@@ -28,12 +28,19 @@ from careful.tuning.verify import Counts
 
 #: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
 #: as long as four frames take; between trains it is free, for as long or three times as long.
-CLOSELY = Options(sizes_count=6, precision=0.03, seconds=4.0, train_frames=4, share=0.25)
+CLOSELY = Options(
+    sizes_count=6,
+    precision=0.03,
+    seconds=4.0,
+    patience_s=6.0,
+    train_frames=4,
+    share=0.25,
+)
 QUICKLY = Options(
     sizes_count=4,
     precision=0.03,
     seconds=0.5,
-    patience_s=0.8,
+    patience_s=2.5,
     train_frames=4,
     ends=False,
     share=0.6,

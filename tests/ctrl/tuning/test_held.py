@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.tuning.running import CLOSELY, QUICKLY
@@ -26,6 +28,22 @@ def test_measurement__holds_the_path_for_so_long_at_most(options: Options, scale
     assert max(path.held_us) <= max(HELD_US, FRAMES * frame_us)
     # And of all the time a share alone, to its end.
     assert path.busy_us <= 1.01 * options.share * path.now_us
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quickly__goes_on_while_there_are_no_figures(seed: int) -> None:
+    """Round trips that wait for other traffic: one round of them is not enough for a line."""
+    quickest = replace(QUICKLY, seconds=0.05)
+    found = {}
+    for name, options in (("once", replace(quickest, patience_s=0.0)), ("on", quickest)):
+        path = FakeExchange(trip_jitter_us=4000.0, seed=seed)
+        box = BlackBox(path, options, clock=lambda p=path: p.now_us / 1e6, sleep=path.sleep)
+        found[name] = box.run()
+    once, on = found["once"], found["on"]
+    assert on.rounds_count >= once.rounds_count == 1
+    if once.reason:
+        assert on.rounds_count > 1
+    assert on.elapsed_s < quickest.seconds + quickest.patience_s + 2
 
 
 def test_measurement__pauses_in_between() -> None:
