@@ -352,3 +352,35 @@ def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> No
         finally:
             for one in (first, second):
                 one.ctl("down", "eth1", check=False)
+
+
+OWN = """
+import careful
+
+with careful.open("eth1") as node:
+    print("ready", flush=True)
+    while True:
+        node.wait()
+"""
+
+
+def test_auto__of_a_program_is_refused_and_says_what_to_do(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    """Nothing measures by a queue of a program's own; plans can be applied to it."""
+    lab = make_lab()
+    job = lab.start("h1", sys.executable, "-c", OWN)
+    assert job.stdout
+    assert job.stdout.readline() == "ready\n", job.communicate()[1]
+    refused = lab.run("h1", "carefulctl", "tune", "auto", "eth1", check=False)
+    assert refused.returncode == 1
+    assert f"belongs to process {job.pid}" in refused.stderr
+    assert "measure blackbox" in refused.stderr
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        lab.run("h1", "carefulctl", "plan", "--pipeline", "gam", "--classes", "--json").stdout
+    )
+    lab.run("h1", "carefulctl", "tune", "apply", "eth1", str(plan))
+    shown = json.loads(lab.run("h1", "carefulctl", "tune", "show", "eth1", "--json").stdout)
+    planned = json.loads(plan.read_text())["classes"]
+    assert [one["plan"] for one in shown["peers"][0]["classes"]] == [one["plan"] for one in planned]

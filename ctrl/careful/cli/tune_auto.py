@@ -14,6 +14,7 @@ from careful.control import config, instances, tune_peers
 from careful.report import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.loop import Loop
+from careful.tuning.running import tunable
 from careful.tuning.state import PathState
 
 _peer = click.option(
@@ -54,7 +55,7 @@ def tune_auto(
     an instance at a time; frames do not notice if it ends.
     """
     settings = config.load(config_path)
-    one = instances.named_or_all(ifname, instance)[0]
+    one = tunable(ifname, instance)
     instances.need_root(f"tune auto {ifname}")
 
     def told(peer: str, decision: dict[str, Any]) -> None:

@@ -39,7 +39,8 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
             settings[index] = _setting(row, index)
         return settings
     except (ValueError, RecursionError) as why:
-        raise CarefulError(errno.EINVAL, f"not JSON: {why}", origin) from None
+        text = f"not JSON, as `plan --classes --json` or `tune show --json` prints: {why}"
+        raise CarefulError(errno.EINVAL, text, origin) from None
     except _FileError as why:
         raise CarefulError(errno.EINVAL, str(why), origin) from None
 

@@ -19,10 +19,15 @@ from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
 #: How the lab's emulated link treats frames (tools/lab up --hops); means nothing here.
 _LAB_KEY = "link"
-_LATENCY = (
-    "the intercept of a hop is a latency, overhead and propagation together, and no g: pathchar "
-    "cannot tell how a message is best cut; `carefulctl measure blackbox HOST --json` can"
-)
+_INSTEAD = "`carefulctl measure blackbox HOST --json` can"
+#: Kinds of measurements that no plan can be made of, and why.
+_NO_PLAN = {
+    "pathchar": "the intercept of a hop is a latency, overhead and propagation together, and no g: "
+    f"pathchar cannot tell how a message is best cut; {_INSTEAD}",
+    "logp": "o, g and L are the endpoints', of messages of one size, and bulk transfers are cut "
+    f"already: logp cannot tell how a message is best cut; {_INSTEAD}",
+    "frames": f"transfers of a burst are no stages with g and G: {_INSTEAD}",
+}
 _TOP_KEYS = {"name", "source", "stage"}
 
 
@@ -138,8 +143,9 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
         raise ValueError(f"{origin}: nested too deeply") from None
     if data.get("kind") == "blackbox":
         return BlackBox.from_dict(data, origin)
-    if data.get("kind") == "pathchar":
-        raise ValueError(f"{origin}: {_LATENCY}")
+    kind = data.get("kind")
+    if isinstance(kind, str) and kind in _NO_PLAN:
+        raise ValueError(f"{origin}: {_NO_PLAN[kind]}")
     if isinstance(data.get("stages"), list):
         return _measured(data, origin)
     raise ValueError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')

@@ -6,6 +6,7 @@ and measure.
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from careful.address import Address
-from careful.control import live, maps, tune_entry
+from careful.control import instances, live, maps, tune_entry
 from careful.control.instances import Instance
 from careful.control.tune_entry import Plan, Setting, Versions
+from careful.errors import CarefulError
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.measure.probes.exchange import ProbeSession
 from careful.model.stages import Limits
@@ -47,6 +49,23 @@ QUICKLY = Options(
 )
 #: Figures of a measurement that are not kept: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")
+
+
+def tunable(ifname: str, name: str | None) -> Instance:
+    """The instance of an interface, if there is a way to measure by it.
+
+    Raises:
+        CarefulError: it does not run, or belongs to a program, which answers no measurement.
+    """
+    one = instances.on_interface(ifname, name)
+    if not one.pid and (pid := instances.owner_without_daemon(one.name)):
+        text = (
+            f"belongs to process {pid}, a program with a queue of its own, by which nothing can "
+            "be measured: measure between carefulds of both hosts (measure blackbox HOST), then "
+            "plan --classes --json and tune apply set its plans while it runs"
+        )
+        raise CarefulError(errno.EOPNOTSUPP, text, ifname)
+    return instances.named_or_all(ifname, name)[0]
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,9 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are not a range"),
         (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
         ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
+        ('{"kind": "logp", "bulk": []}', "one size, .*already: .*measure blackbox"),
+        ('{"kind": "frames", "stages": []}', "no stages with g and G: .*measure blackbox"),
+        ('{"kind": [], "stages": 1}', 'needs "kind"'),
         ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency, .*no g"),
         (
             MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
