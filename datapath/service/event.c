@@ -123,7 +123,7 @@ int careful_event_bytes(struct careful_events *ev)
 		const struct link_peer *peer = ev->node[rank].peer;
 		uint32_t bytes;
 
-		if (rank == ev->rank)
+		if (rank == ev->rank || ev->node[rank].left)
 			continue;
 		if (!link_knows(peer))
 			return -EAGAIN;

@@ -9,6 +9,8 @@
 #include <endian.h>
 #include <errno.h>
 
+enum { SYNCS_BLOCKED = 3 }; /* a sync brings credits that are owed and not due */
+
 /* The nodes that a destination means. */
 static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
 {
@@ -134,7 +136,8 @@ static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	ev->waiting_bytes = bytes;
 	if (!ev->blocked_ns)
 		ev->blocked_ns = link->now_ns ?: 1;
-	if (link->now_ns - ev->blocked_ns < link->sync_ms * 1000000ull || !withholds(ev))
+	if (link->now_ns - ev->blocked_ns < SYNCS_BLOCKED * link->sync_ms * 1000000ull ||
+	    !withholds(ev))
 		return -EAGAIN;
 	ev->blocked_ns = 0;
 	ev->waiting = false;

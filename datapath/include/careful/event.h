@@ -99,7 +99,7 @@ int careful_event_bytes(struct careful_events *events);
  * (0: does not poll, -1: no limit).
  * -EAGAIN, with timeout_ms 0, or -ETIMEDOUT: a node is not there yet, or has no buffer free;
  * nothing was sent, to nobody.
- * -ENOBUFS: nothing could be sent for sync_ms while all room to copy out is taken by what this
+ * -ENOBUFS: nothing could be sent for 3 * sync_ms while all room to copy out is taken by what this
  * node has not consumed: receive, then send again, or raise copyout_buffers.
  * -ENOENT: no such node; -EINVAL: unknown flags, others than before in this event, or fragments
  * but the last without CAREFUL_EVENT_F_LARGE; -EILSEQ: an earlier event, one whose message has

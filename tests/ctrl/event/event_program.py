@@ -97,7 +97,7 @@ def fragments(events: Events) -> None:
 
 def window(events: Events) -> None:
     """More than a window to all before any is received; what came is copied out."""
-    count = 100
+    count = 80
     for number in range(count):
         events.send(np.full(4, number + 1000 * events.rank), number, crowd=True, timeout_s=30)
     for number in range(count):

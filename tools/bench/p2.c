@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* P2's experiments, step by step (section 6.1). */
+#include "p2.h"
+
+#include <errno.h>
+
+enum {
+	LAST = CAREFUL_EVENT_F_LAST,
+	LARGE = CAREFUL_EVENT_F_LARGE,
+	CROWD = CAREFUL_EVENT_F_CROWD,
+};
+
+void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events *ev, uint32_t rank,
+	      uint32_t nodes, uint64_t base)
+{
+	*p = (struct p2){
+		.setup = *setup,
+		.ev = ev,
+		.rank = rank,
+		.nodes = nodes,
+		.base = base,
+		/* Of a ring each node receives before it sends, but for the first. */
+		.sending = setup->kind != P2_LATENCY && setup->kind != P2_THROUGHPUT ? true : !rank,
+		.event = setup->kind == P2_LATENCY && rank ? rank - 1 : 0,
+	};
+}
+
+uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes)
+{
+	return setup->kind == P2_LATENCY ? (uint64_t)setup->count * nodes : setup->count;
+}
+
+int p2_frames(struct careful_events *ev, const struct p2_setup *setup)
+{
+	int most = careful_event_bytes(ev);
+	uint32_t bytes = setup->words * 4;
+
+	if (most <= 0)
+		return most ? most : -EMSGSIZE;
+	return bytes ? (int)((bytes + (uint32_t)most - 1) / (uint32_t)most) : 1;
+}
+
+static void write_words(struct p2 *p)
+{
+	for (uint32_t i = 0; p->setup.processing && i < p->setup.words; i++)
+		((volatile uint32_t *)p->words)[i] = (uint32_t)p->event + i;
+}
+
+static void read_words(struct p2 *p, const struct careful_event_fragment *fragment)
+{
+	const volatile uint32_t *words = fragment->data;
+
+	for (uint32_t i = 0; p->setup.processing && i < fragment->bytes / 4; i++)
+		p->sum += words[i];
+}
+
+/* Bytes of the message under way: of a flood, of all its fragments. */
+static uint32_t message_bytes(const struct p2 *p)
+{
+	return p->setup.words * 4 * (p->setup.kind == P2_FLOOD ? p->setup.fragments : 1);
+}
+
+/* A frame's payload: never across the end of a flood's fragment. */
+static uint32_t next_bytes(const struct p2 *p, uint32_t *from)
+{
+	uint32_t whole = p->setup.words * 4;
+	uint32_t rest;
+
+	*from = whole ? p->at % whole : 0;
+	rest = whole - *from;
+	return rest < p->most ? rest : p->most;
+}
+
+/* Sends the message under way to its end. */
+static int push(struct p2 *p, uint32_t dst, uint32_t flags)
+{
+	uint32_t whole = message_bytes(p);
+	int rc;
+
+	if (!p->most) {
+		rc = careful_event_bytes(p->ev);
+		if (rc < 0)
+			return rc;
+		p->most = (uint32_t)rc / 4 * 4;
+	}
+	do {
+		uint32_t from;
+		uint32_t bytes = next_bytes(p, &from);
+		bool last = p->at + bytes == whole;
+
+		if (!from)
+			write_words(p);
+		rc = careful_event_send(p->ev, dst, p->base + p->event,
+					(const uint8_t *)p->words + from, bytes,
+					flags | (bytes < whole ? LARGE : 0) | (last ? LAST : 0), 0);
+		if (rc)
+			return rc;
+		p->at += bytes;
+	} while (p->at < whole);
+	p->at = 0;
+	return 0;
+}
+
+/* Receives to the end of a message, or of an event. */
+static int pull(struct p2 *p, uint32_t src, uint32_t until)
+{
+	struct careful_event_fragment fragment;
+	int rc;
+
+	do {
+		rc = careful_event_receive(p->ev, src, p->base + p->event, &fragment, 0);
+		if (rc)
+			return rc;
+		read_words(p, &fragment);
+		p->bytes += fragment.bytes;
+	} while (fragment.status < until);
+	return 0;
+}
+
+/* Hop e goes from node e mod P to the next one. */
+static int latency(struct p2 *p)
+{
+	uint64_t hops = p2_events(&p->setup, p->nodes);
+	uint32_t next = (p->rank + 1) % p->nodes, before = (p->rank + p->nodes - 1) % p->nodes;
+	int rc;
+
+	while (p->event < hops) {
+		rc = p->sending ? push(p, next, 0) : pull(p, before, CAREFUL_EVENT_NODE_DONE);
+		if (rc)
+			return rc;
+		p->event += p->sending ? p->nodes - 1 : 1;
+		p->sending = !p->sending;
+	}
+	return 0;
+}
+
+static int throughput(struct p2 *p)
+{
+	int rc;
+
+	while (p->event < p->setup.count) {
+		rc = p->sending ? push(p, p->rank + 1, 0) :
+				  pull(p, p->rank - 1, CAREFUL_EVENT_NODE_DONE);
+		if (rc)
+			return rc;
+		/* The first only sends, the last only receives. */
+		p->event += p->sending || p->rank + 1 == p->nodes;
+		p->sending = !p->rank || (!p->sending && p->rank + 1 < p->nodes);
+	}
+	return 0;
+}
+
+static int flood(struct p2 *p)
+{
+	int rc;
+
+	while (!p->flooded) {
+		if (p->event == p->setup.count) {
+			p->flooded = true;
+			p->event = 0;
+			break;
+		}
+		rc = push(p, CAREFUL_EVENT_ALL, CROWD);
+		if (rc)
+			return rc;
+		p->event++;
+	}
+	for (; p->event < p->setup.count; p->event++) {
+		rc = pull(p, CAREFUL_EVENT_ALL, CAREFUL_EVENT_EVENT_DONE);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int p2_step(struct p2 *p)
+{
+	switch (p->setup.kind) {
+	case P2_LATENCY:
+		return latency(p);
+	case P2_THROUGHPUT:
+		return throughput(p);
+	default:
+		return flood(p);
+	}
+}
