@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The event interface (P2 section 5.1): orders, ends, all-to-all, windows, failures, misuse. */
+#include <endian.h>
+
 #include "event_world.h"
 
 enum {
@@ -452,6 +454,88 @@ static void test_open__another_group(void)
 	world_end(&w);
 }
 
+/* What a node says that keeps to none of the rules. */
+static void say(uint32_t from, uint32_t to, uint32_t group, struct careful_am am, uint32_t bytes)
+{
+	static const uint8_t payload[64];
+	struct careful *c = w.node[from].c;
+
+	am.kind = CAREFUL_AM_EVENT;
+	am.region = htobe32(group);
+	CHECK(message_small_now(&c->messages, &c->link.peers[w.node[from].peers[to]], &am, payload,
+				bytes));
+	world_run(&w, 1);
+}
+
+static void expect_no_buffer_kept(uint32_t rank)
+{
+	for (uint32_t i = 0; i < w.nodes; i++) {
+		struct careful_peer_info peer;
+
+		if (i == rank)
+			continue;
+		CHECK_EQ(careful_peer_info(w.node[rank].c, w.node[rank].peers[i], &peer), 0);
+		CHECK_EQ(peer.buffers_kept, 0);
+	}
+}
+
+/* It is dropped and counted, and the group goes on. */
+static void test_arrived__what_is_not_of_the_group(void)
+{
+	const struct careful_am fragment = { .flags = LAST };
+
+	world_set(&w, 3, 4, 16);
+	world_begin(&w);
+	say(1, 0, 5, fragment, 10); /* no group is open */
+	world_join(&w, 0, 2);
+	say(1, 0, 5, fragment, 10); /* it has not joined */
+	say(1, 0, 5, (struct careful_am){ .handler = htobe16(CAREFUL_EVENT_LEAVE) }, 0);
+	say(1, 0, 5, (struct careful_am){ .handler = htobe16(CAREFUL_EVENT_FAIL) }, 0);
+	world_join(&w, 1, 2);
+	world_run(&w, 20);
+	say(1, 0, 6, fragment, 10); /* another group */
+	say(2, 0, 5, fragment, 10); /* not a node of it */
+	say(2, 0, 5, (struct careful_am){ .handler = htobe16(CAREFUL_EVENT_FAIL) }, 0);
+	say(1, 0, 5, (struct careful_am){ .handler = htobe16(77) }, 10);
+	CHECK_EQ(w.node[0].c->link.counters[CAREFUL_C_DROP_MESSAGE], 5);
+	expect_no_buffer_kept(0);
+	CHECK_EQ(world_send(&w, 1, 0, 1, "x", 1, LAST), 0);
+	expect(0, ALL, 1, "x", 1, CAREFUL_EVENT_EVENT_DONE);
+	world_end(&w);
+}
+
+/* The group fails, names the node, and keeps none of its buffers. */
+static void test_arrived__what_breaks_the_rules(void)
+{
+	const __be64 seven = htobe64(7);
+	const struct careful_am wrong[][2] = {
+		{ { .flags = LAST | 0x80 } }, /* unknown flags */
+		{ { .flags = LAST, .bytes = htobe32(5) } }, /* begins in the middle */
+		{ { .flags = 0 } }, /* one of several, and not large */
+		{ { .flags = LARGE }, { .flags = LARGE | LAST, .bytes = htobe32(9) } }, /* a gap */
+		{ { .flags = LARGE }, { .flags = LARGE | LAST, .region_off = seven } }, /* no end */
+		{ { .flags = LARGE }, { .flags = LARGE | CROWD, .bytes = htobe32(10) } },
+		{ { .flags = LAST }, { .flags = LAST } }, /* twice */
+		{ { .flags = LAST, .region_off = seven }, { .flags = LAST } }, /* backwards */
+		{ { .flags = LARGE }, { .handler = htobe16(CAREFUL_EVENT_LEAVE) } },
+		{ { .handler = htobe16(CAREFUL_EVENT_FAIL), .args = { htobe32(99), 0 } } },
+		{ { .handler = htobe16(CAREFUL_EVENT_FAIL),
+		    .args = { htobe32(UINT32_MAX), htobe32(EAGAIN) } } },
+		{ { .handler = htobe16(CAREFUL_EVENT_JOIN), .args = { htobe32(1), htobe32(3) } } },
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		begin(2, 8, 16);
+		world_run(&w, 20);
+		say(1, 0, 5, wrong[i][0], 10);
+		if (wrong[i][1].flags || wrong[i][1].handler)
+			say(1, 0, 5, wrong[i][1], 10);
+		fails_for(0, -EPROTO, 1);
+		expect_no_buffer_kept(0);
+		world_end(&w);
+	}
+}
+
 enum { KILLED, SILENT, SAYS_SO, LEAVES_OPEN, LOST_FRAME, HOWS };
 
 /* A node fails in the middle of an event, in one of several ways: every other node gets an
@@ -560,6 +644,8 @@ int main(void)
 	RUN(test_receive__misuse);
 	RUN(test_receive__a_node_that_breaks_the_rules);
 	RUN(test_open__another_group);
+	RUN(test_arrived__what_is_not_of_the_group);
+	RUN(test_arrived__what_breaks_the_rules);
 	RUN(test_fail__reaches_every_node);
 	RUN(test_fail__is_passed_on);
 	return 0;

@@ -1,4 +1,4 @@
-"""What test_event.py runs on each host: CASE RANK. Fails with an AssertionError."""
+"""What test_event.py runs on each host: CASE RANK NODES. Fails with an AssertionError."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from careful import event as events_of
 from careful.errors import CarefulError
 from careful.event import Events, Status, jacobi
 
-HOSTS = ["h1", "h2", "h3"]
+HOSTS = [f"h{number + 1}" for number in range(int(sys.argv[3]))]
 
 
 @contextmanager
@@ -210,7 +210,7 @@ async def loop(events: Events) -> None:
 
 
 async def in_loop(rank: int) -> None:
-    async with careful.open("eth1", peers=2) as node:
+    async with careful.open("eth1", peers=max(len(HOSTS) - 1, 1)) as node:
         with await events_of.ajoin(node, HOSTS, rank) as events:
             await loop(events)
 
@@ -222,7 +222,7 @@ def main() -> int:
         return 0
     function: Any = globals()[case]
     options = {"rx_buffers": 128} if case in ("window", "flood_bound") else {}
-    with careful.open("eth1", peers=2, stall_ms=5000, **options) as node:
+    with careful.open("eth1", peers=max(len(HOSTS) - 1, 1), stall_ms=5000, **options) as node:
         try:
             with events_of.join(node, HOSTS, rank) as events:
                 function(events)

@@ -29,12 +29,24 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out + errors
 
 
-def run(lab: Lab, case: str) -> list[tuple[int, str]]:
+def run(lab: Lab, case: str, nodes: int = 3) -> list[tuple[int, str]]:
     started = [
-        lab.start(host, sys.executable, "-X", "dev", PROGRAM, case, str(rank))
-        for rank, host in enumerate(lab.hosts)
+        lab.start(host, sys.executable, "-X", "dev", PROGRAM, case, str(rank), str(nodes))
+        for rank, host in enumerate(lab.hosts[:nodes])
     ]
     return [finish(one) for one in started]
+
+
+@pytest.fixture(scope="module")
+def eight(lab_possible: None) -> Iterator[Lab]:
+    one = Lab(hosts=8)
+    yield one
+    one.down()
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 8])
+def test_heat__of_so_many_nodes(eight: Lab, nodes: int) -> None:
+    assert run(eight, "heat", nodes) == [(0, "")] * nodes
 
 
 @pytest.mark.parametrize(
