@@ -230,6 +230,43 @@ def test_path_changes__within_an_ab() -> None:
     assert loss(on, other) < 0.05
 
 
+def contended(pipeline: Pipeline, times: float) -> Pipeline:
+    """A second stream's fragments stand between ours where the path is slowest (P1 5.1)."""
+    slowest = pipeline.bottleneck(1024.0)
+    return Pipeline(
+        tuple(
+            replace(one, g_us=times * one.g_us, G_us_per_KiB=times * one.G_us_per_KiB)
+            if k == slowest
+            else one
+            for k, one in enumerate(pipeline.stages)
+        )
+    )
+
+
+@pytest.mark.parametrize("every_s", [0.005, 0.1])
+def test_second_stream__is_answered_and_undone_when_it_goes(every_s: float) -> None:
+    """Within 2 s of traffic, or 30 messages an arm, both times; the plan is the one before."""
+    loaded = contended(GAM, 4.0)
+    came, went = 1000.0 + 120, 1000.0 + 420
+    on = path(lambda now: loaded if came < now < went else GAM, every_s=every_s)
+    one = controller(on)
+    run(one, on, came - on.now)
+    before = on.plan(CLASS)
+    answered: list[float] = []
+    for at, pipeline in ((came, loaded), (went, GAM)):
+        run(one, on, max(0.0, at - on.now))
+        sent, known = on.sent, len(told(one, "path changed"))
+        while len(told(one, "path changed")) == known:
+            on.advance(one.step())
+            assert on.now - at < 60
+        assert on.now - at < 2 or on.sent - sent <= 2 * 30
+        run(one, on, 90)
+        assert loss(on, pipeline) < 0.03
+        answered.append(on.plan(CLASS).first_bytes)
+    assert answered[0] > before.first_bytes, "fewer fragments, for each costs four times as much"
+    assert answered[1] == pytest.approx(before.first_bytes, rel=0.3)
+
+
 def test_second_stream__comes_and_goes() -> None:
     """Every 20 s for an hour: it is followed at first, and then waited out."""
     loaded = scaled(GAM, G=2.0)
