@@ -97,6 +97,8 @@ def _how(measurement: dict[str, Any] | None) -> str:
     took = f"{measurement['frames_count']} frames in {measurement['elapsed_s']:.1f} s"
     when = f"{ago(measurement['ago_s'])}, {measurement['why']}"
     said = f"the path was measured {when}, by {measurement['by']}: {took}"
+    if measurement["confirmed_ago_s"] is not None:
+        said += f"; a look {ago(measurement['confirmed_ago_s'])} found it the same"
     return "\n".join([said, *(f"  {note}" for note in measurement["notes"])])
 
 

@@ -137,6 +137,7 @@ class Controller:
         self._known: Measured | None = None
         self._retry_at = self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
+        self._was_too_quick = False  # the last measurement: it found no figures
         self._closely_at: float | None = None  # a quick measurement is to be followed by another
         old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
         self._doubts = state.figures is not None and (returned or old)
@@ -235,6 +236,7 @@ class Controller:
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self._retry_at = self._clock() + RETRY_S
+            self._was_too_quick = quick
             self._decide("not measured", {}, f"{reason}: {error}")
             return False
         finally:
@@ -243,6 +245,7 @@ class Controller:
         self.state.figures, self.state.reason = figures, reason
         self.state.measured_at = self._consider_at = self._clock()
         self._known = known
+        self._was_too_quick = False
         self._closely_at = self._clock() + CLOSELY_S if quick else None
         self._save()
         return True
@@ -302,7 +305,8 @@ class Controller:
         state, before = self.state, self._known
         self._hold(now)
         classes = ", ".join(str(index) for index in shifted)
-        if not self._measure(f"live messages of class {classes} took another time", quick=True):
+        said = f"live messages of class {classes} took another time"
+        if not self._measure(said, quick=not self._was_too_quick):
             state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()

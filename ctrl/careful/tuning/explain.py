@@ -167,6 +167,7 @@ def _measurement(state: PathState) -> dict[str, Any] | None:
         "by": "measure blackbox: round trips and trains through careful itself",
         "why": state.reason,
         "ago_s": _ago(state.measured_at),
+        "confirmed_ago_s": None if state.confirmed_at is None else _ago(state.confirmed_at),
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,14 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
     one = rows[CLASS]
     assert one.split()[:4] == ["to", "4", "KiB", "820"]
     assert float(one.split()[7]) == pytest.approx(50 * 7.5, rel=0.05)
+
+
+def test_text__says_when_a_look_confirmed_it(store: Store) -> None:
+    _, state = tuned(store)
+    assert "found it the same" not in report.text(found(store, state=state))
+    state.confirmed_at = time.monotonic() - 5
+    said = report.text(found(store, state=state))
+    assert re.search(r"; a look \d+ s ago found it the same", said)
 
 
 def test_json__has_what_the_table_has(store: Store) -> None:

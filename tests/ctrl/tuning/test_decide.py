@@ -198,6 +198,26 @@ def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
     assert len(on.measured_at) <= 3
 
 
+def test_answer__closely_where_quickly_finds_nothing() -> None:
+    """A path that is busy all the time hides its times from the quick measurement."""
+    at = 1000.0 + 60
+    on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0))
+    real = on.measure
+
+    def measure(quick: bool) -> object:
+        found = real(quick)
+        if quick:
+            raise ValueError("the interval is wide")
+        return found
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 70)
+    assert told(one, "not measured")
+    assert told(one, "path changed")[0] - at < 5
+    assert loss(on, scaled(GAM, G=3.0)) < 0.03
+
+
 def test_answer__a_measurement_that_fails_is_made_again_soon() -> None:
     at = 1000.0 + 60
     on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0))
