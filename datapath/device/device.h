@@ -153,6 +153,10 @@ struct queue_ops {
 	uint32_t (*complete)(struct queue *queue, uint64_t *addrs, uint32_t n);
 	/* Frames lost by the device itself, as far as it can tell; for status. */
 	void (*statistics)(struct queue *queue, struct careful_device_statistics *out);
+	/* Receives in another XDP mode from now on. What arrives meanwhile is lost, so that no
+	 * slot may be open. -errno with *error: in the mode as before, unless
+	 * statistics().program_detached says that there is none. May be NULL. */
+	int (*mode)(struct queue *queue, uint32_t mode, struct careful_error *error);
 	void (*close)(struct queue *queue);
 };
 

@@ -4,6 +4,7 @@
  * Calls go down this list alone:
  *
  *   xsk_queue.c   opens and closes a queue, says what is in effect
+ *   xsk_mode.c    another XDP mode under it; xsk_bounds.c, what its frames can hold
  *   xsk_socket.c  UMEM and the socket, bound to the queue
  *   xsk_rings.c   the hot path
  *   xsk_port.c    opens and closes a port; admission
@@ -197,6 +198,12 @@ int xsk_kick(struct queue *queue);
 uint32_t xsk_complete(struct queue *queue, uint64_t *addrs, uint32_t n);
 void xsk_statistics(struct queue *queue, struct careful_device_statistics *out);
 
+/* xsk_mode.c: queue_ops */
+int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error);
+
+/* xsk_bounds.c: R, by the mode in effect */
+void xsk_bounds(struct xsk_queue *xsk);
+
 /* xsk_port.c */
 int xsk_port_open(const struct careful_options *options, uint32_t without, struct port **port,
 		  struct careful_error *error);
@@ -221,6 +228,7 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 bool xsk_bpf_frags(const struct xsk_port *port); /* the program takes multi-buffer frames */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error);
 void xsk_bpf_wait_rcu(struct xsk_port *port); /* returns when no program still runs that did */
+int xsk_bpf_program(const struct xsk_port *port);
 void xsk_bpf_close(struct xsk_port *port);
 
 /* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
@@ -228,6 +236,7 @@ void xsk_bpf_close(struct xsk_port *port);
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
 bool xsk_attached(const struct xsk_port *port); /* unless someone took it off */
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
+void xsk_take_off(struct xsk_port *port);
 void xsk_detach(struct xsk_port *port);
 
 /* xsk_pins.c: the instance's lock, and its directory on bpffs. lock_check: -EBUSY, and its

@@ -210,7 +210,15 @@ bool xsk_attached(const struct xsk_port *port)
 	struct bpf_link_info info = { 0 };
 	uint32_t bytes = sizeof(info);
 
-	return bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex;
+	return port->link >= 0 &&
+	       (bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex);
+}
+
+/* Also where a child of fork() has the link, too. */
+void xsk_take_off(struct xsk_port *port)
+{
+	bpf_link_detach(port->link);
+	xsk_detach(port);
 }
 
 void xsk_detach(struct xsk_port *port)

@@ -205,6 +205,11 @@ bool xsk_bpf_frags(const struct xsk_port *port)
 	return port->bpf->frags;
 }
 
+int xsk_bpf_program(const struct xsk_port *port)
+{
+	return port->bpf->program;
+}
+
 /* From now on XDP brings a queue's admitted frames to the socket. */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error)
 {

@@ -2,17 +2,13 @@
 /*
  * A queue of the interface: opened and closed in the right order, and what is in effect
  * there. Calls xsk_socket.c for UMEM and socket, xsk_rings.c to fill, xsk_bpf.c to have
- * frames come, netdev.c, and, to open an interface with its one queue, xsk_port.c.
+ * frames come, xsk_bounds.c, and, to open an interface with its one queue, xsk_port.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/xsk.h"
-
-enum {
-	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
-};
 
 static void take_options(struct queue *queue, const struct careful_options *options)
 {
@@ -22,35 +18,7 @@ static void take_options(struct queue *queue, const struct careful_options *opti
 	queue->tx_chunks = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
 }
 
-/* R: what every resource on the way of a frame can hold (DESIGN: Windows). */
-static void read_bounds(struct xsk_queue *xsk)
-{
-	struct careful_device_info *info = &xsk->queue.info;
-	const struct xsk_port *port = xsk_port_of(xsk);
-	bool generic = port->xdp_mode == CAREFUL_XDP_GENERIC;
-	bool veth = !strcmp(port->netdev.driver, "veth");
-
-	info->bounds[CAREFUL_BOUND_UMEM] = xsk->queue.rx_chunks;
-	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
-	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
-	info->bounds[CAREFUL_BOUND_DEVICE_RING] = port->netdev.rx_ring;
-	/* A veth's ring stops a sender that has a qdisc; but only since 6.16, which a kernel
-	 * that knows the budget (6.17) certainly is. */
-	if (veth && !generic && !xsk->tx_budget)
-		info->bounds[CAREFUL_BOUND_DEVICE_RING] = VETH_RING;
-	if (generic)
-		info->bounds[CAREFUL_BOUND_BACKLOG] = netdev_backlog();
-	info->receive_buffers = info->bounds[CAREFUL_BOUND_UMEM];
-	info->receive_bound = CAREFUL_BOUND_UMEM;
-	for (uint32_t i = 0; i < CAREFUL_BOUNDS; i++) {
-		if (!info->bounds[i] || info->bounds[i] >= info->receive_buffers)
-			continue;
-		info->receive_buffers = info->bounds[i];
-		info->receive_bound = i;
-	}
-}
-
-static void fill_info(struct xsk_queue *xsk)
+static void fill_info(struct xsk_queue *xsk, uint32_t asked)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
 	struct careful_device_info *info = &xsk->queue.info;
@@ -60,9 +28,10 @@ static void fill_info(struct xsk_queue *xsk)
 	memcpy(info->native_refused, port->native_refused, sizeof(info->native_refused));
 	info->ifindex = port->netdev.ifindex;
 	info->xdp_mode = port->xdp_mode;
+	info->xdp_by = asked == CAREFUL_XDP_AUTO ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_OPTION;
 	info->queue = xsk->queue.index;
 	info->mtu = port->netdev.mtu;
-	read_bounds(xsk);
+	xsk_bounds(xsk);
 }
 
 static void fill_all(struct queue *queue)
@@ -92,6 +61,7 @@ static const struct queue_ops queue_ops = {
 	.kick = xsk_kick,
 	.complete = xsk_complete,
 	.statistics = xsk_statistics,
+	.mode = xsk_mode,
 	.close = close_queue,
 };
 
@@ -130,7 +100,7 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 		return rc;
 	}
 	fill_all(&xsk->queue);
-	fill_info(xsk);
+	fill_info(xsk, options->xdp_mode);
 	*queue = &xsk->queue;
 	return 0;
 }

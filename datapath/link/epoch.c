@@ -58,12 +58,20 @@ void epoch_end(struct link_peer *peer)
 
 /* Whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
  * is only back when published. */
+bool epoch_quiet(struct link_peer *peer)
+{
+	const struct link *link = peer->link;
+
+	return !peer->cookie_in && closed(peer) && !peer->kept_old && !link->fill_count &&
+	       link_drain_over(link, &peer->session->drain);
+}
+
+/* Whether the next epoch may begin. */
 bool epoch_drained(struct link_peer *peer)
 {
 	const struct link *link = peer->link;
 
-	return closed(peer) && !peer->kept_old && !link->fill_count &&
-	       link_drain_over(link, &peer->session->drain);
+	return !link->resting && (!link->alone || link->alone == peer) && epoch_quiet(peer);
 }
 
 /* Opens our window to the peer; the message that tells it so comes after. */

@@ -31,8 +31,8 @@ static const char *bound_name(uint32_t bound)
 }
 
 /* W = floor(R / P), and the two ways in which it can be too small. */
-static int link_window(struct link *link, const struct careful_options *options,
-		       struct careful_error *error)
+int link_window(struct link *link, const struct careful_options *options,
+		struct careful_error *error)
 {
 	const struct queue *queue = link->queue;
 	uint32_t r = queue->info.receive_buffers;

@@ -131,6 +131,8 @@ struct link {
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
 	uint64_t rx_taken; /* descriptors taken from it */
 	bool draining; /* some handshake or answer waits for that */
+	bool resting; /* no epoch begins: the device is about to change */
+	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
 
 	/* Held frames and their copies. */
 	struct careful_kept *kept;
@@ -182,6 +184,8 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	      struct careful_error *error);
 void link_deinit(struct link *link);
 void link_frames_changed(struct link *link);
+int link_window(struct link *link, const struct careful_options *options,
+		struct careful_error *error);
 void link_routes_changed(struct link *link);
 void link_info(struct link *link, struct careful_info *info);
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info);
@@ -354,12 +358,14 @@ void epoch_begin(struct link_peer *peer);
 void epoch_opened(struct link_peer *peer);
 void epoch_end(struct link_peer *peer);
 bool epoch_drained(struct link_peer *peer);
+bool epoch_quiet(struct link_peer *peer);
 void link_close(struct link_peer *peer, int error);
 void link_bye(struct link_peer *peer);
 
 /* session.c: wanted, broken, given up (handshake.h: agreed) */
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
+void link_renew(struct link_peer *peer);
 void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 

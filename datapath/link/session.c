@@ -30,12 +30,19 @@ void link_connect(struct link_peer *peer)
 /* The promise is broken, or the peer forgot the session: a new epoch. */
 void link_break(struct link_peer *peer)
 {
+	if (peer->phase == LINK_OPEN || peer->phase == LINK_ASKED)
+		link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
+	link_renew(peer);
+}
+
+/* A new epoch. What is under way in the one before may get lost. */
+void link_renew(struct link_peer *peer)
+{
 	/* In LINK_ASKED the peer may have answered already, and sent. */
 	bool open = peer->phase == LINK_OPEN;
 
 	if (!open && peer->phase != LINK_ASKED)
 		return;
-	link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
 	if (open)
 		link_state(peer, CAREFUL_PEER_RENEWING);
 	epoch_end(peer);

@@ -52,9 +52,19 @@ struct careful_error {
 };
 
 enum careful_xdp_mode {
-	CAREFUL_XDP_AUTO = 0, /* native where the driver has it, else generic */
+	/* Native where the driver has it, else generic. carefuld measures which is better. */
+	CAREFUL_XDP_AUTO = 0,
 	CAREFUL_XDP_NATIVE = 1,
 	CAREFUL_XDP_GENERIC = 2,
+};
+
+/* Who decided on the XDP mode in effect. */
+enum careful_xdp_by {
+	CAREFUL_XDP_BY_OPTION = 0, /* it was asked for */
+	CAREFUL_XDP_BY_DRIVER = 1, /* CAREFUL_XDP_AUTO: what the driver has */
+	CAREFUL_XDP_BY_PENDING = 2, /* the same, until carefuld measures with the first peer */
+	CAREFUL_XDP_BY_MEASURED = 3,
+	CAREFUL_XDP_BY_REMEMBERED = 4, /* measured by an earlier carefuld on this machine */
 };
 
 enum careful_wait_mode {
@@ -118,6 +128,7 @@ struct careful_device_info {
 	uint32_t queue;
 	uint32_t mtu;
 	uint32_t xdp_mode; /* CAREFUL_XDP_NATIVE or _GENERIC */
+	uint32_t xdp_by; /* enum careful_xdp_by */
 	uint32_t zerocopy; /* 1: the NIC writes into UMEM itself */
 	uint32_t multibuffer; /* 1: a frame may fill several buffers */
 	uint32_t need_wakeup;
