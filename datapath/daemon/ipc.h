@@ -26,6 +26,15 @@ struct ipc_event {
 	void (*handle)(struct ipc_event *event, uint32_t events);
 };
 
+/* Whose reason it is that questions to a peer wait. */
+enum ipc_hold {
+	IPC_HOLD_TRIAL = 1, /* ours: no mode has been chosen yet */
+	IPC_HOLD_PEACE = 2, /* the peer's: it measures */
+};
+
+/* Lets questions of clients to a peer wait (by its index), or no longer for that reason. */
+void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on);
+
 /* To be called each round: time limits, questions that had to wait. */
 void ipc_poll(struct ipc *ipc);
 /* After how many ms at most to call ipc_poll() again; -1: when an event arrives. */

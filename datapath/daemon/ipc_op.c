@@ -293,9 +293,11 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
  */
 int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 {
-	struct ipc_op *op = ipc_op_take(client, &q->head, reserve_of(client, &q->head));
+	struct ipc_op *op = NULL;
 	int rc = 0;
 
+	if (!ipc_held(client->ipc, q))
+		op = ipc_op_take(client, &q->head, reserve_of(client, &q->head));
 	if (!op)
 		return -EAGAIN;
 	switch (q->head.version == CAREFUL_IPC_VERSION ? q->head.op : 0) {

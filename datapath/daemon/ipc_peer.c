@@ -41,6 +41,54 @@ uint64_t ipc_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
+{
+	uint8_t was = ipc->held[peer];
+
+	ipc->held[peer] = (uint8_t)(on ? was | why : was & ~(uint8_t)why);
+	ipc->held_count += !!ipc->held[peer];
+	ipc->held_count -= !!was;
+}
+
+static bool held(const struct ipc *ipc, uint32_t peer)
+{
+	int index = ipc_peer_index(ipc, peer);
+
+	return index >= 0 && ipc->held[index];
+}
+
+static bool any_held(const struct ipc *ipc, const struct ipc_question *question)
+{
+	struct careful_signature s;
+
+	if (question->head.payload_bytes != sizeof(s))
+		return false;
+	memcpy(&s, question->payload, sizeof(s));
+	for (uint32_t i = 0; i < s.peers_count && i < CAREFUL_SIGNATURE_PEERS; i++)
+		if (held(ipc, s.peers[i]))
+			return true;
+	return false;
+}
+
+/* Whether a question is to wait for the sake of a peer that it names. */
+bool ipc_held(const struct ipc *ipc, const struct ipc_question *question)
+{
+	if (!ipc->held_count)
+		return false;
+	switch (question->head.op) {
+	case CAREFUL_IPC_SIGNATURE:
+		return any_held(ipc, question);
+	case CAREFUL_IPC_REQUEST:
+	case CAREFUL_IPC_GET:
+	case CAREFUL_IPC_STORE:
+	case CAREFUL_IPC_PING:
+	case CAREFUL_IPC_MEASURE:
+		return held(ipc, question->head.peer);
+	default:
+		return false;
+	}
+}
+
 /* Whether a CONNECT other than `but` waits for this slot. */
 static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *but)
 {
@@ -94,7 +142,8 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	switch (info.state) {
 	case CAREFUL_PEER_UP:
 	case CAREFUL_PEER_STALLED:
-		return 0;
+		/* What a client would count as its own are the epochs of a trial. */
+		return ipc->held[index] ? -EINPROGRESS : 0;
 	case CAREFUL_PEER_FAILED:
 		return info.last_errno ? -(int)info.last_errno : -ECONNREFUSED;
 	default:
@@ -147,6 +196,8 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 	uint32_t index = (uint32_t)ipc_peer_index(ipc, op->peer);
 
 	careful_peer_info(ipc->instance, index, &info);
+	if (info.state == CAREFUL_PEER_UP || info.state == CAREFUL_PEER_STALLED)
+		return 0; /* its questions will wait */
 	if (info.state == CAREFUL_PEER_CONNECTING && !awaited(ipc, index, op))
 		careful_peer_close(ipc->instance, index);
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;

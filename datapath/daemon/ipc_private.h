@@ -119,6 +119,8 @@ struct ipc {
 	struct ipc_op *connects;
 	struct ipc_measure *measure; /* under way, or NULL */
 	uint16_t lives[CAREFUL_PEERS_MAX];
+	uint8_t held[CAREFUL_PEERS_MAX]; /* enum ipc_hold, or'd */
+	uint32_t held_count; /* of them not 0 */
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
 
@@ -141,6 +143,7 @@ bool ipc_close_handles(struct ipc_client *client);
 /* ipc_peer.c */
 uint64_t ipc_now_ns(void);
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
+bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);

@@ -26,6 +26,7 @@
 #include "daemon/process.h"
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
+#include "daemon/trial.h"
 #include "service/block.h"
 #include "service/probe.h"
 #include "service/scratch.h"
@@ -45,6 +46,7 @@ struct daemon {
 	struct block_server *block;
 	struct ipc *ipc;
 	struct health health;
+	struct trial trial;
 	struct ipc_event signal_event, block_event;
 	int signal_fd;
 	int epoll_fd;
@@ -80,9 +82,12 @@ static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, voi
 
 	if (d->closing)
 		return;
-	health_peer_changed(&d->health, instance, peer, state);
+	if (!trial_is_on(&d->trial, peer) ||
+	    (state != CAREFUL_PEER_RENEWING && state != CAREFUL_PEER_UP))
+		health_peer_changed(&d->health, instance, peer, state);
 	ipc_peer_changed(d->ipc, peer, state);
 	block_watch(instance, peer, state, d->block);
+	trial_peer_changed(&d->trial, peer, state);
 }
 
 static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
@@ -186,6 +191,8 @@ static int serve(struct daemon *d, struct careful_error *error)
 		if (!rc)
 			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);
 		if (!rc)
+			rc = trial_init(&d->trial, d->instance, d->ipc, &d->options);
+		if (!rc)
 			rc = careful_peer_watch(d->instance, on_peer, d);
 		if (rc)
 			ipc_destroy(d->ipc);
@@ -205,9 +212,10 @@ static void log_start(struct daemon *d)
 
 	if (careful_info(d->instance, &info))
 		return;
-	log_line("%s: %s, %s, %s, port %u, R %u buffers, P %u, W %u, wait %s", info.device.ifname,
+	log_line("%s: %s, %s%s, %s, port %u, R %u buffers, P %u, W %u, wait %s", info.device.ifname,
 		 info.device.driver,
 		 info.device.xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic",
+		 info.device.xdp_by == CAREFUL_XDP_BY_REMEMBERED ? " (remembered)" : "",
 		 info.device.zerocopy ? "zero-copy" : "copy", info.port,
 		 info.device.receive_buffers, info.peers_max, info.window,
 		 info.wait_mode == CAREFUL_WAIT_SPIN  ? "spin" :
@@ -278,10 +286,12 @@ static int run(struct daemon *d)
 		}
 		block_poll(d->block);
 		ipc_poll(d->ipc);
+		trial_poll(&d->trial);
 		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
 		timeout = timeout < 0 ? 0 : timeout;
 		timeout = earlier(timeout,
 				  earlier(block_timeout_ms(d->block), ipc_timeout_ms(d->ipc)));
+		timeout = earlier(timeout, trial_timeout_ms(&d->trial));
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@ static const char usage[] =
 	"  --port PORT            UDP port (51966)\n"
 	"  --rx-buffers N         receive buffers, a power of two (512)\n"
 	"  --tx-buffers N         send buffers (512)\n"
-	"  --xdp MODE             auto, native or generic (auto)\n"
+	"  --xdp MODE             native, generic, or auto: the better, as measured (auto)\n"
 	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
 	"  --spin-us N            how long adaptive spins before it blocks, in us (50)\n"
@@ -38,6 +38,8 @@ static const char usage[] =
 	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"
 	"                         With several, paths start with the last component of a DIR\n"
 	"  --run-dir DIR          for the socket, pid file and log (/run/careful/INSTANCE)\n"
+	"  --state-dir DIR        for what is remembered of --xdp auto\n"
+	"                         ($CAREFUL_STATE_DIR, else /var/lib/careful)\n"
 	"  --log FILE             log file (DIR/log of --run-dir; with --foreground: stderr)\n"
 	"  --ready-fd N           write \"ready\" or \"error: ...\" to this descriptor, then close it\n"
 	"  --foreground           do not detach from the terminal\n"
@@ -62,6 +64,7 @@ enum option_id {
 	OPT_CPU,
 	OPT_EXPORT,
 	OPT_RUN_DIR,
+	OPT_STATE_DIR,
 	OPT_LOG,
 	OPT_READY_FD,
 	OPT_FOREGROUND,
@@ -87,6 +90,7 @@ static const struct option long_options[] = {
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "export", required_argument, NULL, OPT_EXPORT },
 	{ "run-dir", required_argument, NULL, OPT_RUN_DIR },
+	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
 	{ "log", required_argument, NULL, OPT_LOG },
 	{ "ready-fd", required_argument, NULL, OPT_READY_FD },
 	{ "foreground", no_argument, NULL, OPT_FOREGROUND },
@@ -212,6 +216,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return strlen(arg) < sizeof(o->run_dir) ?
 			       0 :
 			       refuse(error, -EINVAL, "--run-dir %s: the path is too long", arg);
+	case OPT_STATE_DIR:
+		o->state_dir = arg;
+		return 0;
 	case OPT_LOG:
 		o->log = arg;
 		return 0;
@@ -259,6 +266,9 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	memset(options, 0, sizeof(*options));
 	options->cpu = -1;
 	options->ready_fd = -1;
+	options->state_dir = getenv("CAREFUL_STATE_DIR");
+	if (!options->state_dir || !options->state_dir[0])
+		options->state_dir = "/var/lib/careful";
 	opterr = 0;
 	optind = 1;
 	while ((id = getopt_long(argc, argv, ":", long_options, &index)) != -1) {

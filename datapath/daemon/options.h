@@ -14,6 +14,7 @@
 /*
  * @exports: paths of their own, as long as the process
  * @run_dir: pid, lock, socket and log are there
+ * @state_dir: what outlives us
  * @cpu:     to run on, or -1
  * @ready_fd: gets one line when the daemon serves or has failed, or -1
  */
@@ -22,6 +23,7 @@ struct daemon_options {
 	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	char run_dir[PATH_MAX];
+	const char *state_dir;
 	const char *log;
 	int cpu;
 	int ready_fd;

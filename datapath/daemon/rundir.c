@@ -14,8 +14,7 @@
 #include "daemon/rundir.h"
 #include "device/error.h"
 
-/* mkdir -p; *made: where in the path the first component ends that was not there, or 0. */
-static int make_path(const char *path, size_t *made)
+int rundir_make_path(const char *path, size_t *made)
 {
 	char part[4096];
 	size_t n = strlen(path);
@@ -38,7 +37,7 @@ static int make_path(const char *path, size_t *made)
 	return 0;
 }
 
-/* What make_path() made and nobody has put anything into. */
+/* What rundir_make_path() made and nobody has put anything into. */
 static void unmake_path(const char *path, size_t made)
 {
 	char part[4096];
@@ -75,7 +74,7 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 	int rc;
 
 	memset(dir, 0, sizeof(*dir));
-	rc = make_path(path, &dir->made);
+	rc = rundir_make_path(path, &dir->made);
 	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)

@@ -6,6 +6,8 @@
 #ifndef DAEMON_RUNDIR_H
 #define DAEMON_RUNDIR_H
 
+#include <stddef.h>
+
 #include <careful/careful.h>
 
 struct rundir {
@@ -16,6 +18,8 @@ struct rundir {
 	int listen_fd;
 };
 
+/* mkdir -p; *made: where in the path the first component ends that was not there, or 0. */
+int rundir_make_path(const char *path, size_t *made);
 /* Makes the directory and takes the lock; -EBUSY where another daemon holds it. */
 int rundir_open(struct rundir *dir, const char *path, struct careful_error *error);
 /* Writes our pid and listens on the socket. */

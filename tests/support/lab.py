@@ -54,8 +54,19 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:
+    """Have carefuld remember a mode, so that --xdp auto does not measure with the first peer."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    kept = {"schema": 1, "kernel": os.uname().release, "mode": mode}
+    (folder / f"xdp.{driver}.json").write_text(json.dumps(kept) + "\n")
+
+
 class Lab:
-    """Hosts h1 … hN, and ways to run things on them."""
+    """Hosts h1 … hN, and ways to run things on them.
+
+    measures_xdp: --xdp auto measures; else native is remembered, so that epochs, times and
+    what runs where are those of the test.
+    """
 
     def __init__(
         self,
@@ -64,6 +75,7 @@ class Lab:
         name: str | None = None,
         hops: Path | None = None,
         options: Sequence[str] = (),
+        measures_xdp: bool = False,
     ) -> None:
         self.name = name or f"t{os.getpid()}-{next(_numbers)}"
         self.hosts = [f"h{k}" for k in range(1, hosts + 1)]
@@ -72,6 +84,9 @@ class Lab:
         size += ["--hops", str(hops), *options] if hops else []
         owner = ["--owner", str(os.getpid())]
         tool("up", "--name", self.name, "--hosts", str(hosts), *size, *owner)
+        if not measures_xdp:
+            for host in self.hosts:
+                keep_xdp("native", self.kept(host))
 
     def links(self, *options: str) -> list[dict[str, Any]]:
         """What was asked of each emulated link, and what it did: tools/lab links."""
@@ -86,6 +101,10 @@ class Lab:
     def netns(self, host: str) -> Path:
         """The host's namespace, for setns()."""
         return Path("/run/netns") / f"careful-{self.name}-{host}"
+
+    def kept(self, host: str) -> Path:
+        """The host's state directory."""
+        return Path("/run/careful-lab") / self.name / "kept" / host
 
     def address(self, host: str, family: int = 4) -> str:
         """The host's address on eth1."""
@@ -128,6 +147,17 @@ class Lab:
 
 
 MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What outlives `down` outside of labs: not this machine's, and no XDP mode to measure."""
+    folder = tmp_path_factory.mktemp("kept")
+    folder.chmod(0o755)
+    keep_xdp("native", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAREFUL_STATE_DIR", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

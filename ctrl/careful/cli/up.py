@@ -11,7 +11,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, status, tuner
+from careful.control import config, daemon, state_dir, status, tuner
 from careful.report import status as report
 
 
@@ -42,7 +42,11 @@ from careful.report import status as report
 @click.option(
     "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"
 )
-@click.option("--xdp", type=click.Choice(config.XDP_MODES), help="XDP mode.  [default: auto]")
+@click.option(
+    "--xdp",
+    type=click.Choice(config.XDP_MODES),
+    help="XDP mode; auto measures which is better, once.  [default: auto]",
+)
 @click.option(
     "--require-zerocopy", is_flag=True, default=None, help="Fail if frames would have to be copied."
 )
@@ -107,7 +111,10 @@ def up(
     """Bring up careful on IFACE: start carefuld, and return once it is ready.
 
     Prints the settings in effect: XDP mode, copy or zero-copy, the window and what limits it,
-    and the exports. If careful is already up with the same options, nothing changes and the
+    and the exports. With --xdp auto, native and generic mode are measured with the first peer,
+    before any data; the better one stays, and is remembered for this driver and kernel.
+
+    If careful is already up with the same options, nothing changes and the
     exit status is 0; if it is up with other options, `up` fails and names them. `doctor` tells
     beforehand what `up` would refuse.
     """
@@ -116,7 +123,7 @@ def up(
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = options.over(settings.options(name))
     tune = tune or settings.tune(name)
-    done = daemon.up(ifname, name, options)
+    done = daemon.up(ifname, name, options, state_dir.place(settings))
     if tune == "auto":
         tuner.start(ifname, done.instance, config_path)
     found = status.gather(done.instance, settings)

@@ -20,7 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from careful._abi import lib
-from careful.control import command_line, ethtool, instances, links, maps, steer, tuner
+from careful.control import (
+    command_line,
+    ethtool,
+    instances,
+    links,
+    maps,
+    state_dir,
+    steer,
+    tuner,
+)
 from careful.control.config import UpOptions
 from careful.control.instances import RUN, Instance, remove_file
 from careful.errors import CarefulError, from_os
@@ -103,8 +112,8 @@ def _kill_unready(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
-    """Start carefuld detached, and return when it serves.
+def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> None:
+    """Start carefuld detached, its state directory `state`, and return when it serves.
 
     Raises:
         CarefulError: it says why it cannot, died, or is not ready in time.
@@ -114,6 +123,7 @@ def launch(ifname: str, instance: Instance, options: UpOptions) -> None:
     try:
         where = ["--ifname", ifname, "--instance", instance.name]
         where += ["--run-dir", str(instance.directory), "--log", str(instance.log)]
+        where += ["--state-dir", str(state)]
         process = subprocess.Popen(
             [
                 program,
@@ -195,13 +205,14 @@ class Up:
     already: bool
 
 
-def up(ifname: str, name: str, options: UpOptions) -> Up:
+def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
     """Bring careful up on an interface; what is up with these options stays so.
 
     Args:
         ifname: the interface.
         name: of the instance.
         options: of the command line and the configuration together.
+        state: the state directory.
 
     Raises:
         CarefulError: says what is missing and what to do.
@@ -219,7 +230,7 @@ def up(ifname: str, name: str, options: UpOptions) -> Up:
             if ethtool.driver_info(ifname).rx_queues > 1:
                 port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
                 steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
-            launch(link.name, instance, options)
+            launch(link.name, instance, options, state)
         except CarefulError:
             _clear_refused(instance, ifname)
             raise

@@ -17,6 +17,15 @@ from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning
 
+#: Who decided on the XDP mode, in words.
+DECIDED = {
+    "option": "by --xdp",
+    "driver": "the driver's",
+    "pending": "the driver's; to be measured with the first peer",
+    "measured": "measured",
+    "remembered": "remembered",
+}
+
 #: What an amount of receive buffers is bounded by, in words.
 BOUNDS = {
     "umem": "UMEM buffers (--rx-buffers)",
@@ -45,6 +54,7 @@ def device(info: Any) -> dict[str, Any]:
         "queue": info.queue,
         "mtu_bytes": info.mtu,
         "xdp_mode": name_of("careful_xdp_mode", "CAREFUL_XDP_", info.xdp_mode),
+        "xdp_by": name_of("careful_xdp_by", "CAREFUL_XDP_BY_", info.xdp_by),
         "native_refused": text(info.native_refused) or None,
         "zerocopy": bool(info.zerocopy),
         "multibuffer": bool(info.multibuffer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, slow_clients
+from careful.control.status import BOUNDS, DECIDED, slow_clients
 from careful.report.tables import alarm, table
 from careful.units import shown_bytes as size
 
@@ -21,9 +21,9 @@ def effect(found: dict[str, Any]) -> str:
     bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
     copy = "zero-copy" if found["zerocopy"] else "copy"
     refused = found["native_refused"]
-    why = f" (native was refused: {refused})" if refused else ""
+    why = f"native was refused: {refused}" if refused else DECIDED.get(found["xdp_by"], "")
     lines = [
-        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']}{why}, {copy}, "
+        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']} ({why}), {copy}, "
         f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
         f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
         f"(bounded by {bound}) / P {found['peers_max']} peers, "

@@ -315,6 +315,18 @@ enum careful_scratch_handler {
 	CAREFUL_SCRATCH = 168,
 };
 
+/*
+ * Peace for a measurement: the sender is about to find out how its interface works best, in
+ * epochs of their own. args[0]: for how many ms; 0: it is over. args[1], args[2]: the sender's
+ * ticket, high and low. Answered with 0: nothing is under way from here to the sender, and
+ * nothing begins until it is over or that time has passed. EBUSY: something is, or this host
+ * measures; where both ask at once, the larger ticket is granted.
+ */
+enum careful_peace_handler {
+	CAREFUL_PEACE = 176,
+	CAREFUL_PEACE_MS = 3000, /* at most; who asks for more gets this */
+};
+
 #ifndef CAREFUL_CDEF
 
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");

@@ -40,6 +40,7 @@ IN_EFFECT = {
     "ifname": "eth1",
     "driver": "veth",
     "xdp_mode": "native",
+    "xdp_by": "remembered",
     "zerocopy": False,
     "mtu_bytes": 3826,
     "port": 51966,

@@ -911,6 +911,66 @@ static void test_signature__what_is_none_and_what_fails(void)
 	turn();
 }
 
+/* A peer's peace: what names it waits, what names another does not. */
+static void test_hold__questions_to_one_peer_wait(void)
+{
+	int fds[2] = { client(), client() };
+	uint32_t peers[2] = { connect_peer(fds[0], 0x0a000001), connect_peer(fds[1], 0x0a000002) };
+	struct careful_signature s = signature_to(peers[1], CAREFUL_IPC_REQUEST);
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST, .id = 10, .peer = peers[0] };
+	uint32_t index = (uint32_t)ipc_peer_index(server, peers[0]);
+	struct answer *a;
+
+	ipc_hold(server, index, IPC_HOLD_PEACE, true);
+	ipc_hold(server, index, IPC_HOLD_TRIAL, true);
+	ipc_hold(server, index, IPC_HOLD_TRIAL, false);
+	ask(fds[0], head, "", 0);
+	turn();
+	assert(operations() == 0 && ipc_timeout_ms(server) >= 0);
+	assert(sign(fds[1], &s, &a) == 0);
+	s = signature_to(peers[0], CAREFUL_IPC_REQUEST);
+	ask(fds[1], (struct careful_ipc){ .op = CAREFUL_IPC_SIGNATURE, .id = 61 }, &s, sizeof(s));
+	assert(!next_answer(fds[1]));
+	ipc_hold(server, index, IPC_HOLD_PEACE, false);
+	turn();
+	assert(!server->held_count && operation('r'));
+	end(operation('r'), 0, 0, "", 0);
+	answered(fds[0], 10);
+	assert(answered(fds[1], 61)->head.status == 0);
+	for (int i = 0; i < 2; i++) {
+		careful_peer_close(c, (uint32_t)ipc_peer_index(server, peers[i]));
+		close(fds[i]);
+	}
+	turn();
+}
+
+/* A client begins when it is told of the session: after the epochs of a trial. */
+static void test_hold__a_session_is_told_of_afterwards(void)
+{
+	int fd = client();
+	struct sockaddr_storage sa = { 0 };
+	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		ipc_hold(server, i, IPC_HOLD_TRIAL, true);
+	in->sin_family = AF_INET;
+	in->sin_addr.s_addr = htonl(0x0a000001);
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_CONNECT, .id = 11 }, &sa, sizeof(sa));
+	turn();
+	for (int i = 0; i < FAKE_PEERS; i++) {
+		if (c->peers[i].state == CAREFUL_PEER_CONNECTING)
+			c->peers[i].state = CAREFUL_PEER_UP;
+	}
+	assert(!next_answer(fd));
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		ipc_hold(server, i, IPC_HOLD_TRIAL, false);
+	assert(answered(fd, 11)->head.status == 0);
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		careful_peer_close(c, i);
+	close(fd);
+	turn();
+}
+
 static void test_signature__replies_outlive_the_client(void)
 {
 	int fd = client();
@@ -965,6 +1025,8 @@ int main(void)
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__what_is_none_and_what_fails();
+	test_hold__questions_to_one_peer_wait();
+	test_hold__a_session_is_told_of_afterwards();
 	test_signature__replies_outlive_the_client();
 	/* The end with a client there. */
 	assert(client() >= 0);

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are
+ * tried in turns, each change a new epoch, and the better one stays; what fails ends in the
+ * driver's mode. Nothing is lost, for nothing is under way but what the trial itself sends.
+ * Calls trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and service/mode.c.
+ */
+#include "daemon/trial.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <careful/wire.h>
+
+#include "daemon/log.h"
+#include "daemon/trial_arm.h"
+#include "service/mode.h"
+
+enum {
+	TRIAL_MS = 2000, /* the whole of it; less than a handshake of another peer waits */
+	ASK_MS = 250,
+	CHANGE_MS = 500, /* until all old buffers are back, and until the new epoch */
+	AGAIN_MS = 1000, /* after a peer was busy */
+	/* Between the end of our trial and our clients' questions: the peer may want one. */
+	TURN_NS = 5 * 1000 * 1000,
+};
+
+/* One that is under way. @drivers: the mode that the driver has */
+struct attempt {
+	struct trial *trial;
+	uint32_t peer;
+	uint32_t region;
+	uint32_t drivers;
+	uint64_t until_ns;
+	struct xdp_figures arms[XDP_ARMS];
+	struct careful_error why;
+};
+
+static uint64_t ms(uint64_t n)
+{
+	return n * 1000000;
+}
+
+static const char *name_of(uint32_t mode)
+{
+	return mode == CAREFUL_XDP_NATIVE ? "native" : "generic";
+}
+
+static struct careful_device_info device_of(const struct trial *t)
+{
+	struct careful_info info = { 0 };
+
+	careful_info(t->instance, &info);
+	return info.device;
+}
+
+static bool is_up(uint32_t state)
+{
+	return state == CAREFUL_PEER_UP || state == CAREFUL_PEER_STALLED;
+}
+
+static struct careful_peer_info peer_of(const struct trial *t, uint32_t peer)
+{
+	struct careful_peer_info info = { 0 };
+
+	if (careful_peer_info(t->instance, peer, &info))
+		info.state = CAREFUL_PEER_NONE;
+	return info;
+}
+
+static bool busy(const struct trial *t, uint32_t peer)
+{
+	struct careful_peer_info info = peer_of(t, peer);
+
+	return info.operations || info.messages_out;
+}
+
+/* --- The peace that a peer asks for */
+
+static void end_peace(struct trial *t, uint32_t peer)
+{
+	if (!t->peace_ns[peer])
+		return;
+	t->peace_ns[peer] = 0;
+	t->peaces--;
+	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, false);
+	/* Now it is our turn, before anybody's data. */
+	if (t->wanted && is_up(peer_of(t, peer).state))
+		t->due_ns[peer] = trial_now_ns();
+}
+
+static int give_peace(struct trial *t, uint32_t peer, const uint32_t *args)
+{
+	uint64_t ticket = (uint64_t)args[1] << 32 | args[2];
+	uint32_t for_ms = args[0] < CAREFUL_PEACE_MS ? args[0] : CAREFUL_PEACE_MS;
+
+	if (!for_ms) {
+		end_peace(t, peer);
+		return 0;
+	}
+	/* What is under way while we ask is our own question. */
+	if (t->running || (t->asking ? ticket <= t->ticket : busy(t, peer)))
+		return -EBUSY;
+	t->peaces += !t->peace_ns[peer];
+	t->peace_ns[peer] = trial_now_ns() + ms(for_ms);
+	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, true);
+	return 0;
+}
+
+static void on_peace(const struct careful_message *message, void *user)
+{
+	careful_reply(message, give_peace(user, message->peer, message->args), NULL, NULL, 0);
+}
+
+/* --- Our own */
+
+/* 0, -EBUSY: not now, another -errno: not with this peer. */
+static int ask_peace(struct attempt *a, uint32_t for_ms)
+{
+	struct trial *t = a->trial;
+	uint32_t args[CAREFUL_AM_ARGS] = { for_ms, (uint32_t)(t->ticket >> 32),
+					   (uint32_t)t->ticket };
+	int rc;
+
+	t->asking = for_ms != 0;
+	rc = trial_ask(t->instance, a->peer, CAREFUL_PEACE, args, trial_now_ns() + ms(ASK_MS));
+	t->asking = false;
+	return rc;
+}
+
+static int find_region(struct attempt *a)
+{
+	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
+	int rc = trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args,
+			   trial_now_ns() + ms(ASK_MS));
+
+	a->region = args[0];
+	return rc;
+}
+
+/* Whether it failed: until a new epoch, if the session is to have one. */
+static int change(struct attempt *a, uint32_t mode, bool and_wait)
+{
+	struct careful *c = a->trial->instance;
+	uint64_t until_ns = trial_now_ns() + ms(CHANGE_MS);
+	int rc;
+
+	if (device_of(a->trial).xdp_mode == mode)
+		return 0;
+	while ((rc = mode_change(c, mode, &a->why)) == -EAGAIN && trial_now_ns() < until_ns)
+		careful_wait(c, 1, -1);
+	if (rc == -EAGAIN)
+		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
+	while (!rc && and_wait && !is_up(peer_of(a->trial, a->peer).state)) {
+		rc = careful_wait(c, 1, -1) < 0 || trial_now_ns() > until_ns ? -ETIMEDOUT : 0;
+		if (rc)
+			snprintf(a->why.text, sizeof(a->why.text), "the peer is gone");
+	}
+	return rc;
+}
+
+static int measure(struct attempt *a)
+{
+	int rc = find_region(a);
+
+	for (uint32_t i = 0; !rc && i < XDP_ARMS; i++) {
+		rc = change(a, i % 2 ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE, true);
+		if (rc)
+			return rc;
+		rc = trial_arm(a->trial->instance, a->peer, a->region, a->until_ns, &a->arms[i]);
+	}
+	if (rc)
+		snprintf(a->why.text, sizeof(a->why.text), "%s", strerror(-rc));
+	return rc;
+}
+
+static double middle(const struct attempt *a, uint32_t first, bool rate)
+{
+	double x[XDP_ARMS / 2], least;
+	uint32_t at;
+
+	for (uint32_t i = 0; i < XDP_ARMS / 2; i++)
+		x[i] = rate ? a->arms[first + 2 * i].rate : a->arms[first + 2 * i].trip_ns;
+	for (uint32_t i = 0; i <= XDP_ARMS / 4; i++) {
+		at = i;
+		for (uint32_t k = i + 1; k < XDP_ARMS / 2; k++)
+			at = x[k] < x[at] ? k : at;
+		least = x[at];
+		x[at] = x[i];
+		x[i] = least;
+	}
+	return x[XDP_ARMS / 4];
+}
+
+static void log_figures(const struct attempt *a, bool clear)
+{
+	log_line("XDP, measured with peer %u: native %.1f us a round trip, %.1f Gbit/s; generic "
+		 "%.1f us, %.1f Gbit/s; %s%s",
+		 a->peer, middle(a, 0, false) / 1000, middle(a, 0, true) * 8 / 1000,
+		 middle(a, 1, false) / 1000, middle(a, 1, true) * 8 / 1000,
+		 clear ? "" : "not the same twice: the driver's, ",
+		 name_of(device_of(a->trial).xdp_mode));
+}
+
+/* Nothing waits for a mode any longer. */
+static void over(struct trial *t, uint32_t by)
+{
+	t->wanted = false;
+	mode_decided(t->instance, by);
+	for (uint32_t i = 0; i < t->peers_max; i++)
+		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
+}
+
+static void conclude(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint32_t mode = xdp_choose(a->arms);
+	bool clear = mode != CAREFUL_XDP_AUTO;
+	int rc = change(a, clear ? mode : a->drivers, true);
+	struct careful_error why;
+
+	if (rc)
+		log_line("XDP: cannot change to %s: %s", name_of(mode), a->why.text);
+	log_figures(a, clear);
+	if (!rc && clear && xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
+		log_line("XDP: %s", why.text);
+	over(t, rc || clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
+}
+
+/* Back to the driver's mode; this carefuld tries no more. */
+static void give_up(struct attempt *a)
+{
+	struct careful_error why = a->why;
+	int rc = change(a, a->drivers, true);
+
+	log_line("XDP: not measured with peer %u: %s; %s, the driver's", a->peer, why.text,
+		 name_of(device_of(a->trial).xdp_mode));
+	if (rc)
+		log_line("XDP: back to %s: %s", name_of(a->drivers), a->why.text);
+	over(a->trial, CAREFUL_XDP_BY_DRIVER);
+}
+
+/* Says that it is over, and leaves the peer its turn. */
+static void let_go(struct attempt *a)
+{
+	struct careful *c = a->trial->instance;
+	uint64_t until_ns;
+
+	mode_alone(c, CAREFUL_ANY_PEER);
+	a->trial->running = false;
+	if (is_up(peer_of(a->trial, a->peer).state))
+		ask_peace(a, 0);
+	until_ns = trial_now_ns() + TURN_NS;
+	while (trial_now_ns() < until_ns && careful_wait(c, 1, -1) >= 0)
+		;
+}
+
+static void run(struct trial *t, uint32_t peer)
+{
+	struct attempt a = {
+		.trial = t,
+		.peer = peer,
+		.drivers = device_of(t).xdp_mode,
+		.until_ns = trial_now_ns() + ms(TRIAL_MS),
+	};
+	int rc;
+
+	mode_alone(t->instance, peer);
+	rc = ask_peace(&a, CAREFUL_PEACE_MS);
+	if (rc || t->peace_ns[peer]) {
+		mode_alone(t->instance, CAREFUL_ANY_PEER);
+		if (rc == -EBUSY || rc == -ECONNRESET)
+			t->due_ns[peer] = trial_now_ns() + ms(AGAIN_MS);
+		return;
+	}
+	t->running = true;
+	log_line("XDP: measuring native and generic with peer %u", peer);
+	if (measure(&a))
+		give_up(&a);
+	else
+		conclude(&a);
+	let_go(&a);
+}
+
+/* Whether it is the only one: sessions of others would lose what is under way. */
+static bool is_alone(const struct trial *t, uint32_t peer)
+{
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		uint32_t state = i == peer ? 0 : peer_of(t, i).state;
+
+		if (is_up(state) || state == CAREFUL_PEER_RENEWING)
+			return false;
+	}
+	return true;
+}
+
+bool trial_is_on(const struct trial *t, uint32_t peer)
+{
+	return t->running || t->peace_ns[peer];
+}
+
+/* Whether nothing went to and fro since it was last looked. */
+static bool is_quiet(struct trial *t, uint32_t peer)
+{
+	struct careful_peer_info info = peer_of(t, peer);
+	uint64_t moved = info.tx_frames + info.rx_frames + 1, before = t->moved[peer];
+
+	t->moved[peer] = moved;
+	return !info.operations && !info.messages_out && (!before || moved == before);
+}
+
+void trial_poll(struct trial *t)
+{
+	uint64_t now_ns;
+
+	if (!t->wanted && !t->peaces)
+		return;
+	now_ns = trial_now_ns();
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		if (t->peace_ns[i] && now_ns >= t->peace_ns[i])
+			end_peace(t, i);
+		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->peace_ns[i])
+			continue;
+		t->due_ns[i] = 0;
+		if (!is_alone(t, i) || !is_quiet(t, i)) {
+			t->due_ns[i] = now_ns + ms(AGAIN_MS);
+		} else {
+			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
+			run(t, i);
+		}
+		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
+	}
+}
+
+int trial_timeout_ms(const struct trial *t)
+{
+	uint64_t now_ns, first = UINT64_MAX;
+
+	if (!t->wanted && !t->peaces)
+		return -1;
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		if (t->peace_ns[i] && t->peace_ns[i] < first)
+			first = t->peace_ns[i];
+		else if (t->wanted && t->due_ns[i] && t->due_ns[i] < first)
+			first = t->due_ns[i];
+	}
+	if (first == UINT64_MAX)
+		return -1;
+	now_ns = trial_now_ns();
+	return first <= now_ns ? 0 : (int)((first - now_ns) / 1000000 + 1);
+}
+
+void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
+{
+	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED) {
+		end_peace(t, peer);
+		t->due_ns[peer] = 0;
+		t->moved[peer] = 0;
+		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
+	} else if (state == CAREFUL_PEER_UP && t->wanted && !t->running) {
+		t->due_ns[peer] = trial_now_ns();
+	}
+}
+
+/* Whether there is something to choose: the driver has native XDP, and copies. */
+static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
+{
+	return options->careful.xdp_mode == CAREFUL_XDP_AUTO &&
+	       !options->careful.require_zerocopy && device->xdp_mode == CAREFUL_XDP_NATIVE &&
+	       !device->zerocopy;
+}
+
+/* Whether there is a mode that is remembered; it is in effect. */
+static bool remembered(struct trial *t, const char *driver)
+{
+	struct careful_error why = { "" };
+	uint32_t mode = CAREFUL_XDP_AUTO;
+	int rc = xdp_recall(t->state_dir, driver, &mode, &why);
+
+	if (!rc)
+		rc = mode_change(t->instance, mode, &why);
+	if (rc && why.text[0])
+		log_line("XDP: %s", why.text);
+	return !rc;
+}
+
+int trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
+	       const struct daemon_options *options)
+{
+	struct careful_info info;
+	int rc = careful_info(instance, &info);
+
+	if (rc)
+		return rc;
+	*t = (struct trial){
+		.instance = instance,
+		.ipc = ipc,
+		.state_dir = options->state_dir,
+		.peers_max = info.peers_max,
+	};
+	if (getrandom(&t->ticket, sizeof(t->ticket), 0) != (ssize_t)sizeof(t->ticket))
+		return -EIO;
+	if (is_open(&info.device, options)) {
+		t->wanted = !remembered(t, info.device.driver);
+		mode_decided(instance,
+			     t->wanted ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_REMEMBERED);
+	}
+	for (uint32_t i = 0; i < t->peers_max; i++)
+		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->wanted);
+	return careful_handle(instance, CAREFUL_PEACE, on_peace, t);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One arm of a trial: what the engine does with a peer in the mode in effect. */
+#ifndef DAEMON_TRIAL_ARM_H
+#define DAEMON_TRIAL_ARM_H
+
+#include <stdint.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "daemon/xdp_choice.h"
+
+/*
+ * Round trips of a small request, one at a time, then a stream of gets from the peer, which is
+ * what the mode of this end matters to. Nothing is under way when it returns 0; -ETIMEDOUT
+ * after until_ns, or -errno of the first that failed.
+ * @region: the peer's scratch memory
+ */
+int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,
+	      struct xdp_figures *figures);
+
+/* A request that is waited for; its answer's status, -ETIMEDOUT. args: of both. */
+int trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
+	      uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);
+
+uint64_t trial_now_ns(void);
+
+#endif /* DAEMON_TRIAL_ARM_H */

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A trial of the XDP modes, with peers that give peace for it, do not, or fall silent in its
+ * middle, and the peace that is given to others. No figure is looked at: what holds, holds on
+ * any machine.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "check.h"
+#define on_done on_done_ask /* trial_arm.c has one, too */
+#include "instances.h"
+#undef on_done
+#include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/rundir.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/trial.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/trial_arm.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
+
+enum { MTU = 1500, ECHO = 7 };
+
+#define STATE_DIR "/run/careful-kept" /* on the pair's own file system */
+
+static struct ends ends;
+static struct trial trial, theirs;
+static uint8_t held[2][CAREFUL_PEERS_MAX]; /* by us, by the peer */
+static struct daemon_options options = { .state_dir = STATE_DIR };
+
+/* The peer: polled by a thread of its own, until it falls silent. */
+static atomic_bool stop;
+static atomic_int gets_left; /* before it does; -1: never */
+static atomic_int peaces; /* asked for */
+static int peace_answer;
+
+void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
+{
+	uint8_t *one = &held[ipc != NULL][peer];
+
+	*one = (uint8_t)(on ? *one | why : *one & ~(uint8_t)why);
+}
+
+static void *peer_thread(void *arg)
+{
+	(void)arg;
+	while (!stop)
+		if (gets_left)
+			careful_wait(ends.c[1], 1, -1);
+	return NULL;
+}
+
+static void on_their_probe(const struct careful_message *message, void *user)
+{
+	const uint32_t args[4] = { 0 };
+
+	(void)user;
+	if (gets_left > 0)
+		gets_left--;
+	careful_reply(message, 0, args, NULL, 0);
+}
+
+static void on_their_peace(const struct careful_message *message, void *user)
+{
+	(void)user;
+	peaces += message->args[0] != 0;
+	careful_reply(message, message->args[0] ? peace_answer : 0, NULL, NULL, 0);
+}
+
+static pthread_t begin_trial(int serves_peace)
+{
+	pthread_t thread;
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	gets_left = -1;
+	peaces = peace_answer = 0;
+	stop = false;
+	careful_handle(ends.c[1], CAREFUL_PROBE, on_their_probe, NULL);
+	CHECK_EQ(scratch_serve(ends.c[1]), 0);
+	careful_handle(ends.c[1], ECHO, echo, NULL);
+	if (serves_peace)
+		careful_handle(ends.c[1], CAREFUL_PEACE, on_their_peace, NULL);
+	CHECK_EQ(trial_init(&trial, ends.c[0], NULL, &options), 0);
+	CHECK(!pthread_create(&thread, NULL, peer_thread, NULL));
+	pair_enter(&ends.pair, 0); /* as carefuld is, where the interface's number is its own */
+	return thread;
+}
+
+static void end_trial(pthread_t thread)
+{
+	gets_left = -1;
+	stop = true;
+	pthread_join(thread, NULL);
+	pair_leave(&ends.pair);
+}
+
+static struct careful_peer_info the_peer(void)
+{
+	struct careful_peer_info info = { 0 };
+
+	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
+	return info;
+}
+
+/* Until the session is up; then a look at what is due. */
+static void meet(void)
+{
+	for (int i = 0; i < PATIENCE && the_peer().state != CAREFUL_PEER_UP; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(the_peer().state, CAREFUL_PEER_UP);
+	trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	trial_poll(&trial);
+}
+
+static struct careful_device_info device(void)
+{
+	return device_of(&trial);
+}
+
+static void ask(void)
+{
+	struct outcome outcome = { 0 };
+
+	CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, ECHO, NULL, "data", 4, on_done_ask,
+				 &outcome),
+		 0);
+	for (int i = 0; i < PATIENCE && !outcome.done; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK(!memcmp(outcome.payload, "data", 4));
+}
+
+static void nothing_is_held(void)
+{
+	for (uint32_t i = 0; i < trial.peers_max; i++)
+		CHECK_EQ(held[0][i], 0);
+}
+
+static uint32_t remembered_mode(void)
+{
+	uint32_t mode = CAREFUL_XDP_AUTO;
+	struct careful_error why;
+
+	return xdp_recall(STATE_DIR, "veth", &mode, &why) ? CAREFUL_XDP_AUTO : mode;
+}
+
+static void forget(void)
+{
+	unlink(STATE_DIR "/xdp.veth.json");
+}
+
+static void test_trial__measures_decides_and_nothing_is_lost(void)
+{
+	pthread_t thread = begin_trial(1);
+	uint32_t by;
+
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], IPC_HOLD_TRIAL);
+	meet();
+	by = device().xdp_by;
+	CHECK(by == CAREFUL_XDP_BY_MEASURED || by == CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(remembered_mode(), by == CAREFUL_XDP_BY_MEASURED ? device().xdp_mode : 0);
+	CHECK_EQ(peaces, 1);
+	CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
+	nothing_is_held();
+	ask();
+	trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	trial_poll(&trial);
+	CHECK_EQ(peaces, 1); /* once is enough */
+	end_trial(thread);
+	ends_close(&ends); /* nothing lost, no epoch broken */
+	forget();
+}
+
+static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	gets_left = 40; /* in the middle of an arm */
+	meet();
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+	nothing_is_held();
+	gets_left = -1;
+	ask(); /* it is back, and is served */
+	end_trial(thread);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+}
+
+static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
+{
+	pthread_t thread = begin_trial(0);
+
+	meet();
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	CHECK_EQ(held[0][ends.peer], 0);
+	CHECK_EQ(trial.due_ns[ends.peer], 0);
+	CHECK_EQ(the_peer().epochs, 1);
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	peace_answer = -EBUSY;
+	meet();
+	CHECK_EQ(peaces, 1);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
+	CHECK(trial.due_ns[ends.peer] > trial_now_ns());
+	ask();
+	trial.due_ns[ends.peer] = 1;
+	trial_poll(&trial);
+	CHECK_EQ(peaces, 1); /* there was traffic */
+	peace_answer = 0;
+	trial.due_ns[ends.peer] = 1;
+	trial_poll(&trial);
+	CHECK_EQ(peaces, 2);
+	CHECK(device().xdp_by != CAREFUL_XDP_BY_PENDING);
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
+}
+
+static void test_remembered__is_in_effect_at_once(void)
+{
+	struct careful_error why;
+	pthread_t thread;
+
+	pair_hide();
+	CHECK_EQ(xdp_remember(STATE_DIR, "veth", CAREFUL_XDP_GENERIC, &why), 0);
+	ends_open(&ends, MTU);
+	pair_enter(&ends.pair, 0);
+	CHECK_EQ(trial_init(&trial, ends.c[0], NULL, &options), 0);
+	pair_leave(&ends.pair);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_REMEMBERED);
+	nothing_is_held();
+	careful_handle(ends.c[1], ECHO, echo, NULL);
+	stop = false;
+	gets_left = -1;
+	CHECK(!pthread_create(&thread, NULL, peer_thread, NULL));
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
+}
+
+static void test_init__by_hand_measures_nothing(void)
+{
+	struct daemon_options by_hand = options;
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	by_hand.careful.xdp_mode = CAREFUL_XDP_NATIVE;
+	CHECK_EQ(trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
+	CHECK(!trial.wanted);
+	nothing_is_held();
+	by_hand.careful.xdp_mode = CAREFUL_XDP_AUTO;
+	by_hand.careful.require_zerocopy = 1;
+	CHECK_EQ(trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
+	CHECK(!trial.wanted);
+	CHECK_EQ(trial_timeout_ms(&trial), -1);
+	ends_close(&ends);
+}
+
+static int peace_of(uint32_t for_ms, uint64_t ticket)
+{
+	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
+
+	return give_peace(&theirs, 0, args);
+}
+
+static void test_peace__one_measures_at_a_time_and_it_ends(void)
+{
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	CHECK_EQ(trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
+	theirs.wanted = false;
+	memset(held, 0, sizeof(held));
+	theirs.ticket = 1000;
+	CHECK_EQ(peace_of(100000, 1), 0);
+	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
+	CHECK(theirs.peace_ns[0] <= trial_now_ns() + CAREFUL_PEACE_MS * 1000000ull);
+	CHECK(trial_timeout_ms(&theirs) <= CAREFUL_PEACE_MS + 1);
+	CHECK_EQ(peace_of(0, 1), 0);
+	CHECK_EQ(held[1][0], 0);
+	theirs.running = true;
+	CHECK_EQ(peace_of(100, UINT64_MAX), -EBUSY);
+	theirs.running = false;
+	theirs.asking = true; /* both at once: the larger ticket */
+	CHECK_EQ(peace_of(100, 999), -EBUSY);
+	CHECK_EQ(peace_of(100, 1000), -EBUSY);
+	CHECK_EQ(peace_of(100, 1001), 0);
+	theirs.asking = false;
+	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
+	theirs.peace_ns[0] = 1; /* who asked is gone */
+	trial_poll(&theirs);
+	CHECK_EQ(held[1][0], 0);
+	CHECK_EQ(theirs.peaces, 0);
+	CHECK_EQ(peace_of(100, 1), 0);
+	trial_peer_changed(&theirs, 0, CAREFUL_PEER_FAILED);
+	CHECK_EQ(held[1][0], 0);
+	CHECK_EQ(theirs.peaces, 0);
+	ends_close(&ends);
+}
+
+int main(void)
+{
+	RUN(test_trial__measures_decides_and_nothing_is_lost);
+	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
+	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
+	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
+	RUN(test_remembered__is_in_effect_at_once);
+	RUN(test_init__by_hand_measures_nothing);
+	RUN(test_peace__one_measures_at_a_time_and_it_ends);
+	return 0;
+}
