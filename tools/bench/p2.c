@@ -3,6 +3,7 @@
 #include "p2.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum {
 	LAST = CAREFUL_EVENT_F_LAST,
@@ -48,10 +49,13 @@ static void write_words(struct p2 *p)
 
 static void read_words(struct p2 *p, const struct careful_event_fragment *fragment)
 {
-	const volatile uint32_t *words = fragment->data;
+	const uint8_t *at = fragment->data; /* not aligned */
+	uint32_t word;
 
-	for (uint32_t i = 0; p->setup.processing && i < fragment->bytes / 4; i++)
-		p->sum += words[i];
+	for (uint32_t i = 0; p->setup.processing && i < fragment->bytes / 4; i++, at += 4) {
+		memcpy(&word, at, sizeof(word));
+		p->sum += word;
+	}
 }
 
 /* Bytes of the message under way: of a flood, of all its fragments. */

@@ -63,7 +63,7 @@ struct careful_events_options {
 /*
  * A fragment that was received.
  *
- * @data:    its bytes, until the next careful_event_receive() or careful_events_close()
+ * @data:    its bytes, where the frame put them (not aligned), until the next careful_event_receive() or careful_events_close()
  * @offset:  where it stands in its message, bytes
  * @source:  rank of the node that sent it
  * @status:  enum careful_event_status
