@@ -138,6 +138,7 @@ class Controller:
         self._retry_at = self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
         self._was_too_quick = False  # the last measurement: it found no figures
+        self._store_answers = False  # so has the store
         self._closely_at: float | None = None  # a quick measurement is to be followed by another
         old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
         self._doubts = state.figures is not None and (returned or old)
@@ -292,7 +293,7 @@ class Controller:
             if self._test:
                 self._finish(self._test, now, "writes took another time meanwhile")
             self._decide("store changed", {}, "writes take another time than they did")
-        self._answers |= another or seen == "first"
+        self._store_answers |= another or seen == "first"
         if seen:
             self._consider_at = now
         return another
@@ -341,11 +342,14 @@ class Controller:
             if row.best not in state.refuted.get(index, [])
         }
         due = since is None or self._answers or now >= since + CHANGE_EVERY_S
+        of_store = due or self._store_answers
+        ready = {item: row for item, row in found.items() if (of_store if item >= STORE else due)}
+        self._store_answers &= self._stores.settling
         self._consider_at = now + CHANGE_EVERY_S
         if not due and since is not None:
             self._consider_at = since + CHANGE_EVERY_S
-        if found and due:
-            self._change(found, now)
+        if ready:
+            self._change(ready, now)
         elif not state.decisions or state.decisions[-1]["what"] != "nothing to change":
             why = "no plan gains more than its uncertainty"
             if found:
@@ -359,7 +363,7 @@ class Controller:
         self.state.changed_at = now
         self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
         self.state.plans |= {index: pair.after for index, pair in pairs.items()}
-        self._answers = False
+        self._answers = self._store_answers = False
         for index in pairs:
             self._trials.pop(index, None)
             self.state.unverified.pop(index, None)

@@ -98,6 +98,11 @@ class StoreWatch:
         if seen.writes_count >= FRESH_WRITES:
             self._since = totals
 
+    @property
+    def settling(self) -> bool:
+        """Whether it became known just now, and figures of it get better."""
+        return self._settling > 0
+
     # --- where all writes are alike
 
     def untold(self, but: frozenset[int]) -> int | None:

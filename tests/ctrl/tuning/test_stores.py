@@ -197,6 +197,23 @@ def test_auto__one_change_in_ten_minutes_while_the_store_is_the_same() -> None:
     assert all(b - a >= 600 for a, b in pairwise(changed[1:]))
 
 
+def test_auto__a_store_that_is_seen_during_an_ab() -> None:
+    """It is answered when that ends; plans wait for their ten minutes."""
+    stream = to_file(every_s=0.1)
+    on = LivePath(lambda _: GAM, [Stream(4096, 0.3)], files=[stream], noise=0.1)
+    one = controller(on)
+    while not one.trying:
+        on.advance(one.step())
+    assert ITEM not in one.state.on_trial
+    run(one, on, 100)
+    assert loss(on, stream) < 0.03
+    plans, files = (
+        [each for each in one.state.decisions if each["what"] == "changed"][k] for k in (0, 1)
+    )
+    assert not any("sink" in each for each in plans["classes"])
+    assert all("sink" in each for each in files["classes"])
+
+
 def test_auto__by_hand_stays() -> None:
     on = path(to_file(), pinned={ITEM})
     one = controller(on)
