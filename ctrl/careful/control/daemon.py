@@ -38,6 +38,8 @@ from careful.errors import CarefulError, from_os
 START_S = 15.0
 #: How long it may take to end before it is killed, seconds.
 STOP_S = 5.0
+_LOOK_S = 0.1  # between two looks at what a carefuld that ends still has
+_EXIT_S = 1.0  # from when it has nothing to its exit
 
 
 def executable() -> Path:
@@ -289,8 +291,21 @@ def _is_carefuld(pid: int) -> bool:
     return False
 
 
+def _is_over(handle: int, name: str, seconds: float) -> str:
+    """How a carefuld ends that was told to: "ended"; "left", if all that it had is free and its
+    process waits for a file system that hangs; "", if neither happens within a time.
+    """
+    deadline = time.monotonic() + seconds
+    while not _is_readable(handle, _LOOK_S):
+        if not instances.find(name).pid:
+            return "ended" if _is_readable(handle, _EXIT_S) else "left"
+        if time.monotonic() >= deadline:
+            return ""
+    return "ended"
+
+
 def _end_process(instance: Instance) -> str:
-    """End a running carefuld: asked first, then made to; "ended" or "killed"."""
+    """End a running carefuld: asked first, then made to; "ended", "left" or "killed"."""
     if not instance.pid:
         return ""
     try:
@@ -306,8 +321,8 @@ def _end_process(instance: Instance) -> str:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if _is_readable(handle, patience_s):
-                return "ended" if number == signal.SIGTERM else "killed"
+            if how := _is_over(handle, instance.name, patience_s):
+                return "killed" if (how, number) == ("ended", signal.SIGKILL) else how
     except PermissionError as error:
         raise from_os(error, f"carefuld {instance.pid}") from None
     finally:
@@ -317,7 +332,12 @@ def _end_process(instance: Instance) -> str:
 
 @dataclass(frozen=True)
 class Down:
-    """What down() did: "ended", "killed" or "" (it did not run), and what was cleared."""
+    """What down() did, and what was cleared.
+
+    Attributes:
+        process: "ended", "killed", "" (it did not run); "left": it has let go of everything, and
+            its process stays until a file system goes on that hangs.
+    """
 
     process: str
     cleared: Cleared

@@ -118,6 +118,11 @@ def statuses(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> str:
 
 def down(ifname: str, done: Down) -> str:
     """What `down` did, in a line."""
+    if done.process == "left":
+        return (
+            f"{ifname}: carefuld ended, but for operations that hang in a file system: its "
+            "process goes when they do (its log says how many)"
+        )
     if done.process:
         return f"{ifname}: carefuld {done.process}"
     return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"
