@@ -99,7 +99,8 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 /*
  * Gives the file its size, with blocks behind it where that is cheap, so that a full
  * disk is an error now. In memory (F_GET_SEALS: tmpfs) it would not be: each page
- * would be cleared, only to be overwritten; there it is enough that it could fit.
+ * would be cleared, only to be overwritten; there it is enough that it could fit. What a disk
+ * keeps for root is not for peers.
  */
 static int preallocate(int fd, uint64_t bytes)
 {
@@ -107,13 +108,13 @@ static int preallocate(int fd, uint64_t bytes)
 
 	if (bytes > INT64_MAX)
 		return -EFBIG;
+	if (fstatvfs(fd, &fs) == 0 && fs.f_blocks && bytes / fs.f_frsize > fs.f_bavail)
+		return -ENOSPC;
 	if (bytes && fcntl(fd, F_GET_SEALS) < 0) {
 		if (fallocate(fd, 0, 0, (off_t)bytes) == 0)
 			return 0;
 		if (errno != EOPNOTSUPP && errno != ENOSYS)
 			return -errno;
-	} else if (fstatvfs(fd, &fs) == 0 && fs.f_blocks && bytes / fs.f_frsize > fs.f_bavail) {
-		return -ENOSPC;
 	}
 	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -106,3 +107,19 @@ def test_room__taken_before_the_first_byte(
     assert done.returncode == 1
     assert os.strerror(errno.ENOSPC) in done.stderr
     assert b.status()["counters"]["tx_bytes" if way == "get" else "rx_bytes"] - before < MIB
+
+
+def test_put__leaves_root_its_reserve(shared_pair: tuple[Host, Host], make_disk: MakeDisk) -> None:
+    """What a disk keeps for root alone is no room for what others put there."""
+    a, b = shared_pair
+    disk = make_disk(b.export / "reserved", 64 * MIB)
+    subprocess.run(["tune2fs", "-m", "50", disk.device], check=True, capture_output=True)
+    make_file(a.own / "large", 40 * MIB)
+    make_file(a.own / "fits", 4 * MIB)
+    found = os.statvfs(disk.top)
+    assert found.f_bavail * found.f_frsize < 40 * MIB < found.f_bfree * found.f_frsize
+    said = a.ctl("put", a.own / "large", "h2:reserved/", check=False)
+    assert said.returncode == 1
+    assert os.strerror(errno.ENOSPC).lower() in said.stderr.lower()
+    a.ctl("put", a.own / "fits", "h2:reserved/")
+    assert sorted(one.name for one in disk.top.iterdir() if one.is_file()) == ["fits"]
