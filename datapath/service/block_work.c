@@ -178,7 +178,7 @@ void block_work_put(struct block_server *server, struct block_job *job)
 	block_queue_put(&work->queues[job->peer], job);
 	work->queued++;
 	/* Where it cannot, what waits does so a little longer. */
-	if (!work->idle && work->threads_count < most && may_run(work, job))
+	if (work->queued > work->idle && work->threads_count < most && may_run(work, job))
 		start_thread(server);
 	pthread_mutex_unlock(&work->lock);
 	pthread_cond_signal(&work->wake);
