@@ -225,8 +225,9 @@ static void log_start(struct daemon *d)
 		log_line("%s: native XDP was refused: %s", info.device.ifname,
 			 info.device.native_refused);
 	for (uint32_t i = 0; i < d->options.exports_count; i++)
-		log_line("export %s%s", d->options.exports[i].path,
-			 d->options.exports[i].writable ? " (writable)" : "");
+		log_line("export %s%s%s", d->options.exports[i].path,
+			 d->options.exports[i].writable ? " (writable)" : "",
+			 d->options.exports[i].owners ? " (owners)" : "");
 }
 
 static void handle_events(struct daemon *d)

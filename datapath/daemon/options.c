@@ -12,6 +12,7 @@
 #include <careful/abi.h>
 #include <careful/wire.h>
 
+#include "daemon/export_option.h"
 #include "daemon/options.h"
 #include "device/error.h"
 
@@ -36,7 +37,9 @@ static const char usage[] =
 	"  --stall-ms N           drop a peer that has been silent for this long, in ms (30000)\n"
 	"  --cpu N                CPU to run on\n"
 	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"
-	"                         With several, paths start with the last component of a DIR\n"
+	"                         With several, paths start with the last component of a DIR.\n"
+	"                         :rw,owners lets them set owners and set-user-ID bits as root may;\n"
+	"                         :rw,host=ADDRESS or :ro,host=ADDRESS is for that host alone\n"
 	"  --run-dir DIR          for the socket, pid file and log (/run/careful/INSTANCE)\n"
 	"  --state-dir DIR        for what is remembered of --xdp auto\n"
 	"                         ($CAREFUL_STATE_DIR, else /var/lib/careful)\n"
@@ -130,32 +133,17 @@ static int choice(const char *option, const char *text, const char *const *names
 	return refuse(error, -EINVAL, "--%s %s: must be one of %s", option, text, all);
 }
 
-/*
- * DIR[:rw]; among several, it is called as the last component of DIR. The command line stays
- * as it was given: `up` and `status` read it there (/proc).
- */
 static int add_export(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
-	struct block_export_options *export = &options->exports[options->exports_count];
-	size_t n = strlen(arg);
-	char *path;
+	char why[128];
+	int rc;
 
 	if (options->exports_count == BLOCK_EXPORTS)
 		return refuse(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
 			      BLOCK_EXPORTS);
-	if (n >= 3 && (!strcmp(arg + n - 3, ":rw") || !strcmp(arg + n - 3, ":ro"))) {
-		export->writable = arg[n - 1] == 'w';
-		n -= 3;
-	}
-	if (!n)
-		return refuse(error, -EINVAL, "--export %s: no directory is given", arg);
-	while (n > 1 && arg[n - 1] == '/')
-		n--;
-	path = strndup(arg, n);
-	if (!path)
-		return refuse(error, -ENOMEM, "out of memory");
-	export->path = path;
-	export->name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	rc = export_option(&options->exports[options->exports_count], arg, why, sizeof(why));
+	if (rc)
+		return refuse(error, rc, "--export %s: %s", arg, why);
 	options->exports_count++;
 	return 0;
 }

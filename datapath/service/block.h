@@ -19,6 +19,11 @@ enum {
 	BLOCK_LAST = CAREFUL_BLOCK_BATCH,
 };
 
+/* A host that may see an export: its IPv6 address, or its IPv4 address as IPv6 has it. */
+struct block_host {
+	uint8_t address[16];
+};
+
 /*
  * A directory that peers see. A single export is the root of all paths; of several,
  * a path's first component names one.
@@ -26,11 +31,16 @@ enum {
  * @path:      the directory
  * @name:      how it is called among several
  * @writable:  files may be created and replaced
+ * @owners:    owners, set-ID bits, capabilities and trusted attributes may be set, too
+ * @hosts:     who sees it, hosts_count of them; 0: everybody
  */
 struct block_export_options {
 	const char *path;
 	const char *name;
 	bool writable;
+	bool owners;
+	const struct block_host *hosts;
+	uint32_t hosts_count;
 };
 
 struct block_server;

@@ -21,7 +21,7 @@ int block_open_scratch(struct block_server *server, struct block_job *job)
 
 	if (job->bytes > BLOCK_BATCH_BYTES)
 		return -E2BIG;
-	fd = block_path_open(server, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
+	fd = block_path_open(server, job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
 	if (fd < 0)
 		return fd;
 	handle->dir_fd = fd;
@@ -31,6 +31,7 @@ int block_open_scratch(struct block_server *server, struct block_job *job)
 	handle->bytes = job->bytes;
 	handle->writable = true;
 	handle->may_write = export->writable;
+	handle->squashed = !export->owners;
 	return 0;
 }
 
@@ -79,6 +80,7 @@ int block_batch(struct block_job *job)
 		.flags = job->flags,
 		.umask = job->umask,
 		.writable = job->may_write,
+		.squashed = job->squashed,
 		.file_bytes_max = job->file_bytes_max,
 		/* Names and attributes come on top of the contents. */
 		.answer_bytes_max = 2 * BLOCK_BATCH_BYTES,

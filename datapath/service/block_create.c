@@ -171,7 +171,7 @@ static int prepare(struct block_server *server, struct block_job *job)
 	const char *name;
 	int rc;
 
-	rc = block_path_parent(server, job->path, &name, &export);
+	rc = block_path_parent(server, job, &name, &export);
 	if (rc < 0)
 		return rc;
 	handle->dir_fd = rc;

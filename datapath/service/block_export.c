@@ -2,12 +2,13 @@
 /*
  * The directories that peers see. Nothing holds them: each request finds its export again by
  * its path, so that one that was removed and made again is served, one that is unmounted can
- * be, and one that is gone is -ENOLINK. Paths in them are block_path.c's. Calls nothing of
- * the server.
+ * be, and one that is gone is -ENOLINK. An export may be of some hosts alone. Paths in them are
+ * block_path.c's. Calls nothing of the server.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,45 @@ static int find(struct block_export *export, const char *path)
 	return rc ? rc : is_same(&export->was, &now) ? 0 : -EXDEV;
 }
 
+/* An IPv4 address as IPv6 has it (RFC 4291, 2.5.5.2). */
+static struct block_host host_of(const struct sockaddr_storage *address)
+{
+	struct block_host host = { .address = { [10] = 0xff, [11] = 0xff } };
+	const struct sockaddr_in6 *in6 = (const void *)address;
+	const struct sockaddr_in *in = (const void *)address;
+
+	if (address->ss_family == AF_INET6)
+		memcpy(host.address, &in6->sin6_addr, sizeof(in6->sin6_addr));
+	else
+		memcpy(host.address + 12, &in->sin_addr, sizeof(in->sin_addr));
+	return host;
+}
+
+static bool is_seen_by(const struct block_export *export, const struct block_host *host)
+{
+	bool found = !export->hosts_count;
+
+	for (uint32_t i = 0; i < export->hosts_count && !found; i++)
+		found = !memcmp(&export->hosts[i], host, sizeof(*host));
+	return found;
+}
+
+uint64_t block_exports_of(const struct block_server *server, uint32_t peer)
+{
+	struct careful_peer_info info;
+	struct block_host host;
+	uint64_t seen = 0;
+
+	if (!server->is_for_some)
+		return UINT64_MAX;
+	if (careful_peer_info(server->instance, peer, &info))
+		return 0;
+	host = host_of(&info.address);
+	for (uint32_t i = 0; i < server->exports_count; i++)
+		seen |= (uint64_t)is_seen_by(&server->exports[i], &host) << i;
+	return seen;
+}
+
 static int refuse(struct careful_error *error, const char *path, int rc, const char *why)
 {
 	snprintf(error->text, sizeof(error->text), "export %s: %s", path, why);
@@ -106,6 +146,15 @@ static int add(struct block_server *server, const struct block_export_options *o
 	if (rc)
 		return refuse(error, options->path, rc, strerror(-rc));
 	e->writable = options->writable;
+	e->owners = options->owners;
+	e->hosts_count = options->hosts_count;
+	if (e->hosts_count) {
+		e->hosts = calloc(e->hosts_count, sizeof(*e->hosts));
+		if (!e->hosts)
+			return refuse(error, options->path, -ENOMEM, strerror(ENOMEM));
+		memcpy(e->hosts, options->hosts, e->hosts_count * sizeof(*e->hosts));
+		server->is_for_some = true;
+	}
 	snprintf(e->name, sizeof(e->name), "%s", options->name ? options->name : "");
 	server->exports_count++;
 	if (!is_one_of_several)
@@ -135,6 +184,8 @@ int block_exports_init(struct block_server *server, const struct block_export_op
 
 void block_exports_deinit(struct block_server *server)
 {
-	for (uint32_t i = 0; i < BLOCK_EXPORTS; i++)
+	for (uint32_t i = 0; i < BLOCK_EXPORTS; i++) {
 		free(server->exports[i].path);
+		free(server->exports[i].hosts);
+	}
 }

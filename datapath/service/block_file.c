@@ -33,7 +33,7 @@ static int open_blocks(struct block_server *server, struct block_job *job, bool 
 	struct stat st;
 	int fd, rc;
 
-	fd = block_path_open(server, job->path, O_PATH, 0, &export);
+	fd = block_path_open(server, job, job->path, O_PATH, 0, &export);
 	if (fd < 0)
 		return fd;
 	rc = fstat(fd, &st) ? -errno : check_type(st.st_mode);
@@ -42,7 +42,7 @@ static int open_blocks(struct block_server *server, struct block_job *job, bool 
 		rc = -EROFS;
 	if (rc)
 		return rc;
-	fd = block_path_open(server, job->path,
+	fd = block_path_open(server, job, job->path,
 			     O_NONBLOCK | (write ? O_RDWR : O_RDONLY) |
 				     (write && S_ISBLK(st.st_mode) ? O_EXCL : 0),
 			     0, NULL);
@@ -50,6 +50,9 @@ static int open_blocks(struct block_server *server, struct block_job *job, bool 
 		return fd;
 	handle->fd = fd;
 	rc = fstat(fd, &st) ? -errno : check_type(st.st_mode);
+	/* Root's writes would leave these bits in place. */
+	if (!rc && write && !export->owners && (st.st_mode & (S_ISUID | S_ISGID)))
+		rc = -EPERM;
 	if (!rc)
 		rc = block_attr_of(fd, job);
 	handle->bytes = be64toh(job->attr.bytes);
@@ -155,7 +158,7 @@ static int do_stat(struct block_server *server, struct block_job *job)
 		job->has_attr = true;
 		return 0;
 	}
-	fd = block_path_open(server, job->path, O_PATH, 0, NULL);
+	fd = block_path_open(server, job, job->path, O_PATH, 0, NULL);
 	if (fd < 0)
 		return fd;
 	rc = block_attr_of(fd, job);
@@ -173,12 +176,12 @@ static int do_mkdir(struct block_server *server, struct block_job *job)
 	/* The root of an export exists: no error, as for any directory. */
 	fd = block_path_is_top(server, job->path) ?
 		     -EISDIR :
-		     block_path_open(server, job->path, O_PATH | O_DIRECTORY, 0, &export);
+		     block_path_open(server, job, job->path, O_PATH | O_DIRECTORY, 0, &export);
 	if (fd >= 0) {
 		close(fd);
 		return export->writable ? 0 : -EROFS;
 	}
-	fd = block_path_parent(server, job->path, &name, &export);
+	fd = block_path_parent(server, job, &name, &export);
 	if (fd < 0)
 		return fd;
 	rc = export->writable ? 0 : -EROFS;

@@ -33,6 +33,7 @@ static const char spool_dir[] = "/var/tmp";
  */
 struct listing {
 	struct block_server *server;
+	const struct block_job *job;
 	int root;
 	int fd;
 	bool on_disk;
@@ -143,9 +144,13 @@ static int list_top(struct listing *l)
 	for (uint32_t i = 0; !rc && i < l->server->exports_count; i++) {
 		const struct block_export *export = &l->server->exports[i];
 		size_t n = strlen(export->name);
-		int fd = block_export_open(export), code = fd < 0 ? -fd : 0;
+		int fd, code;
 		struct stat st;
 
+		if (!block_export_is_seen(l->server, l->job, export))
+			continue;
+		fd = block_export_open(export);
+		code = fd < 0 ? -fd : 0;
 		memset(&l->scan.record.entry, 0, sizeof(l->scan.record.entry));
 		memcpy(l->scan.record.text, export->name, n);
 		if (!code && fstat(fd, &st))
@@ -206,7 +211,7 @@ static int open_listed(struct listing *l, const char *name)
 
 	if (l->root >= 0)
 		return beneath_open(l->root, name, flags, RESOLVE_NO_SYMLINKS);
-	return block_path_open(l->server, name, flags, RESOLVE_NO_SYMLINKS, NULL);
+	return block_path_open(l->server, l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
 /* Lists each directory among the records behind them all. */
@@ -264,7 +269,7 @@ int block_list(struct block_server *server, struct block_job *job)
 	int rc, root = -1;
 
 	if (!block_path_is_top(server, job->path)) {
-		root = block_path_open(server, job->path, O_RDONLY | O_DIRECTORY, 0, NULL);
+		root = block_path_open(server, job, job->path, O_RDONLY | O_DIRECTORY, 0, NULL);
 		if (root < 0)
 			return root;
 	}
@@ -277,6 +282,7 @@ int block_list(struct block_server *server, struct block_job *job)
 	memset(l, 0, offsetof(struct listing, scan));
 	l->scan.unreadable = 0;
 	l->server = server;
+	l->job = job;
 	l->root = root;
 	l->fd = memfd_create("careful-listing", MFD_CLOEXEC);
 	rc = l->fd < 0 ? -errno : list_all(l, job);

@@ -20,7 +20,8 @@ bool block_path_is_top(const struct block_server *server, const char *path)
 }
 
 /* The export that path lies in; *rest is what remains, never empty. */
-static const struct block_export *find_export(const struct block_server *server, const char *path,
+static const struct block_export *find_export(const struct block_server *server,
+					      const struct block_job *job, const char *path,
 					      const char **rest)
 {
 	size_t n = strcspn(path, "/");
@@ -32,7 +33,8 @@ static const struct block_export *find_export(const struct block_server *server,
 	for (uint32_t i = 0; i < server->exports_count; i++) {
 		const struct block_export *e = &server->exports[i];
 
-		if (strlen(e->name) != n || memcmp(e->name, path, n) != 0)
+		if (strlen(e->name) != n || memcmp(e->name, path, n) != 0 ||
+		    !block_export_is_seen(server, job, e))
 			continue;
 		path += n;
 		while (*path == '/')
@@ -43,19 +45,19 @@ static const struct block_export *find_export(const struct block_server *server,
 	return NULL;
 }
 
-/* Which export a path lies in, as an index; BLOCK_EXPORTS: none. */
-uint8_t block_path_place(const struct block_server *server, const char *path)
+/* Which export the job's path lies in, as an index; BLOCK_EXPORTS: none. */
+uint8_t block_path_place(const struct block_server *server, const struct block_job *job)
 {
 	const struct block_export *export = NULL;
 	const char *rest;
 
-	if (server->exports_count && *path != '/')
-		export = find_export(server, path, &rest);
+	if (server->exports_count && *job->path != '/')
+		export = find_export(server, job, job->path, &rest);
 	return export ? (uint8_t)(export - server->exports) : BLOCK_EXPORTS;
 }
 
-int block_path_open(const struct block_server *server, const char *path, int flags,
-		    uint64_t resolve, const struct block_export **from)
+int block_path_open(const struct block_server *server, const struct block_job *job,
+		    const char *path, int flags, uint64_t resolve, const struct block_export **from)
 {
 	const struct block_export *export;
 	const char *rest;
@@ -65,9 +67,11 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 		return -EXDEV;
 	if (block_path_is_top(server, path))
 		return -EISDIR;
-	export = find_export(server, path, &rest);
+	export = find_export(server, job, path, &rest);
 	if (!export)
 		return -ENOENT;
+	if (!block_export_is_seen(server, job, export))
+		return -EACCES;
 	if (from)
 		*from = export;
 	base = block_export_open(export);
@@ -80,11 +84,12 @@ int block_path_open(const struct block_server *server, const char *path, int fla
 
 /*
  * Opens the directory that path's last component stands in, or is to; *name is that
- * component. Cuts path in two.
+ * component. Cuts the job's path in two.
  */
-int block_path_parent(const struct block_server *server, char *path, const char **name,
-		      const struct block_export **from)
+int block_path_parent(const struct block_server *server, const struct block_job *job,
+		      const char **name, const struct block_export **from)
 {
+	char *path = job->path;
 	size_t n = strlen(path);
 	char *slash;
 
@@ -100,7 +105,7 @@ int block_path_parent(const struct block_server *server, char *path, const char 
 		return -EROFS; /* beside the exports nothing can be created */
 	if (slash)
 		*slash = 0;
-	return block_path_open(server, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
+	return block_path_open(server, job, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
 }
 
 /* The file as the client is told of it; of a block device that is open, with its size. */

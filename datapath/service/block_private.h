@@ -55,7 +55,8 @@ struct block_handle;
  * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, BATCH: the handle as the client knows it
  * @fd:       DIGEST, EXTENTS, BATCH: the handle's file, a descriptor of the job's own; else -1
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
- * @may_write: BATCH: the directory lies in an export that may be written
+ * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
+ * @exports:  that the peer may see, a bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range
  * @path:     NUL-terminated; NULL in the end of a handle
@@ -83,6 +84,8 @@ struct block_job {
 	int fd;
 	int dir_fd;
 	bool may_write;
+	bool squashed;
+	uint64_t exports;
 	uint32_t umask;
 	uint32_t file_bytes_max;
 	uint64_t offset;
@@ -119,6 +122,7 @@ enum block_handle_state {
  * @listing:   it lies in memory: LIST, BATCH, or OPEN with SCRATCH
  * @writable:  peers may store
  * @may_write: SCRATCH: its batches may change something
+ * @squashed:  SCRATCH: but no owners, and nothing that is root's to give
  * @partial:   the temporary file stays when the handle ends
  * @stream:    COMMIT says the size
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
@@ -133,6 +137,7 @@ struct block_handle {
 	bool listing;
 	bool writable;
 	bool may_write;
+	bool squashed;
 	bool partial;
 	bool stream;
 	uint32_t peer;
@@ -188,6 +193,9 @@ struct block_export {
 	char *path;
 	struct statx was;
 	bool writable;
+	bool owners;
+	struct block_host *hosts;
+	uint32_t hosts_count;
 	char name[NAME_MAX + 1];
 };
 
@@ -227,6 +235,7 @@ struct block_server {
 	struct careful *instance;
 	struct block_export exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
+	bool is_for_some; /* an export is not everybody's */
 	uint32_t peers_count;
 	uint32_t jobs_per_peer;
 	struct block_peer *peers;
@@ -303,13 +312,22 @@ int block_exports_init(struct block_server *server, const struct block_export_op
 		       uint32_t n, struct careful_error *error);
 void block_exports_deinit(struct block_server *server);
 int block_export_open(const struct block_export *export);
+/* The engine's thread: the exports that a peer may see. */
+uint64_t block_exports_of(const struct block_server *server, uint32_t peer);
+static inline bool block_export_is_seen(const struct block_server *server,
+					const struct block_job *job,
+					const struct block_export *export)
+{
+	return job->exports >> (export - server->exports) & 1;
+}
 
 /* block_path.c: worker threads. */
-int block_path_open(const struct block_server *server, const char *path, int flags,
-		    uint64_t resolve, const struct block_export **from);
-int block_path_parent(const struct block_server *server, char *path, const char **name,
-		      const struct block_export **from);
-uint8_t block_path_place(const struct block_server *server, const char *path);
+int block_path_open(const struct block_server *server, const struct block_job *job,
+		    const char *path, int flags, uint64_t resolve,
+		    const struct block_export **from);
+int block_path_parent(const struct block_server *server, const struct block_job *job,
+		      const char **name, const struct block_export **from);
+uint8_t block_path_place(const struct block_server *server, const struct block_job *job);
 bool block_path_is_top(const struct block_server *server, const char *path);
 int block_attr_of(int fd, struct block_job *job);
 void block_attr_top(struct careful_block_attr *attr);

@@ -96,6 +96,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 		return -EINVAL;
 	job->place = scratch->place;
 	job->may_write = scratch->may_write;
+	job->squashed = scratch->squashed;
 	job->fd = fcntl(scratch->fd, F_DUPFD_CLOEXEC, 3);
 	job->dir_fd = fcntl(scratch->dir_fd, F_DUPFD_CLOEXEC, 3);
 	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
@@ -183,7 +184,7 @@ static void start(struct block_server *server, struct block_job *job, int status
 	if (!status) {
 		bool null = job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_NULL;
 
-		job->place = null ? BLOCK_EXPORTS : block_path_place(server, job->path);
+		job->place = null ? BLOCK_EXPORTS : block_path_place(server, job);
 		switch (job->op) {
 		case CAREFUL_BLOCK_OPEN:
 		case CAREFUL_BLOCK_LIST:
@@ -225,6 +226,7 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 		.op = op,
 		.peer = peer,
 		.life = server->peers[peer].life,
+		.exports = block_exports_of(server, peer),
 		.to = *to,
 		.fd = -1,
 		.dir_fd = -1,

@@ -63,6 +63,8 @@ mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *h
 {
 	mode_t mask = how->flags & CAREFUL_BATCH_MODE ? 07777U : 0777U & ~how->umask;
 
+	if (how->squashed && !S_ISDIR(be32toh(attr->mode)))
+		mask &= ~(mode_t)(S_ISUID | S_ISGID);
 	return be32toh(attr->mode) & mask;
 }
 
@@ -99,7 +101,7 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 	if (!rc && !is_link && !how->has_mode && (how->is_new || how->flags & CAREFUL_BATCH_MODE))
 		rc = set_mode(fd, attr_mode(attr, how), how);
 	if (!rc && !is_link && how->flags & CAREFUL_BATCH_XATTRS)
-		rc = xattrs_set(fd, xattrs, xattrs_bytes);
+		rc = xattrs_set(fd, xattrs, xattrs_bytes, how->squashed);
 	if (!rc && how->flags & CAREFUL_BATCH_TIME)
 		rc = set_time(fd, (int64_t)be64toh(attr->mtime_ns), how->is_path);
 	return rc;

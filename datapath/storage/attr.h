@@ -19,12 +19,14 @@
  *
  * @fd:      opened with O_PATH, if is_path
  * @umask:   taken from the mode of a new file where flags leave the mode out
+ * @squashed: set-ID bits of files, and attributes that are root's to give, are left out
  * @is_new:  made just now: its mode is set in any case
  * @has_mode: but not where it is so already
  */
 struct attr_how {
 	uint32_t flags;
 	uint32_t umask;
+	bool squashed;
 	bool is_path;
 	bool is_new;
 	bool has_mode;

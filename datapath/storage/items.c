@@ -102,6 +102,9 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	s->file_max = how->file_bytes_max;
 	s->writable = how->writable;
 	s->no_symlinks = how->no_symlinks;
+	s->squashed = how->squashed;
+	if (s->squashed)
+		s->flags &= ~(uint32_t)CAREFUL_BATCH_OWNER;
 	s->room_max = how->answer_bytes_max;
 	s->is_root = !geteuid();
 	s->parent = -1;

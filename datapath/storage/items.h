@@ -70,7 +70,7 @@ struct items {
 	int base;
 	uint32_t flags, umask;
 	uint64_t file_max;
-	bool writable, is_root, no_symlinks;
+	bool writable, is_root, no_symlinks, squashed;
 	int parent;
 	char parent_name[PATH_MAX];
 	bool parent_held;

@@ -135,7 +135,12 @@ static int learn(struct items_fresh *fresh, int fd, mode_t asked)
 static int furnish(struct items *s, int fd, mode_t asked)
 {
 	const struct item *item = &s->item;
-	struct attr_how how = { .flags = s->flags, .umask = s->umask, .is_new = true };
+	struct attr_how how = {
+		.flags = s->flags,
+		.umask = s->umask,
+		.squashed = s->squashed,
+		.is_new = true,
+	};
 	int rc = write_all(fd, item->data, item->data_bytes);
 
 	if (!rc)
@@ -153,7 +158,12 @@ static int furnish(struct items *s, int fd, mode_t asked)
  * to another. */
 static mode_t asked_of(const struct items *s)
 {
-	struct attr_how how = { .flags = s->flags, .umask = s->umask, .is_new = true };
+	struct attr_how how = {
+		.flags = s->flags,
+		.umask = s->umask,
+		.squashed = s->squashed,
+		.is_new = true,
+	};
 
 	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
 }

@@ -21,6 +21,7 @@ static int apply(struct items *s, int dir, const char *name, bool is_new)
 	struct attr_how how = {
 		.flags = s->flags,
 		.umask = s->umask,
+		.squashed = s->squashed,
 		.is_path = true,
 		.is_new = is_new,
 	};

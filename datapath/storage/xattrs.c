@@ -30,6 +30,13 @@ static bool is_carried(const char *name)
 	       (begins(name, "trusted.") && !begins(name, "trusted.overlay.") && !geteuid());
 }
 
+/* Of these, what a peer that is not to act as root may set and remove. */
+static bool is_settable(const char *name, bool squashed)
+{
+	return is_carried(name) &&
+	       !(squashed && (begins(name, "security.") || begins(name, "trusted.")));
+}
+
 static bool is_none(int error)
 {
 	return error == ENOTSUP || error == ENODATA || error == ENOSYS;
@@ -130,7 +137,7 @@ static bool is_named(const char *records, size_t bytes, const char *wanted)
 }
 
 /* What a directory handed down, or an earlier file had. */
-static int remove_others(const char *path, const char *records, size_t bytes)
+static int remove_others(const char *path, const char *records, size_t bytes, bool squashed)
 {
 	char *names = NULL;
 	ssize_t n = list(path, &names);
@@ -139,7 +146,7 @@ static int remove_others(const char *path, const char *records, size_t bytes)
 	for (ssize_t at = 0; !rc && at < n; at += (ssize_t)strlen(names + at) + 1) {
 		const char *name = names + at;
 
-		if (is_carried(name) && !is_named(records, bytes, name) &&
+		if (is_settable(name, squashed) && !is_named(records, bytes, name) &&
 		    removexattr(path, name) && !is_none(errno))
 			rc = -errno;
 	}
@@ -147,7 +154,7 @@ static int remove_others(const char *path, const char *records, size_t bytes)
 	return rc;
 }
 
-int xattrs_set(int fd, const char *records, size_t bytes)
+int xattrs_set(int fd, const char *records, size_t bytes, bool squashed)
 {
 	char name[XATTR_NAME_MAX + 1];
 	char path[XATTRS_PROC_BYTES];
@@ -156,10 +163,10 @@ int xattrs_set(int fd, const char *records, size_t bytes)
 	int rc;
 
 	snprintf(path, sizeof(path), XATTRS_PROC, fd);
-	rc = remove_others(path, records, bytes);
+	rc = remove_others(path, records, bytes, squashed);
 	while (!rc && at < bytes) {
 		rc = next(records, bytes, &at, name, &value, &value_bytes);
-		if (rc || !is_carried(name))
+		if (rc || !is_settable(name, squashed))
 			continue;
 		if (setxattr(path, name, value, value_bytes, 0) && !is_none(errno) &&
 		    !(errno == EPERM && geteuid()))

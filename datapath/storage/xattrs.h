@@ -6,6 +6,7 @@
 #ifndef STORAGE_XATTRS_H
 #define STORAGE_XATTRS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -20,7 +21,8 @@ enum {
  * attributes is no error. */
 ssize_t xattrs_get(int fd, char *buf, size_t room);
 /* The file has these afterwards, and no others; what its file system does not know is left
- * out. -EPROTO: no records. */
-int xattrs_set(int fd, const char *records, size_t bytes);
+ * out. Squashed: those that are root's to give (capabilities, trusted ones) are left as they
+ * are. -EPROTO: no records. */
+int xattrs_set(int fd, const char *records, size_t bytes, bool squashed);
 
 #endif /* STORAGE_XATTRS_H */

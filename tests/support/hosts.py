@@ -59,8 +59,8 @@ class Host:
         return self.lab.start(self.name, "carefulctl", *args)
 
     def up(self, *options: str | Path) -> None:
-        """Run carefulctl up eth1, the folder exported for writing."""
-        self.ctl("up", "eth1", "--export", f"{self.export}:rw", *options)
+        """Run carefulctl up eth1, the folder exported for writing, owners and all."""
+        self.ctl("up", "eth1", "--export", f"{self.export}:rw,owners", *options)
 
     def down(self) -> None:
         """Run carefulctl down eth1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -58,3 +59,25 @@ def test_exports__one_of_two_is_gone(hosts: Hosts, tmp_path: Path) -> None:
     a.ctl("get", "h2:two/f", "h2:sys/kernel/ostype", f"{a.own}/")
     assert (a.own / "f").read_text() == "two"
     assert (a.own / "ostype").read_text() == Path("/proc/sys/kernel/ostype").read_text() != ""
+
+
+def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) -> None:
+    """Without `owners` nothing of a put is root's to give; `host=` keeps others off."""
+    a, b = hosts()
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    (a.own / "f").write_bytes(b"x")
+    (a.own / "f").chmod(0o4755)
+    os.chown(a.own / "f", 1234, 5678)
+    (a.own / "f").chmod(0o4755)
+    a.up()
+    exports = (f"{tmp_path}/mine:rw,host={a.lab.address('h1')}", f"{tmp_path}/other:rw,host=::1")
+    b.ctl("up", "eth1", *(word for one in exports for word in ("--export", one)))
+    assert a.ctl("ls", "h2:").stdout == "mine/\n"
+    a.ctl("put", "-a", a.own / "f", "h2:mine/")
+    found = (tmp_path / "mine/f").stat()
+    assert (found.st_uid, found.st_mode & 0o7777) == (os.geteuid(), 0o755)
+    assert a.ctl("put", a.own / "f", "h2:other/f", check=False).returncode == 1
+    assert list((tmp_path / "other").iterdir()) == []
+    said = " ".join(b.ctl("status").stdout.split())  # it is folded at the terminal's width
+    assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said

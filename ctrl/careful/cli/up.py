@@ -36,8 +36,10 @@ from careful.report import status as report
 @click.option(
     "--export",
     multiple=True,
-    metavar="DIR[:rw]",
-    help="Let peers read DIR, or with :rw write it too; may be repeated.",
+    metavar="DIR[:rw[,owners]]",
+    help="Let peers read DIR, or with :rw write it too (with :rw,owners, owners and set-user-ID "
+    "bits as root may). DIR:rw,host=HOST or DIR:ro,host=HOST is for that host alone. May be "
+    "repeated.",
 )
 @click.option(
     "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"

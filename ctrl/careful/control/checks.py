@@ -18,7 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from careful._abi import enum_names, ffi, lib
-from careful.control import bpf, config, daemon, ethtool, hugepages, instances, links, maps, status
+from careful.control import (
+    bpf,
+    config,
+    daemon,
+    ethtool,
+    exports,
+    hugepages,
+    instances,
+    links,
+    maps,
+    status,
+)
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, OK, UNKNOWN, WARN, Finding
 from careful.control.instances import Instance
@@ -240,7 +251,7 @@ def _instance(case: Case) -> Finding:
 
 
 def _exports(options: UpOptions) -> str:
-    return ", ".join(daemon.check_exports(options.export) or ()) or "none in the configuration"
+    return ", ".join(exports.check(options.export) or ()) or "none in the configuration"
 
 
 def look(case: Case) -> list[Finding]:

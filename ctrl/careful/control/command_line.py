@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 from careful.control.config import DEFAULTS, UpOptions
+from careful.control.exports import parse
 
 
 def _option(field: str) -> str:
@@ -55,7 +56,7 @@ def read(argv: Sequence[str]) -> UpOptions:
 def _effective(options: UpOptions, instance: str) -> UpOptions:
     """With carefuld's defaults in place."""
     whole = options.over(replace(DEFAULTS, name=instance))
-    exports = (one.removesuffix(":ro") for one in whole.export or ())
+    exports = (str(parse(one)) for one in whole.export or ())
     return replace(whole, export=tuple(sorted(exports)))
 
 

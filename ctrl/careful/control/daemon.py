@@ -23,6 +23,7 @@ from careful._abi import lib
 from careful.control import (
     command_line,
     ethtool,
+    exports,
     instances,
     links,
     maps,
@@ -56,26 +57,6 @@ def executable() -> Path:
         return Path(found)
     text = "is neither installed with this package nor in PATH"
     raise CarefulError(errno.ENOENT, text, "carefuld")
-
-
-def check_exports(exports: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Exports with absolute paths: carefuld need not run where we do.
-
-    Raises:
-        CarefulError: one of them is no directory.
-    """
-    if exports is None:
-        return None
-    checked = []
-    for one in exports:
-        path = one.removesuffix(":rw").removesuffix(":ro")
-        if not path:
-            raise CarefulError(errno.EINVAL, "no directory is given", f"--export {one!r}")
-        if not Path(path).is_dir():
-            text = "no such directory" if not Path(path).exists() else "is not a directory"
-            raise CarefulError(errno.ENOTDIR, text, f"--export {path}")
-        checked.append(str(Path(path).resolve()) + one[len(path) :])
-    return tuple(checked)
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
@@ -221,7 +202,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
     """
     links.find(ifname)
     instances.need_root(f"up {ifname}")
-    options = UpOptions(export=check_exports(options.export)).over(options)
+    options = UpOptions(export=exports.check(options.export)).over(options)
     with instances.changing(name):
         link = links.find(ifname)  # as it is now that nobody else changes it
         instance = instances.find(name)

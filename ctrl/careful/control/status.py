@@ -6,13 +6,14 @@ Asks carefuld for its own view and reads the XDP program's counters from their m
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
 from careful.control import command_line, instances
 from careful.control.config import Config
+from careful.control.exports import parse
 from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning
@@ -183,10 +184,7 @@ def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
 def exports(instance: Instance) -> list[dict[str, Any]]:
     """The directories that peers may read, or write, too."""
     given = command_line.read(instance.argv).export or ()
-    return [
-        {"path": one.removesuffix(":rw").removesuffix(":ro"), "writable": one.endswith(":rw")}
-        for one in given
-    ]
+    return [{**asdict(one), "hosts": list(one.hosts)} for one in map(parse, given)]
 
 
 def gather(instance: Instance, config: Config) -> dict[str, Any]:

@@ -37,8 +37,14 @@ def effect(found: dict[str, Any]) -> str:
 
 
 def _exports(found: list[dict[str, Any]]) -> str:
-    shown = (one["path"] + (" (writable)" if one["writable"] else "") for one in found)
-    return ", ".join(shown) or "nothing"
+    return ", ".join(map(_export, found)) or "nothing"
+
+
+def _export(one: dict[str, Any]) -> str:
+    words = ["writable"] if one["writable"] else []
+    words += ["owners"] if one["owners"] else []
+    words += [f"for {' '.join(one['hosts'])}"] if one["hosts"] else []
+    return str(one["path"]) + (f" ({', '.join(words)})" if words else "")
 
 
 def up(found: dict[str, Any], already: bool) -> str:

@@ -45,6 +45,8 @@ int careful_open_beneath(int base, const char *path, int flags);
 /* How a batch is run, as BATCH of the block service says it.
  * @flags:             CAREFUL_BATCH_*
  * @writable:          1: items may make and change things
+ * @squashed:          1: owners, set-ID bits of files, capabilities and trusted attributes are
+ *                     not set, whatever the items say
  * @no_symlinks:       1: none is followed, not even one that stays beneath
  * @answer_bytes_max:  items beyond are answered with EOVERFLOW; where not even that fits,
  *                     the batch ends with it
@@ -55,7 +57,7 @@ struct careful_batch_how {
 	uint32_t writable;
 	uint32_t file_bytes_max;
 	uint32_t no_symlinks;
-	uint32_t pad;
+	uint32_t squashed;
 	uint64_t answer_bytes_max;
 	void *memory;
 };

@@ -137,8 +137,8 @@ static void make_tree(void)
 static void start(const char *first, bool first_rw, const char *second, bool second_rw)
 {
 	struct block_export_options exports[2] = {
-		{ first ? strdup(at(first)) : NULL, "one", first_rw },
-		{ second ? strdup(at(second)) : NULL, "two", second_rw }
+		{ .path = first ? strdup(at(first)) : NULL, .name = "one", .writable = first_rw },
+		{ .path = second ? strdup(at(second)) : NULL, .name = "two", .writable = second_rw }
 	};
 	struct careful_error error;
 
@@ -846,7 +846,7 @@ static void test_exports__several(void)
 
 static void test_serve__exports(void)
 {
-	struct block_export_options exports[2] = { { "/nonexistent", "a", false } };
+	struct block_export_options exports[2] = { { .path = "/nonexistent", .name = "a" } };
 	struct careful_error error = { "" };
 	struct block_server *s;
 

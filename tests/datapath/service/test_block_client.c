@@ -151,7 +151,7 @@ static void put_and_get(unsigned int losses)
 
 static void start(void)
 {
-	struct block_export_options export = { base, NULL, true };
+	struct block_export_options export = { .path = base, .writable = true };
 	struct careful_error error;
 
 	c = fake_create();

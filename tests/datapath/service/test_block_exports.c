@@ -72,9 +72,10 @@ static void remove_tree(const char *path)
 
 static void start(const char *first, const char *second)
 {
-	struct block_export_options exports[2] = { { strdup(at(first)), "one", true },
-						   { second ? strdup(at(second)) : NULL, "two",
-						     true } };
+	struct block_export_options exports[2] = {
+		{ .path = strdup(at(first)), .name = "one", .writable = true },
+		{ .path = second ? strdup(at(second)) : NULL, .name = "two", .writable = true },
+	};
 	struct careful_error error;
 
 	c = fake_create();

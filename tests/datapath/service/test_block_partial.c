@@ -12,7 +12,7 @@
 /* Begins to serve base. */
 static void serve(bool writable)
 {
-	struct block_export_options export = { base, "one", writable };
+	struct block_export_options export = { .path = base, .name = "one", .writable = writable };
 	struct careful_error error;
 
 	c = fake_create();

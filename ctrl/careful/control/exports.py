@@ -1,0 +1,99 @@
+"""What an `--export` says: a directory, whether it may be written, and by whom.
+
+Owns the words behind the directory. carefuld reads them again, hosts as addresses alone
+(datapath/daemon/export_option.c).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from careful.address import resolve
+from careful.errors import CarefulError
+
+#: The last ":rw" or ":ro" with nothing but words behind it.
+_LAST = re.compile(r"(?s)(.*):(r[wo])((?:,[^,]*)*)\Z")
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export.
+
+    Attributes:
+        path: the directory, as it was given.
+        writable: whether peers may write.
+        owners: whether they may set owners, and what else is root's to give.
+        hosts: who sees it; (): everybody.
+    """
+
+    path: str
+    writable: bool = False
+    owners: bool = False
+    hosts: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = [*(["owners"] if self.owners else []), *(f"host={one}" for one in self.hosts)]
+        if not (self.writable or words):
+            return self.path
+        return ",".join([f"{self.path}:{'rw' if self.writable else 'ro'}", *words])
+
+
+def parse(text: str) -> Export:
+    """An export as it is written: DIR[:rw|:ro[,owners][,host=HOST]...].
+
+    Raises:
+        CarefulError: no directory is given, or a word is none.
+    """
+    found = _LAST.match(text)
+    path, kind, words = found.groups() if found else (text, "ro", "")
+    if not path:
+        raise CarefulError(errno.EINVAL, "no directory is given", f"--export {text!r}")
+    hosts: list[str] = []
+    owners = False
+    for word in words.split(",")[1:]:
+        if word.startswith("host=") and len(word) > len("host="):
+            hosts.append(word.removeprefix("host="))
+        elif word == "owners" and kind == "rw":
+            owners = True
+        else:
+            reason = f"{word!r} is no word of :rw (owners, host=HOST) or :ro (host=HOST)"
+            raise CarefulError(errno.EINVAL, reason, f"--export {text!r}")
+    return Export(path, kind == "rw", owners, tuple(hosts))
+
+
+def numeric(host: str) -> str:
+    """The address of a host, as carefuld takes it.
+
+    Raises:
+        CarefulError: it is unknown.
+    """
+    return resolve(f"[{host}]" if host.count(":") > 1 else host).ip
+
+
+def check(
+    given: tuple[str, ...] | None, address: Callable[[str], str] = numeric
+) -> tuple[str, ...] | None:
+    """Exports with absolute paths and numeric hosts: carefuld need not run where we do.
+
+    Args:
+        given: as they were written.
+        address: makes a host's name an address.
+
+    Raises:
+        CarefulError: one of them is no directory, or a host is unknown.
+    """
+    return None if given is None else tuple(_checked(one, address) for one in given)
+
+
+def _checked(text: str, address: Callable[[str], str]) -> str:
+    export = parse(text)
+    path = Path(export.path)
+    if not path.is_dir():
+        reason = "is not a directory" if path.exists() else "no such directory"
+        raise CarefulError(errno.ENOTDIR, reason, f"--export {export.path}")
+    hosts = tuple(address(one) for one in export.hosts)
+    return str(Export(str(path.resolve()), export.writable, export.owners, hosts))
