@@ -32,6 +32,7 @@ class Told(NamedTuple):
         bytes: the size that is told; -1: the contents'.
         inode: that is told.
         nlink: that is told.
+        allocated: bytes that it is said to take up; -1: its size.
     """
 
     name: str
@@ -40,12 +41,14 @@ class Told(NamedTuple):
     bytes: int = -1
     inode: int = 7
     nlink: int = 1
+    allocated: int = -1
 
     @property
     def attr(self) -> Attr:
         """Its attributes, as a peer tells them."""
         size = len(self.data) if self.bytes < 0 else self.bytes
-        return Attr(self.mode, self.nlink, 0, 0, size, 0, 0, self.inode, 1, size)
+        allocated = size if self.allocated < 0 else self.allocated
+        return Attr(self.mode, self.nlink, 0, 0, size, 0, 0, self.inode, 1, allocated)
 
 
 def folder(name: str, inode: int = 7) -> Told:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import CarefulError, from_os
+from careful.transfer.file.beneath import Folder
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import (
     block_sizes,
@@ -24,7 +25,7 @@ from careful.transfer.file.compare import (
     open_old,
 )
 from careful.transfer.file.holes import has_holes, local_extents, merged, ranges_of, remote_extents
-from careful.transfer.file.journal import Identity, Journal, KeptPartial, tag_of
+from careful.transfer.file.journal import Identity, Journal, KeptPartial, check_fits, tag_of
 from careful.transfer.file.kept import is_worth_keeping, tell_kept, tell_lost
 from careful.transfer.file.local import Partial, shown
 from careful.transfer.file.mover import Mover
@@ -189,6 +190,12 @@ class _Fetch:
         options = self.options
         if identity.bytes <= options.block_bytes:
             return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)
+        try:
+            with Folder(self.target, self.root) as folder:
+                name, step = shown(self.target), options.block_bytes
+                check_fits(folder, identity.bytes, step, sparse, name)
+        except OSError as error:
+            raise from_os(error, shown(self.target)) from None
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, options.block_bytes)
         return KeptPartial(

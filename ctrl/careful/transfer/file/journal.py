@@ -18,7 +18,9 @@ import time
 from dataclasses import asdict, dataclass
 
 from careful.errors import CarefulError, from_os
+from careful.transfer.file.beneath import Folder
 from careful.transfer.file.local import Partial, allocate, digest_of, shown, temporary_name
+from careful.units import shown_bytes
 
 #: Names of partial and temporary files, of ours and of a peer.
 NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part\Z", re.DOTALL)
@@ -38,6 +40,10 @@ _IDENTITY_STEP = 512
 #: What no identity and no block is beyond: anybody may write what looks like a journal.
 _IDENTITY_MAX, _BLOCK_MIN = 64 << 10, 4096
 FOOTER_BYTES = _FOOTER.size
+#: Of a file with a journal: that of so many takes 256 MiB, and those of 4 MiB are 64 TiB.
+_BLOCKS_MAX = 1 << 24
+#: No journal is longer, bytes.
+TAIL_MAX = _BLOCKS_MAX * _ENTRY.size + _IDENTITY_MAX + FOOTER_BYTES
 #: How long another transfer of the same file is waited for: one that was killed may
 #: still be let go of by a daemon, seconds.
 LOCK_S = 3.0
@@ -180,6 +186,31 @@ class Journal:
     def bytes_in_place(self) -> int:
         """How many bytes these have."""
         return sum(self.range_of(index)[1] for index in self.in_place)
+
+
+def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name: str) -> None:
+    """Whether a file of an announced size can be, before anything is allocated for it.
+
+    Args:
+        folder: that it is to stand in.
+        nbytes: its size, which a server may say as it likes.
+        block_bytes: size of a block.
+        sparse: whether parts of it are holes, which take no room.
+        name: what errors are about.
+
+    Raises:
+        CarefulError: its file system is smaller; its journal would be too large.
+    """
+    try:
+        room = os.statvfs(f"/proc/self/fd/{folder.fd}")
+    except OSError as error:
+        raise from_os(error, name) from None
+    if not sparse and room.f_blocks and nbytes > room.f_blocks * room.f_frsize:
+        text = f"has {shown_bytes(nbytes)}, which the file system could not hold when empty"
+        raise CarefulError(errno.ENOSPC, text, name)
+    if nbytes > _BLOCKS_MAX * block_bytes:
+        text = f"has more than {_BLOCKS_MAX} blocks; a larger --block-bytes moves it"
+        raise CarefulError(errno.EFBIG, text, name)
 
 
 def tag_of(*words: str) -> int:

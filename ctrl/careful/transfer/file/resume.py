@@ -19,6 +19,7 @@ from careful.transfer.file.holes import is_hole
 from careful.transfer.file.journal import (
     FOOTER_BYTES,
     LOCK_S,
+    TAIL_MAX,
     Identity,
     Journal,
     KeptPartial,
@@ -298,7 +299,7 @@ class RemotePartial:
             return None
         footer = await self.remote.read(made.handle, size - FOOTER_BYTES, FOOTER_BYTES, what)
         nbytes = Journal.bytes_of_tail(footer, size)
-        if not nbytes:
+        if not 0 < nbytes <= TAIL_MAX:
             return None
         return Journal.parse(await self.remote.read(made.handle, size - nbytes, nbytes, what), size)
 

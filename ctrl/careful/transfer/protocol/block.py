@@ -30,7 +30,8 @@ from careful.transfer.protocol.entries import (
     relative,
 )
 from careful.transfer.protocol.ranges import LostError, RangeClient
-from careful.transfer.protocol.spool import Spool
+from careful.transfer.protocol.spool import Spool, available_bytes
+from careful.units import shown_bytes
 
 __all__ = [
     "Attr",
@@ -57,6 +58,8 @@ _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATC
 _RELISTS = 3
 #: A listing larger than this is refused, bytes.
 _LISTING_MAX = 1 << 30
+#: How many times as large its entries are in memory.
+_ENTRY_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,32 +310,40 @@ class BlockClient(RangeClient):
         """A directory, or the whole tree with parents first, as it comes.
 
         Raises:
-            CarefulError: no such directory.
+            CarefulError: no such directory; E2BIG: there is no memory for its entries.
         """
-        with await self.spooled(path, recursive) as spool:
+        most = available_bytes() // _ENTRY_GROWTH
+        with await self.spooled(path, recursive, most) as spool:
             return Listing(spool.data(), spool.unreadable)
 
-    async def spooled(self, path: str, recursive: bool = False) -> Spool:
+    async def spooled(self, path: str, recursive: bool = False, most: int = _LISTING_MAX) -> Spool:
         """The same, however large, without its being in memory.
+
+        Args:
+            path: of the directory.
+            recursive: whether the whole tree is meant.
+            most: bytes that it may have.
 
         Raises:
             CarefulError: no such directory.
         """
         for _ in range(_RELISTS):
             try:
-                return await self._spooled(path, recursive)
+                return await self._spooled(path, recursive, most)
             except LostError:
                 self.retried()
-        return await self._spooled(path, recursive)
+        return await self._spooled(path, recursive, most)
 
-    async def _spooled(self, path: str, recursive: bool) -> Spool:
+    async def _spooled(self, path: str, recursive: bool, most: int) -> Spool:
         flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
         handle, high, low, unreadable = self._checked(answer, path).args
         size = high << 32 | low
         try:
-            if size > _LISTING_MAX:
-                raise CarefulError(errno.E2BIG, "the listing is too large", self.name(path))
+            if size > min(most, _LISTING_MAX):
+                text = f"a listing of {shown_bytes(size)} is too large"
+                text += " for the memory that is free here" if size > most else ""
+                raise CarefulError(errno.E2BIG, text, self.name(path))
             spool = Spool(size, unreadable)
             try:
                 what = self.name(path)

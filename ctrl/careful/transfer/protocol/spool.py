@@ -16,8 +16,19 @@ from careful.transfer.protocol.entries import Entry, parse_page, without_records
 
 #: A listing up to this lies in memory, bytes.
 _MEMORY_BYTES = 4 << 20
+#: Where the system does not say what is free, bytes.
+_ANY_BYTES = 8 << 30
 #: How much of it is taken apart at a time, bytes.
 _PAGE_BYTES = 256 << 10
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping (MemAvailable, proc(5))."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return _ANY_BYTES
 
 
 class Spool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import transfers
 from careful.address import resolve
 from careful.daemon.route import Route
 from careful.transfer.options import Options, Silent
+from careful.transfer.protocol.spool import available_bytes
 from careful.transfer.result import Result
 from hostile import HostileDaemon, Told, folder, link
 
@@ -148,3 +150,29 @@ def test_wildcards__names_of_several_components(scene: Scene) -> None:
     scene.server.told["."] = [link("a", scene.outside), folder("b/a")]
     with pytest.raises(OSError, match="bad entry"):
         transfers.listing(scene.route, "", False)
+
+
+@pytest.mark.parametrize("allocated", [1 << 50, 0])
+def test_file__of_an_announced_pebibyte(scene: Scene, allocated: int) -> None:
+    """Nothing of that size is allocated, neither the file nor a list of its blocks."""
+    scene.server.told["."] = [Told("huge", bytes=1 << 50, allocated=allocated)]
+    tracemalloc.start()
+    [(_, text)] = scene.get("huge").failures
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "could not hold when empty" in text or "--block-bytes" in text
+    assert peak < 64 << 20
+    assert list(scene.target.iterdir()) == []
+
+
+def test_listing__larger_than_memory(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not come at all."""
+    scene.server.told["."] = [folder("tree")]
+    scene.server.told["tree"] = [Told("f")]
+    monkeypatch.setattr("careful.transfer.protocol.block.available_bytes", lambda: 64 << 20)
+    scene.server.listing_bytes = 9 << 20
+    moved = scene.server.moves((9 << 20,))
+    [(_, text)] = scene.get("tree").failures
+    assert "a listing of 9 MiB is too large for the memory that is free here" in text
+    assert moved == []
+    assert available_bytes() > 0
