@@ -57,6 +57,34 @@ static void rotate(void)
 		log_path[0] = 0; /* the old file stays open, and is the last */
 }
 
+/* The bytes of the character at p, in UTF-8; 1 where it is none. */
+static size_t character(const unsigned char *p)
+{
+	size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 1;
+
+	for (size_t i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 1;
+	}
+	return n;
+}
+
+/* One line an event: a peer's name may hold anything. Terminals take control characters, C1
+ * (U+0080 to U+009F, or one byte 0x80 to 0x9f) among them, for commands. */
+static void make_printable(char *line)
+{
+	unsigned char *p = (unsigned char *)line;
+
+	while (*p) {
+		size_t n = character(p);
+		bool is_c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
+
+		if ((n == 1 && (*p < ' ' || *p >= 0x7f)) || is_c1)
+			memset(p, '?', n);
+		p += n;
+	}
+}
+
 void log_line(const char *format, ...)
 {
 	char line[1024];
@@ -73,11 +101,7 @@ void log_line(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line + n, sizeof(line) - n - 1, format, args);
 	va_end(args);
-	/* One line an event: a peer's name may hold anything. */
-	for (char *p = line; *p; p++) {
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
-	}
+	make_printable(line);
 	n = strlen(line);
 	line[n++] = '\n';
 	written = write(log_fd, line, n);

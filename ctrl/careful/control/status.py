@@ -16,7 +16,7 @@ from careful.control.config import Config
 from careful.control.exports import parse
 from careful.control.instances import Instance
 from careful.daemon.client import Client
-from careful.errors import CarefulError, meaning
+from careful.errors import CarefulError, meaning, shown
 
 #: Who decided on the XDP mode, in words.
 DECIDED = {
@@ -38,8 +38,8 @@ BOUNDS = {
 
 
 def text(data: Any) -> str:
-    """A NUL-terminated C array as text."""
-    return str(ffi.string(data).decode(errors="replace"))
+    """A NUL-terminated C array as text that can be printed: a peer's name may hold anything."""
+    return shown(ffi.string(data).decode(errors="replace"))
 
 
 def name_of(enum: str, prefix: str, value: int) -> str:

@@ -8,7 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+from careful._abi import ffi
 from careful.cli.main import run
+from careful.control import status
 from careful.control.finding import FAIL, OK, Finding
 from careful.report import status as report
 from careful.report.doctor import findings
@@ -225,3 +227,11 @@ def test_folded__between_words_and_indented(monkeypatch: pytest.MonkeyPatch) -> 
         alarm("red all over"),
         f"  {alarm('the line')}",
     ]
+
+
+def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
+    """A peer's name, also where it is a slow client's."""
+    name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
+    assert status.text(name) == "\\x1b[31mred\\x9b\ufffd"
+    found = {"peers": [{"name": status.text(name), "address": "", "withholding": True}]}
+    assert all(one.isprintable() for one in status.slow_clients(found))
