@@ -25,7 +25,12 @@ def _names(host: str, path: str) -> list[str]:
     folder, slash, _ = path.rpartition("/")
     route, _ = remote.find(host, None, config.load(None), _TIMEOUT_S)
     found = run(route, lambda remote: session.listing(remote, folder, recursive=False))
-    names = (entry.name + ("/" if entry.attr.is_dir else "") for entry in found)
+    # A line feed would begin another answer to the shell; none of these can be typed.
+    names = (
+        entry.name + ("/" if entry.attr.is_dir else "")
+        for entry in found
+        if entry.name.isprintable()
+    )
     return sorted(name for name in (folder + slash + one for one in names) if name.startswith(path))
 
 

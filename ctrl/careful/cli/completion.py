@@ -1,6 +1,7 @@
 """`carefulctl completion`: the script with which a shell completes our command lines.
 
-Owns the script for bash, so that no blank is typed after `h2:` or `dir/`; click has the others.
+Owns the script for bash, so that no blank is typed after `h2:` or `dir/`, and what a server calls
+its files is quoted and never run; click has the others, which quote by themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class _Bash(BashComplete):
         case $type in
         dir) compopt -o dirnames ;;
         file) compopt -o default ;;
-        *) COMPREPLY+=("$value") && [[ $value == *[:/] ]] && compopt -o nospace ;;
+        *)
+            [[ $value == *[:/] ]] && compopt -o nospace
+            printf -v value %%q "$value" && COMPREPLY+=("$value") ;;
         esac
     done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \\
         %(complete_var)s=bash_complete "$1")

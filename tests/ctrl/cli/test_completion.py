@@ -84,3 +84,31 @@ def test_completion__bash_types_no_blank_after_a_host(tmp_path: Path) -> None:
     env = {"CAREFUL_CONFIG": str(tmp_path / "careful.toml"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env)
     assert (done.stdout, done.stderr) == ("compopt -o nospace\nh2:\nstatus\n", "")
+
+
+NAMES = ["$(touch ran)", "`touch ran`", "a b", "x;touch ran", "it's", '"q"', "plain", "dir/", "~"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.mark.parametrize("name", NAMES)
+def test_bash__quotes_what_a_server_says(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is inserted is one word, and nothing of it is run."""
+    assert run(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    said = tmp_path / "said"
+    said.write_text(f"plain,{name}\n")
+    script += f"""
+told() {{ cat {said}; }}
+COMP_WORDS=(told get h2:); COMP_CWORD=2
+compopt() {{ :; }}
+_carefulctl_completion told 2>/dev/null
+eval "set -- ${{COMPREPLY[0]}}"
+printf '%s\\n' "$#" "$1"
+"""
+    done = subprocess.run(
+        ["bash", "--norc"], input=script, text=True, cwd=tmp_path, capture_output=True
+    )
+    assert done.stdout.split("\n")[:2] == ["1", name]
+    assert not (tmp_path / "ran").exists()
