@@ -39,8 +39,10 @@ static uint32_t ask_stat(uint32_t peer, const char *path)
 
 static void start(void)
 {
-	struct block_export_options exports[] = { { at("one"), "one", true },
-						  { at("two"), "two", true } };
+	struct block_export_options exports[] = {
+		{ .path = at("one"), .name = "one", .writable = true },
+		{ .path = at("two"), .name = "two", .writable = true }
+	};
 	struct careful_error error;
 
 	c = fake_create();
