@@ -25,6 +25,7 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
 	p->life++;
 	memset(p->ended, 0, sizeof(p->ended));
 	block_drop_parked(server, p);
+	block_drop_waiters(server, peer);
 	for (struct block_handle *h = p->handles; h; h = next) {
 		next = h->next;
 		if (h->state == BLOCK_OPEN)
@@ -49,6 +50,8 @@ uint32_t block_poll(struct block_server *server)
 		block_finish(server, job);
 		n++;
 	}
+	for (uint32_t i = 0; server->waiters_count && i < server->peers_count; i++)
+		block_wake(server, i);
 	for (uint32_t i = 0; server->parked_count && i < server->peers_count; i++)
 		block_unpark(server, i);
 	return n;
@@ -157,8 +160,10 @@ uint32_t block_stop(struct block_server *server)
 {
 	uint32_t left = block_work_stop(server);
 
-	for (uint32_t i = 0; i < server->peers_count; i++)
+	for (uint32_t i = 0; i < server->peers_count; i++) {
+		block_drop_waiters(server, i);
 		end_handles(server, &server->peers[i]);
+	}
 	if (left) /* they use the rest */
 		return left;
 	block_work_deinit(server);

@@ -82,8 +82,7 @@ int block_batch(struct block_job *job)
 		.writable = job->may_write,
 		.squashed = job->squashed,
 		.file_bytes_max = job->file_bytes_max,
-		/* Names and attributes come on top of the contents. */
-		.answer_bytes_max = 2 * BLOCK_BATCH_BYTES,
+		.answer_bytes_max = BLOCK_ANSWER_BYTES,
 	};
 	struct careful_batch_answer answer = { 0 };
 	char *items = malloc(job->bytes + 1);

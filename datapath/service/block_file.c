@@ -70,7 +70,7 @@ static int serve_copy(struct block_server *server, struct block_handle *handle, 
 	if (fstat(copy, &st))
 		return -errno;
 	handle->memory = (uint64_t)st.st_size;
-	before = atomic_fetch_add(&server->listings_memory, handle->memory);
+	before = atomic_fetch_add(&server->peers[handle->peer].memory, handle->memory);
 	return before + handle->memory > BLOCK_LISTINGS_MEMORY ? -EAGAIN : 0;
 }
 
@@ -145,8 +145,10 @@ static void close_handle(struct block_server *server, struct block_handle *handl
 		close(handle->dir_fd);
 	handle->fd = -1;
 	handle->dir_fd = -1;
-	atomic_fetch_sub(&server->listings_memory, handle->memory);
+	atomic_fetch_sub(&server->peers[handle->peer].memory, handle->memory);
+	atomic_fetch_sub(&server->peers[handle->peer].disk, handle->disk);
 	handle->memory = 0;
+	handle->disk = 0;
 }
 
 static int do_stat(struct block_server *server, struct block_job *job)

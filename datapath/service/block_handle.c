@@ -21,25 +21,49 @@ static bool is_one_ending(const struct block_peer *peer)
 	return h;
 }
 
-/* A handle that a worker is about to fill for an OPEN, LIST or BATCH. -EMFILE: the peer has
- * as many as it may; -EAGAIN: some of them end just now, maybe those of a process that was
- * there before. */
+static bool is_scratch(const struct block_job *job)
+{
+	return job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_SCRATCH;
+}
+
+/* Whether the peer may have one handle more. */
+static bool has_room(const struct block_peer *peer, const struct block_job *job)
+{
+	if (peer->handles_count >= BLOCK_HANDLES)
+		return false;
+	if (job->op == CAREFUL_BLOCK_OPEN)
+		return !is_scratch(job) || peer->scratches_count < BLOCK_SCRATCHES;
+	return peer->listings_count < BLOCK_LISTINGS &&
+	       (job->op != CAREFUL_BLOCK_BATCH ||
+		peer->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
+}
+
+/* 0; -EMFILE: the peer has as many as it may; -EAGAIN: some of them end just now, maybe those
+ * of a process that was there before. */
+int block_handle_room(struct block_server *server, const struct block_job *job)
+{
+	const struct block_peer *peer = &server->peers[job->peer];
+
+	if (has_room(peer, job))
+		return 0;
+	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
+}
+
+/* A handle that a worker is about to fill for an OPEN, LIST or BATCH; there is room. */
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle)
 {
 	struct block_peer *peer = &server->peers[job->peer];
-	bool listing = job->op != CAREFUL_BLOCK_OPEN || job->flags & CAREFUL_BLOCK_SCRATCH;
 	struct block_handle *h;
 
-	if (peer->handles_count >= BLOCK_HANDLES ||
-	    (listing && peer->listings_count >= BLOCK_LISTINGS))
-		return is_one_ending(peer) ? -EAGAIN : -EMFILE;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;
 	h->state = BLOCK_OPENING;
 	h->place = job->place;
-	h->listing = listing;
+	h->listing = job->op != CAREFUL_BLOCK_OPEN;
+	h->scratch = is_scratch(job);
+	h->held = job->op == CAREFUL_BLOCK_BATCH ? BLOCK_ANSWER_BYTES : 0;
 	h->peer = job->peer;
 	h->attempt = job->attempt;
 	h->job = job;
@@ -50,7 +74,9 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->next = peer->handles;
 	peer->handles = h;
 	peer->handles_count++;
-	peer->listings_count += listing;
+	peer->listings_count += h->listing;
+	peer->scratches_count += h->scratch;
+	peer->answers_bytes += h->held;
 	*handle = h;
 	return 0;
 }
@@ -61,13 +87,24 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	struct block_peer *peer = &server->peers[handle->peer];
 	struct block_handle **at = &peer->handles;
 
-	assert(handle->fd < 0 && handle->dir_fd < 0 && !handle->memory);
+	assert(handle->fd < 0 && handle->dir_fd < 0 && !handle->memory && !handle->disk);
 	while (*at != handle)
 		at = &(*at)->next;
 	*at = handle->next;
 	peer->handles_count--;
 	peer->listings_count -= handle->listing;
+	peer->scratches_count -= handle->scratch;
+	peer->answers_bytes -= handle->held;
 	free(handle);
+}
+
+/* An answer to a batch takes what it has, not what it could have had. */
+void block_handle_settle(struct block_server *server, struct block_handle *handle)
+{
+	if (handle->held <= handle->bytes)
+		return;
+	server->peers[handle->peer].answers_bytes -= handle->held - handle->bytes;
+	handle->held = handle->bytes;
 }
 
 struct block_handle *block_handle_find(struct block_server *server, uint32_t peer, uint32_t key)

@@ -27,6 +27,7 @@ static const char spool_dir[] = "/var/tmp";
  * @fd:          where the records go: a memfd, or a file on disk
  * @bytes:       written there so far
  * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
+ * @disk:        what counts towards BLOCK_LISTING_DISK
  * @used:        bytes that wait in `out`
  * @in_at:       where in fd what `in` holds begins, in_bytes of it
  * @spoiled:     why the records could not be kept: the listing's end, not a directory's
@@ -39,6 +40,7 @@ struct listing {
 	bool on_disk;
 	uint64_t bytes;
 	uint64_t memory;
+	uint64_t disk;
 	uint32_t used;
 	uint64_t in_at;
 	uint32_t in_bytes;
@@ -64,11 +66,20 @@ static int write_all(int fd, const char *buf, size_t bytes, off_t offset)
 	return 0;
 }
 
+/* Of all listings of the peer together. */
+static int charge_disk(struct listing *l, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_add(&l->server->peers[l->job->peer].disk, bytes);
+
+	l->disk += bytes;
+	return before + bytes > BLOCK_LISTING_DISK ? -EDQUOT : 0;
+}
+
 /* Moves the records from memory to an unlinked file on disk. */
 static int spill(struct listing *l)
 {
 	int fd = open(spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
-	int rc = fd < 0 ? -errno : 0;
+	int rc = fd < 0 ? -errno : charge_disk(l, l->bytes);
 
 	for (uint64_t at = 0; !rc && at < l->bytes;) {
 		ssize_t n = pread(l->fd, l->in, sizeof(l->in), (off_t)at);
@@ -85,7 +96,7 @@ static int spill(struct listing *l)
 	close(l->fd);
 	l->fd = fd;
 	l->on_disk = true;
-	atomic_fetch_sub(&l->server->listings_memory, l->memory);
+	atomic_fetch_sub(&l->server->peers[l->job->peer].memory, l->memory);
 	l->memory = 0;
 	return 0;
 }
@@ -98,7 +109,7 @@ static int flush(struct listing *l)
 	if (!l->used)
 		return 0;
 	if (!l->on_disk) {
-		before = atomic_fetch_add(&l->server->listings_memory, l->used);
+		before = atomic_fetch_add(&l->server->peers[l->job->peer].memory, l->used);
 		l->memory += l->used;
 		if (l->bytes + l->used > BLOCK_LISTING_MEMORY ||
 		    before + l->used > BLOCK_LISTINGS_MEMORY) {
@@ -109,6 +120,11 @@ static int flush(struct listing *l)
 	}
 	if (l->bytes + l->used > BLOCK_LISTING_DISK)
 		return -EFBIG;
+	if (l->on_disk) {
+		rc = charge_disk(l, l->used);
+		if (rc)
+			return rc;
+	}
 	rc = write_all(l->fd, l->out, l->used, (off_t)l->bytes);
 	l->bytes += l->used;
 	l->used = 0;
@@ -288,6 +304,7 @@ int block_list(struct block_server *server, struct block_job *job)
 	rc = l->fd < 0 ? -errno : list_all(l, job);
 	job->handle->fd = l->fd;
 	job->handle->memory = l->memory;
+	job->handle->disk = l->disk;
 	job->handle->bytes = l->bytes;
 	job->args[1] = (uint32_t)(l->bytes >> 32);
 	job->args[2] = (uint32_t)l->bytes;

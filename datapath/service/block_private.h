@@ -32,13 +32,19 @@ enum {
 	BLOCK_PARKED = 2048, /* requests that wait for a job, all peers together */
 	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
 	BLOCK_TEMPORARY_BYTES = 40,
-	/* A listing up to the first lies in memory while all such together stay below the
-	 * second; what is larger, in an unlinked file on disk, up to the third. */
+	/* Of a peer: a listing up to the first lies in memory while all such together stay below
+	 * the second; what is larger, in unlinked files on disk, up to the third together. */
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
-	BLOCK_LISTINGS = 16, /* of a peer at a time; batches and their answers count, too */
+	BLOCK_LISTINGS = 16, /* of a peer at a time; answers to batches count, too */
 	BLOCK_BATCH_BYTES = 4 << 20, /* of a batch, and of the contents in its answer */
+	/* Memory for batches that a peer has at a time. Their answers have room of their own:
+	 * who holds an answer asks for nothing more, so those that wait get their turn. */
+	BLOCK_SCRATCHES = 8,
+	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* of one: names and attributes, too */
+	BLOCK_ANSWERS_BYTES = 32 << 20, /* of all that a peer has */
+	BLOCK_WAITING = 64, /* requests of a peer that wait for their turn */
 	BLOCK_DISCARD = 0, /* as a job's op: CLOSE without an answer */
 };
 
@@ -56,6 +62,7 @@ struct block_handle;
  * @fd:       DIGEST, EXTENTS, BATCH: the handle's file, a descriptor of the job's own; else -1
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
  * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
+ * @waited:   its turn has come
  * @exports:  that the peer may see, a bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range
@@ -85,6 +92,7 @@ struct block_job {
 	int dir_fd;
 	bool may_write;
 	bool squashed;
+	bool waited;
 	uint64_t exports;
 	uint32_t umask;
 	uint32_t file_bytes_max;
@@ -119,7 +127,8 @@ enum block_handle_state {
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
  * @place:     where it lies (block_job)
- * @listing:   it lies in memory: LIST, BATCH, or OPEN with SCRATCH
+ * @listing:   it is the answer to a LIST or BATCH
+ * @scratch:   it is memory for a batch: OPEN with SCRATCH
  * @writable:  peers may store
  * @may_write: SCRATCH: its batches may change something
  * @squashed:  SCRATCH: but no owners, and nothing that is root's to give
@@ -129,12 +138,15 @@ enum block_handle_state {
  * @bytes:     what peers may get or store
  * @file_bytes: of these, what the file keeps in the end
  * @memory:    bytes that count towards BLOCK_LISTINGS_MEMORY
+ * @disk:      bytes that count towards BLOCK_LISTING_DISK
+ * @held:      bytes that count towards BLOCK_ANSWERS_BYTES
  */
 struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
 	uint8_t place;
 	bool listing;
+	bool scratch;
 	bool writable;
 	bool may_write;
 	bool squashed;
@@ -152,6 +164,8 @@ struct block_handle {
 	uint64_t bytes;
 	uint64_t file_bytes;
 	uint64_t memory;
+	uint64_t disk;
+	uint64_t held;
 	char temporary[BLOCK_TEMPORARY_BYTES];
 	char name[NAME_MAX + 1];
 };
@@ -175,10 +189,27 @@ struct block_parked {
 	uint32_t bytes;
 };
 
+/* A request that waits until the peer has fewer handles, or answers. */
+struct block_waiter {
+	struct block_waiter *next;
+	struct block_job job; /* but its path */
+	char path[];
+};
+
+/*
+ * What a peer has; all that it may have is bounded for each alone.
+ *
+ * @waiters: in order, the scratches apart from the rest
+ * @memory, @disk: of its listings: the workers count, too
+ */
 struct block_peer {
 	uint32_t life; /* changes when the peer is gone */
 	uint32_t jobs; /* with a path, under way */
-	uint32_t handles_count, listings_count;
+	uint32_t handles_count, listings_count, scratches_count;
+	uint64_t answers_bytes;
+	struct block_waiter *waiters[2];
+	uint32_t waiters_count; /* of both */
+	_Atomic uint64_t memory, disk;
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;
 	struct block_ended ended[BLOCK_ENDED];
@@ -243,10 +274,10 @@ struct block_server {
 	struct block_job *jobs_free;
 	struct block_parked *parked, *parked_free;
 	uint32_t parked_count; /* in use */
+	uint32_t waiters_count; /* of all peers */
 	struct block_queue unsent; /* answered, but the engine had no room */
 	struct block_queue ending; /* ends of handles in state ENDING */
 	struct block_work work;
-	_Atomic uint64_t listings_memory;
 };
 
 static inline void block_queue_init(struct block_queue *q)
@@ -289,11 +320,20 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 /* block_request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
+bool block_start_again(struct block_server *server, const struct block_waiter *waiter);
 void block_finish(struct block_server *server, struct block_job *job);
 void block_unpark(struct block_server *server, uint32_t index);
 void block_drop_parked(struct block_server *server, struct block_peer *peer);
 
+/* block_wait.c: the engine's thread. */
+bool block_has_waiters(const struct block_server *server, const struct block_job *job);
+bool block_wait(struct block_server *server, const struct block_job *job);
+void block_wake(struct block_server *server, uint32_t peer);
+void block_drop_waiters(struct block_server *server, uint32_t peer);
+
 /* block_handle.c: the engine's thread. */
+int block_handle_room(struct block_server *server, const struct block_job *job);
+void block_handle_settle(struct block_server *server, struct block_handle *handle);
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle);
 void block_handle_destroy(struct block_server *server, struct block_handle *handle);

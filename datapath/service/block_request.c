@@ -73,6 +73,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
 		} else {
+			block_handle_settle(server, handle);
 			job->status = gone ? -ECONNRESET : block_handle_publish(server, handle);
 			if (job->status) {
 				block_handle_end(server, handle, BLOCK_DISCARD);
@@ -90,7 +91,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
 
-	if (!scratch || scratch->state != BLOCK_OPEN || !scratch->listing || scratch->dir_fd < 0)
+	if (!scratch || scratch->state != BLOCK_OPEN || !scratch->scratch || scratch->dir_fd < 0)
 		return -EBADF;
 	if (job->bytes > scratch->bytes)
 		return -EINVAL;
@@ -109,7 +110,12 @@ static int start_open(struct block_server *server, struct block_job *job)
 	int rc = 0;
 
 	if (!handle) {
-		if (job->op == CAREFUL_BLOCK_BATCH)
+		rc = block_handle_room(server, job);
+		if ((rc || block_has_waiters(server, job)) && block_wait(server, job)) {
+			release(server, job);
+			return -EINPROGRESS;
+		}
+		if (!rc && job->op == CAREFUL_BLOCK_BATCH)
 			rc = take_scratch(server, job);
 		if (!rc)
 			rc = block_handle_create(server, job, &job->handle);
@@ -124,7 +130,7 @@ static int start_open(struct block_server *server, struct block_job *job)
 	}
 	memcpy(job->args, handle->args, sizeof(job->args));
 	job->attr = handle->attr;
-	job->has_attr = !handle->listing;
+	job->has_attr = !handle->listing && !handle->scratch;
 	return 0;
 }
 
@@ -233,6 +239,25 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 		.path = path,
 	};
 	return job;
+}
+
+/* Begins what has waited; false: the peer has no job free for it. */
+bool block_start_again(struct block_server *server, const struct block_waiter *waiter)
+{
+	const struct block_job *was = &waiter->job;
+	struct block_job *job = take_job(server, was->peer, was->op, &was->to), *next;
+	char *path;
+
+	if (!job)
+		return false;
+	path = job->path;
+	next = job->next;
+	*job = *was;
+	job->path = path;
+	job->next = next;
+	strcpy(path, waiter->path); /* NOLINT: both have PATH_MAX */
+	start(server, job, 0);
+	return true;
 }
 
 static void park(struct block_server *server, const struct careful_message *message)

@@ -51,6 +51,8 @@
  *         (high, low), args[3] how many items failed. The answer has a record for each
  *         item, in the same order.
  *
+ * A BATCH whose answer has no room among those that the peer has is run when its turn comes.
+ *
  * EAGAIN, to any request: the server has no room for it now, and has done nothing. The
  * client waits a moment and asks again.
  *
@@ -89,6 +91,9 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: remove the partial file */
 	/* OPEN: path is a directory; `bytes` of memory for the items of a BATCH there. */
 	CAREFUL_BLOCK_SCRATCH = 0x400,
+	/* OPEN with SCRATCH, LIST: where the peer has as many as it may, it is answered when its
+	 * turn comes; without, at once with EMFILE. */
+	CAREFUL_BLOCK_WAIT = 0x800,
 };
 
 /*

@@ -198,14 +198,15 @@ class BlockClient(RangeClient):
         made = await self.create(path, 0, mode, replace, flags=lib.CAREFUL_BLOCK_STREAM)
         return made.handle
 
-    async def scratch(self, path: str, nbytes: int) -> int:
+    async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
         """Memory for a batch in a directory; its handle.
 
         Args:
             path: of the directory.
             nbytes: of the batch.
+            wait: until others of this machine have left some; else EMFILE says that there is none.
         """
-        flags = lib.CAREFUL_BLOCK_SCRATCH
+        flags = lib.CAREFUL_BLOCK_SCRATCH | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         payload = _open_payload(path, flags=flags, bytes=nbytes)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         return self._checked(answer, path).args[0]
@@ -335,7 +336,7 @@ class BlockClient(RangeClient):
         return await self._spooled(path, recursive, most)
 
     async def _spooled(self, path: str, recursive: bool, most: int) -> Spool:
-        flags = lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0
+        flags = lib.CAREFUL_BLOCK_WAIT | (lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0)
         answer = await self.request(lib.CAREFUL_BLOCK_LIST, (flags,), os.fsencode(path))
         handle, high, low, unreadable = self._checked(answer, path).args
         size = high << 32 | low

@@ -176,13 +176,13 @@ class Lane:
         self.data = ffi.from_buffer(self.memory)
         self._fd = fd
 
-    async def open(self) -> None:
-        """Get memory at the peer.
+    async def open(self, wait: bool) -> None:
+        """Get memory at the peer; wait for it, in turn, or not.
 
         Raises:
             CarefulError: EMFILE: others have all that it gives us.
         """
-        self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES)
+        self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES, wait)
         self._file = await self.remote.add_file(self._fd)
 
     async def close(self) -> None:

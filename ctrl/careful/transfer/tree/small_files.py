@@ -98,7 +98,7 @@ class SmallFiles:
         for attempt in range(batch.ATTEMPTS):
             lane = Lane(remote)
             try:
-                await lane.open()
+                await lane.open(wait)
                 return lane
             except CarefulError as error:
                 await lane.close()
