@@ -18,6 +18,7 @@ _MEANINGS = {
     errno_module.EBADMSG: "the data's digest does not match",
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
     errno_module.EPROTONOSUPPORT: "the peer speaks another version of careful",
+    errno_module.EPROTOTYPE: "one end speaks careful, the other traditional (`up --protocol`)",
     errno_module.ENETUNREACH: "no route to it through this interface",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",

@@ -34,6 +34,7 @@ static const struct trouble troubles[] = {
 	{ COUNTER(DROP_CRC), "damaged frames" },
 	{ COUNTER(CREDITS_WITHHELD), "times that credits had to be withheld" },
 	{ COUNTER(CTRL_REFUSED), "sessions refused" },
+	{ COUNTER(CTRL_PROTOCOL), "of them, with the other protocol (up --protocol)" },
 	{ STATISTIC(rx_ring_full), "frames lost to a full RX ring" },
 	{ STATISTIC(rx_fill_ring_empty), "frames lost to an empty fill ring" },
 	{ STATISTIC(rx_dropped), "frames dropped by the device" },

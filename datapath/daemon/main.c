@@ -212,8 +212,9 @@ static void log_start(struct daemon *d)
 
 	if (careful_info(d->instance, &info))
 		return;
-	log_line("%s: %s, %s%s, %s, port %u, R %u buffers, P %u, W %u, wait %s", info.device.ifname,
-		 info.device.driver,
+	log_line("%s: %s, %s, %s%s, %s, port %u, R %u buffers, P %u, W %u, wait %s",
+		 info.device.ifname, info.device.driver,
+		 info.protocol == CAREFUL_PROTOCOL_TRADITIONAL ? "traditional" : "careful",
 		 info.device.xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic",
 		 info.device.xdp_by == CAREFUL_XDP_BY_REMEMBERED ? " (remembered)" : "",
 		 info.device.zerocopy ? "zero-copy" : "copy", info.port,

@@ -32,6 +32,7 @@ static const char usage[] =
 	"  --xdp MODE             native, generic, or auto: the better, as measured (auto)\n"
 	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
+	"  --protocol NAME        careful or traditional (careful)\n"
 	"  --spin-us N            how long adaptive spins before it blocks, in us (50)\n"
 	"  --sync-ms N            ask a peer that has been silent for this long, in ms (200)\n"
 	"  --stall-ms N           drop a peer that has been silent for this long, in ms (30000)\n"
@@ -61,6 +62,7 @@ enum option_id {
 	OPT_XDP,
 	OPT_ZEROCOPY,
 	OPT_WAIT,
+	OPT_PROTOCOL,
 	OPT_SPIN_US,
 	OPT_SYNC_MS,
 	OPT_STALL_MS,
@@ -87,6 +89,7 @@ static const struct option long_options[] = {
 	{ "xdp", required_argument, NULL, OPT_XDP },
 	{ "require-zerocopy", no_argument, NULL, OPT_ZEROCOPY },
 	{ "wait", required_argument, NULL, OPT_WAIT },
+	{ "protocol", required_argument, NULL, OPT_PROTOCOL },
 	{ "spin-us", required_argument, NULL, OPT_SPIN_US },
 	{ "sync-ms", required_argument, NULL, OPT_SYNC_MS },
 	{ "stall-ms", required_argument, NULL, OPT_STALL_MS },
@@ -153,6 +156,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 {
 	static const char *const xdp[] = { "auto", "native", "generic", NULL };
 	static const char *const wait[] = { "adaptive", "spin", "block", NULL };
+	static const char *const protocols[] = { "careful", "traditional", NULL };
 	struct careful_options *c = &o->careful;
 	uint32_t n = 0;
 	int rc;
@@ -187,6 +191,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return 0;
 	case OPT_WAIT:
 		return choice(name, arg, wait, &c->wait_mode, error);
+	case OPT_PROTOCOL:
+		return choice(name, arg, protocols, &c->protocol, error);
 	case OPT_SPIN_US:
 		return number(name, arg, 1, 1000000, &c->spin_us, error);
 	case OPT_SYNC_MS:

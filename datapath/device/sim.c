@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <careful/wire.h>
+
 static uint64_t chunk_of(const struct sim_device *sim, uint64_t addr)
 {
 	return addr / sim->queue.chunk_bytes;
@@ -365,6 +367,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->life = life;
 	sim->headroom = shape->chunk_bytes - shape->buffer_bytes;
 	sim->peers_count = options->peers;
+	sim->drops = options->protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	sim->nic.ops = &port_ops;
 	sim->queue = (struct queue){
 		.ops = &queue_ops,

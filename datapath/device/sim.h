@@ -26,7 +26,7 @@ enum {
 /* What a fault touches. */
 enum {
 	SIM_DATA = 0x01, /* frames that carry data */
-	SIM_UPDATES = 0x02, /* frames that are window updates */
+	SIM_UPDATES = 0x02, /* frames that are window updates, or acknowledgements */
 	SIM_CONTROL = 0x04, /* control messages */
 	SIM_PINGS = 0x08, /* pings and trains that end at XDP: outside of sessions */
 	SIM_FRAMES = SIM_DATA | SIM_UPDATES,

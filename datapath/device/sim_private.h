@@ -106,6 +106,7 @@ struct sim_device {
 	uint32_t changed;
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
 	bool dead; /* its process is: nothing leaves any more */
+	bool drops; /* a frame that finds no buffer is dropped: no window promised it one */
 };
 
 struct sim_world {

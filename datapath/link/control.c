@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, peer.c.
+ * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, peer.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -178,6 +178,8 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 			ms = peer->session->sync.wait_ms;
 		if (ms < most_ms)
 			most_ms = ms;
+		if (link->traditional && peer->phase == LINK_OPEN)
+			most_ms = traditional_timeout_ms(peer, most_ms);
 	}
 	return most_ms;
 }
@@ -192,6 +194,8 @@ void link_tick(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);
+		if (link->traditional && traditional_tick(peer))
+			continue;
 		if (!link_sync_tick(peer))
 			session_tick(peer);
 	}

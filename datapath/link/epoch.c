@@ -3,7 +3,7 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
  * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, peer.c.
+ * Calls ping.c, peer.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -38,6 +38,8 @@ void epoch_end(struct link_peer *peer)
 	session->sync.refused = false;
 	peer->withholding = false;
 	link_ping_reset(peer);
+	if (link->traditional)
+		traditional_close(peer);
 	flow_close(&peer->flow);
 	if (!peer->cookie_in)
 		return;
@@ -82,8 +84,11 @@ void epoch_begin(struct link_peer *peer)
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	peer->cookie_in = link_random(link);
 	flow_open(&peer->flow, link->window);
-	peer->may_fill = link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
-						link->window, link->queue->buffer_bytes);
+	if (link->traditional)
+		traditional_open(peer);
+	peer->may_fill = link->port->ops->admit(
+		link->port, peer->slot, peer->cookie_in,
+		link->traditional ? CAREFUL_WINDOW_ANY : link->window, link->queue->buffer_bytes);
 }
 
 /* The peer's window is known, and ours was told. */

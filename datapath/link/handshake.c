@@ -71,6 +71,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
+	ctrl->status = htobe32(link_protocol(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 }
 
@@ -233,6 +234,13 @@ void handshake_on_hello(struct link *link, const union address *from,
 		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
 		return;
 	}
+	if (be32toh(hello->status) != link_protocol(link)) {
+		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
+		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PROTOCOL);
+		if (peer) /* nor will it grant what we ask */
+			link_close(peer, EPROTOTYPE);
+		return;
+	}
 	/* Both ask at once: the larger nonce is answered, the other is not. */
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	    peer->session->handshake.nonce > nonce)
@@ -301,7 +309,7 @@ bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctr
 {
 	if (peer->phase != LINK_ASKED || !handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	if (adopt(peer, ctrl)) {
+	if (be32toh(ctrl->status) != link_protocol(peer->link) || adopt(peer, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
 	}
@@ -316,9 +324,10 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	link_close(peer, why == CAREFUL_REFUSED_VERSION ? EPROTONOSUPPORT :
-			 why == CAREFUL_REFUSED_PEERS	? EUSERS :
-							  EMSGSIZE);
+	link_close(peer, why == CAREFUL_REFUSED_VERSION	 ? EPROTONOSUPPORT :
+			 why == CAREFUL_REFUSED_PEERS	 ? EUSERS :
+			 why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
+							   EMSGSIZE);
 	return true;
 }
 

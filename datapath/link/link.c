@@ -2,7 +2,7 @@
 /*
  * A link's life, what is known of all of it, and what the device's news mean to it.
  * Everything it will ever need is allocated here; the paths of frames allocate nothing.
- * Calls session.c, tx.c.
+ * Calls session.c, tx.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -134,6 +134,10 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i].may_fill = &link->unused;
 		link->peers[i].slot = (uint16_t)i;
 	}
+	if (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link)) {
+		link_deinit(link);
+		return link_refuse(error, -ENOMEM, "out of memory");
+	}
 	link->port->ops->random(link->port, &link->incarnation, sizeof(link->incarnation));
 	link->port->ops->random(link->port, link->secret, sizeof(link->secret));
 	link->now_ns = link->port->ops->now_ns(link->port);
@@ -142,6 +146,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 
 void link_deinit(struct link *link)
 {
+	traditional_deinit(link);
 	free(link->peers);
 	free(link->sessions);
 	free(link->tx_free);
@@ -174,6 +179,7 @@ void link_info(struct link *link, struct careful_info *info)
 {
 	info->peers_max = link->peers_max;
 	info->window = link->window;
+	info->protocol = link_protocol(link);
 	info->update_threshold = window_threshold(link->window);
 	info->copyout_buffers = link->pool_count;
 	info->copyout_used = link->pool_count - link->pool_share.free;
@@ -202,6 +208,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.lost_there = session->lost_there,
 	};
 	flow_info(&peer->flow, info);
+	if (peer->link->traditional)
+		traditional_info(peer, info);
 	memcpy(&info->address, &session->address, sizeof(session->address));
 	memcpy(info->name, session->name, sizeof(info->name));
 }

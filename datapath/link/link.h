@@ -21,6 +21,7 @@
 #include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
+#include "link/traditional.h"
 
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
@@ -42,6 +43,7 @@ struct link_rxframe {
 	uint32_t body_bytes; /* of that part */
 	uint32_t body_total; /* in all segments */
 	uint32_t cost; /* buffers it counts for */
+	bool checked; /* payload_crc is right: link has seen to it */
 	uint16_t segments;
 	struct device_desc desc[DEVICE_SEGMENTS_MAX];
 	uint32_t parse_ns; /* while hostRx is traced: what taking it from the ring took */
@@ -103,6 +105,7 @@ struct link {
 	struct port *port; /* the queue's */
 	struct link_peer *peers;
 	struct session *sessions; /* each peer's */
+	struct traditional_link *traditional; /* NULL: careful is spoken here */
 	uint32_t peers_max;
 	uint32_t window;
 	uint32_t unused; /* may_fill of peers that never had a session */
@@ -174,6 +177,12 @@ static inline bool link_drain_over(const struct link *link, const struct link_dr
 	return link->rx_drains >= drain->empties || link->rx_taken >= drain->taken;
 }
 
+/* Which protocol is spoken here. */
+static inline enum careful_protocol link_protocol(const struct link *link)
+{
+	return link->traditional ? CAREFUL_PROTOCOL_TRADITIONAL : CAREFUL_PROTOCOL_CAREFUL;
+}
+
 static inline void link_count(struct link *link, enum careful_counter counter)
 {
 	link->counters[counter]++;
@@ -197,6 +206,8 @@ void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
 void link_publish_freed(struct link *link);
+void link_drop(struct link *link, const struct link_rxframe *frame);
+void link_received(struct link *link, const struct link_rxframe *frame);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 struct careful_trace link_untold(struct link_rxframe *frame);
@@ -255,6 +266,10 @@ uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t byt
 		     struct iovec *iov);
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
 void link_send(struct link_txframe *frame, const struct link_send_args *args);
+bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame);
+void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
+		   uint32_t body_bytes);
+void link_send_again(struct link_txframe *frame, uint32_t bytes);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
 void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);

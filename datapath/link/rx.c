@@ -2,7 +2,7 @@
 /*
  * Frames in: find the peer, check the sequence, take the credits, and see every
  * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier. Calls session.c, peer.c.
+ * is published there, not earlier. Calls session.c, peer.c, traditional_rx.c.
  */
 #include "link/link.h"
 
@@ -12,17 +12,20 @@
 
 #include <careful/frame.h>
 
+/* Of what a batch does with each frame: it is there twice, once for each protocol. */
+#define PER_FRAME static inline __attribute__((always_inline))
+
 /* Gathers the descriptors of one frame; returns how many it took. A frame of more
  * segments than any of ours gives *bytes 0, so that it is dropped. */
-static uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
-		       struct link_rxframe *frame, uint32_t *bytes)
+PER_FRAME uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
+			  struct link_rxframe *frame, uint32_t *bytes)
 {
 	uint32_t i = 0;
 	uint32_t last;
 
 	*bytes = 0;
 	frame->segments = 0;
-	frame->peer = NULL;
+	frame->checked = false;
 	do {
 		assert(i < n); /* the device never hands out part of a frame */
 		last = i++;
@@ -38,7 +41,7 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 }
 
 /* Points the frame at its header and body; false: not one of ours. */
-static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
 	const uint8_t *end = data + frame->desc[0].bytes;
@@ -61,7 +64,7 @@ static bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 
 /* Finds the session that the frame belongs to; returns what to count where it is dropped, or
  * CAREFUL_COUNTERS. */
-static enum careful_counter identify(struct link *link, struct link_rxframe *frame)
+PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *frame)
 {
 	switch (careful_frame_judge(&frame->hdr, frame->body_total)) {
 	case CAREFUL_XDP_ADMITTED:
@@ -114,28 +117,51 @@ static inline void drop(struct link *link, const struct link_rxframe *frame)
 	link->fill_count = n;
 }
 
-static bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+void link_drop(struct link *link, const struct link_rxframe *frame)
+{
+	drop(link, frame);
+}
+
+/* A frame is handed on. */
+static inline void received(struct link *link, const struct link_rxframe *frame)
+{
+	frame->peer->rx_frames++;
+	frame->peer->rx_bytes += frame->body_total;
+	link_count(link, CAREFUL_C_RX_FRAMES);
+	link->counters[CAREFUL_C_RX_BYTES] += frame->body_total;
+}
+
+void link_received(struct link *link, const struct link_rxframe *frame)
+{
+	received(link, frame);
+}
+
+/* One frame. true: it is handed on; else its buffers are seen to. `traditional` is a constant
+ * where this is called. */
+static inline __attribute__((always_inline)) bool
+take(struct link *link, struct link_rxframe *frame, uint32_t bytes, bool traditional)
 {
 	enum careful_counter dropped;
 
 	if (!parse(link, frame, bytes)) {
 		link_count(link, CAREFUL_C_DROP_MALFORMED);
 		drop(link, frame);
+		frame->peer = NULL;
 		return false;
 	}
 	dropped = identify(link, frame);
-	if (dropped == CAREFUL_COUNTERS)
+	if (dropped == CAREFUL_COUNTERS) {
+		if (traditional)
+			return traditional_take(link, frame);
 		dropped = admit(link, frame);
+	}
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);
 		drop(link, frame);
 		frame->peer = NULL;
 		return false;
 	}
-	frame->peer->rx_frames++;
-	frame->peer->rx_bytes += frame->body_total;
-	link_count(link, CAREFUL_C_RX_FRAMES);
-	link->counters[CAREFUL_C_RX_BYTES] += frame->body_total;
+	received(link, frame);
 	if (frame->hdr.type == CAREFUL_UPDATE) {
 		link_count(link, CAREFUL_C_RX_UPDATES);
 		link_release(link, frame);
@@ -157,6 +183,45 @@ TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t 
 	*began_ns = trace_now();
 }
 
+/* Takes the frames of a batch; how many are handed on. */
+static uint32_t take_batch(struct link *link, const struct device_desc *descs, uint32_t got,
+			   struct link_rxframe *frames, uint64_t began_ns)
+{
+	uint32_t count = 0, used, bytes;
+
+	for (uint32_t i = 0; i < got; i += used) {
+		used = gather(link, descs + i, got - i, &frames[count], &bytes);
+		bool further = take(link, &frames[count], bytes, false);
+
+		frames[count].began_ns = 0;
+		if (began_ns)
+			taken(&frames[count], further, &began_ns);
+		count += further;
+	}
+	return count;
+}
+
+/* The same where frames may be handed on after the one before them: n places. */
+static uint32_t take_traditional(struct link *link, const struct device_desc *descs, uint32_t got,
+				 struct link_rxframe *frames, uint32_t n, uint64_t began_ns)
+{
+	uint32_t count = 0, used, bytes;
+
+	for (uint32_t i = 0; i < got; i += used) {
+		used = gather(link, descs + i, got - i, &frames[count], &bytes);
+		bool further = take(link, &frames[count], bytes, true);
+
+		frames[count].began_ns = 0;
+		if (began_ns)
+			taken(&frames[count], further, &began_ns);
+		count += further;
+		if (link->traditional->following) /* the rest of the batch has its places, too */
+			count += traditional_follow(link, &frames[count],
+						    n - count - (got - i - used));
+	}
+	return count;
+}
+
 /*
  * Takes a batch from the device. Returns the data frames in it, at most
  * LINK_BATCH; each must be released or held, then link_publish() called. *more:
@@ -165,26 +230,27 @@ TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t 
 uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more)
 {
 	struct device_desc descs[LINK_BATCH];
-	uint32_t got, used, bytes;
-	uint32_t count = 0;
+	uint32_t got, count = 0, most = LINK_BATCH;
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
 
 	assert(n >= LINK_BATCH);
-	got = link->queue->ops->rx(link->queue, descs, LINK_BATCH);
-	*more = got == LINK_BATCH;
-	if (!got)
-		link->rx_drains++;
-	link->rx_taken += got;
-	for (uint32_t i = 0; i < got; i += used) {
-		used = gather(link, descs + i, got - i, &frames[count], &bytes);
-		bool further = take(link, &frames[count], bytes);
-
-		frames[count].began_ns = 0;
-		if (began_ns)
-			taken(&frames[count], further, &began_ns);
-		count += further;
+	if (link->traditional && link->traditional->following) {
+		count = traditional_follow(link, frames, LINK_BATCH);
+		most -= count;
+		*more = true;
+		if (most < DEVICE_SEGMENTS_MAX)
+			return count;
 	}
-	return count;
+	got = link->queue->ops->rx(link->queue, descs, most);
+	*more = got == most;
+	if (!got) {
+		link->rx_drains++;
+		return count;
+	}
+	link->rx_taken += got;
+	if (link->traditional)
+		return count + take_traditional(link, descs, got, frames + count, most, began_ns);
+	return take_batch(link, descs, got, frames, began_ns);
 }
 
 static struct careful_trace span_of(const struct link_rxframe *frame)

@@ -3,7 +3,8 @@
  * What silence means. A lost last frame leaves no gap, so when credits or replies
  * have been outstanding for sync_ms without an arrival, each end tells the other
  * what it sent and received. Only answers that disagree are a loss; no answer is a
- * stall, and after stall_ms the end of the session. Calls session.c, epoch.c, peer.c.
+ * stall, and after stall_ms the end of the session. Calls session.c, epoch.c, peer.c,
+ * traditional_tx.c.
  */
 #include "link/link.h"
 
@@ -88,7 +89,16 @@ bool link_question_answer(struct link_peer *peer)
  * left, where TX rings are full; or frames came since, and it is older than they are. */
 static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	return peer->link->kick_again || ctrl->status || peer->heard;
+	/* The traditional protocol asks for what is missing by itself. */
+	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
+}
+
+/* What an answer that agrees says of what we sent; false: it cannot be. */
+static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (peer->link->traditional)
+		return traditional_come(peer, be32toh(ctrl->seq_rcvd));
+	return !flow_credit(&peer->flow, ctrl);
 }
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -114,7 +124,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		/* Silent for a reason of its own: back to asking seldom. */
 		sync->wait_ms = 2 * sync->wait_ms < link->sync_ms ? 2 * sync->wait_ms :
 								    link->sync_ms;
-		if (flow_credit(&peer->flow, ctrl)) {
+		if (!credit(peer, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}

@@ -2,7 +2,7 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that (P2 section 2.1). Calls no other file of link.
+ * is kept after that with careful (P2 section 2.1). Calls traditional_tx.c, traditional_ack.c.
  */
 #include "link/link.h"
 
@@ -50,8 +50,11 @@ uint32_t link_body_here(const struct link_peer *peer)
 /* Whether a frame with this body may leave now, before those that are being built. */
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
 {
-	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
-	       flow_may_send(&peer->flow, link_cost(peer, body_bytes));
+	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
+		return false;
+	if (peer->link->traditional)
+		return traditional_may_keep(peer, 0);
+	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
 /* Takes send buffers for a frame; false if too few are free. */
@@ -110,7 +113,10 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	if (!link_may_send(peer, body_bytes))
 		return false;
 	cost = link_cost(peer, body_bytes);
-	if (!flow_may_build(&peer->flow, cost) || !link_tx_get(peer, body_bytes, frame))
+	if (peer->link->traditional ? !traditional_may_keep(peer, peer->flow.built) :
+				      !flow_may_build(&peer->flow, cost))
+		return false;
+	if (!link_tx_get(peer, body_bytes, frame))
 		return false;
 	frame->built = cost;
 	peer->flow.built += cost;
@@ -184,7 +190,8 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
  * that of an empty datagram: only the length changes, and one's complement sums
  * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
  * bytes: what is beyond the headers reaches into *hdr, which is written after. */
-static void write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, uint32_t body_bytes)
+static inline __attribute__((always_inline)) void
+write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, uint32_t body_bytes)
 {
 	const uint8_t *from = peer->llhdr.data;
 	uint8_t *p = (uint8_t *)hdr - peer->llhdr.bytes;
@@ -260,11 +267,13 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 {
 	struct link_peer *peer = frame->peer;
 	struct link *link = peer->link;
-	uint32_t cost = link_cost(peer, frame->body_total);
 
 	unbuild(frame);
 	write_hdr(frame, args);
-	flow_send(&peer->flow, cost, frame->hdr);
+	if (link->traditional)
+		traditional_send(frame);
+	else
+		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
 	seal_hdr(frame, args->crc_bytes);
 	queue_frame(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
@@ -273,6 +282,41 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	peer->tx_bytes += frame->body_total;
 	link_count(link, CAREFUL_C_TX_FRAMES);
 	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
+}
+
+/* The protocol's own frame, with a body in its one buffer: it has no number, and is not kept. */
+void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
+		   uint32_t body_bytes)
+{
+	struct link_peer *peer = frame->peer;
+
+	frame->body_bytes = frame->body_total = body_bytes;
+	frame->desc[0].bytes += body_bytes;
+	write_hdr(frame, args);
+	frame->hdr->seq = htobe32(peer->flow.seq_out);
+	traditional_stamp(peer, frame->hdr);
+	seal_hdr(frame, args->crc_bytes);
+	queue_frame(peer->link, frame);
+	peer->link->tx_last = peer;
+}
+
+/* A frame of so many bytes that left before, once more: under its number, and with what is
+ * known now of the way and of the other direction. */
+void link_send_again(struct link_txframe *frame, uint32_t bytes)
+{
+	struct link_peer *peer = frame->peer;
+	struct careful_hdr hdr;
+
+	frame->hdr = (struct careful_hdr *)(peer->link->queue->umem + frame->desc[0].addr +
+					    peer->llhdr.bytes);
+	hdr = *frame->hdr;
+	write_llhdr(peer, frame->hdr, bytes - prefix_bytes(peer));
+	*frame->hdr = hdr;
+	frame->hdr->flags &= (uint8_t)~CAREFUL_F_ASK;
+	traditional_stamp(peer, frame->hdr);
+	seal_hdr(frame, 0);
+	queue_frame(peer->link, frame);
+	peer->link->tx_last = peer;
 }
 
 /* Another time to live in an IPv4 header, whose checksum follows (RFC 1624). */
@@ -353,14 +397,17 @@ void link_complete(struct link *link)
 
 	do {
 		n = link->queue->ops->complete(link->queue, addrs, LINK_BATCH);
-		for (uint32_t i = 0; i < n; i++)
+		for (uint32_t i = 0; i < n && !link->traditional; i++)
 			link->tx_free[link->tx_free_count++] = addrs[i] & mask;
+		for (uint32_t i = 0; i < n && link->traditional; i++)
+			traditional_left(link, addrs[i]);
 	} while (n == LINK_BATCH);
 	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
 
-/* A frame of one send buffer for the protocol itself; it may take the last one. */
-static bool get_own(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
+/* A frame of one send buffer for the protocol itself, without a body so far; it may take the
+ * last one. */
+bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 {
 	struct link *link = peer->link;
 
@@ -371,14 +418,14 @@ static bool get_own(struct link_peer *peer, uint32_t body_bytes, struct link_txf
 	frame->peer = peer;
 	frame->built = 0;
 	frame->segments = 1;
-	frame->body_bytes = frame->body_total = body_bytes;
+	frame->body_bytes = frame->body_total = 0;
 	frame->desc[0].addr = link->tx_free[--link->tx_free_count];
 	frame->desc[0].options = 0;
 	frame->umem = link->queue->umem;
 	frame->body = frame->umem + frame->desc[0].addr + LINK_PAYLOAD_AT;
 	frame->hdr = (struct careful_hdr *)(frame->body - LINK_HDR_BYTES);
 	frame->desc[0].addr += LINK_PAYLOAD_AT - prefix_bytes(peer);
-	frame->desc[0].bytes = prefix_bytes(peer) + body_bytes;
+	frame->desc[0].bytes = prefix_bytes(peer);
 	return true;
 }
 
@@ -388,11 +435,21 @@ static bool send_update(struct link_peer *peer)
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
 	struct link_txframe frame;
 
-	if (!flow_may_update(&peer->flow) || !get_own(peer, 0, &frame))
+	if (!flow_may_update(&peer->flow) || !link_tx_get_own(peer, &frame))
 		return false;
 	link_send(&frame, &args);
 	link_count(peer->link, CAREFUL_C_TX_UPDATES);
 	return true;
+}
+
+/* Whether the peer is to be told something, and was not. */
+static bool untold(struct link_peer *peer)
+{
+	if (peer->phase != LINK_OPEN)
+		return false;
+	if (peer->link->traditional)
+		return traditional_due(peer) && (!peer->llhdr.bytes || !traditional_tell(peer));
+	return flow_update_due(&peer->flow) && (!peer->llhdr.bytes || !send_update(peer));
 }
 
 void link_updates_due(struct link *link)
@@ -401,11 +458,10 @@ void link_updates_due(struct link *link)
 
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
-		bool due = peer->phase == LINK_OPEN && flow_update_due(&peer->flow);
 
 		/* Without a credit, a buffer or an address now: next time. So too what was
 		 * released since link_publish(), which finds its peers in this list. */
-		if ((due && (!peer->llhdr.bytes || !send_update(peer))) || peer->flow.freeing)
+		if (untold(peer) || peer->flow.freeing)
 			link->dirty[left++] = peer;
 		else
 			peer->dirty = false;

@@ -61,6 +61,8 @@ static int check_options(const struct careful_options *o, struct careful_error *
 		bad = "--tx-buffers must be a power of two up to 65536";
 	else if (o->port > 65535)
 		bad = "--port is at most 65535";
+	else if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
+		bad = "--protocol is careful or traditional";
 	if (!bad)
 		return 0;
 	snprintf(error->text, sizeof(error->text), "%s", bad);

@@ -13,7 +13,7 @@ static void test_header__each_reason(void)
 	CHECK_EQ(JUDGE(.version = 2), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.version = 255, .bad_check = true), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
-	for (uint32_t type = CAREFUL_TRAIN + 1; type < CAREFUL_CTRL_BIT; type++)
+	for (uint32_t type = CAREFUL_ACK + 1; type < CAREFUL_CTRL_BIT; type++)
 		CHECK_EQ(JUDGE(.type = (uint8_t)type), CAREFUL_XDP_DROP_TYPE);
 	CHECK_EQ(JUDGE(.node = PEERS), CAREFUL_XDP_DROP_NODE);
 	CHECK_EQ(JUDGE(.node = CAREFUL_PEERS_MAX), CAREFUL_XDP_DROP_NODE);
@@ -30,7 +30,7 @@ static void test_header__every_type_flag_limit_and_length(void)
 	struct rule_case at;
 	uint32_t step = 0;
 
-	while (rule_next(&at, &step, CAREFUL_TRAIN + 1)) {
+	while (rule_next(&at, &step, CAREFUL_ACK + 1)) {
 		enum rule rule = rule_of(at.type, at.flags, at.limit, at.frag_bytes, at.body_bytes);
 		uint32_t want = rule == RULE_IN	  ? XDP_REDIRECT :
 				rule == RULE_PING ? XDP_PASS :
@@ -162,6 +162,46 @@ static void test_credits__padding_is_charged(void)
 	grant(1);
 	CHECK_EQ(judge_next(9, BUFFER_BYTES), CAREFUL_XDP_DROP_CREDIT);
 	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
+}
+
+static void check_any(uint32_t last, uint32_t seq, uint32_t want, uint32_t then)
+{
+	const uint32_t slot = FRAME_NODE;
+	const struct careful_peer_entry entry = {
+		.cookie = frame_cookie,
+		.seq_last = last,
+		.window = CAREFUL_WINDOW_ANY,
+	};
+	static struct frame frame;
+	struct careful_hdr hdr;
+
+	frame_build(&frame, &(struct shape){ .frag_bytes = 9, .seq = 1 });
+	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
+	hdr.seq = htobe32(seq);
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+	CHECK_EQ(judge_bytes(frame.data, frame.bytes), want);
+	CHECK_EQ(seq_last(FRAME_NODE), then);
+}
+
+/* With the traditional protocol a frame comes late, or again: it is admitted, and the last
+ * number stays. */
+static void test_seq__any_that_is_near(void)
+{
+	static const uint32_t lasts[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff };
+
+	for (size_t i = 0; i < sizeof(lasts) / sizeof(lasts[0]); i++) {
+		uint32_t last = lasts[i], span = CAREFUL_SEQ_SPAN;
+
+		check_any(last, last + 1, CAREFUL_XDP_ADMITTED, last + 1);
+		check_any(last, last + span, CAREFUL_XDP_ADMITTED, last + span);
+		check_any(last, last + span + 1, CAREFUL_XDP_DROP_SEQ, last);
+		check_any(last, last, CAREFUL_XDP_ADMITTED, last);
+		check_any(last, last - 1, CAREFUL_XDP_ADMITTED, last);
+		check_any(last, last - span, CAREFUL_XDP_ADMITTED, last);
+		check_any(last, last - span - 1, CAREFUL_XDP_DROP_SEQ, last);
+	}
 }
 
 /* A NET_RX probe is stamped and passed; the session's sequence does not notice. */
@@ -323,6 +363,7 @@ static void run_all(const char *name)
 	RUN(test_seq__window_and_wrap_around);
 	RUN(test_credits__a_burst_ends_with_them);
 	RUN(test_credits__padding_is_charged);
+	RUN(test_seq__any_that_is_near);
 	RUN(test_ping__net_rx_is_never_redirected);
 	RUN(test_ping__further_is_in_sequence);
 	RUN(test_ping__a_stranger_gets_nothing);

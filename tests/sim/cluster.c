@@ -84,13 +84,15 @@ void cluster_start(struct node *node)
 	struct cluster *cluster = node->cluster;
 	struct scenario *s = &cluster->scenario;
 	struct engine_base base = { .storage = &node->files.storage, .limits = s->limits };
+	struct careful_options options = s->options;
 	struct careful_error error = { "" };
 
+	options.protocol |= s->protocols[node->port];
 	node->life++;
 	files_init(&node->files, s->files_delay_ns);
-	if (sim_open(cluster->world, node->port, node->life, &s->shape, &s->options, &base.queue,
+	if (sim_open(cluster->world, node->port, node->life, &s->shape, &options, &base.queue,
 		     &error) ||
-	    engine_open(&s->options, &base, &node->c, &error)) {
+	    engine_open(&options, &base, &node->c, &error)) {
 		sim_fail(cluster->world, "node %u does not start: %s", node->port, error.text);
 		node->c = NULL;
 		return;
@@ -169,6 +171,15 @@ static void rewrite_tune(struct node *node)
 	}
 }
 
+/* How long a node sleeps at most. The traditional protocol's questions are asked sooner. */
+static uint64_t slice_ns(const struct node *node)
+{
+	const struct link *link = &node->c->link;
+	uint32_t most_ms = SLICE_NS / 1000000;
+
+	return link->traditional ? link_timeout_ms(link, most_ms) * 1000000ull : SLICE_NS;
+}
+
 /* When the engine must be polled again, after a poll that handled so many frames. */
 static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 {
@@ -181,8 +192,8 @@ static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 		return free_ns;
 	if ((node->c->link.kick_again || node->c->link.draining) && due_ns > now_ns + AGAIN_NS)
 		due_ns = now_ns + AGAIN_NS;
-	if (due_ns > now_ns + SLICE_NS)
-		due_ns = now_ns + SLICE_NS;
+	if (due_ns > now_ns + slice_ns(node))
+		due_ns = now_ns + slice_ns(node);
 	return due_ns > free_ns ? due_ns : free_ns;
 }
 
@@ -286,6 +297,15 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
+/* Whether frames are kept that a peer may not have: that is asked, or the peer given up. */
+static bool keeps(const struct link *link)
+{
+	for (uint32_t i = 0; link->traditional && i < link->peers_max; i++)
+		if (window_tx_outstanding(&link->peers[i].flow.tx))
+			return true;
+	return false;
+}
+
 /* Whether a request without an answer has not left yet, or an engine's own has none yet: nobody
  * will say when that is. */
 static bool untold(const struct cluster *cluster)
@@ -294,7 +314,7 @@ static bool untold(const struct cluster *cluster)
 		const struct careful *c = cluster->nodes[i].c;
 
 		if (c && (c->messages.parked_share.free < c->messages.parked_share.count ||
-			  c->operations_free_count < c->limits.operations))
+			  c->operations_free_count < c->limits.operations || keeps(&c->link)))
 			return true;
 	}
 	return false;

@@ -114,6 +114,7 @@ struct node {
 /*
  * What a seed, and what is left of it when a schedule is cut down, stands for.
  *
+ * @protocols: of each node, enum careful_protocol, where not that of the options
  * @pings:     pings go beside the work
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
@@ -128,6 +129,7 @@ struct scenario {
 	struct sim_config config;
 	struct sim_shape shape;
 	struct careful_options options;
+	uint32_t protocols[NODES_MAX];
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
 	uint64_t poll_ns;
@@ -156,6 +158,7 @@ struct cluster {
 	struct sim_world *world;
 	struct scenario scenario;
 	struct node nodes[NODES_MAX];
+	uint32_t protocol; /* enum careful_protocol, of what seeds make */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
 	uint32_t ops_done;
 	uint64_t steps;

@@ -17,10 +17,15 @@ enum { FRAMES_MAX = 100000 }; /* of one run; fewer by far */
 				 (node)->port, #a, expect_a, #b, expect_b);                 \
 	} while (0)
 
-/* Buffers that handlers, files and requests that wait hold. */
+static bool again(const struct node *node)
+{
+	return node->c->link.traditional;
+}
+
+/* Buffers that handlers, files, requests that wait, and frames that came early hold. */
 static uint32_t held(const struct link *link)
 {
-	uint32_t n = link->fill_count;
+	uint32_t n = link->fill_count + (link->traditional ? link->traditional->early_buffers : 0);
 
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		n += link->peers[i].kept + link->peers[i].kept_old;
@@ -42,6 +47,16 @@ static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_
 	return n;
 }
 
+/* Send buffers of frames that the peer may not have, and the device does not. */
+static uint32_t at_rest(const struct link *link)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < link->queue->tx_chunks; i++)
+		n += link->traditional->copies[i].kept && !link->traditional->copies[i].away;
+	return n;
+}
+
 static void check_buffers(struct node *node)
 {
 	struct link *link = &node->c->link;
@@ -53,7 +68,24 @@ static void check_buffers(struct node *node)
 	}
 	sim_buffers(node->c->queue, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
-	EXPECT(node, tx_engine, link->tx_free_count + link->tx_queued + n);
+	EXPECT(node, tx_engine,
+	       link->tx_free_count + link->tx_queued + n + (again(node) ? at_rest(link) : 0));
+}
+
+/* What is kept and what waits is what was sent and has not come, and what came early. */
+static void check_traditional(struct node *node, const struct link_peer *peer)
+{
+	const struct traditional_link *all = node->c->link.traditional;
+	const struct traditional *t = &all->peers[peer->slot];
+	uint32_t frames = 0;
+
+	for (uint32_t i = 0; i < all->numbers_in; i++)
+		frames += t->early[i] != 0;
+	EXPECT(node, frames, t->early_frames);
+	EXPECT(node, (int32_t)(t->highest - peer->flow.seq_in) >= (int32_t) !!frames, 1);
+	EXPECT(node, peer->flow.tx.sent - peer->flow.tx.credits <= all->numbers_out, 1);
+	EXPECT(node, t->early[(peer->flow.seq_in + 1) & (all->numbers_in - 1)] && !all->following,
+	       0);
 }
 
 static void check_windows(struct node *node, const struct link_peer *peer)
@@ -119,6 +151,11 @@ void check_node(struct node *node)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
+		if (again(node)) {
+			if (peer->cookie_in)
+				check_traditional(node, peer);
+			continue;
+		}
 		if (peer->cookie_in)
 			check_windows(node, peer);
 		check_credits(node, peer);
@@ -146,6 +183,22 @@ static void check_idle(struct node *node)
 		EXPECT(node, link->peers[i].operations, 0);
 		EXPECT(node, link->peers[i].flow.built, 0);
 	}
+}
+
+/* Whatever went wrong for a while: nothing of it is the session's end, or reaches a message. */
+static void check_repaired(struct node *node)
+{
+	static const enum careful_counter none[] = {
+		CAREFUL_C_LOST_FRAMES,
+		CAREFUL_C_BAD_CREDITS,
+		CAREFUL_C_EPOCHS_BROKEN,
+		CAREFUL_C_DROP_MESSAGE,
+	};
+
+	for (uint32_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (node->c->link.counters[none[i]])
+			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
+				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
 /* Without loss nothing may be counted as lost, and no session begins anew. */
@@ -184,7 +237,9 @@ void check_end(struct cluster *cluster)
 			continue;
 		check_node(node);
 		check_idle(node);
-		if (!cluster->scenario.excused)
+		if (!cluster->scenario.excused && again(node))
+			check_repaired(node);
+		else if (!cluster->scenario.excused)
 			check_promise(node);
 	}
 }

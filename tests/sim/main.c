@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N], or one again
- * as a failure told:
+ * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
+ * [--protocol careful|traditional], or one again as a failure told:
  * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
  * Status 1 at the first seed that fails, crashes or takes too long (--limit-ms, of processor
  * time), after cutting its schedule short.
@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "run.h"
 
@@ -42,6 +43,7 @@ int main(int argc, char **argv)
 		{ "hits", required_argument, NULL, 'h' },
 		{ "limit-ms", required_argument, NULL, 'l' },
 		{ "trace", no_argument, NULL, 't' },
+		{ "protocol", required_argument, NULL, 'p' },
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct cut cut;
@@ -89,6 +91,12 @@ int main(int argc, char **argv)
 			if (!parse_hits(&cut, optarg))
 				return 2;
 			break;
+		case 'p':
+			if (!strcmp(optarg, "traditional"))
+				range.protocol = CAREFUL_PROTOCOL_TRADITIONAL;
+			else if (strcmp(optarg, "careful") != 0)
+				return 2;
+			break;
 		case 'l':
 			range.limit_ms = (uint32_t)strtoul(optarg, NULL, 10);
 			break;
@@ -100,6 +108,7 @@ int main(int argc, char **argv)
 		return 1;
 	work_init();
 	cluster->trace = trace;
+	cluster->protocol = range.protocol;
 	if (one)
 		rc = run_one(cluster, &range, &cut);
 	else

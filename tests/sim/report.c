@@ -65,6 +65,15 @@ void totals_report(FILE *out, const struct totals *totals)
 		(unsigned long long)totals->polls, (unsigned long long)n[CAREFUL_C_LOST_FRAMES],
 		(unsigned long long)n[CAREFUL_C_EPOCHS_BROKEN],
 		(unsigned long long)n[CAREFUL_C_STALLS]);
+	if (n[CAREFUL_C_ACKS_SENT])
+		fprintf(out,
+			"%llu frames sent again, %llu came twice, %llu dropped for want of room, "
+			"%llu acknowledgements, %llu times out\n",
+			(unsigned long long)n[CAREFUL_C_SENT_AGAIN],
+			(unsigned long long)n[CAREFUL_C_DROP_TWICE],
+			(unsigned long long)n[CAREFUL_C_DROP_SHARE],
+			(unsigned long long)n[CAREFUL_C_ACKS_SENT],
+			(unsigned long long)n[CAREFUL_C_TIMED_OUT]);
 	fprintf(out, "%.1f s of processor time, %.0f seeds a second and core\n", totals->took_s,
 		(double)totals->seeds / totals->took_s);
 }
@@ -73,8 +82,9 @@ void report_command(const struct range *range, uint64_t seed, const struct cut *
 {
 	FILE *out = range->out;
 
-	fprintf(out, "  %s --seed %llu%s", range->program, (unsigned long long)seed,
-		range->faults ? "" : " --no-faults");
+	fprintf(out, "  %s --seed %llu%s%s", range->program, (unsigned long long)seed,
+		range->faults ? "" : " --no-faults",
+		range->protocol ? " --protocol traditional" : "");
 	for (uint32_t i = 0; i < OPS_MAX; i++)
 		if (cut->ops_left_out >> i & 1)
 			fprintf(out, " --without-op %u", i);

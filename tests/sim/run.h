@@ -19,6 +19,7 @@ typedef const char *run_fn(struct cluster *cluster, uint64_t seed, bool faults,
  * Seeds to run.
  *
  * @limit_ms: processor time of one seed, after which it counts as endless
+ * @protocol: enum careful_protocol
  * @program:  that replays one, as users call it
  */
 struct range {
@@ -26,6 +27,7 @@ struct range {
 	uint32_t jobs;
 	uint32_t limit_ms;
 	bool faults;
+	uint32_t protocol;
 	run_fn *run;
 	const char *program;
 	FILE *out;

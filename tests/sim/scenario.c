@@ -198,8 +198,9 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 }
 
 /* Whether a fault may make operations fail. What only delays, repeats, or comes from a
- * stranger may not: nothing is lost by it, and silence is no loss. */
-static bool excuses(const struct sim_fault *fault)
+ * stranger may not: nothing is lost by it, and silence is no loss. Nor may what is lost for
+ * a while, with a protocol that sends it again. */
+static bool excuses(const struct sim_fault *fault, bool again)
 {
 	bool frames = fault->what & SIM_FRAMES;
 	uint64_t long_ns = STALL_MS * (uint64_t)MS / 2;
@@ -210,7 +211,9 @@ static bool excuses(const struct sim_fault *fault)
 	case SIM_REORDER:
 	case SIM_CORRUPT:
 	case SIM_TRUNCATE:
-		return frames || fault->one_in == 1;
+		return (frames || fault->one_in == 1) && !again;
+	case SIM_FILL_EMPTY:
+		return !again;
 	case SIM_TX_FULL:
 	case SIM_UNRESOLVED:
 	case FAULT_STALL:
@@ -230,6 +233,22 @@ static bool excuses(const struct sim_fault *fault)
 	}
 }
 
+/* How long nothing may get through because of a fault that loses frames. */
+static uint64_t loses_ns(const struct sim_fault *fault)
+{
+	switch (fault->kind) {
+	case SIM_LOSS:
+	case SIM_REORDER:
+	case SIM_CORRUPT:
+	case SIM_TRUNCATE:
+	case SIM_FILL_EMPTY:
+	case SIM_TX_FULL:
+		return fault->until_ns - fault->at_ns;
+	default:
+		return 0;
+	}
+}
+
 /* How long a fault keeps frames that are under way. */
 static uint64_t holds_ns(const struct sim_fault *fault)
 {
@@ -242,15 +261,17 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
+	bool again = s->options.protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	bool clock = false;
-	uint64_t held_ns = 0;
+	uint64_t held_ns = 0, lost_ns = 0;
 
 	s->excused = s->damage = false;
 	s->healed_ns = BEGIN_MS * (uint64_t)MS;
 	for (uint32_t i = 0; i < s->faults_count; i++) {
 		const struct sim_fault *fault = &s->faults[i];
 
-		s->excused |= excuses(fault);
+		s->excused |= excuses(fault, again);
+		lost_ns += loses_ns(fault);
 		clock |= fault->kind == SIM_CLOCK;
 		held_ns += holds_ns(fault);
 		s->damage |= fault->kind == SIM_CORRUPT;
@@ -259,6 +280,7 @@ static void judge(struct scenario *s)
 	}
 	/* Frames that come later than a sync's answers twice say count as lost. */
 	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
+	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
 	if (!s->damage)
 		for (uint32_t i = 0; i < s->ops_count; i++)
 			s->ops[i].digest = s->ops[i].pool_at & 1;

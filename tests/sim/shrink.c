@@ -31,6 +31,7 @@ struct hunt {
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut)
 {
 	scenario_make(&cluster->scenario, seed, faults);
+	cluster->scenario.options.protocol = cluster->protocol;
 	scenario_cut(&cluster->scenario, cut);
 	return cluster_run(cluster);
 }

@@ -47,6 +47,7 @@ static void print_pass(const struct cluster *cluster, uint32_t from, uint32_t to
 	printf("%s cookie %016llx seq %u credits %u flags %#x message %u at %u\n",
 	       hdr.type == CAREFUL_UPDATE ? "update" :
 	       hdr.type == CAREFUL_PING	  ? "ping" :
+	       hdr.type == CAREFUL_ACK	  ? hdr.flags ? "question" : "ack" :
 					    "data",
 	       (unsigned long long)be64toh(hdr.cookie), be32toh(hdr.seq), be32toh(hdr.credits),
 	       hdr.flags, be32toh(hdr.msg_id), be32toh(hdr.frag_off));

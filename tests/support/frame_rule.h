@@ -22,17 +22,15 @@ enum rule {
 	RULE_LENGTH, /* dropped: longer or shorter than it says */
 };
 
-/* Types, flags, limits: DATA 1, UPDATE 2, PING 3, TRAIN 4; FIRST 1, LAST 2, BULK 4, DIGEST 8,
- * ABORT 64; XDP 2, engine 3, file 4. */
+/* Types, flags, limits: DATA 1, UPDATE 2, PING 3, TRAIN 4, ACK 5; FIRST 1, LAST 2, BULK 4,
+ * DIGEST 8, ABORT 64, ASK 128; XDP 2, engine 3, file 4. */
 static const struct {
 	uint8_t flags_never; /* none of these */
 	uint8_t limit_min, limit_max;
 	uint16_t body_max;
-} rule_types[5] = {
-	[1] = { 0xb0, 0, 0, 65535 },
-	[2] = { 0xff, 0, 0, 0 },
-	[3] = { 0xff, 2, 4, 65535 },
-	[4] = { 0xff, 0, 0, 65535 },
+} rule_types[6] = {
+	[1] = { 0x30, 0, 0, 65535 }, [2] = { 0xff, 0, 0, 0 },	  [3] = { 0xff, 2, 4, 65535 },
+	[4] = { 0xff, 0, 0, 65535 }, [5] = { 0x7f, 0, 0, 65535 },
 };
 
 /* Bytes beside the payload, by the flags' FIRST, LAST and DIGEST. */
@@ -49,7 +47,7 @@ static inline uint32_t rule_body(uint8_t flags, uint16_t frag_bytes)
 static inline enum rule rule_of(uint8_t type, uint8_t flags, uint8_t limit, uint16_t frag_bytes,
 				uint32_t body_bytes)
 {
-	if (type < 1 || type > 4 || flags & rule_types[type].flags_never)
+	if (type < 1 || type > 5 || flags & rule_types[type].flags_never)
 		return RULE_TYPE;
 	if (limit < rule_types[type].limit_min || limit > rule_types[type].limit_max)
 		return type == 3 ? RULE_LIMIT : RULE_TYPE;

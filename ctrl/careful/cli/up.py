@@ -24,7 +24,7 @@ from careful.report import status as report
         ),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
     ],
-    topics=("files",),
+    topics=("files", "protocols"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option(
@@ -56,6 +56,11 @@ from careful.report import status as report
     "--wait",
     type=click.Choice(config.WAIT_MODES),
     help="How carefuld waits for frames.  [default: adaptive]",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(config.PROTOCOLS),
+    help="Traditional keeps copies and sends them again (`help protocols`).  [default: careful]",
 )
 @click.option(
     "--spin",

@@ -24,6 +24,7 @@ DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml
 
 XDP_MODES = ("auto", "native", "generic")
 WAIT_MODES = ("adaptive", "spin", "block")
+PROTOCOLS = ("careful", "traditional")
 #: Who tunes an instance that is brought up.
 TUNE = ("auto", "off")
 
@@ -42,6 +43,7 @@ class UpOptions:
         xdp: auto, native or generic.
         require_zerocopy: fail rather than copy.
         wait: adaptive, spin or block.
+        protocol: careful, or traditional (P2 section 5.2).
         spin_us: adaptive: how long to spin, microseconds.
         sync_ms: silence before a peer is asked, milliseconds.
         stall_ms: silence before a peer counts as gone, milliseconds.
@@ -58,6 +60,7 @@ class UpOptions:
     xdp: str | None = None
     require_zerocopy: bool | None = None
     wait: str | None = None
+    protocol: str | None = None
     spin_us: int | None = None
     sync_ms: int | None = None
     stall_ms: int | None = None
@@ -81,6 +84,7 @@ DEFAULTS = UpOptions(
     xdp="auto",
     require_zerocopy=False,
     wait="adaptive",
+    protocol="careful",
     spin_us=50,
     sync_ms=200,
     stall_ms=30000,
@@ -89,7 +93,7 @@ DEFAULTS = UpOptions(
 
 #: What a transfer does when the network loses a frame.
 ON_LOSS = ("repair", "fail")
-_CHOICES = {"xdp": XDP_MODES, "wait": WAIT_MODES}
+_CHOICES = {"xdp": XDP_MODES, "wait": WAIT_MODES, "protocol": PROTOCOLS}
 
 
 @dataclass(frozen=True)

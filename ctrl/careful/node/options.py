@@ -15,6 +15,7 @@ NOT_OURS = ("cpu", "export")
 _ENUMS = {
     "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
     "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
+    "protocol": ("protocol", "careful_protocol", "CAREFUL_PROTOCOL_"),
 }
 
 

@@ -24,7 +24,8 @@ def effect(found: dict[str, Any]) -> str:
     why = f"native was refused: {refused}" if refused else DECIDED.get(found["xdp_by"], "")
     lines = [
         f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']} ({why}), {copy}, "
-        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}",
+        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}, "
+        f"protocol {found['protocol']}",
         f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
         f"(bounded by {bound}) / P {found['peers_max']} peers, "
         f"updates from {found['update_threshold_buffers']} owed, "

@@ -18,6 +18,8 @@ enum {
 	CAREFUL_TUNE_VERSIONS = 3, /* contents a tune entry can hold at a time */
 	CAREFUL_TUNE_DEFAULT = CAREFUL_PEERS_MAX, /* key of what a new peer starts with */
 	CAREFUL_QUEUES_MAX = 64,
+	CAREFUL_WINDOW_ANY = 0x7fffffff, /* of a peers entry: frames may come late, or twice */
+	CAREFUL_SEQ_SPAN = 1 << 17, /* then: twice as many as an instance has send buffers */
 };
 
 /* Frozen into the program at load time (.rodata); the loader writes it once. */
@@ -36,11 +38,13 @@ struct careful_xdp_config {
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
- * @window:    a sequence number above seq_last + window cannot be
+ * @window:    a sequence number above seq_last + window cannot be; CAREFUL_WINDOW_ANY: one
+ *             that is no more than CAREFUL_SEQ_SPAN away, either way, can (traditional)
  * @filled:    buffers that admitted frames filled, their padding included
  * @limit:     may_fill as XDP read it last
  * @buffer_bytes: of a receive buffer
- * @may_fill:  buffers that may be filled in all: those that were given back, and the window
+ * @may_fill:  buffers that may be filled in all: those that were given back, and the window;
+ *             not asked with CAREFUL_WINDOW_ANY
  * @probe_ns:    when XDP saw the last ping (CLOCK_MONOTONIC),
  * @probe_last:  its number; written after the other two, and only ever rises
  * @probe_cpu:   where XDP ran
@@ -212,6 +216,12 @@ enum careful_xdp_counter {
 static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
 {
 	return seq - last <= window ? seq - last : 0;
+}
+
+/* Whether a number can be one of those around the last one; modulo 2^32. */
+static inline int careful_seq_near(__u32 seq, __u32 last)
+{
+	return seq - last + CAREFUL_SEQ_SPAN <= 2 * CAREFUL_SEQ_SPAN;
 }
 
 /* Whether a ping's number is newer than the last one's; modulo 2^32. */

@@ -91,6 +91,8 @@ enum careful_wait_mode {
  * @spin_us:           adaptive: how long to spin before blocking (50)
  * @sync_ms:           silence with credits or replies outstanding before a sync (200)
  * @stall_ms:          silence before the peer counts as gone (30000)
+ * @protocol:          enum careful_protocol of wire.h: 0 careful, 1 traditional (P2 section 5.2),
+ *                     with which frames are kept until they have come, and sent again
  */
 struct careful_options {
 	const char *ifname;
@@ -108,6 +110,7 @@ struct careful_options {
 	uint32_t spin_us;
 	uint32_t sync_ms;
 	uint32_t stall_ms;
+	uint32_t protocol;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -187,6 +190,14 @@ enum careful_counter {
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
 	CAREFUL_C_PINGS_ANSWERED, /* pings of peers */
 	CAREFUL_C_PINGS_LATE, /* of them, that another one overtook: nobody waits for it */
+	CAREFUL_C_SENT_AGAIN, /* traditional: frames that the receiver asked for again */
+	CAREFUL_C_ASKED_AGAIN, /* frames that it was asked for again */
+	CAREFUL_C_TIMED_OUT, /* times that it asked because nothing more came */
+	CAREFUL_C_DROP_TWICE, /* frames that had come before */
+	CAREFUL_C_DROP_SHARE, /* frames for which no buffer of the peer's share was left */
+	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */
+	CAREFUL_C_ACKS_RECEIVED,
+	CAREFUL_C_CTRL_PROTOCOL, /* HELLOs of a peer with the other protocol, refused */
 	CAREFUL_COUNTERS,
 };
 
@@ -204,6 +215,7 @@ struct careful_info {
 	uint32_t wait_mode;
 	uint32_t spin_us;
 	uint32_t port;
+	uint32_t protocol; /* enum careful_protocol */
 };
 
 enum careful_peer_state {
@@ -221,11 +233,13 @@ struct careful_peer_info {
 	uint32_t state; /* enum careful_peer_state */
 	uint32_t last_errno;
 	uint32_t slot;
-	uint32_t credits_free; /* what we may send, the peer's buffers */
+	/* What we may send, the peer's buffers; traditional: what it certainly has room for. */
+	uint32_t credits_free;
 	uint32_t credits_window; /* of these */
 	uint32_t frame_bytes; /* largest frame towards it */
-	uint32_t buffers_owed; /* consumed, not yet given back */
-	uint32_t buffers_kept; /* held by handlers or files being written */
+	/* Consumed, not yet given back; traditional: frames that it is not known to have. */
+	uint32_t buffers_owed;
+	uint32_t buffers_kept; /* held by handlers, by files being written, by early frames */
 	uint32_t messages_out; /* being sent or waiting to be */
 	uint32_t operations; /* waiting for a reply */
 	uint32_t epochs;

@@ -23,7 +23,7 @@ enum {
 	CAREFUL_FRAME_UDP = 8,
 	/* Flags that a fragment of a message can have; those of events are reserved. */
 	CAREFUL_FRAME_DATA_FLAGS = CAREFUL_F_FIRST | CAREFUL_F_LAST | CAREFUL_F_BULK |
-				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT,
+				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT | CAREFUL_F_ASK,
 };
 
 /*
@@ -269,6 +269,14 @@ CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
 	       hdr->type == CAREFUL_TRAIN;
 }
 
+/* Flags that a frame of its type can have. */
+CAREFUL_FRAME_FN __u8 careful_frame_flags(const struct careful_hdr *hdr)
+{
+	return hdr->type == CAREFUL_DATA ? CAREFUL_FRAME_DATA_FLAGS :
+	       hdr->type == CAREFUL_ACK	 ? CAREFUL_F_ASK :
+					   0;
+}
+
 /* Bytes that follow the header, as it says. */
 CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 {
@@ -285,8 +293,9 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 /*
  * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
  * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
- * frame neither of them; a ping no flags, and a stage at which it ends. CAREFUL_XDP_ADMITTED,
- * CAREFUL_XDP_PASS_PING of a ping that ends at XDP, CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
+ * frame neither of them; an acknowledgement the flag that asks; a ping no flags, and a stage at
+ * which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
+ * CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
 							      __u32 body_bytes)
@@ -295,9 +304,9 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct caref
 		return CAREFUL_XDP_DROP_VERSION;
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
-	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_TRAIN)
+	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_ACK)
 		return CAREFUL_XDP_DROP_TYPE;
-	if (hdr->flags & (hdr->type == CAREFUL_DATA ? ~CAREFUL_FRAME_DATA_FLAGS : ~0))
+	if (hdr->flags & ~careful_frame_flags(hdr))
 		return CAREFUL_XDP_DROP_TYPE;
 	if (hdr->type == CAREFUL_PING) {
 		if (hdr->stage_limit < CAREFUL_STAGE_NET_RX ||
@@ -355,14 +364,23 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	if (hdr->type == CAREFUL_TRAIN)
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
-	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last))
+	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
+	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY))
 		return CAREFUL_XDP_DROP_PING;
 	if (careful_frame_outside(hdr))
 		return CAREFUL_XDP_PASS_PING;
-	if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
-		return CAREFUL_XDP_DROP_SEQ;
-	if (!careful_frame_charge(peer, frame_bytes))
-		return CAREFUL_XDP_DROP_CREDIT;
+	if (peer->window == CAREFUL_WINDOW_ANY) {
+		/* What was sent again is not the last one. */
+		if (!careful_seq_near(seq, peer->seq_last))
+			return CAREFUL_XDP_DROP_SEQ;
+		if (!careful_ping_new(seq, peer->seq_last))
+			return CAREFUL_XDP_ADMITTED;
+	} else {
+		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+			return CAREFUL_XDP_DROP_SEQ;
+		if (!careful_frame_charge(peer, frame_bytes))
+			return CAREFUL_XDP_DROP_CREDIT;
+	}
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;
 }
@@ -381,7 +399,8 @@ CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
 	*(volatile __u32 *)&peer->train_frames = peer->train_frames + 1;
 }
 
-/* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there. */
+/* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there.
+ * One that came before is not timed again. */
 CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
 {
@@ -389,6 +408,9 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 		careful_frame_count(peer, hdr, now_ns);
 		return;
 	}
+	if (hdr->type != CAREFUL_PING ||
+	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last))
+		return;
 	peer->probe_ns = now_ns;
 	peer->probe_cpu = cpu;
 	careful_frame_release(&peer->probe_last, CAREFUL_BE32(hdr->msg_id));

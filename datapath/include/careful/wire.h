@@ -31,6 +31,7 @@ enum careful_type {
 	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
 	CAREFUL_PING = 3, /* the stage that stage_limit names answers */
 	CAREFUL_TRAIN = 4, /* one of a train: XDP counts it and drops it */
+	CAREFUL_ACK = 5, /* traditional: what has come, or is wanted again; below */
 
 	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
@@ -74,7 +75,25 @@ enum {
 	CAREFUL_TRAIN_FRAMES = 4096, /* of one, at most */
 };
 
-/* Flags of a DATA frame; the other types have none (frame.h). */
+/*
+ * The protocols that a session can follow; both of its ends have the same one (careful_ctrl).
+ *
+ * CAREFUL: a frame is sent only into a buffer that waits for it, and once (P2 section 5.3).
+ *
+ * TRADITIONAL (P2 section 5.2): a frame is sent when it is ready, kept until it is known to
+ * have come, and sent again, under its number, when the receiver asks. Numbers may come late,
+ * twice or not at all. An ACK frame has no number of its own: its seq is the last one that its
+ * sender gave, and its body is a bitmap: bit 0 of byte 0 is the number after `credits`. With
+ * CAREFUL_F_ASK a set bit is a number that is wanted again, and msg_id numbers the question;
+ * frames sent after all that it wanted carry it in `answered`. Without, a set bit is a number
+ * that has come, and msg_bytes is the buffers that are left for more.
+ */
+enum careful_protocol {
+	CAREFUL_PROTOCOL_CAREFUL = 0,
+	CAREFUL_PROTOCOL_TRADITIONAL = 1,
+};
+
+/* Flags of a DATA frame, and of an ACK frame the last; the other types have none (frame.h). */
 enum {
 	CAREFUL_F_FIRST = 0x01, /* struct careful_am stands before the payload */
 	CAREFUL_F_LAST = 0x02, /* last fragment of its message */
@@ -83,6 +102,7 @@ enum {
 	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved: a broadcast in one frame */
 	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise; in unicast frames careful_am has both */
 	CAREFUL_F_ABORT = 0x40, /* the sender cannot go on; payload: a positive errno, __be32 */
+	CAREFUL_F_ASK = 0x80, /* traditional: an ACK frame is wanted */
 };
 
 /*
@@ -97,13 +117,15 @@ enum {
  * @cookie:       the session's epoch, chosen by the receiver
  * @seq:          frame number within the epoch, from 1, modulo 2^32
  * @credits:      receive buffers given back to the receiver of this frame since
- *                the epoch began, cumulative, modulo 2^32
+ *                the epoch began, cumulative, modulo 2^32; traditional: all numbers up
+ *                to this one have come
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest
  * @frag_off:     where this fragment's payload stands in it
  * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am)
  * @frag_bytes:   payload of this fragment, without careful_am and digest
- * @pad:          0
+ * @answered:     traditional: the receiver's last question that was answered before this
+ *                frame was sent, from 1, modulo 2^16, never 0 again; else 0
  * @check:        careful_hdr_check() of the header with check = 0
  */
 struct careful_hdr {
@@ -121,7 +143,7 @@ struct careful_hdr {
 	__be32 frag_off;
 	__be32 payload_crc;
 	__be16 frag_bytes;
-	__be16 pad;
+	__be16 answered;
 	__be32 check;
 };
 
@@ -190,6 +212,7 @@ enum careful_refusal {
 	/* All P windows are taken, or half of them by this address; window says P. */
 	CAREFUL_REFUSED_PEERS = 2,
 	CAREFUL_REFUSED_FRAME = 3, /* the frames announced don't fit the window */
+	CAREFUL_REFUSED_PROTOCOL = 4, /* another one is spoken here (careful_protocol) */
 };
 
 /*
@@ -214,8 +237,9 @@ enum careful_refusal {
  *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
- * @status:             REFUSE: enum careful_refusal; SYNC_ACK: 1 while frames counted in
- *                      seq_sent may wait in the sender's device: it proves no loss
+ * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
+ *                      enum careful_refusal; SYNC_ACK: 1 while frames counted in seq_sent may
+ *                      wait in the sender's device: it proves no loss
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch

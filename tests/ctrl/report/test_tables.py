@@ -46,6 +46,7 @@ IN_EFFECT = {
     "zerocopy": False,
     "mtu_bytes": 3826,
     "port": 51966,
+    "protocol": "careful",
     "wait": "adaptive",
     "spin_us": 50,
     "receive_bound": "umem",

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The traditional protocol of a link: its life, its clock, and what is known of it. Who waits
+ * for something of a peer asks when nothing has come for as long as two rounds take; who only
+ * keeps what was sent, and has buffers to spare, is in no hurry. Calls traditional_tx.c,
+ * traditional_rx.c, epoch.c.
+ */
+#include "link/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+	WAIT_NS = 2 * 1000 * 1000, /* the least time without progress before a question */
+	ROUNDS = 2, /* that are waited for, where it is known what one takes */
+	LAZY = 4, /* into so many is sync_ms divided, before it is asked what has come */
+};
+
+static struct traditional *of(const struct link_peer *peer)
+{
+	return &peer->link->traditional->peers[peer->slot];
+}
+
+static uint32_t power_above(uint32_t n)
+{
+	uint32_t size = 8;
+
+	while (size <= n)
+		size *= 2;
+	return size;
+}
+
+static int init_peer(struct traditional_link *all, struct traditional *t)
+{
+	t->copies = calloc(all->numbers_out, sizeof(*t->copies));
+	t->early = calloc(all->numbers_in, sizeof(*t->early));
+	t->asked = calloc(all->numbers_in, sizeof(*t->asked));
+	return t->copies && t->early && t->asked ? 0 : -ENOMEM;
+}
+
+int traditional_init(struct link *link)
+{
+	const struct queue *queue = link->queue;
+	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	struct traditional_link *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	link->traditional = all;
+	all->numbers_out = power_above(queue->tx_chunks);
+	all->numbers_in = power_above(2 * queue->rx_chunks);
+	all->copies_max = queue->tx_chunks / link->peers_max;
+	all->early_max = link->window - window_threshold(link->window) + 1 - cost;
+	all->early_pool = link->peers_max * all->early_max;
+	all->peers = calloc(link->peers_max, sizeof(*all->peers));
+	all->copies = calloc(queue->tx_chunks, sizeof(*all->copies));
+	all->early = calloc(queue->rx_chunks, sizeof(*all->early));
+	all->early_free = calloc(queue->rx_chunks, sizeof(*all->early_free));
+	if (!all->peers || !all->copies || !all->early || !all->early_free)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < queue->rx_chunks; i++)
+		all->early_free[all->early_free_count++] = i;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (init_peer(all, &all->peers[i]))
+			return -ENOMEM;
+	return 0;
+}
+
+void traditional_deinit(struct link *link)
+{
+	struct traditional_link *all = link->traditional;
+
+	if (!all)
+		return;
+	for (uint32_t i = 0; all->peers && i < link->peers_max; i++) {
+		free(all->peers[i].copies);
+		free(all->peers[i].early);
+		free(all->peers[i].asked);
+	}
+	free(all->peers);
+	free(all->copies);
+	free(all->early);
+	free(all->early_free);
+	free(all);
+	link->traditional = NULL;
+}
+
+/* An epoch is over: nothing of it is kept, and nothing waits. */
+void traditional_close(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+
+	traditional_forget_sent(peer);
+	traditional_forget_received(peer);
+	peer->flow.seq_out = 0;
+	*t = (struct traditional){
+		.copies = t->copies,
+		.early = t->early,
+		.asked = t->asked,
+		.round_ns = t->round_ns,
+	};
+}
+
+/* Our side of an epoch begins. */
+void traditional_open(struct link_peer *peer)
+{
+	of(peer)->entered_ns = of(peer)->come_ns = peer->link->now_ns;
+}
+
+static bool unacknowledged(const struct link_peer *peer)
+{
+	return window_tx_outstanding(&peer->flow.tx) != 0;
+}
+
+static bool missing(const struct link_peer *peer)
+{
+	return of(peer)->highest != peer->flow.seq_in;
+}
+
+/* Whether somebody waits for what the peer may have sent. */
+static bool awaits(const struct link_peer *peer)
+{
+	return missing(peer) || peer->operations;
+}
+
+static uint64_t sync_ns(const struct link_peer *peer)
+{
+	return peer->link->sync_ms * 1000000ull;
+}
+
+static uint64_t least_wait_ns(const struct link_peer *peer)
+{
+	uint64_t wait_ns = WAIT_NS + ROUNDS * of(peer)->round_ns;
+
+	return wait_ns < sync_ns(peer) ? wait_ns : sync_ns(peer);
+}
+
+/* The same where it is only asked what has come: who has buffers to spare is in no hurry. */
+static uint64_t lazy_wait_ns(const struct link_peer *peer)
+{
+	uint64_t lazy_ns = sync_ns(peer) / LAZY, wait_ns = of(peer)->wait_ns;
+
+	return traditional_short(peer) || wait_ns > lazy_ns ? wait_ns : lazy_ns;
+}
+
+/* All that was asked so far counts as lost, and is asked once more; what the peer sent last may
+ * be missing as well: its answer tells. */
+static void time_out(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+
+	t->heard = t->question;
+	t->timed = 0;
+	t->question_due = t->out_of_time = true;
+	t->asked_ns = peer->link->now_ns;
+	t->wait_ns = 2 * t->wait_ns < sync_ns(peer) ? 2 * t->wait_ns : sync_ns(peer);
+	link_dirty(peer);
+	link_count(peer->link, CAREFUL_C_TIMED_OUT);
+}
+
+/* What has moved since the last tick, or need not. */
+static void note_progress(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+	uint64_t now_ns = peer->link->now_ns;
+
+	if (t->entered || (t->come && !awaits(peer)) || !t->wait_ns)
+		t->wait_ns = least_wait_ns(peer);
+	/* What found no room here is asked for when there is some, however long that takes. */
+	if (t->entered || t->refused || !awaits(peer))
+		t->entered_ns = now_ns;
+	if (t->come || !unacknowledged(peer))
+		t->come_ns = now_ns;
+	t->entered = t->come = false;
+}
+
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/* What depends on time. Whether that was the session's end. */
+bool traditional_tick(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+	struct link *link = peer->link;
+	uint64_t stall_ns = link->stall_ms * 1000000ull;
+
+	if (peer->phase != LINK_OPEN)
+		return false;
+	note_progress(peer);
+	if ((missing(peer) && link->now_ns - t->entered_ns >= stall_ns) ||
+	    (unacknowledged(peer) && link->now_ns - t->come_ns >= stall_ns)) {
+		link_close(peer, ETIMEDOUT);
+		return true;
+	}
+	if ((awaits(peer) && link->now_ns - later(t->entered_ns, t->asked_ns) >= t->wait_ns) ||
+	    (unacknowledged(peer) &&
+	     link->now_ns - later(t->come_ns, t->asked_ns) >= lazy_wait_ns(peer)))
+		time_out(peer);
+	return false;
+}
+
+/* For how long the clock need not be looked at, at most most_ms. */
+uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
+{
+	uint64_t wait_ns = UINT64_MAX;
+
+	if (awaits(peer))
+		wait_ns = of(peer)->wait_ns;
+	else if (unacknowledged(peer))
+		wait_ns = lazy_wait_ns(peer);
+	return wait_ns / 1000000 < most_ms ? (uint32_t)(wait_ns / 1000000) + 1 : most_ms;
+}
+
+/* There are no credits: beyond what is free of its share here, the peer may drop. */
+void traditional_info(const struct link_peer *peer, struct careful_peer_info *info)
+{
+	uint32_t kept = window_tx_outstanding(&peer->flow.tx);
+
+	info->credits_free = kept < info->credits_window ? info->credits_window - kept : 0;
+	info->buffers_owed = kept;
+	info->buffers_kept += of(peer)->early_buffers;
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Acknowledgements and questions of the traditional protocol: which numbers have come, and
+ * which are wanted again. An answer leaves behind all that was wanted, on the same way: when it
+ * is there, what is still missing was lost once more. Calls traditional_tx.c, tx.c.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum {
+	BITMAP_BYTES = 64, /* of an acknowledgement, at most */
+	VAIN_MOST = 4, /* answers that bring nothing, before the next question waits */
+};
+
+static struct traditional *of(const struct link_peer *peer)
+{
+	return &peer->link->traditional->peers[peer->slot];
+}
+
+static uint32_t slot_of(const struct link_peer *peer, uint32_t seq)
+{
+	return seq & (peer->link->traditional->numbers_in - 1);
+}
+
+/* Whether question a was asked, and no later than b. */
+static bool no_later(uint16_t a, uint16_t b)
+{
+	return a && (int16_t)(b - a) >= 0;
+}
+
+/* Whether a number is wanted that was not asked for, or in vain. */
+bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
+{
+	const struct traditional *t = of(peer);
+	uint16_t asked = t->asked[slot_of(peer, seq)];
+
+	return !t->early[slot_of(peer, seq)] && (!asked || no_later(asked, t->heard));
+}
+
+/* Of the numbers that are looked at: as many as the bitmap has, all of which can wait here. */
+static uint32_t reach(const struct link_peer *peer)
+{
+	uint32_t numbers = of(peer)->highest - peer->flow.seq_in;
+	uint32_t most = peer->link->traditional->numbers_in - 1;
+
+	most = most < BITMAP_BYTES * 8 ? most : BITMAP_BYTES * 8;
+	return numbers < most ? numbers : most;
+}
+
+/* Numbers that are asked for at a time: no more than there is room for, so that a receiver which
+ * drops for lack of it is not sent more (P2 section 5.2). */
+static uint32_t ask_most(const struct link_peer *peer)
+{
+	const struct traditional_link *all = peer->link->traditional;
+	uint32_t own = of(peer)->early_buffers, half = all->early_pool / 2;
+	uint32_t left = own < all->early_max ? all->early_max - own : 0;
+	uint32_t shared = all->early_buffers < half ? half - all->early_buffers : 0;
+
+	return 1 + (left > shared ? left : shared);
+}
+
+/* The bytes of a bitmap up to its last bit. */
+static uint32_t used_bytes(const uint8_t *bits)
+{
+	uint32_t n = BITMAP_BYTES;
+
+	while (n && !bits[n - 1])
+		n--;
+	return n;
+}
+
+static uint32_t write_wanted(struct link_peer *peer, uint8_t *bits)
+{
+	struct traditional *t = of(peer);
+	uint32_t count = 0, most = ask_most(peer);
+
+	for (uint32_t i = 0; i < reach(peer) && count < most; i++) {
+		uint32_t seq = peer->flow.seq_in + 1 + i;
+
+		if (!traditional_wanted(peer, seq))
+			continue;
+		bits[i / 8] |= (uint8_t)(1u << i % 8);
+		t->asked[slot_of(peer, seq)] = t->question;
+		count++;
+	}
+	return count;
+}
+
+static void write_come(const struct link_peer *peer, uint8_t *bits)
+{
+	for (uint32_t i = 0; i < reach(peer); i++)
+		if (of(peer)->early[slot_of(peer, peer->flow.seq_in + 1 + i)])
+			bits[i / 8] |= (uint8_t)(1u << i % 8);
+}
+
+/* Numbers the next question. */
+static void number(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+
+	if (!++t->question)
+		t->question = 1;
+	if (t->timed)
+		return;
+	t->timed = t->question;
+	t->timed_ns = peer->link->now_ns;
+}
+
+/* Whether the peer is to be told, or asked, something; asked when there is room again, too. */
+bool traditional_due(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+
+	if (t->refused && peer->kept < peer->flow.rx.threshold) {
+		t->refused = false;
+		t->question_due = true;
+	}
+	return t->answer_due || t->question_due;
+}
+
+static void send_ack(struct link_peer *peer, struct link_txframe *frame, const uint8_t *bits,
+		     bool ask)
+{
+	uint32_t bytes = used_bytes(bits);
+	struct link_send_args args = {
+		.type = CAREFUL_ACK,
+		.flags = ask ? CAREFUL_F_ASK : 0,
+		.msg_id = ask ? of(peer)->question : 0,
+		.msg_bytes = traditional_room(peer),
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = bytes,
+	};
+
+	memcpy(frame->body, bits, bytes);
+	link_send_own(frame, &args, bytes);
+	link_count(peer->link, CAREFUL_C_ACKS_SENT);
+}
+
+/* The question, if anything is wanted that was not asked for, or the clock says so: then it
+ * goes out whatever is missing. */
+static bool ask(struct link_peer *peer)
+{
+	struct traditional *t = of(peer);
+	uint8_t bits[BITMAP_BYTES] = { 0 };
+	struct link_txframe frame;
+	uint16_t before = t->question;
+	uint32_t n;
+
+	if (!link_tx_get_own(peer, &frame))
+		return false;
+	number(peer);
+	n = write_wanted(peer, bits);
+	t->question_due = false;
+	if (!n && !t->out_of_time) {
+		t->timed = t->timed == t->question ? 0 : t->timed;
+		t->question = before;
+		link_tx_put(&frame);
+		return true;
+	}
+	t->out_of_time = false;
+	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += n;
+	send_ack(peer, &frame, bits, true);
+	return true;
+}
+
+static bool answer(struct link_peer *peer)
+{
+	uint8_t bits[BITMAP_BYTES] = { 0 };
+	struct link_txframe frame;
+
+	if (!link_tx_get_own(peer, &frame))
+		return false;
+	write_come(peer, bits);
+	of(peer)->answer_due = false;
+	send_ack(peer, &frame, bits, false);
+	return true;
+}
+
+/* Sends what is due. false: later, there is no send buffer. */
+bool traditional_tell(struct link_peer *peer)
+{
+	if (of(peer)->question_due && !ask(peer))
+		return false;
+	return !of(peer)->answer_due || answer(peer);
+}
+
+/* The peer's ACK frame, without damage. */
+void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame)
+{
+	const struct careful_hdr *hdr = &frame->hdr;
+	struct traditional *t = of(peer);
+	uint32_t after = be32toh(hdr->credits);
+	uint32_t bytes = frame->body_total;
+
+	link_count(peer->link, CAREFUL_C_ACKS_RECEIVED);
+	if (!(hdr->flags & CAREFUL_F_ASK)) {
+		traditional_come_selected(peer, after, frame->body, bytes);
+		/* It is there, and has no room now: nobody is to be given up for that. */
+		if (!be32toh(hdr->msg_bytes))
+			t->come_ns = peer->link->now_ns;
+		return;
+	}
+	traditional_again(peer, after, frame->body, bytes);
+	if (!t->answered || no_later(t->answered, (uint16_t)be32toh(hdr->msg_id)))
+		t->answered = (uint16_t)be32toh(hdr->msg_id);
+	t->answer_due = true;
+	link_dirty(peer);
+}
+
+/* The timed question is answered, by its own answer or a later one's: that says nothing. */
+static void time_answer(struct link_peer *peer, uint16_t answered)
+{
+	struct traditional *t = of(peer);
+	uint64_t took_ns = peer->link->now_ns - t->timed_ns;
+
+	if (answered == t->timed)
+		t->round_ns = t->round_ns ? (7 * t->round_ns + took_ns) / 8 : took_ns;
+	t->timed = 0;
+}
+
+/* Our questions up to this one are answered: what they asked for is here, or lost again. */
+void traditional_on_answered(struct link_peer *peer, uint16_t answered)
+{
+	struct traditional *t = of(peer);
+
+	if (!no_later(answered, t->question))
+		return;
+	if (no_later(t->timed, answered))
+		time_answer(peer, answered);
+	if (t->heard && no_later(answered, t->heard))
+		return;
+	t->heard = answered;
+	/* A receiver that drops for lack of room is not sent more at once: the clock asks. */
+	if (peer->flow.seq_in != t->highest && !t->refused && t->vain++ < VAIN_MOST) {
+		t->question_due = true;
+		link_dirty(peer);
+	}
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames that come by the traditional protocol: late, twice, damaged or not at all, and handed
+ * on once and in their order. One that comes early waits in its receive buffers. Of these each
+ * peer has a share, W: T - 1 for what its handlers and files hold, who let go of more or are
+ * copied out (hold.c), one frame that is due, and the rest for those that are early; so that
+ * what is asked for again always comes in. Calls traditional_ack.c, traditional_tx.c, rx.c and
+ * session.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+
+static struct traditional *of(const struct link_peer *peer)
+{
+	return &peer->link->traditional->peers[peer->slot];
+}
+
+static uint32_t *early_at(const struct link_peer *peer, uint32_t seq)
+{
+	return &of(peer)->early[seq & (peer->link->traditional->numbers_in - 1)];
+}
+
+static uint16_t *asked_at(const struct link_peer *peer, uint32_t seq)
+{
+	return &of(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
+}
+
+/* Buffers of the peer's share that nothing holds. */
+uint32_t traditional_room(const struct link_peer *peer)
+{
+	uint32_t held = peer->kept + of(peer)->early_buffers;
+	uint32_t share = peer->flow.rx.size;
+
+	return held < share ? share - held : 0;
+}
+
+/* Whether a frame may wait: in the peer's own part, or where others leave half of theirs. */
+static bool may_wait(const struct link_peer *peer, uint32_t cost)
+{
+	const struct traditional_link *all = peer->link->traditional;
+	uint32_t total = all->early_buffers + cost;
+
+	return total <= all->early_pool &&
+	       (of(peer)->early_buffers + cost <= all->early_max || total <= all->early_pool / 2);
+}
+
+/* Buffers that are held, all peers together. */
+static uint32_t held(const struct link *link)
+{
+	uint32_t n = link->traditional->early_buffers;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		n += link->peers[i].kept;
+	return n;
+}
+
+/* Whether the frame that is due is taken: in the peer's share, or where others leave half of
+ * all free. */
+static bool may_enter(const struct link_peer *peer, uint32_t cost)
+{
+	const struct link *link = peer->link;
+
+	return peer->kept + cost <= peer->flow.rx.size ||
+	       held(link) + cost <= link->queue->info.receive_buffers / 2;
+}
+
+/* The peer has sent so far, at least: what is missing of it is found out. */
+static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
+{
+	struct traditional *t = of(peer);
+
+	if ((int32_t)(seq - t->highest) <= 0)
+		return;
+	if (seq - t->highest > 1 || missing) {
+		t->question_due = true;
+		link_dirty(peer);
+	}
+	t->highest = seq;
+}
+
+/* As it is counted where it was dropped. */
+static enum careful_counter damaged(const struct link_rxframe *frame)
+{
+	const struct careful_hdr *hdr = &frame->hdr;
+	uint32_t bytes = hdr->flags & CAREFUL_F_BULK ?
+				 hdr->flags & CAREFUL_F_FIRST ? sizeof(struct careful_am) : 0 :
+				 frame->body_total;
+
+	if (bytes > frame->body_bytes)
+		return CAREFUL_C_DROP_MALFORMED;
+	if (bytes && be32toh(hdr->payload_crc) != link_crc32c(frame->body, bytes))
+		return CAREFUL_C_DROP_CRC;
+	return CAREFUL_COUNTERS;
+}
+
+/* Keeps a frame until those before it are there. */
+static void wait(struct link *link, struct link_rxframe *frame, uint32_t seq)
+{
+	struct traditional_link *all = link->traditional;
+	struct traditional *t = of(frame->peer);
+	uint32_t index;
+
+	assert(all->early_free_count); /* one for each receive buffer */
+	index = all->early_free[--all->early_free_count];
+	all->early[index] = *frame;
+	all->early[index].began_ns = 0;
+	*early_at(frame->peer, seq) = index + 1;
+	t->vain = 0;
+	t->early_frames++;
+	t->early_buffers += frame->cost;
+	all->early_buffers += frame->cost;
+}
+
+/* It waits no more. */
+static void unwait(struct link *link, struct link_peer *peer, uint32_t seq,
+		   struct link_rxframe *frame)
+{
+	struct traditional_link *all = link->traditional;
+	struct traditional *t = of(peer);
+	uint32_t *at = early_at(peer, seq);
+
+	*frame = all->early[*at - 1];
+	all->early_free[all->early_free_count++] = *at - 1;
+	*at = 0;
+	t->early_frames--;
+	t->early_buffers -= frame->cost;
+	all->early_buffers -= frame->cost;
+}
+
+/* The frame that was due is handed on. */
+static void enter(struct link *link, struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+
+	*asked_at(peer, ++peer->flow.seq_in) = 0;
+	of(peer)->entered = true;
+	of(peer)->refused = false;
+	of(peer)->vain = 0;
+	if (*early_at(peer, peer->flow.seq_in + 1)) {
+		link->traditional->following = true;
+	} else if (peer->flow.seq_in != of(peer)->highest &&
+		   traditional_wanted(peer, peer->flow.seq_in + 1)) {
+		of(peer)->question_due = true;
+		link_dirty(peer);
+	}
+	link_received(link, frame);
+}
+
+/* A numbered frame: what to count where it is dropped, or CAREFUL_COUNTERS; *due: it is the one
+ * that is due, else it waits. */
+static enum careful_counter admit(struct link *link, struct link_rxframe *frame, bool *due)
+{
+	struct link_peer *peer = frame->peer;
+	uint32_t seq = be32toh(frame->hdr.seq);
+	uint32_t ahead = seq - peer->flow.seq_in;
+	enum careful_counter bad;
+
+	*due = ahead == 1;
+	if ((int32_t)ahead <= 0)
+		return CAREFUL_C_DROP_TWICE;
+	if (ahead >= link->traditional->numbers_in)
+		return CAREFUL_C_DROP_SHARE;
+	if (*early_at(peer, seq))
+		return CAREFUL_C_DROP_TWICE;
+	bad = damaged(frame);
+	sent_up_to(peer, seq, bad != CAREFUL_COUNTERS);
+	if (bad != CAREFUL_COUNTERS)
+		return bad;
+	if (*due ? may_enter(peer, frame->cost) : may_wait(peer, frame->cost))
+		return CAREFUL_COUNTERS;
+	of(peer)->refused |= *due;
+	return CAREFUL_C_DROP_SHARE;
+}
+
+/* What every frame says of ours. false: it cannot be. */
+static bool heed(struct link *link, const struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	const struct careful_hdr *hdr = &frame->hdr;
+
+	peer->heard = true;
+	if (!traditional_come(peer, be32toh(hdr->credits))) {
+		link_count(link, CAREFUL_C_BAD_CREDITS);
+		link_break(peer);
+		return false;
+	}
+	traditional_on_answered(peer, be16toh(hdr->answered));
+	if (hdr->type == CAREFUL_DATA && hdr->flags & CAREFUL_F_ASK) {
+		of(peer)->answer_due = true;
+		link_dirty(peer);
+	}
+	return true;
+}
+
+/* An acknowledgement has no number of its own: it ends here. */
+static void take_ack(struct link *link, struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+
+	link_drop(link, frame);
+	if (damaged(frame) != CAREFUL_COUNTERS) {
+		link_count(link, CAREFUL_C_DROP_CRC);
+		return;
+	}
+	sent_up_to(peer, be32toh(frame->hdr.seq), true);
+	traditional_on_ack(peer, frame);
+}
+
+/* A frame of a session. true: it is handed on; else its buffers are seen to. */
+bool traditional_take(struct link *link, struct link_rxframe *frame)
+{
+	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
+	bool due = false;
+
+	if (!heed(link, frame)) {
+		link_drop(link, frame);
+		return false;
+	}
+	if (frame->hdr.type == CAREFUL_ACK) {
+		take_ack(link, frame);
+		return false;
+	}
+	if (frame->hdr.type != CAREFUL_UPDATE)
+		dropped = admit(link, frame, &due);
+	if (dropped != CAREFUL_COUNTERS) {
+		link_count(link, dropped);
+		link_drop(link, frame);
+		return false;
+	}
+	if (!due) {
+		wait(link, frame, be32toh(frame->hdr.seq));
+		return false;
+	}
+	frame->checked = true;
+	enter(link, frame);
+	return true;
+}
+
+/* Hands on frames that waited, as far as there is a place for them. */
+uint32_t traditional_follow(struct link *link, struct link_rxframe *frames, uint32_t n)
+{
+	uint32_t count = 0;
+
+	link->traditional->following = false;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		while (*early_at(peer, peer->flow.seq_in + 1)) {
+			if (count == n) {
+				link->traditional->following = true;
+				return count;
+			}
+			unwait(link, peer, peer->flow.seq_in + 1, &frames[count]);
+			frames[count].checked = true;
+			enter(link, &frames[count++]);
+		}
+	}
+	link->traditional->following = false;
+	return count;
+}
+
+/* What waits is not waited for any more: its buffers go back. */
+void traditional_forget_received(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	struct traditional *t = of(peer);
+	struct link_rxframe frame;
+
+	for (uint32_t i = 0; i < link->traditional->numbers_in; i++) {
+		t->asked[i] = 0;
+		if (!t->early[i])
+			continue;
+		unwait(link, peer, i, &frame);
+		link_drop(link, &frame);
+	}
+}

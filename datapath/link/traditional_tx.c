@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames that the traditional protocol has sent: their send buffers stay filled until the peer
+ * is known to have them, and leave again when it asks. A buffer that the device still has is
+ * neither changed nor sent a second time. Calls tx.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+
+static struct traditional *of(const struct link_peer *peer)
+{
+	return &peer->link->traditional->peers[peer->slot];
+}
+
+static uint32_t *copy_at(const struct link_peer *peer, uint32_t seq)
+{
+	return &of(peer)->copies[seq & (peer->link->traditional->numbers_out - 1)];
+}
+
+/* A send buffer's number among them. */
+static uint32_t chunk_of(const struct link *link, uint64_t addr)
+{
+	return (uint32_t)(addr / link->queue->chunk_bytes) - link->queue->rx_chunks;
+}
+
+static void set_free(struct link *link, uint32_t chunk)
+{
+	link->tx_free[link->tx_free_count++] =
+		(uint64_t)(link->queue->rx_chunks + chunk) * link->queue->chunk_bytes;
+}
+
+/* Whether what is kept leaves little room for more: then it is asked soon what has come. */
+bool traditional_short(const struct link_peer *peer)
+{
+	uint32_t most = peer->link->traditional->copies_max;
+
+	return of(peer)->copies_kept + most / 4 >= most;
+}
+
+/* Whether a frame more than so many buffers may be kept: within the peer's share of the send
+ * buffers, or as the only one. */
+bool traditional_may_keep(const struct link_peer *peer, uint32_t more)
+{
+	const struct traditional_link *all = peer->link->traditional;
+	uint32_t numbers = window_tx_outstanding(&peer->flow.tx);
+
+	return numbers + more < all->numbers_out &&
+	       (of(peer)->copies_kept + more < all->copies_max || !(numbers + more));
+}
+
+/* An acknowledgement is asked for with every so many frames that nothing has acknowledged: half
+ * of what may be kept, so that the answer is there before the other half is. */
+static bool asks(const struct link_peer *peer)
+{
+	uint32_t since = peer->flow.seq_out - of(peer)->asked_seq;
+	uint32_t kept = window_tx_outstanding(&peer->flow.tx);
+
+	return (since < kept ? since : kept) >= peer->link->traditional->copies_max / 2;
+}
+
+/* What the header says of the other direction. */
+void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
+{
+	hdr->credits = htobe32(peer->flow.seq_in);
+	hdr->answered = htobe16(of(peer)->answered);
+}
+
+/* A frame leaves: its number, and its buffers are kept. */
+void traditional_send(struct link_txframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	struct link *link = peer->link;
+	struct traditional_copy *copies = link->traditional->copies;
+	uint32_t next = TRADITIONAL_NONE;
+
+	peer->flow.tx.sent = ++peer->flow.seq_out;
+	frame->hdr->seq = htobe32(peer->flow.seq_out);
+	traditional_stamp(peer, frame->hdr);
+	if (frame->hdr->type == CAREFUL_DATA && asks(peer)) {
+		frame->hdr->flags |= CAREFUL_F_ASK;
+		of(peer)->asked_seq = peer->flow.seq_out;
+	}
+	for (uint32_t i = frame->segments; i-- > 0;) {
+		uint32_t chunk = chunk_of(link, frame->desc[i].addr);
+
+		copies[chunk] = (struct traditional_copy){
+			.at = frame->desc[i].addr,
+			.bytes = frame->desc[i].bytes,
+			.next = next,
+			.kept = true,
+			.away = true,
+		};
+		next = chunk;
+	}
+	of(peer)->copies_kept += frame->segments;
+	*copy_at(peer, peer->flow.seq_out) = next;
+}
+
+/* The device is done with a send buffer. */
+void traditional_left(struct link *link, uint64_t addr)
+{
+	uint32_t chunk = chunk_of(link, addr);
+	struct traditional_copy *copy = &link->traditional->copies[chunk];
+
+	copy->away = false;
+	if (!copy->kept)
+		set_free(link, chunk);
+}
+
+/* The peer has this one: its buffers are free, once they are back. */
+static void let_go(struct link_peer *peer, uint32_t seq)
+{
+	struct link *link = peer->link;
+	uint32_t *at = copy_at(peer, seq);
+
+	for (uint32_t chunk = *at; chunk != TRADITIONAL_NONE;) {
+		struct traditional_copy *copy = &link->traditional->copies[chunk];
+		uint32_t next = copy->next;
+
+		copy->kept = false;
+		of(peer)->copies_kept--;
+		if (!copy->away)
+			set_free(link, chunk);
+		chunk = next;
+	}
+	*at = TRADITIONAL_NONE;
+}
+
+/* All up to this number have come, as the peer says. false: so many were never sent. */
+bool traditional_come(struct link_peer *peer, uint32_t seq)
+{
+	struct flow *flow = &peer->flow;
+
+	if ((int32_t)(seq - flow->tx.credits) <= 0)
+		return true; /* said before: a frame that came late, or nothing new */
+	if (seq - flow->tx.credits > flow->tx.sent - flow->tx.credits)
+		return false;
+	while (flow->tx.credits != seq)
+		let_go(peer, ++flow->tx.credits);
+	of(peer)->come = true;
+	return true;
+}
+
+/* Calls fn for each number whose bit is set, of those that are kept. */
+static uint32_t each(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes,
+		     bool (*fn)(struct link_peer *peer, uint32_t seq))
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < bytes * 8; i++) {
+		uint32_t seq = after + 1 + i;
+		const struct flow *flow = &peer->flow;
+
+		if (!(bits[i / 8] >> i % 8 & 1))
+			continue;
+		if (seq - flow->tx.credits - 1 >= flow->tx.sent - flow->tx.credits)
+			continue; /* not sent, or known to have come */
+		if (*copy_at(peer, seq) != TRADITIONAL_NONE)
+			n += fn(peer, seq);
+	}
+	return n;
+}
+
+static bool has_come(struct link_peer *peer, uint32_t seq)
+{
+	let_go(peer, seq);
+	of(peer)->come = true;
+	return true;
+}
+
+/* Of the numbers after this one, those that are set have come. */
+void traditional_come_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
+			       uint32_t bytes)
+{
+	each(peer, after, bits, bytes, has_come);
+}
+
+/* Sends a frame once more. One that the device still has is not lost. */
+static bool send_again(struct link_peer *peer, uint32_t seq)
+{
+	struct link *link = peer->link;
+	struct traditional_copy *copies = link->traditional->copies;
+	struct link_txframe frame = { .peer = peer };
+	uint32_t total = 0;
+
+	for (uint32_t chunk = *copy_at(peer, seq); chunk != TRADITIONAL_NONE;
+	     chunk = copies[chunk].next) {
+		const struct traditional_copy *copy = &copies[chunk];
+
+		if (copy->away)
+			return false;
+		frame.desc[frame.segments] = (struct device_desc){
+			.addr = copy->at,
+			.bytes = copy->bytes,
+			.options = copy->next == TRADITIONAL_NONE ? 0 : DEVICE_DESC_MORE,
+		};
+		frame.segments++;
+		total += copy->bytes;
+	}
+	assert(frame.segments);
+	for (uint32_t i = 0; i < frame.segments; i++)
+		copies[chunk_of(link, frame.desc[i].addr)].away = true;
+	link_send_again(&frame, total);
+	link_count(link, CAREFUL_C_SENT_AGAIN);
+	return true;
+}
+
+void traditional_again(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes)
+{
+	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
+		return;
+	link_complete(peer->link); /* what has left may leave again */
+	each(peer, after, bits, bytes, send_again);
+}
+
+/* Nobody asks for any of them any more. */
+void traditional_forget_sent(struct link_peer *peer)
+{
+	struct flow *flow = &peer->flow;
+
+	while (flow->tx.credits != flow->tx.sent)
+		let_go(peer, ++flow->tx.credits);
+}

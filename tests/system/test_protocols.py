@@ -1,0 +1,58 @@
+"""The traditional protocol between real daemons: files move over it, whatever the link loses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import MIB, Hosts, make_file
+from lossy import hops
+
+
+def count(found: dict[str, Any], name: str) -> int:
+    """A counter of a status."""
+    return int(found["counters"][name])
+
+
+@pytest.mark.parametrize(
+    ("mishap", "nbytes"),
+    [
+        ("loss = 0", 16 * MIB),
+        ("loss = 0.01", 8 * MIB),
+        ("loss = 0.1", 4 * MIB),
+        ("reorder = 0.05\nreorder_us = 300\nduplicate = 0.05", 4 * MIB),
+        ("corrupt = 0.02", MIB),
+    ],
+)
+def test_traditional__files_there_and_back(
+    hosts: Hosts, tmp_path: Path, mishap: str, nbytes: int
+) -> None:
+    a, b = hosts(hops=hops(tmp_path, mishap))
+    for host in (a, b):
+        host.up("--protocol", "traditional")
+    kept = make_file(b.export / "big", nbytes)
+    a.ctl("get", "h2:big", a.own / "big", timeout=110)
+    assert (a.own / "big").read_bytes() == kept
+    a.ctl("put", a.own / "big", "h2:back", timeout=110)
+    assert (b.export / "back").read_bytes() == kept
+    found = [host.status() for host in (a, b)]
+    again = sum(count(one, "sent_again") for one in found)
+    for one in found:
+        assert one["protocol"] == "traditional"
+        assert count(one, "lost_frames") == 0
+        assert count(one, "epochs_broken") == 0
+    assert (again == 0) == (mishap == "loss = 0")
+    assert "protocol traditional" in a.ctl("status", "eth1").stdout
+
+
+def test_protocols__a_peer_with_the_other_is_refused_by_name(hosts: Hosts) -> None:
+    a, b = hosts()
+    a.up("--protocol", "traditional")
+    b.up()
+    for one, other in ((a, b), (b, a)):
+        failed = one.ctl("ls", f"{other.name}:", check=False)
+        assert failed.returncode == 1
+        assert "one end speaks careful, the other traditional" in failed.stderr
+        assert count(other.status(), "ctrl_protocol") > 0
+    assert b.status()["protocol"] == "careful"
