@@ -99,6 +99,8 @@ void epoch_opened(struct link_peer *peer)
 
 	peer->phase = LINK_OPEN;
 	session->epochs++;
+	session->dormant = false;
+	session->moved_ns = link->now_ns;
 	session->heard_ns = link->now_ns;
 	peer->heard = true;
 	session->last_errno = 0;
@@ -121,6 +123,7 @@ void link_close(struct link_peer *peer, int error)
 	link->closed++;
 	handshake_forget(&session->handshake);
 	session->want = false;
+	session->dormant = false;
 	peer->cookie_out = 0;
 	session->last_errno = error;
 	/* Also what was queued before there was any session is over now. */

@@ -247,8 +247,9 @@ void handshake_on_hello(struct link *link, const union address *from,
 		return;
 	if (!peer && link_peer_welcome(link, from))
 		peer = link_peer_get(link, from);
-	if (!peer) {
-		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PEERS);
+	if (!peer) { /* it asks again, where somebody may give up a window */
+		if (!link_yield_ask(link))
+			handshake_refuse(link, from, hello, CAREFUL_REFUSED_PEERS);
 		return;
 	}
 	epoch_end(peer);

@@ -384,7 +384,14 @@ void link_renew(struct link_peer *peer);
 void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 
+/* yield.c: idle sessions give up their windows */
+bool link_yield_ask(struct link *link);
+bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
+void link_yield_tick(struct link_peer *peer);
+void link_wake(struct link_peer *peer);
+
 /* sync.c: what silence means */
+void link_sync_yield(struct link_peer *peer);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);

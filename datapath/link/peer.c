@@ -39,10 +39,12 @@ struct link_peer *link_peer_find(struct link *link, const union address *address
 	return NULL;
 }
 
-/* A slot whose peer failed, and of which no buffer is held, is free for another. */
+/* A slot whose peer failed, or gave up its window, and of which no buffer is held, is free for
+ * another. */
 static bool slot_free(const struct link_peer *peer)
 {
-	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED) &&
+	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
+		peer->session->dormant) &&
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
@@ -91,6 +93,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.dirty = peer->dirty,
 		.kept_old = peer->kept_old,
 		.copied = peer->copied,
+		.claims = peer->claims,
 		.flow.built = peer->flow.built,
 		.operations = peer->operations,
 	};

@@ -105,6 +105,10 @@ struct link_sync {
  * @asked_ns:    last HELLO, SYNC sent
  * @no_way:      how often its frames' link address was looked for in vain, @no_way_ns: last
  * @distrusted_ns: when its link address was last asked for anew, in silence
+ * @moved:       frames of the session, both ways, when they were counted last,
+ * @moved_ns:    since when there were no more
+ * @yield_ns:    when its window was last asked for
+ * @dormant:     it gave its window up: the next message asks for another
  * @want:        somebody here wants the session: ask for it
  * @doubted:     its slot is wanted: is it still there?
  * @lost_here:   frames between the two that were found lost here,
@@ -130,6 +134,10 @@ struct session {
 	uint32_t no_way;
 	uint64_t distrusted_ns;
 	int last_errno;
+	uint64_t moved;
+	uint64_t moved_ns;
+	uint64_t yield_ns;
+	bool dormant;
 	bool want;
 	bool doubted;
 	struct link_question question;
@@ -158,6 +166,7 @@ enum link_phase {
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
  * @copied:     its frames that lie in the copy-out pool
+ * @claims:     regions that it alone may use
  * @operations: replies that service waits for: keeps the sync going
  */
 struct link_peer {
@@ -171,6 +180,7 @@ struct link_peer {
 	uint32_t kept;
 	uint32_t kept_old;
 	uint32_t copied;
+	uint32_t claims;
 	uint32_t operations;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */

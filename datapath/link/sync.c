@@ -25,11 +25,11 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	flow_describe(&peer->flow, ctrl);
 }
 
-static void ask(struct link_peer *peer)
+static void ask_with(struct link_peer *peer, uint32_t status)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
-	struct careful_ctrl ctrl = { 0 };
+	struct careful_ctrl ctrl = { .status = htobe32(status) };
 
 	if (!session->sync.nonce)
 		link->port->ops->random(link->port, &session->sync.nonce,
@@ -42,9 +42,21 @@ static void ask(struct link_peer *peer)
 	link_ctrl_send(link, &session->address, &ctrl, CAREFUL_SYNC);
 }
 
+static void ask(struct link_peer *peer)
+{
+	ask_with(peer, 0);
+}
+
+void link_sync_yield(struct link_peer *peer)
+{
+	ask_with(peer, 1);
+}
+
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
+	if (be32toh(ctrl->status) == 1 && link_yield(peer, ctrl))
+		return true;
 	if (peer->phase == LINK_OPEN && peer->session->question.nonce != ctrl->nonce)
 		peer->session->question = (struct link_question){ .nonce = ctrl->nonce };
 	return true; /* else it will be asked again */

@@ -68,6 +68,8 @@ void message_out_start(struct message_state *state, struct message_out *out)
 	else
 		mp->out_first = out;
 	mp->out_last = out;
+	if (!link_is_open(out->peer))
+		link_wake(out->peer);
 	message_begun(state, mp);
 }
 

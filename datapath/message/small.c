@@ -119,6 +119,8 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	else
 		queue->first = small;
 	queue->last = small;
+	if (!link_is_open(peer))
+		link_wake(peer);
 	message_begun(state, mp);
 	return 0;
 }

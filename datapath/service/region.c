@@ -5,6 +5,13 @@
 #include <endian.h>
 #include <errno.h>
 
+/* Who has a region of its own here is not idle. */
+static void claim(struct careful *c, const struct region *region, int by)
+{
+	if (region->region.peer < c->link.peers_max)
+		c->link.peers[region->region.peer].claims += (uint32_t)by;
+}
+
 int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
 {
 	if (!region->access || (!region->span.base && region->span.fd < 0))
@@ -19,6 +26,7 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 		/* Not guessed from an earlier one; never 0. */
 		slot->generation = slot->generation * 2654435761u + 1;
 		slot->region = *region;
+		claim(c, slot, 1);
 		slot->key = (slot->generation | 1) * c->limits.regions + i;
 		if (slot->key < c->limits.regions)
 			slot->key += c->limits.regions;
@@ -43,6 +51,7 @@ int careful_region_remove(struct careful *c, uint32_t key)
 		return -ENOENT;
 	if (region->uses)
 		return -EBUSY;
+	claim(c, region, -1);
 	region->key = 0;
 	return 0;
 }

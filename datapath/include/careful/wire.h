@@ -238,8 +238,9 @@ enum careful_refusal {
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
- *                      enum careful_refusal; SYNC_ACK: 1 while frames counted in seq_sent may
- *                      wait in the sender's device: it proves no loss
+ *                      enum careful_refusal; SYNC: 1: its window is wanted, and if nothing is
+ *                      under way in the session, a BYE is the answer; SYNC_ACK: 1 while frames
+ *                      counted in seq_sent may wait in the sender's device: it proves no loss
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
