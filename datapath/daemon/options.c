@@ -258,6 +258,7 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	int id, index, rc;
 
 	memset(options, 0, sizeof(*options));
+	options->careful.measure_burst = 1;
 	options->cpu = -1;
 	options->ready_fd = -1;
 	options->state_dir = getenv("CAREFUL_STATE_DIR");

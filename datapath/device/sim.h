@@ -88,6 +88,8 @@ struct sim_fault {
  * @wire_delay_ns:  propagation; occupies nothing
  * @ctrl_delay_ns:  of a control message, which may overtake frames
  * @admit_ns:       from closing a slot of the peers map until it is for good
+ * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
+ * @queue_ns:       that each frame there takes to leave it
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
  * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
  *                  from its careful header on, or the control message
@@ -104,6 +106,7 @@ struct sim_config {
 	uint64_t wire_delay_ns;
 	uint64_t ctrl_delay_ns;
 	uint64_t admit_ns;
+	uint32_t queue_frames, queue_ns;
 	uint32_t rx_g_ns, tx_g_ns;
 	struct sim_fault *faults;
 	uint32_t faults_count;

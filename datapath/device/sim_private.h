@@ -120,6 +120,7 @@ struct sim_world {
 	uint32_t slots_free_count;
 	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
 	struct sim_device *devices[SIM_PORTS_MAX];
+	uint64_t queue_ns[SIM_PORTS_MAX]; /* when the queue before it is empty */
 	uint64_t clock_ns[SIM_PORTS_MAX]; /* how far a port's clock is ahead */
 	struct sim_slot *tape; /* what SIM_REPLAY repeats */
 	uint32_t tape_count;

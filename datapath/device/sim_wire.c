@@ -184,6 +184,22 @@ static void tell(const struct sim_world *world, const struct sim_slot *slot, con
 				      slot->data + at, slot->bytes - at, what);
 }
 
+/* The short queue before a port: false if it is full. What it holds comes later by so much. */
+static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct sim_fate *fate)
+{
+	uint64_t *empty_ns = &world->queue_ns[slot->to];
+	uint32_t each_ns = world->config.queue_ns;
+	uint64_t wait_ns = *empty_ns > world->now_ns ? *empty_ns - world->now_ns : 0;
+
+	if (!world->config.queue_frames || slot->control)
+		return true;
+	if (wait_ns > (uint64_t)(world->config.queue_frames - 1) * each_ns)
+		return false;
+	*empty_ns = world->now_ns + wait_ns + each_ns;
+	fate->delay_ns += wait_ns + each_ns;
+	return true;
+}
+
 /* Something enters the network. */
 void sim_wire_send(struct sim_world *world, uint32_t index)
 {
@@ -191,6 +207,7 @@ void sim_wire_send(struct sim_world *world, uint32_t index)
 	struct sim_fate fate = { 0 };
 
 	sim_fault_fate(world, slot, &fate);
+	fate.lost |= !fate.lost && !enqueue(world, slot, &fate);
 	if (fate.lost || fate.damaged || fate.late_ns)
 		sim_wire_harm(world, slot);
 	tell(world, slot, fate.lost ? "lost" : fate.damaged ? "sent, damaged" : "sent");

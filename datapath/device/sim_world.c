@@ -65,6 +65,7 @@ void sim_begin(struct sim_world *world, const struct sim_config *config)
 	memset(world->wires, 0, sizeof(world->wires));
 	memset(world->devices, 0, sizeof(world->devices));
 	memset(world->clock_ns, 0, sizeof(world->clock_ns));
+	memset(world->queue_ns, 0, sizeof(world->queue_ns));
 	world->tape_count = 0;
 	world->taping = false;
 	world->failure[0] = 0;

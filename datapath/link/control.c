@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, peer.c, traditional.c.
+ * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -60,6 +60,15 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		break;
 	case CAREFUL_BYE:
 		meant = on_bye(peer, ctrl);
+		break;
+	case CAREFUL_TRAIN_ASK:
+		meant = link_on_train_ask(peer, ctrl);
+		break;
+	case CAREFUL_TRAIN_SENT:
+		meant = link_on_train_sent(peer, ctrl);
+		break;
+	case CAREFUL_TRAIN_OVER:
+		meant = link_on_train_over(peer, ctrl);
 		break;
 	default:
 		break;
@@ -174,6 +183,8 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 
 		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
 			ms = peer->session->handshake.retry_ms;
+		else if (peer->phase == LINK_HELD)
+			ms = 1;
 		else if (peer->phase == LINK_OPEN && link_awaits(peer))
 			ms = peer->session->sync.wait_ms;
 		if (ms < most_ms)
@@ -196,7 +207,9 @@ void link_tick(struct link *link)
 		link_ping_tick(peer);
 		if (link->traditional && traditional_tick(peer))
 			continue;
-		if (!link_sync_tick(peer))
-			session_tick(peer);
+		if (link_sync_tick(peer))
+			continue;
+		session_tick(peer);
+		link_train_tick(peer);
 	}
 }

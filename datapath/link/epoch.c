@@ -3,7 +3,7 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
  * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, peer.c, traditional.c.
+ * Calls ping.c, train.c, peer.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -40,6 +40,7 @@ void epoch_end(struct link_peer *peer)
 	link_ping_reset(peer);
 	if (link->traditional)
 		traditional_close(peer);
+	link_train_reset(peer);
 	flow_close(&peer->flow);
 	if (!peer->cookie_in)
 		return;
@@ -83,12 +84,13 @@ void epoch_begin(struct link_peer *peer)
 
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	peer->cookie_in = link_random(link);
-	flow_open(&peer->flow, link->window);
+	flow_open(&peer->flow, link_peer_window(peer));
 	if (link->traditional)
 		traditional_open(peer);
 	peer->may_fill = link->port->ops->admit(
 		link->port, peer->slot, peer->cookie_in,
-		link->traditional ? CAREFUL_WINDOW_ANY : link->window, link->queue->buffer_bytes);
+		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.rx.size,
+		link->queue->buffer_bytes);
 }
 
 /* The peer's window is known, and ours was told. */
@@ -97,7 +99,7 @@ void epoch_opened(struct link_peer *peer)
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 
-	peer->phase = LINK_OPEN;
+	peer->phase = link_train_begin(peer) ? LINK_HELD : LINK_OPEN;
 	session->epochs++;
 	session->dormant = false;
 	session->moved_ns = link->now_ns;
@@ -107,7 +109,8 @@ void epoch_opened(struct link_peer *peer)
 	if (link->port->ops->resolve(link->port, &session->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
 	session->no_way = 0;
-	link_state(peer, CAREFUL_PEER_UP);
+	if (peer->phase == LINK_OPEN)
+		link_state(peer, CAREFUL_PEER_UP);
 }
 
 /* Gives the session up, with the errno that its users are told. */
@@ -117,7 +120,7 @@ void link_close(struct link_peer *peer, int error)
 	struct careful_ctrl ctrl = { .cookie = htobe64(peer->cookie_out) };
 	struct link *link = peer->link;
 
-	if (peer->phase == LINK_OPEN && peer->cookie_out)
+	if (link_has_epoch(peer) && peer->cookie_out)
 		link_ctrl_send(link, &session->address, &ctrl, CAREFUL_BYE);
 	epoch_end(peer);
 	link->closed++;

@@ -11,7 +11,7 @@
  * ended, which nobody else knows, and which is good for one new epoch. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
  *
- * Calls epoch.c, peer.c.
+ * Calls epoch.c, train.c, peer.c.
  */
 #include "link/link.h"
 
@@ -67,7 +67,8 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->cookie = htobe64(peer->cookie_in);
 	ctrl->slot = htobe16(peer->slot);
 	ctrl->queue = htobe16(link->queue->index);
-	ctrl->window = htobe32(link->window);
+	ctrl->window = htobe32(peer->flow.rx.size);
+	ctrl->hold_ms = htobe32(link_train_hold_ms(peer));
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
@@ -127,6 +128,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	session->name[sizeof(session->name) - 1] = 0;
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
+	session->train.hold_ms = be32toh(ctrl->hold_ms);
 	flow_grant(&peer->flow, window);
 	return 0;
 }
@@ -175,7 +177,7 @@ static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl
 
 	if (!peer || !token)
 		return false;
-	if (peer->phase == LINK_OPEN)
+	if (link_has_epoch(peer))
 		return token == peer->cookie_in;
 	return (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	       token == peer->session->cookie_was;
@@ -219,7 +221,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	uint64_t nonce = be64toh(hello->nonce);
 	uint64_t token = challenge_token(link, from, nonce, peer);
 
-	if (peer && peer->phase == LINK_OPEN && peer->session->handshake.nonce_in == nonce) {
+	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
 		/* Ours got lost; or a HELLO from before its challenge comes late. */
 		if (hello->token)
 			welcome(peer);

@@ -109,6 +109,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		return rc;
 	link->sync_ms = options->sync_ms;
 	link->stall_ms = options->stall_ms;
+	link->measures = options->measure_burst && options->protocol != CAREFUL_TRADITIONAL;
 	snprintf(link->name, sizeof(link->name), "%s", options->name);
 	link->pool_count = options->copyout_buffers;
 	link->pool_buffer_bytes = queue->buffer_bytes;
@@ -168,7 +169,7 @@ void link_routes_changed(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 		struct llhdr fresh;
 
-		if (peer->phase == LINK_OPEN &&
+		if (link_has_epoch(peer) &&
 		    !port->ops->resolve(port, &peer->session->address, &fresh))
 			peer->llhdr = fresh;
 	}
@@ -193,7 +194,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 	const struct session *session = peer->session;
 	*info = (struct careful_peer_info){
 		.state = peer->state,
-		.last_errno = (uint32_t)session->last_errno,
+		.last_errno = (uint16_t)session->last_errno,
 		.slot = peer->slot,
 		.frame_bytes = peer->frame_bytes,
 		.buffers_kept = peer->kept,
@@ -210,6 +211,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 	flow_info(&peer->flow, info);
 	if (peer->link->traditional)
 		traditional_info(peer, info);
+	link_train_info(peer, info);
 	memcpy(&info->address, &session->address, sizeof(session->address));
 	memcpy(info->name, session->name, sizeof(info->name));
 }

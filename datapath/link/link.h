@@ -107,13 +107,14 @@ struct link {
 	struct session *sessions; /* each peer's */
 	struct traditional_link *traditional; /* NULL: careful is spoken here */
 	uint32_t peers_max;
-	uint32_t window;
+	uint32_t window; /* W; link_peer_window() of a peer may be less */
 	uint32_t unused; /* may_fill of peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
 	uint32_t sync_ms, stall_ms;
+	bool measures; /* the burst that paths take */
 	char name[CAREFUL_NAME_BYTES];
 
 	/* Send buffers: a stack of free chunks, the frames queued since the last kick. */
@@ -150,6 +151,7 @@ struct link {
 
 	uint32_t closed; /* sessions given up, all peers */
 	bool pings_done; /* some peer's ping ended */
+	bool trains; /* frames of some are to be sent */
 	uint64_t stamps_until_ns; /* the device notes arrivals until then; 0: it does not */
 	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
 	bool changed;
@@ -299,6 +301,12 @@ static inline bool link_knows(const struct link_peer *peer)
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
+/* Whether there is a session, and both ends have said so: data may wait for its trains. */
+static inline bool link_has_epoch(const struct link_peer *peer)
+{
+	return peer->phase >= LINK_OPEN;
+}
+
 /* Whether there is a session, in which frames may leave. */
 static inline bool link_is_open(const struct link_peer *peer)
 {
@@ -419,6 +427,21 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 void link_ping_tick(struct link_peer *peer);
 void link_ping_reset(struct link_peer *peer);
 void link_stamps_tick(struct link *link);
+
+/* train.c: what burst a path takes */
+uint32_t link_peer_window(const struct link_peer *peer);
+uint32_t link_train_hold_ms(const struct link_peer *peer);
+bool link_train_begin(struct link_peer *peer);
+void link_train_reset(struct link_peer *peer);
+void link_train_lost(struct link_peer *peer);
+void link_train_want(struct link_peer *peer);
+bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_trains_send(struct link *link);
+bool link_train_opens(struct link_peer *peer);
+void link_train_tick(struct link_peer *peer);
+void link_train_info(const struct link_peer *peer, struct careful_peer_info *info);
 
 /* crc32c.c */
 uint32_t link_crc32c(const void *data, uint32_t bytes);

@@ -83,6 +83,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.drain = session->drain,
 		.heard_ns = link->now_ns,
 		.sync.wait_ms = link->sync_ms,
+		.train.wanted = link->measures,
 	};
 	*peer = (struct link_peer){
 		.link = link,

@@ -90,6 +90,53 @@ struct link_sync {
 };
 
 /*
+ * Trains (train.c): what is known of the path from the peer, those that we ask it for, and
+ * the one that it asked us for.
+ *
+ * @wanted:     asked for at the next epoch's beginning; @measuring: in this one
+ * @lost_some:  frames were lost since, or somebody asked by hand: trains are as long as R
+ * @ended:      the peer said how much of the last one has left
+ * @verdict:    enum careful_burst_verdict; @burst: frames
+ * @measured:   how often; @measured_ns: when last; @again_ms: not before, after a loss
+ * @restarts:   epochs that ended before their trains did
+ * @goal:       frames of the longest; @frames: of the last, asked for at @asked_ns
+ * @number:     of the last one
+ * @seen:       frames of it that came; @seen_ns: when the last of them was noticed
+ * @best:       most frames that came whole
+ * @broken:     trains that did not; @late: of which nothing or no end was heard
+ * @lost:       of the @behind frames that followed the first missing one in each
+ * @begun_ns:   when the epoch did
+ * @hold_ms:    as the peer's HELLO or WELCOME said; @hold_until_ns: as its last word did
+ * @over:       times that it is still to be told that ours are over
+ * @asks:       trains that it asked for; @out_number, @out_frames: the last one,
+ * @left:       frames of it that are not sent yet; @unsaid: nor is it told that they are
+ */
+struct link_train {
+	bool wanted, measuring, lost_some, ended, unsaid;
+	uint8_t verdict;
+	uint32_t burst;
+	uint32_t measured;
+	uint64_t measured_ns;
+	uint32_t again_ms;
+	uint32_t restarts;
+	uint32_t goal;
+	uint32_t frames;
+	uint32_t number;
+	uint32_t seen;
+	uint64_t asked_ns, seen_ns;
+	uint32_t best;
+	uint32_t broken, late;
+	uint64_t lost, behind;
+	uint64_t begun_ns;
+	uint32_t hold_ms;
+	uint64_t hold_until_ns;
+	uint32_t over;
+	uint32_t asks;
+	uint32_t out_number, out_frames;
+	uint32_t left;
+};
+
+/*
  * A session beside its frames.
  *
  * @incarnation: the peer's
@@ -143,6 +190,7 @@ struct session {
 	struct link_question question;
 	struct link_sync sync;
 	struct link_ping ping;
+	struct link_train train;
 	uint64_t lost_here;
 	uint64_t lost_there;
 	uint64_t lost_before;
@@ -156,6 +204,7 @@ enum link_phase {
 	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
 	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
 	LINK_OPEN,
+	LINK_HELD, /* open, but for data: trains go first */
 };
 
 /*

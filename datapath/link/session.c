@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Sessions: that one is wanted, breaks, is given up. How the ends agree is the handshake's,
- * what silence means sync.c's. Calls handshake.c, epoch.c, peer.c.
+ * what silence means sync.c's. Calls handshake.c, epoch.c, train.c, peer.c.
  */
 #include "link/link.h"
 
@@ -30,7 +30,7 @@ void link_connect(struct link_peer *peer)
 /* The promise is broken, or the peer forgot the session: a new epoch. */
 void link_break(struct link_peer *peer)
 {
-	if (peer->phase == LINK_OPEN || peer->phase == LINK_ASKED)
+	if (link_has_epoch(peer) || peer->phase == LINK_ASKED)
 		link_count(peer->link, CAREFUL_C_EPOCHS_BROKEN);
 	link_renew(peer);
 }
@@ -39,11 +39,11 @@ void link_break(struct link_peer *peer)
 void link_renew(struct link_peer *peer)
 {
 	/* In LINK_ASKED the peer may have answered already, and sent. */
-	bool open = peer->phase == LINK_OPEN;
+	bool open = link_has_epoch(peer);
 
 	if (!open && peer->phase != LINK_ASKED)
 		return;
-	if (open)
+	if (peer->phase == LINK_OPEN)
 		link_state(peer, CAREFUL_PEER_RENEWING);
 	epoch_end(peer);
 	if (open && peer->cookie_out)
@@ -60,6 +60,7 @@ void link_lost(struct link_peer *peer, uint32_t frames)
 	session->lost_here += frames;
 	if (session->sync.wait_ms > LOST_SYNC_MS)
 		session->sync.wait_ms = LOST_SYNC_MS;
+	link_train_lost(peer);
 	link_break(peer);
 }
 
@@ -98,9 +99,9 @@ void session_tick(struct link_peer *peer)
 	if (handshake_waits(peer))
 		link->draining = true;
 	handshake_tick(peer);
-	if (peer->phase != LINK_OPEN && peer->phase != LINK_IDLE &&
+	if (!link_has_epoch(peer) && peer->phase != LINK_IDLE &&
 	    link->now_ns - session->since_ns >= limit_ms * 1000000)
 		link_close(peer, ETIMEDOUT);
-	if (peer->phase == LINK_OPEN && !peer->llhdr.bytes)
+	if (link_has_epoch(peer) && !peer->llhdr.bytes)
 		resolve_tick(peer);
 }

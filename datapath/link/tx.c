@@ -2,7 +2,8 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that with careful (P2 section 2.1). Calls traditional_tx.c, traditional_ack.c.
+ * is kept after that with careful (P2 section 2.1). Calls train.c, traditional_tx.c,
+ * traditional_ack.c.
  */
 #include "link/link.h"
 
@@ -50,7 +51,9 @@ uint32_t link_body_here(const struct link_peer *peer)
 /* Whether a frame with this body may leave now, before those that are being built. */
 bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
 {
-	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
+	if (peer->phase != LINK_OPEN && !link_train_opens(&peer->link->peers[peer->slot]))
+		return false;
+	if (!peer->llhdr.bytes)
 		return false;
 	if (peer->link->traditional)
 		return traditional_may_keep(peer, 0);
@@ -333,13 +336,13 @@ static void write_ttl(uint8_t *ip, uint8_t ttl)
 	ip[11] = (uint8_t)~sum;
 }
 
-/* The same outside the session, over IPv4: no sequence number, no credit, and where it
- * does not arrive nothing is lost. ttl 0: the usual one. */
+/* The same outside the session: no sequence number, no credit, and where it does not arrive
+ * nothing is lost. ttl 0: the usual one; another one over IPv4 alone. */
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl)
 {
 	struct link_peer *peer = frame->peer;
 
-	assert(peer->session->address.sa.sa_family == AF_INET);
+	assert(!ttl || peer->session->address.sa.sa_family == AF_INET);
 	write_hdr(frame, args);
 	seal_hdr(frame, args->crc_bytes);
 	if (ttl)

@@ -166,6 +166,23 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 	return 0;
 }
 
+int careful_peer_measure(struct careful *c, uint32_t index)
+{
+	bool others = c->changed || c->link.changed;
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	if (!link_is_open(peer))
+		return -ENOTCONN;
+	if (c->messages.peers[index].messages || peer->operations || peer->kept)
+		return -EBUSY;
+	c->link.now_ns = c->port->ops->now_ns(c->port);
+	link_train_want(peer);
+	tell_own(c, index, others);
+	return 0;
+}
+
 int careful_peer_whereabouts(struct careful *c, uint32_t index,
 			     struct careful_peer_whereabouts *where)
 {

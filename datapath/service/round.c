@@ -19,6 +19,8 @@ void round_send(struct careful *c)
 	if (c->events)
 		event_round(c);
 	link_updates(&c->link);
+	if (c->link.trains)
+		link_trains_send(&c->link);
 	link_kick(&c->link);
 }
 
@@ -58,7 +60,7 @@ static void tell_changes(struct careful *c)
 /* Whether somebody is to be told of something: no time to wait. */
 bool round_untold(const struct careful *c)
 {
-	return c->ended || c->changed || c->link.changed || c->link.pings_done;
+	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
 }
 
 /* Puts frames and files where they belong. Returns how many frames came, and which of them

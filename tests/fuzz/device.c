@@ -45,6 +45,15 @@ static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	}
 }
 
+/* Whether a send buffer holds one of a train. */
+static bool is_train(const struct node *node, uint64_t chunk)
+{
+	const struct careful_hdr *hdr =
+		(const void *)(node->queue.umem + chunk + LINK_PAYLOAD_AT - LINK_HDR_BYTES);
+
+	return hdr->type == CAREFUL_TRAIN;
+}
+
 static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
 	struct node *node = node_of(queue);
@@ -57,6 +66,7 @@ static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uin
 		for (uint32_t k = 0; k < node->flying_count; k++)
 			MUST(node->flying[k] != chunk);
 		node->flying[node->flying_count++] = chunk;
+		node->trains_sent += is_train(node, chunk);
 	}
 	return n;
 }
@@ -108,6 +118,11 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 	}
 	MUST(bytes == sizeof(ctrl));
 	memcpy(&ctrl, buf, sizeof(ctrl));
+	if (ctrl.type >= CAREFUL_TRAIN_ASK && ctrl.type <= CAREFUL_TRAIN_OVER) {
+		node->train = ctrl;
+		node->trains_said[ctrl.type - CAREFUL_TRAIN_ASK]++;
+		return 0;
+	}
 	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
 	node->said[ctrl.type & 7] = ctrl;
 	node->said_to[ctrl.type & 7] =
@@ -221,6 +236,29 @@ static void dev_probed(struct port *port, uint32_t slot, struct ping_seen *probe
 	*probed = node_of_port(port)->probed[slot];
 }
 
+static void dev_train(struct port *port, uint32_t slot, uint32_t number)
+{
+	struct node *node = node_of_port(port);
+
+	MUST(slot < NODE_PEERS);
+	node->trained[slot] = (struct train_seen){ .frames = node->train_still ? 0 : number % 7 };
+}
+
+/* Some come each time that it is looked at, and some do not. */
+static void dev_trained(struct port *port, uint32_t slot, struct train_seen *seen)
+{
+	struct node *node = node_of_port(port);
+
+	MUST(slot < NODE_PEERS);
+	*seen = node->trained[slot];
+	if (node->train_still)
+		return;
+	node->trained[slot].frames += (uint32_t)(node->now_ns / 1000) % 3;
+	node->trained[slot].whole = node->trained[slot].frames * 2 / 3;
+	node->trained[slot].span_ns += 1000;
+	*seen = node->trained[slot];
+}
+
 /* The node is node_close()'s. */
 static void dev_close(struct queue *queue)
 {
@@ -247,6 +285,8 @@ static const struct port_ops port_ops = {
 	.ctrl_recv = dev_ctrl_recv,
 	.stamps = dev_stamps,
 	.probed = dev_probed,
+	.train = dev_train,
+	.trained = dev_trained,
 	.admit = dev_admit,
 	.tune = dev_tune,
 	.live = dev_live,

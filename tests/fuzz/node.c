@@ -111,7 +111,7 @@ static void add_regions(struct node *node)
 		MUST(careful_region_add(node->c, &regions[i], &node->keys[i]) == 0);
 }
 
-struct node *node_open(void)
+static struct node *open_node(bool measures)
 {
 	const struct careful_options options = {
 		.ifname = "fuzz",
@@ -121,6 +121,7 @@ struct node *node_open(void)
 		.copyout_buffers = 4,
 		.sync_ms = 200,
 		.stall_ms = 2000,
+		.measure_burst = measures,
 	};
 	struct node *node = calloc(1, sizeof(*node));
 	struct engine_base base = {
@@ -148,6 +149,16 @@ struct node *node_open(void)
 		careful_handle_store(node->c, i, on_stored, node);
 	add_regions(node);
 	return node;
+}
+
+struct node *node_open(void)
+{
+	return open_node(false);
+}
+
+struct node *node_open_measuring(void)
+{
+	return open_node(true);
 }
 
 void node_poll(struct node *node, uint32_t times)

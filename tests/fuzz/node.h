@@ -70,11 +70,18 @@ struct node {
 	uint32_t keys[NODE_REGIONS];
 	uint8_t *memory; /* NODE_BYTES, that gets write and stores read */
 	struct ping_seen probed[NODE_PEERS]; /* what XDP would have noted */
+	struct train_seen trained[NODE_PEERS]; /* likewise, */
+	bool train_still; /* of which no frame comes by itself */
+	struct careful_ctrl train; /* the last message about trains that it sent, */
+	uint32_t trains_said[3]; /* how many of each type, from TRAIN_ASK on, */
+	uint32_t trains_sent; /* and frames of them */
 	uint64_t answers; /* to pings */
 	uint64_t begun, ended; /* operations */
 };
 
 struct node *node_open(void);
+/* The same, where the burst that paths take is measured. */
+struct node *node_open_measuring(void);
 /* Ends all sessions, and finds what is lost. */
 void node_close(struct node *node);
 /* Makes a session with a host, by the handshake; false: there is none. */

@@ -102,6 +102,12 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 	case CAREFUL_REFUSE:
 		ctrl.nonce = node->said[CAREFUL_HELLO & 7].nonce;
 		break;
+	case CAREFUL_TRAIN_ASK:
+		ctrl.nonce = htobe64(1 + host);
+		break;
+	case CAREFUL_TRAIN_SENT:
+		ctrl.nonce = node->train.nonce;
+		break;
 	default:
 		ctrl.nonce = node->said[CAREFUL_SYNC & 7].nonce;
 	}
@@ -129,7 +135,14 @@ void node_ctrl(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in);
 	uint32_t host = what >> 3 & 3;
-	struct careful_ctrl ctrl = right_ctrl(node, host, CAREFUL_CTRL_BIT | (what & 7));
+	uint8_t type = CAREFUL_CTRL_BIT | (what & 7);
+	struct careful_ctrl ctrl;
+
+	if (what & 0x80)
+		type = CAREFUL_TRAIN_ASK + (what & 7) % 3;
+	ctrl = right_ctrl(node, host, type);
+	if (what & 0x80 || host == 2)
+		ctrl.hold_ms = htobe32(take16(in));
 
 	if (what & 0x20)
 		ctrl.nonce = htobe64(take16(in));

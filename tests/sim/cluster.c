@@ -10,7 +10,7 @@
 
 enum {
 	SLICE_NS = 20 * 1000 * 1000, /* longest sleep */
-	AGAIN_NS = 1000 * 1000, /* the same where the device was busy */
+	AGAIN_NS = 1000 * 1000, /* the same where the device was busy, or trains go */
 	SLEPT_NS = 5000, /* after more than this the clock is looked at */
 	IDLE_POLLS = 3, /* before going to sleep */
 	QUIET_NS = 100 * 1000 * 1000, /* after the last operation, before the end is judged */
@@ -190,7 +190,7 @@ static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 	node->idle_polls = handled ? 0 : node->idle_polls + 1;
 	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->queue))
 		return free_ns;
-	if ((node->c->link.kick_again || node->c->link.draining) && due_ns > now_ns + AGAIN_NS)
+	if (link_timeout_ms(&node->c->link, 2) < 2 && due_ns > now_ns + AGAIN_NS)
 		due_ns = now_ns + AGAIN_NS;
 	if (due_ns > now_ns + slice_ns(node))
 		due_ns = now_ns + slice_ns(node);

@@ -37,7 +37,7 @@ def _field(ifname: str, name: str, value: Any) -> tuple[str, Any]:
 
 def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
     """Fields of struct careful_options."""
-    found: dict[str, Any] = {"ifname": ifname, "instance": instance}
+    found: dict[str, Any] = {"ifname": ifname, "instance": instance, "measure_burst": 1}
     for option in fields(options):
         value = getattr(options, option.name)
         if value is not None and option.name not in NOT_OURS:

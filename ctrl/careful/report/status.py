@@ -92,6 +92,16 @@ def _peers(found: list[dict[str, Any]]) -> str:
     return table("", columns, rows)
 
 
+def _windows(found: dict[str, Any]) -> list[str]:
+    """Peers whose window is not W: what bounds it."""
+    return [
+        f"  window {one['window_buffers']} of {found['window_buffers']}: the path from "
+        f"{one['node'] or one['name'] or one['address']} takes {one['burst_frames']} frames at once"
+        for one in found["peers"]
+        if one["burst"] == "short" and one["window_buffers"] < found["window_buffers"]
+    ]
+
+
 def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
@@ -101,6 +111,7 @@ def status(found: dict[str, Any]) -> str:
     head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
     parts = [head, effect(found)]
     parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
+    parts += _windows(found)
     if found["counters"]["device_program_detached"]:
         said = "the XDP program was taken off the interface, no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))

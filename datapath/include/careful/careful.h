@@ -93,6 +93,9 @@ enum careful_wait_mode {
  * @stall_ms:          silence before the peer counts as gone (30000)
  * @protocol:          enum careful_protocol of wire.h: 0 careful, 1 traditional (P2 section 5.2),
  *                     with which frames are kept until they have come, and sent again
+ * @measure_burst:     1: the burst that the path from a peer takes is measured, before the
+ *                     session's first data and again after a loss, and the peer's window made
+ *                     no larger than its share of that (0)
  */
 struct careful_options {
 	const char *ifname;
@@ -111,6 +114,7 @@ struct careful_options {
 	uint32_t sync_ms;
 	uint32_t stall_ms;
 	uint32_t protocol;
+	uint32_t measure_burst;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -227,12 +231,25 @@ enum careful_peer_state {
 	CAREFUL_PEER_FAILED, /* gave up; last_errno says why */
 };
 
+/* What is known of the burst that the path from a peer takes. */
+enum careful_burst_verdict {
+	CAREFUL_BURST_UNKNOWN = 0, /* it was not measured, or the peer does not answer */
+	CAREFUL_BURST_WHOLE, /* burst_frames came whole: more was not asked for */
+	CAREFUL_BURST_SHORT, /* a queue on the way takes burst_frames at once, and no more */
+	CAREFUL_BURST_LOSSY, /* frames are lost, but not as a queue loses them */
+};
+
 struct careful_peer_info {
 	struct sockaddr_storage address;
 	char name[32];
-	uint32_t state; /* enum careful_peer_state */
-	uint32_t last_errno;
-	uint32_t slot;
+	uint8_t state; /* enum careful_peer_state */
+	uint8_t withholding; /* 1: credits withheld, the copy-out bound is met */
+	uint8_t burst; /* enum careful_burst_verdict, */
+	uint8_t bursts_measured; /* which changed so often, modulo 256 */
+	uint16_t last_errno;
+	uint16_t slot;
+	uint32_t burst_frames;
+	uint32_t window; /* credits that it has here, our buffers */
 	/* What we may send, the peer's buffers; traditional: what it certainly has room for. */
 	uint32_t credits_free;
 	uint32_t credits_window; /* of these */
@@ -243,7 +260,6 @@ struct careful_peer_info {
 	uint32_t messages_out; /* being sent or waiting to be */
 	uint32_t operations; /* waiting for a reply */
 	uint32_t epochs;
-	uint32_t withholding; /* 1: credits withheld, the copy-out bound is met */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t lost_here; /* frames between the two, found here */
 	uint64_t lost_there; /* the same found by the peer, as its last handshake said */
@@ -372,6 +388,10 @@ int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_pe
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 			     struct careful_peer_whereabouts *where);
 int careful_info(struct careful *instance, struct careful_info *info);
+/* Measures the burst that the path from the peer takes, in a new epoch: what the peer has
+ * under way here ends as at any other one. careful_peer_info() tells what was found, when
+ * bursts_measured has changed. -ENOENT, -ENOTCONN; -EBUSY: something is under way to it. */
+int careful_peer_measure(struct careful *instance, uint32_t peer);
 
 /* Sets the function that hears of a peer's state (enum careful_peer_state) whenever
  * it changes. FAILED and NONE: whatever belongs to the peer is gone; NONE: its index may

@@ -26,6 +26,9 @@ PEER = {
     "error": None,
     "credits_free": 64,
     "credits_window": 64,
+    "window_buffers": 64,
+    "burst": "whole",
+    "burst_frames": 512,
     "buffers_owed": 0,
     "buffers_kept": 0,
     "tx_bytes": 1000 << 20,
@@ -102,6 +105,16 @@ def test_status__lost_at_which_end() -> None:
     assert re.split(r"\s{2,}", head)[-3:] == ["lost here", "lost there", "epochs"]
     assert row.split()[-3:] == [alarm("7"), alarm("33"), "1"]
     assert "\x1b" not in shown()
+
+
+def test_status__says_what_bounds_a_window() -> None:
+    """Of a path that takes as much as R, or loses at random, there is nothing to say."""
+    said = "  window 12 of 64: the path from h2 takes 96 frames at once"
+    short = {"window_buffers": 12, "burst_frames": 96}
+    assert said in shown(burst="short", **short).splitlines()
+    assert "at once" not in shown()
+    assert "at once" not in shown(burst="lossy", burst_frames=96)
+    assert "at once" not in shown(burst="short", burst_frames=600)
 
 
 @pytest.mark.parametrize("state", ["stalled", "failed"])

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Trains: what burst the path from a peer takes, and the window that follows from it. A window
+ * promises that what is sent at once arrives; a queue on the way that takes fewer frames
+ * breaks that promise. So before the first data of a session, and after a loss, we ask the
+ * peer for trains of frames, back to back, and XDP counts them. Both ends hold their data back
+ * until that is over: what is lost on the way is of a train, and no operation fails when a
+ * lower window begins with a new epoch. What the peer makes of it, by lies or by silence,
+ * bounds its own window, never below what the rule needs, and nobody else's. Calls epoch.c,
+ * handshake.c, tx.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum {
+	BROKEN_MAX = 4, /* trains that did not come whole, before they are judged, */
+	LATE_MAX = 3, /* and that nothing or no end was heard of */
+	ASKS_MAX = 16, /* trains that a peer gets in one epoch */
+	RESTARTS_MAX = 3, /* epochs that may end before their trains do */
+	SLICE = 512, /* frames sent at a time */
+	ANSWER_MS = 100, /* for the first sign of a train, or of its end */
+	SETTLE_MS = 40, /* without a frame, after its end: none comes any more */
+	BUDGET_MS = 1500, /* for all trains of an epoch, */
+	HOLD_MS = 2000, /* so long does the peer hold its data, without another word, */
+	HELD_MS = 5000, /* and never for longer than this */
+	SPAN_MS = 200, /* a train that would take longer is not sent for a first look */
+	OVER_TIMES = 3, /* the end is told so often: it may be lost */
+	AGAIN_MS = 10 * 1000, /* from one look to the next after a loss, doubled each time, */
+	AGAIN_MS_MAX = 640 * 1000, /* up to this */
+	/* A path that loses one frame in n at random brings n whole on average, so of those
+	 * behind them one in n is lost. A queue loses this many times as many, at least. */
+	QUEUE_TIMES = 8,
+};
+
+/* The least window in which the largest frame fits. */
+static uint32_t window_least(const struct link *link)
+{
+	const struct queue *queue = link->queue;
+	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	uint32_t window = WINDOW_MIN;
+
+	while (window_cost_max(window) < cost)
+		window++;
+	return window < link->window ? window : link->window;
+}
+
+/* W for this peer: its share of what its path takes at once, where that is less than R. */
+uint32_t link_peer_window(const struct link_peer *peer)
+{
+	const struct link_train *train = &peer->session->train;
+	const struct link *link = peer->link;
+	uint32_t share = train->burst / link->peers_max;
+	uint32_t least = window_least(link);
+
+	if (train->verdict != CAREFUL_BURST_SHORT || share >= link->window)
+		return link->window;
+	return share > least ? share : least;
+}
+
+static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)
+{
+	return (peer->link->now_ns - at_ns) / 1000000;
+}
+
+static void say(const struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
+{
+	struct careful_ctrl ctrl = {
+		.nonce = htobe64(number),
+		.cookie = htobe64(peer->cookie_out),
+		.window = htobe32(frames),
+		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? HOLD_MS : 0),
+	};
+
+	link_ctrl_send(peer->link, &peer->session->address, &ctrl, type);
+}
+
+/* What HELLO and WELCOME say: hold your data back. */
+uint32_t link_train_hold_ms(const struct link_peer *peer)
+{
+	const struct link_train *train = &peer->session->train;
+
+	return train->wanted || train->measuring ? HOLD_MS : 0;
+}
+
+/* And what we make of that. */
+static void hold(struct link_peer *peer, uint32_t hold_ms)
+{
+	struct link_train *train = &peer->session->train;
+
+	train->hold_until_ns = 0;
+	if (hold_ms)
+		train->hold_until_ns =
+			peer->link->now_ns + (hold_ms < HOLD_MS ? hold_ms : HOLD_MS) * 1000000ull;
+}
+
+/* The first trains are as long as a window: what the peer may send anyway. Longer ones would
+ * take others' room in a queue that they share, unless it has proved short already. */
+static uint32_t goal_of(const struct link_peer *peer)
+{
+	const struct link *link = peer->link;
+	uint32_t all = link->queue->info.receive_buffers;
+
+	for (uint32_t i = 0; !peer->session->train.lost_some && i < link->peers_max; i++)
+		if (&link->peers[i] != peer && link_has_epoch(&link->peers[i]))
+			return link->window;
+	return all < CAREFUL_TRAIN_FRAMES ? all : CAREFUL_TRAIN_FRAMES;
+}
+
+static void ask(struct link_peer *peer, uint32_t frames)
+{
+	struct link_train *train = &peer->session->train;
+	struct port *port = peer->link->port;
+
+	train->number++;
+	train->number += !train->number;
+	train->frames = frames;
+	train->seen = 0;
+	train->ended = false;
+	train->asked_ns = train->seen_ns = peer->link->now_ns;
+	port->ops->train(port, peer->slot, train->number);
+	say(peer, CAREFUL_TRAIN_ASK, train->number, frames);
+}
+
+/* The epoch has begun: whether data is held back at first. */
+bool link_train_begin(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	const struct link *link = peer->link;
+
+	train->begun_ns = link->now_ns;
+	train->asks = 0;
+	hold(peer, train->hold_ms);
+	if (train->wanted) {
+		train->wanted = false;
+		train->measuring = true;
+		train->goal = goal_of(peer);
+		train->best = train->lost = train->behind = 0;
+		train->broken = train->late = 0;
+		train->asked_ns = 0;
+	}
+	return train->measuring || train->hold_until_ns;
+}
+
+/* The epoch is over before its trains were: the next one's. */
+void link_train_reset(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+
+	train->left = 0;
+	train->over = 0;
+	train->unsaid = false;
+	train->hold_until_ns = 0;
+	if (!train->measuring)
+		return;
+	train->measuring = false;
+	train->wanted = train->restarts++ < RESTARTS_MAX;
+}
+
+/* A loss: is the path another than it was measured to be? Not asked too often, for where it
+ * loses at random it does so again. */
+void link_train_lost(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+
+	if (!peer->link->measures || train->measuring ||
+	    (train->again_ms && ms_since(peer, train->measured_ns) < train->again_ms))
+		return;
+	train->again_ms = !train->again_ms		 ? AGAIN_MS :
+			  train->again_ms < AGAIN_MS_MAX ? 2 * train->again_ms :
+							   AGAIN_MS_MAX;
+	train->wanted = true;
+	train->lost_some = true;
+	train->restarts = 0;
+}
+
+/* By hand. The epoch must be one in which nothing is under way. */
+void link_train_want(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+
+	train->wanted = true;
+	train->lost_some = true;
+	train->restarts = 0;
+	link_renew(peer);
+}
+
+/* Data may go, as far as we are concerned; where our window is another now, in a new epoch. */
+static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
+{
+	struct link_train *train = &peer->session->train;
+	struct port *port = peer->link->port;
+
+	train->measuring = false;
+	train->verdict = verdict;
+	train->burst = burst;
+	train->measured_ns = peer->link->now_ns;
+	train->measured++;
+	train->lost_some = false;
+	port->ops->train(port, peer->slot, 0);
+	if (link_peer_window(peer) != peer->flow.rx.size && !flow_used(&peer->flow)) {
+		link_renew(peer);
+		return;
+	}
+	train->over = OVER_TIMES;
+}
+
+/* Several trains did not come whole. */
+static void judge(struct link_peer *peer)
+{
+	const struct link_train *train = &peer->session->train;
+	uint64_t lost = train->lost, behind = train->behind;
+
+	if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
+		conclude(peer, train->verdict, train->burst);
+	else if (lost * train->best >= QUEUE_TIMES * behind ||
+		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
+		conclude(peer, CAREFUL_BURST_SHORT, train->best);
+	else
+		conclude(peer, CAREFUL_BURST_LOSSY, train->best);
+}
+
+static void came_whole(struct link_peer *peer, uint64_t span_ns)
+{
+	struct link_train *train = &peer->session->train;
+	uint64_t longer_ns = span_ns * train->goal / train->frames;
+
+	if (train->frames > train->best)
+		train->best = train->frames;
+	if (train->frames < train->goal && (train->lost_some || longer_ns < SPAN_MS * 1000000ull)) {
+		train->broken = train->late = 0;
+		train->lost = train->behind = 0;
+		ask(peer, train->goal);
+		return;
+	}
+	conclude(peer, CAREFUL_BURST_WHOLE, train->best);
+}
+
+static void came_broken(struct link_peer *peer, const struct train_seen *seen)
+{
+	struct link_train *train = &peer->session->train;
+
+	if (seen->whole > train->best)
+		train->best = seen->whole;
+	/* The first that is missing says where the whole part ends, and nothing more. */
+	train->lost += train->frames - seen->frames - 1;
+	train->behind += train->frames - seen->whole - 1;
+	if (++train->broken < BROKEN_MAX)
+		ask(peer, train->frames);
+	else
+		judge(peer);
+}
+
+/* Whether no more of it comes: it has ended, and for a while, longer where frames come
+ * slowly, none came. */
+static bool settled(const struct link_peer *peer, const struct train_seen *seen)
+{
+	const struct link_train *train = &peer->session->train;
+	uint64_t wait_ns = SETTLE_MS * 1000000ull;
+
+	if (!train->ended)
+		return false;
+	if (!seen->frames)
+		wait_ns = ANSWER_MS * 1000000ull;
+	else if (4 * seen->span_ns / seen->frames > wait_ns)
+		wait_ns = 4 * seen->span_ns / seen->frames;
+	return peer->link->now_ns - train->seen_ns >= wait_ns;
+}
+
+static void measure_tick(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	struct port *port = peer->link->port;
+	struct train_seen seen;
+
+	if (!train->asked_ns) {
+		ask(peer, train->goal < peer->link->window ? train->goal : peer->link->window);
+		return;
+	}
+	port->ops->trained(port, peer->slot, &seen);
+	if (seen.frames != train->seen) {
+		train->seen = seen.frames;
+		train->seen_ns = peer->link->now_ns;
+	}
+	if (seen.frames >= train->frames)
+		came_whole(peer, seen.span_ns);
+	else if (ms_since(peer, train->begun_ns) >= BUDGET_MS)
+		judge(peer);
+	else if (settled(peer, &seen))
+		came_broken(peer, &seen);
+	else if (train->ended || ms_since(peer, train->seen_ns) < ANSWER_MS)
+		return;
+	else if (++train->late < LATE_MAX)
+		ask(peer, train->frames);
+	else
+		judge(peer);
+}
+
+/* The peer says how much of the train has left. */
+bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct link_train *train = &peer->session->train;
+	uint32_t sent = be32toh(ctrl->window);
+
+	if (peer->phase != LINK_HELD || !train->measuring || !train->asked_ns ||
+	    be64toh(ctrl->nonce) != train->number || be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
+	if (train->ended)
+		return true;
+	if (!sent) {
+		judge(peer);
+		return true;
+	}
+	if (sent < train->frames)
+		train->frames = sent;
+	train->ended = true;
+	train->seen_ns = peer->link->now_ns;
+	return true;
+}
+
+/* The peer wants a train. */
+bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct link_train *train = &peer->session->train;
+	uint32_t frames = be32toh(ctrl->window);
+	uint64_t number = be64toh(ctrl->nonce);
+
+	if (peer->phase != LINK_HELD || be64toh(ctrl->cookie) != peer->cookie_in || !number ||
+	    number > UINT32_MAX)
+		return false;
+	if (train->asks++ >= ASKS_MAX)
+		return true;
+	hold(peer, be32toh(ctrl->hold_ms));
+	train->out_number = (uint32_t)number;
+	train->out_frames = train->left = frames < CAREFUL_TRAIN_FRAMES ? frames :
+									  CAREFUL_TRAIN_FRAMES;
+	train->unsaid = true;
+	peer->link->trains = true;
+	return true;
+}
+
+bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
+	peer->session->train.hold_until_ns = 0;
+	return true;
+}
+
+/* One frame of the train; what its buffer held before is nobody's business. */
+static bool send_one(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	uint32_t body = link_body_single(peer);
+	struct link_send_args args = {
+		.type = CAREFUL_TRAIN,
+		.msg_id = train->out_number,
+		.frag_off = train->out_frames - train->left,
+		.frag_bytes = (uint16_t)body,
+	};
+	struct link_txframe frame;
+
+	if (!link_tx_get(peer, body, &frame)) {
+		link_kick(peer->link);
+		if (peer->link->kick_again || !link_tx_get(peer, body, &frame))
+			return false;
+	}
+	memset(frame.body, 0, body);
+	link_send_outside(&frame, &args, 0);
+	train->left--;
+	return true;
+}
+
+/* Sends on what is left of trains, after each poll. */
+void link_trains_send(struct link *link)
+{
+	link->trains = false;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		struct link_train *train = &peer->session->train;
+		uint32_t slice = SLICE;
+
+		if (!train->left || !peer->llhdr.bytes)
+			continue;
+		while (train->left && slice-- && !link->kick_again && send_one(peer))
+			;
+		link->trains |= train->left != 0;
+	}
+}
+
+/* Nothing holds data back any more. */
+static void open_now(struct link_peer *peer)
+{
+	peer->phase = LINK_OPEN;
+	peer->session->heard_ns = peer->link->now_ns;
+	peer->heard = true;
+	link_state(peer, CAREFUL_PEER_UP);
+}
+
+/* Whether data may go after all: frames of the peer's are here, which holds nothing back any
+ * more. They come by another way than its word that trains are over, and faster. */
+bool link_train_opens(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+
+	if (peer->phase != LINK_HELD || !flow_used(&peer->flow))
+		return false;
+	if (train->measuring)
+		conclude(peer, train->verdict, train->burst);
+	open_now(peer);
+	return true;
+}
+
+static void held_tick(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	struct link *link = peer->link;
+
+	if (link_train_opens(peer))
+		return;
+	link->trains |= train->left != 0;
+	if (train->unsaid && !train->left && !link->kick_again && !link->tx_queued) {
+		train->unsaid = false;
+		say(peer, CAREFUL_TRAIN_SENT, train->out_number, train->out_frames);
+	}
+	if (train->measuring)
+		measure_tick(peer);
+	if (peer->phase != LINK_HELD)
+		return; /* a new epoch */
+	if (link->now_ns >= train->hold_until_ns || ms_since(peer, train->begun_ns) >= HELD_MS)
+		train->hold_until_ns = 0;
+	if (!train->measuring && !train->hold_until_ns)
+		open_now(peer);
+}
+
+void link_train_tick(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+
+	if (peer->phase == LINK_HELD)
+		held_tick(peer);
+	if (train->over && link_has_epoch(peer)) {
+		train->over--;
+		say(peer, CAREFUL_TRAIN_OVER, 0, 0);
+	}
+}
+
+void link_train_info(const struct link_peer *peer, struct careful_peer_info *info)
+{
+	const struct link_train *train = &peer->session->train;
+
+	info->window = peer->cookie_in ? peer->flow.rx.size : link_peer_window(peer);
+	info->burst = train->verdict;
+	info->burst_frames = train->burst;
+	info->bursts_measured = (uint8_t)train->measured;
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a peer may do with trains: whatever it asks for and answers, right in form, it holds
+ * nobody's data back for long, gets a bounded number of frames, and bounds no window but its
+ * own. What honest ends make of a short queue is tests/sim/test_sim_train.c's.
+ */
+#include <endian.h>
+
+#include "check.h"
+#include "node.h"
+
+enum {
+	WINDOW = NODE_RX / NODE_PEERS,
+	HOLD_MS = 2000, /* at most, without another word, */
+	HELD_MS = 5000, /* and with it */
+	ASKED = 0, /* in node->trains_said */
+	SENT,
+	OVER,
+};
+
+static struct careful_peer_info info_of(struct node *node, uint32_t peer)
+{
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer_info(node->c, peer, &info), 0);
+	return info;
+}
+
+static bool is_up(struct node *node)
+{
+	return info_of(node, 0).state == CAREFUL_PEER_UP;
+}
+
+/* Time goes on; what is sent leaves. Returns how much of it until the session is up. */
+static uint32_t time_until_up(struct node *node, uint32_t most_ms)
+{
+	uint32_t ms = 0;
+
+	for (; ms < most_ms && !is_up(node); ms++) {
+		node_leave(node, NODE_TX);
+		node_time(node, 1);
+	}
+	return ms;
+}
+
+/* A peer that makes us hold our data back. */
+static void join(struct node *node, uint32_t host, uint32_t hold_ms)
+{
+	struct careful_ctrl hello = node_hello(host);
+
+	hello.hold_ms = htobe32(hold_ms);
+	node_ask(node, host, &hello);
+}
+
+static struct careful_ctrl about_trains(const struct node *node, uint8_t type, uint64_t number,
+					uint32_t frames)
+{
+	return (struct careful_ctrl){
+		.version = CAREFUL_WIRE_VERSION,
+		.type = type,
+		.bytes = htobe16(sizeof(struct careful_ctrl)),
+		.nonce = htobe64(number),
+		.cookie = htobe64(node->c->link.peers[0].cookie_in),
+		.window = htobe32(frames),
+		.hold_ms = htobe32(0xffffffff),
+	};
+}
+
+static void tell(struct node *node, uint8_t type, uint64_t number, uint32_t frames)
+{
+	struct careful_ctrl ctrl = about_trains(node, type, number, frames);
+
+	node_tell(node, 0, &ctrl);
+}
+
+static void test_hold__ends_by_itself(void)
+{
+	static const uint32_t holds[] = { 1, 100, HOLD_MS, 60000, 0xffffffff };
+
+	for (size_t i = 0; i < sizeof(holds) / sizeof(holds[0]); i++) {
+		struct node *node = node_open();
+		uint32_t want = holds[i] < HOLD_MS ? holds[i] : HOLD_MS;
+		uint32_t took;
+
+		join(node, 0, holds[i]);
+		took = time_until_up(node, 10000);
+		CHECK(took + 4 >= want && took <= want + 4);
+		node_close(node);
+	}
+}
+
+static void test_hold__not_renewed_for_ever(void)
+{
+	struct node *node = node_open();
+	uint32_t took = 0;
+
+	join(node, 0, HOLD_MS);
+	for (; took < 2 * HELD_MS && !is_up(node); took += 100) {
+		tell(node, CAREFUL_TRAIN_ASK, 1 + took, 1);
+		for (uint32_t ms = 0; ms < 99; ms++) {
+			node_leave(node, NODE_TX);
+			node_time(node, 1);
+		}
+	}
+	CHECK(took <= HELD_MS + 200);
+	CHECK(is_up(node));
+	node_close(node);
+}
+
+static void test_hold__over_ends_it(void)
+{
+	struct node *node = node_open();
+	struct careful_ctrl over;
+
+	join(node, 0, HOLD_MS);
+	over = about_trains(node, CAREFUL_TRAIN_OVER, 0, 0);
+	over.cookie ^= 1;
+	node_tell(node, 0, &over);
+	CHECK_EQ(time_until_up(node, 10), 10); /* whoever said that was not the peer */
+	tell(node, CAREFUL_TRAIN_OVER, 0, 0);
+	CHECK(time_until_up(node, 10) < 10);
+	node_close(node);
+}
+
+static void test_ask__bounded(void)
+{
+	struct node *node = node_open();
+
+	join(node, 0, HOLD_MS);
+	tell(node, CAREFUL_TRAIN_ASK, 1, 0xffffffff);
+	time_until_up(node, 1500);
+	CHECK_EQ(node->trains_sent, CAREFUL_TRAIN_FRAMES);
+	CHECK_EQ(node->trains_said[SENT], 1);
+	CHECK_EQ(be32toh(node->train.window), CAREFUL_TRAIN_FRAMES);
+	for (uint64_t number = 2; number < 40; number++) {
+		tell(node, CAREFUL_TRAIN_ASK, number, 3);
+		node_leave(node, NODE_TX);
+	}
+	time_until_up(node, HELD_MS);
+	CHECK_EQ(node->trains_sent, CAREFUL_TRAIN_FRAMES + 15 * 3);
+	node_close(node);
+}
+
+static void test_ask__of_nobody_and_out_of_time(void)
+{
+	struct node *node = node_open();
+	struct careful_ctrl ask;
+
+	CHECK(node_session(node, 0)); /* open: no data is held back */
+	tell(node, CAREFUL_TRAIN_ASK, 1, 8);
+	node_close(node);
+	node = node_open();
+	join(node, 0, HOLD_MS);
+	ask = about_trains(node, CAREFUL_TRAIN_ASK, 1, 8);
+	ask.cookie ^= 1;
+	node_tell(node, 0, &ask);
+	tell(node, CAREFUL_TRAIN_ASK, 0, 8);
+	tell(node, CAREFUL_TRAIN_ASK, 1ull << 32, 8);
+	time_until_up(node, HELD_MS);
+	CHECK_EQ(node->trains_sent, 0);
+	CHECK_EQ(node->trains_said[SENT], 0);
+	node_close(node);
+}
+
+/* Nothing but the frames of a train leaves while data is held back. */
+static void test_hold__data_waits(void)
+{
+	struct node *node = node_open();
+
+	join(node, 0, HOLD_MS);
+	CHECK_EQ(careful_request(node->c, 0, 1, NULL, "data", 4, NULL, NULL), 0);
+	time_until_up(node, 100);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_FRAMES], 0);
+	tell(node, CAREFUL_TRAIN_OVER, 0, 0);
+	node_time(node, 1);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_FRAMES], 1);
+	node_close(node);
+}
+
+/* An older peer answers nothing, and holds nothing back. */
+static void test_measure__no_answer(void)
+{
+	struct node *node = node_open_measuring();
+
+	node->train_still = true;
+	join(node, 0, 0);
+	CHECK(!is_up(node));
+	CHECK(time_until_up(node, 1000) < 400);
+	CHECK_EQ(info_of(node, 0).burst, CAREFUL_BURST_UNKNOWN);
+	CHECK_EQ(info_of(node, 0).window, WINDOW);
+	node_close(node);
+}
+
+static void new_epoch(struct node *node)
+{
+	struct careful_ctrl answer = node_hello(0);
+
+	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	answer.nonce = node->last.nonce;
+	if (!node->last.token) {
+		answer.type = CAREFUL_CHALLENGE;
+		answer.token = htobe64(77);
+		node_tell(node, 0, &answer);
+		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	}
+	answer.type = CAREFUL_WELCOME;
+	node_tell(node, 0, &answer);
+}
+
+/* A peer that lets `frames` of each train come, of `sent` that it says have left. */
+static void answer_trains(struct node *node, uint32_t frames, uint32_t sent)
+{
+	uint32_t asked = 0;
+
+	for (uint32_t ms = 0; ms < 4000 && !is_up(node); ms++) {
+		if (node->trains_said[ASKED] != asked) {
+			asked = node->trains_said[ASKED];
+			node->trained[0].frames = node->trained[0].whole = frames;
+			tell(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce), sent);
+		}
+		node_leave(node, NODE_TX);
+		node_time(node, 1);
+		if (node->last.type == CAREFUL_HELLO && !node->c->link.peers[0].cookie_out)
+			continue;
+		if (node->c->link.peers[0].phase == LINK_ASKED)
+			new_epoch(node);
+	}
+	CHECK(is_up(node));
+}
+
+/* What a peer says about its trains, and which window it has after that. */
+static void test_measure__answers(void)
+{
+	static const struct {
+		uint32_t frames, sent, burst, window;
+	} answers[] = {
+		{ 0, 0, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it sends none */
+		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it says that it did */
+		{ 0, 0xffffffff, CAREFUL_BURST_UNKNOWN, WINDOW },
+		{ 1, WINDOW, CAREFUL_BURST_SHORT, 4 }, /* the least for its frames */
+		{ 1, 0xffffffff, CAREFUL_BURST_SHORT, 4 },
+		{ 10, WINDOW, CAREFUL_BURST_SHORT, 5 },
+		{ NODE_RX, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW },
+		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW }, /* more than were asked for */
+	};
+
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+		struct node *node = node_open_measuring();
+
+		node->train_still = true;
+		join(node, 0, 0);
+		answer_trains(node, answers[i].frames, answers[i].sent);
+		printf("  %u of %u\n", answers[i].frames, answers[i].sent);
+		CHECK_EQ(info_of(node, 0).burst, answers[i].burst);
+		CHECK_EQ(info_of(node, 0).window, answers[i].window);
+		CHECK_EQ(node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+		/* The next one's is its own. */
+		CHECK_EQ(node->c->link.window, WINDOW);
+		node_close(node);
+	}
+}
+
+/* Answers to another train than the last, and a stranger's. */
+static void test_measure__not_the_answer(void)
+{
+	struct node *node = node_open_measuring();
+	struct careful_ctrl sent;
+
+	node->train_still = true;
+	join(node, 0, 0);
+	node_time(node, 1);
+	CHECK_EQ(node->trains_said[ASKED], 1);
+	sent = about_trains(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce), 0);
+	sent.cookie ^= 1;
+	node_tell(node, 0, &sent);
+	tell(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce) + 1, 0);
+	tell(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce) | 1ull << 32, 0);
+	CHECK(!is_up(node));
+	tell(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce), 0);
+	CHECK(is_up(node));
+	node_close(node);
+}
+
+int main(void)
+{
+	RUN(test_hold__ends_by_itself);
+	RUN(test_hold__not_renewed_for_ever);
+	RUN(test_hold__over_ends_it);
+	RUN(test_hold__data_waits);
+	RUN(test_ask__bounded);
+	RUN(test_ask__of_nobody_and_out_of_time);
+	RUN(test_measure__no_answer);
+	RUN(test_measure__answers);
+	RUN(test_measure__not_the_answer);
+	return 0;
+}
