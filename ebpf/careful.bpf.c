@@ -3,8 +3,8 @@
  * The XDP program: which of the frames that reach the NIC queue are ours, and which of those
  * may take a receive buffer. It admits frames of a session by the rule of frame.h, passes what
  * is not ours, our control messages and (stamped) the pings that end at XDP, and counts why it
- * dropped the rest, trains by their number. It owns the maps that the datapath and the controller share (abi.h) and
- * reads no kernel structure.
+ * dropped the rest, trains by their number. It owns the maps that the datapath and the
+ * controller share (abi.h) and reads no kernel structure.
  */
 #include <linux/bpf.h>
 

@@ -279,5 +279,8 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 		snprintf(more, sizeof(more), ": %s", strerror((int)info.last_errno));
 	else if (state == CAREFUL_PEER_UP)
 		name_other(instance, peer, more, sizeof(more));
+	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])
+		snprintf(more, sizeof(more), "; window %u: the path takes %u frames at once",
+			 info.window, info.burst_frames);
 	log_line("peer %u %s: %s%s", peer, health->names[peer], state_names[state], more);
 }

@@ -241,6 +241,16 @@ static int ping(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	return careful_ping(client->ipc->instance, (uint32_t)index, &ask, ping_done, op);
 }
 
+static int burst(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	int index = ipc_peer_index(client->ipc, q->head.peer);
+	int rc = index < 0 ? index : careful_peer_measure(client->ipc->instance, (uint32_t)index);
+
+	if (!rc)
+		ipc_answer(op, 0, NULL, NULL, 0);
+	return rc;
+}
+
 static void answer_info(struct ipc_client *client, struct ipc_op *op)
 {
 	struct careful_info info;
@@ -325,6 +335,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_PING:
 		rc = ping(client, op, q);
+		break;
+	case CAREFUL_IPC_BURST:
+		rc = burst(client, op, q);
 		break;
 	case CAREFUL_IPC_SIGNATURE:
 		rc = ipc_signature(client, op, q);

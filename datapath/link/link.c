@@ -31,31 +31,41 @@ static const char *bound_name(uint32_t bound)
 }
 
 /* W = floor(R / P), and the two ways in which it can be too small. */
-int link_window(struct link *link, const struct careful_options *options,
-		struct careful_error *error)
+int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uint32_t mtu,
+		   uint32_t frame_buffers, struct careful_error *error)
 {
-	const struct queue *queue = link->queue;
-	uint32_t r = queue->info.receive_buffers;
-	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	uint32_t window = receive_buffers / peers;
 
-	link->window = r / options->peers;
-	if (link->window < WINDOW_MIN) {
+	if (window < WINDOW_MIN) {
 		snprintf(error->text, sizeof(error->text),
 			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
 			 "by %s: fewer --peers, or more of that",
-			 options->peers, options->peers * WINDOW_MIN, WINDOW_MIN, r,
-			 bound_name(queue->info.receive_bound));
+			 peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
 		return -ENOBUFS;
 	}
-	if (cost > window_cost_max(link->window)) {
+	if (frame_buffers > window_cost_max(window)) {
 		snprintf(error->text, sizeof(error->text),
 			 "MTU %u: a frame fills %u receive buffers, a window of %u (%u buffers for "
 			 "%u peers) takes at most %u: a smaller MTU, fewer --peers or more "
 			 "--rx-buffers",
-			 queue->port->mtu, cost, link->window, r, options->peers,
-			 window_cost_max(link->window));
+			 mtu, frame_buffers, window, receive_buffers, peers,
+			 window_cost_max(window));
 		return -EMSGSIZE;
 	}
+	return (int)window;
+}
+
+int link_window(struct link *link, const struct careful_options *options,
+		struct careful_error *error)
+{
+	const struct queue *queue = link->queue;
+	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	int rc = careful_window(queue->info.receive_buffers, queue->info.receive_bound,
+				options->peers, queue->port->mtu, cost, error);
+
+	if (rc < 0)
+		return rc;
+	link->window = (uint32_t)rc;
 	return 0;
 }
 

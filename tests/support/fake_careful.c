@@ -229,6 +229,14 @@ int careful_ping(struct careful *instance, uint32_t peer, const struct careful_p
 	return 0;
 }
 
+int careful_peer_measure(struct careful *instance, uint32_t peer)
+{
+	if (instance->begin_errno)
+		return instance->begin_errno;
+	instance->measured[peer]++;
+	return 0;
+}
+
 int careful_poll(struct careful *instance)
 {
 	struct careful_result result = { .status = instance->poll_status, .args = { 0, 7 } };

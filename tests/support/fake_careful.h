@@ -64,6 +64,7 @@ struct careful {
 	uint32_t unanswered; /* requests sent without wanting a reply */
 	uint32_t polls;
 	int begin_errno; /* of the next operation */
+	uint32_t measured[FAKE_PEERS]; /* the burst from each, so often */
 	struct {
 		struct careful_ping_ask ask;
 		uint32_t peer;

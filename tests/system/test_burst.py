@@ -6,11 +6,12 @@ virtual time (tests/sim/test_sim_train.c), where one can be had without the othe
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MIB, Host, Hosts, finish, make_file
+from hosts import MIB, Host, Hosts, finish, make_file, moving
 
 pytestmark = pytest.mark.lab
 
@@ -60,3 +61,25 @@ def test_short_queue__transfers_lose_nothing(hosts: Hosts, tmp_path: Path) -> No
         shown = host.ctl("status", "eth1").stdout
         assert said in shown
         assert f"takes {peer['burst_frames']} frames at once" in shown
+
+
+def test_by_hand__says_what_was_found(hosts: Hosts, tmp_path: Path) -> None:
+    """On an idle path; whatever is under way to the host would be cut off."""
+    path = tmp_path / "hops.toml"
+    path.write_text(HOPS.replace("g_us = 20", "g_us = 200"))
+    h1, h2 = made = hosts(hops=path, mtu=3826)
+    for host in made:
+        host.up()
+    to = h1.lab.address("h2")
+    found = json.loads(h1.ctl("measure", "burst", to, "--json").stdout)
+    assert found["burst"] == "short"
+    assert found["burst_frames"] >= QUEUE_FRAMES
+    assert found["peer_window_buffers"] == max(4, found["burst_frames"] // 8)
+    assert "frames at once, and loses what follows" in h1.ctl("measure", "burst", to).stdout
+    make_file(h2.export / "there", 128 * MIB)
+    get = h1.start("get", f"{to}:there", h1.own)
+    moving(h1)
+    refused = h1.ctl("measure", "burst", to, check=False)
+    assert (refused.returncode, "would be cut off" in refused.stderr) == (1, True)
+    get.terminate()
+    finish(get)

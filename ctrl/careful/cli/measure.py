@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from careful.cli import complete
+from careful.cli.burst import burst
 from careful.cli.command import group
 from careful.cli.common import measured, plot_option, show
 from careful.cli.logp import echo, logp
@@ -309,5 +310,6 @@ def clearbox(
         trace_plots.stages(found.stages, plot_path)
 
 
+measure.add_command(burst)
 measure.add_command(logp)
 measure.add_command(echo)

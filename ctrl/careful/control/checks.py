@@ -44,7 +44,6 @@ _BACKLOG_DEFAULT = 1000
 _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 _ETHERNET_BYTES = 14
-_WINDOW_MIN = 4  # link/window.h
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
 _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP"}
@@ -153,32 +152,20 @@ def _interface(link: Link) -> Iterator[Finding]:
 
 
 def _window(link: Link, options: UpOptions) -> Finding:
-    """Whether W = R / P holds frames of this MTU: link_window() of link.c, in its words.
+    """Whether W = R / P holds frames of this MTU: careful_window() of libcareful.
 
     R is what UMEM gives: what only the open device knows can make it smaller, not larger. A
     buffer is what copy mode fills; zero-copy fills less of it.
     """
     whole = options.over(config.DEFAULTS)
     buffers, peers = whole.rx_buffers or 0, whole.peers or 1
-    window = buffers // peers
-    most = window - max(2, window // 2)
     cost = 1
     if _release() >= _KERNEL_FRAGS:
         cost = -(-(link.mtu + _ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
-    if window < _WINDOW_MIN:
-        text = (
-            f"{peers} peers need {peers * _WINDOW_MIN} receive buffers ({_WINDOW_MIN} each); "
-            f"{buffers} are guaranteed, bounded by receive buffers (UMEM; --rx-buffers): fewer "
-            "--peers, or more of that"
-        )
-        return Finding("window", FAIL, text)
-    if cost > most:
-        text = (
-            f"MTU {link.mtu}: a frame fills {cost} receive buffers, a window of {window} "
-            f"({buffers} buffers for {peers} peers) takes at most {most}: a smaller MTU, fewer "
-            "--peers or more --rx-buffers"
-        )
-        return Finding("window", FAIL, text)
+    said = ffi.new("struct careful_error *")
+    window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, said)
+    if window < 0:
+        return Finding("window", FAIL, status.text(said.text))
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
     return Finding("window", OK, text)
 

@@ -356,6 +356,12 @@ enum careful_check {
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error);
 
+/* The window of each of `peers` peers: R / P, where R is bounded by `bound` (enum
+ * careful_bound), and a frame of this MTU fills so many buffers. -ENOBUFS, -EMSGSIZE: it is
+ * too small, and *error says what to do. */
+int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uint32_t mtu,
+		   uint32_t frame_buffers, struct careful_error *error);
+
 /* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
  * holds a line that says what to do.
  * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or

@@ -414,6 +414,30 @@ static void test_ping__results(void)
 	turn();
 }
 
+/* Answered as soon as it has begun, or with what is in the way. */
+static void test_burst__begins_or_is_refused(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_BURST, .id = 30 };
+	uint32_t index;
+
+	head.peer = connect_peer(fd, 0x0a000001);
+	index = (uint32_t)ipc_peer_index(server, head.peer);
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 30)->head.status == 0);
+	assert(c->measured[index] == 1);
+	c->begin_errno = -EBUSY;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 30)->head.status == -EBUSY);
+	c->begin_errno = 0;
+	head.peer = 3;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 30)->head.status == -ENOTCONN);
+	assert(c->measured[index] == 1);
+	close(fd);
+	turn();
+}
+
 static void test_file__kinds(void)
 {
 	int fd = client(), before = open_fds(), null, pipes[2];
@@ -1011,6 +1035,7 @@ int main(void)
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
 	test_ping__results();
+	test_burst__begins_or_is_refused();
 	test_file__kinds();
 	test_packet__malformed();
 	test_packet__random();

@@ -1,0 +1,41 @@
+"""`carefulctl measure burst`: how many frames a path takes at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from careful.cli import complete
+from careful.cli.command import command
+from careful.cli.common import measured, show
+from careful.control import config, remote
+from careful.measure.probes.path_burst import BurstSession
+from careful.report import burst as report
+from careful.report.measure import environment
+
+
+@command(
+    examples=[("carefulctl measure burst h2", "and the window that h2 has here after that")],
+)
+@click.argument("host", shell_complete=complete.host)
+@measured
+def burst(
+    host: str,
+    instance: str | None,
+    config_path: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how many frames the path from HOST takes at once, and bound its window by that.
+
+    HOST sends trains, as many frames as there are receive buffers here; ours counts them. The
+    session begins a new epoch for it: nothing may be under way, and for a moment nothing moves.
+    carefuld does the same by itself when a session begins, and after a loss.
+    """
+    route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    with BurstSession(route.socket, route.instance, route.address, host) as session:
+        info = session.measure()
+    inputs = {"host": host, "address": str(route.address), **environment()}
+    figures = {**effect.as_dict(), **report.figures(info)}
+    show(as_json, "measure burst", inputs, figures, report.sentence(figures, host), output=output)

@@ -1,0 +1,52 @@
+"""The burst that the path from a peer takes, measured by our carefuld on demand.
+
+The peer sends trains, our XDP counts them, and our engine judges (datapath/link/train.c): here
+it is asked to, and what it found is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import Any
+
+from careful._abi import lib
+from careful.errors import CarefulError
+from careful.measure.probes.exchange import peer_info
+from careful.measure.probes.session import Session
+
+#: The engine gives up by itself before that.
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.01
+_REFUSED = {
+    errno.EBUSY: "data is under way to it, and would be cut off: measure when it is idle",
+    errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
+}
+
+
+class BurstSession(Session):
+    """Asks for the burst from one peer; as Session."""
+
+    def measure(self) -> Any:
+        """Measure it, in a new epoch of the session; the `struct careful_peer_info` after that.
+
+        Raises:
+            CarefulError: something is under way to the peer, or its session ended.
+        """
+        before = self._info().bursts_measured
+        try:
+            self._client.call(lib.CAREFUL_IPC_BURST, self.host, peer=self._peer)
+        except CarefulError as error:
+            if error.errno in _REFUSED:
+                raise CarefulError(error.errno, _REFUSED[error.errno], self.host) from None
+            raise self._explained(error, 0) from None
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            info = self._info()
+            if info.bursts_measured != before and info.state == lib.CAREFUL_PEER_UP:
+                return info
+            time.sleep(_PAUSE_S)
+        raise CarefulError(errno.ETIMEDOUT, "its session does not come up again", self.host)
+
+    def _info(self) -> Any:
+        return peer_info(self._client, self._address, self.host)

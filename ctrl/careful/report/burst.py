@@ -1,0 +1,32 @@
+"""`carefulctl measure burst` as text and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from careful.control.status import name_of
+
+
+def figures(info: Any) -> dict[str, Any]:
+    """What a `struct careful_peer_info` says of the path from the peer and of its windows."""
+    return {
+        "kind": "burst",
+        "burst": name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
+        "burst_frames": info.burst_frames,
+        "peer_window_buffers": info.window,
+        "credits_window": info.credits_window,
+    }
+
+
+def sentence(found: dict[str, Any], host: str) -> str:
+    """Two lines: from the host, and towards it."""
+    frames, most = found["burst_frames"], found["window_buffers"]
+    path = {
+        "whole": f"{frames} frames at once came whole, and more were not sent",
+        "short": f"the path takes {frames} frames at once, and loses what follows",
+        "lossy": f"the path loses frames, but not as a queue does: {frames} at most came whole",
+    }.get(found["burst"], "not measured: it does not answer, its careful is older than this one")
+    return (
+        f"from {host}: {path}; it has a window of {found['peer_window_buffers']} (of {most})\n"
+        f"towards {host}: it grants a window of {found['credits_window']}"
+    )
