@@ -87,10 +87,10 @@ void epoch_begin(struct link_peer *peer)
 	flow_open(&peer->flow, link_peer_window(peer));
 	if (link->traditional)
 		traditional_open(peer);
-	peer->may_fill = link->port->ops->admit(
-		link->port, peer->slot, peer->cookie_in,
-		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.rx.size,
-		link->queue->buffer_bytes);
+	peer->may_fill =
+		link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
+				       link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.rx.size,
+				       link->queue->buffer_bytes);
 }
 
 /* The peer's window is known, and ours was told. */

@@ -119,7 +119,8 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		return rc;
 	link->sync_ms = options->sync_ms;
 	link->stall_ms = options->stall_ms;
-	link->measures = options->measure_burst && options->protocol != CAREFUL_TRADITIONAL;
+	link->measures = options->measure_burst &&
+			 options->protocol != CAREFUL_PROTOCOL_TRADITIONAL;
 	snprintf(link->name, sizeof(link->name), "%s", options->name);
 	link->pool_count = options->copyout_buffers;
 	link->pool_buffer_bytes = queue->buffer_bytes;
