@@ -42,7 +42,8 @@ def test_traditional__files_there_and_back(
         assert one["protocol"] == "traditional"
         assert count(one, "lost_frames") == 0
         assert count(one, "epochs_broken") == 0
-    assert (again == 0) == (mishap == "loss = 0")
+    if mishap != "loss = 0":  # without it a busy machine may end a time-out too soon
+        assert again > 0
     assert "protocol traditional" in a.ctl("status", "eth1").stdout
 
 

@@ -238,7 +238,7 @@ def test_block_batch__and_its_items() -> None:
 
 def test_names__come_from_the_header() -> None:
     assert layers.CONTROL_TYPES[lib.CAREFUL_SYNC] == "sync"
-    assert layers.FRAME_TYPES == {1: "data", 2: "update", 3: "ping", 4: "train"}
+    assert layers.FRAME_TYPES == {1: "data", 2: "update", 3: "ping", 4: "train", 5: "ack"}
     assert layers.STAGES == {1: "net_tx", 2: "net_rx", 3: "host_rx", 4: "store"}
     assert layers.AM_KINDS[lib.CAREFUL_AM_GET_DATA] == "get_data"
     assert str(CarefulHdr(flags=lib.CAREFUL_F_FIRST).flags) == "first"
