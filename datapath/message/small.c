@@ -134,9 +134,9 @@ static bool must_wait(const struct message_peer *mp, const struct link_peer *pee
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
-/* Sends, if there is room now. */
-static bool send_now(struct link_peer *peer, const struct careful_am *am, const void *payload,
-		     uint32_t bytes)
+/* Sends, if there is room now. Every request comes by here. */
+static inline __attribute__((always_inline)) bool
+send_now(struct link_peer *peer, const struct careful_am *am, const void *payload, uint32_t bytes)
 {
 	uint32_t body = MESSAGE_AM_BYTES + bytes;
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
