@@ -100,7 +100,7 @@ def written(stream: ToFile, at: float, pulse: Pulse) -> tuple[float, list[tuple[
 
 @dataclass
 class LivePath:
-    """Stands for a running instance (careful.tuning.decide.Path).
+    """Stands for a running instance (careful.tuning.path.Path).
 
     pipeline: at a time; noise: of a message's time, relative; error: of a measurement's figures;
     measure_s, quick_s: how long one takes.

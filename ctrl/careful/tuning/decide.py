@@ -5,7 +5,7 @@ was before on live messages, and undone where it does not hold. Without enough o
 marked as unverified, and is tried when they come. On a steady path there is one change in ten
 minutes at most; a path that changed is answered at once, and the next time later. The clock and
 the path are passed in, so that hours pass in a test within seconds.
-Calls propose, verify, watch; keeps state.
+Calls propose, verify, watch, path; keeps state.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from careful.errors import CarefulError
 from careful.model.stages import Limits
+from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.propose import (
     Measured,
     Row,
@@ -27,9 +28,9 @@ from careful.tuning.propose import (
     table,
     worth,
 )
-from careful.tuning.state import Pair, PathState, Value
+from careful.tuning.state import Pair, PathState
 from careful.tuning.store_watch import StoreWatch
-from careful.tuning.stores import STORE, Totals
+from careful.tuning.stores import STORE
 from careful.tuning.verify import MEASURES, MEASURES_STORED, Counts, Trial
 from careful.tuning.watch import Watch
 
@@ -51,44 +52,6 @@ TRIAL_S_MAX = 600.0
 RETRY_MESSAGES = 10
 #: After a measurement that failed, seconds.
 RETRY_S = 30.0
-
-#: (item, version of the tune entry) -> what was counted so far. An item is a class's plan, and
-#: the messages that are sent, or STORE + a class: its store's threshold, and what is stored here.
-Live = Mapping[tuple[int, int], Counts]
-
-
-class Path(Protocol):
-    """What the controller does to a path; a test has one in virtual time."""
-
-    def measure(self, quick: bool, /) -> tuple[dict[str, Any], Limits]:
-        """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError.
-
-        quick: half a second, to answer a change; else closely, and so that little is held up.
-        """
-
-    def in_effect(self) -> tuple[Value, ...]:
-        """Plans of the sixteen classes, and then the store's thresholds."""
-
-    def by_hand(self) -> frozenset[int]:
-        """Items that are not ours to change."""
-
-    def offer(self, values: Mapping[int, Value], /) -> tuple[int, int]:
-        """Put values beside those in effect; the versions in effect, and beside it."""
-
-    def flip(self) -> bool:
-        """Make the other of the two versions the one in effect; False: somebody changed them."""
-
-    def settle(self, values: Mapping[int, Value], /) -> None:
-        """Put values into effect."""
-
-    def live(self) -> Live:
-        """What live messages took."""
-
-    def stored(self) -> Totals:
-        """What was written to files here, and what the writes took."""
-
-    def wait(self, seconds: float, /) -> None:
-        """Let messages flow."""
 
 
 @dataclass
@@ -241,7 +204,7 @@ class Controller:
             self._decide("not measured", {}, f"{reason}: {error}")
             return False
         finally:
-            self._watch.skip(_by_class(self._path.live()))  # messages met the measurement's
+            self._watch.skip(by_class(self._path.live()))  # messages met the measurement's
         figures = {**figures, "frame_payload_bytes": limits.max_bytes}
         self.state.figures, self.state.reason = figures, reason
         self.state.measured_at = self._consider_at = self._clock()
@@ -264,7 +227,7 @@ class Controller:
     # --- live messages, while nothing is on trial
 
     def _look(self, live: Live, now: float) -> None:
-        totals = _by_class(live)
+        totals = by_class(live)
         if self.state.unverified:
             self.state.unverified = self._ours(self.state.unverified)
         ready = {
@@ -273,7 +236,7 @@ class Controller:
             if totals.get(index, Counts()).count
             >= self._arrived.setdefault(index, totals.get(index, Counts()).count) + RETRY_MESSAGES
         }
-        shifted = self._watch.look(_sent(totals), now)
+        shifted = self._watch.look(sent(totals), now)
         if shifted and self._may_answer(now):
             self._answer(shifted, now)
             return
@@ -392,7 +355,7 @@ class Controller:
     def _advance(self, test: _Test, now: float) -> None:
         live = self._path.live()
         self._collect(test, live, now)
-        shifted = self._watch.look(_sent(_by_class(live)), now)
+        shifted = self._watch.look(sent(by_class(live)), now)
         if self._look_at_store(now):
             return
         if shifted and self._may_answer(now):
@@ -453,7 +416,7 @@ class Controller:
         self._path.settle(effect)
         self.state.plans |= effect
         self.state.on_trial = {}
-        totals = _by_class(self._path.live())
+        totals = by_class(self._path.live())
         for index in kept.keys() | undone.keys():
             self.state.unverified.pop(index, None)
         for index, pair in undone.items():
@@ -501,19 +464,6 @@ class Controller:
         self.state.note(decision)
         self._save()
         self._say(decision)
-
-
-def _by_class(live: Live) -> dict[int, Counts]:
-    """All versions of an item together."""
-    totals: dict[int, Counts] = {}
-    for (index, _), counts in live.items():
-        totals[index] = totals.get(index, Counts()) + counts
-    return totals
-
-
-def _sent(totals: Mapping[int, Counts]) -> dict[int, Counts]:
-    """Those that were sent; the others are the peer's."""
-    return {index: one for index, one in totals.items() if index < STORE}
 
 
 def _limits(figures: Mapping[str, Any]) -> Limits:

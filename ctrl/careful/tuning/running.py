@@ -86,7 +86,7 @@ class Peer:
 
 
 class RunningPath:
-    """A path of a running instance (decide.Path).
+    """A path of a running instance (path.Path).
 
     Args:
         instance: which.

@@ -29,7 +29,7 @@ EXPLORE_SHARE = 1 / 8
 
 
 class Path(Protocol):
-    """What exploring does to a path (decide.Path)."""
+    """What exploring does to a path (path.Path)."""
 
     def in_effect(self) -> tuple[Value, ...]:
         """Plans of the classes, and then the store's thresholds."""
