@@ -30,7 +30,7 @@ from careful.tuning.running import Peer, RunningPath, own_ip
 from careful.tuning.state import PathState, Store
 
 #: How often to look for peers that came or went, seconds.
-PEERS_S = 2.0
+PEERS_S = 0.5
 #: How long a session with a peer that is named may take to open, seconds.
 CONNECT_S = 5.0
 

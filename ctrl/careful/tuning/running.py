@@ -29,7 +29,7 @@ from careful.tuning.stores import STORE, Came, Pulse, Totals, counted
 from careful.tuning.verify import Counts
 
 #: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
-#: as long as four frames take; between trains it is free, for as long or three times as long.
+#: as long as four frames take; then it is free, for three times as long, or two thirds of it.
 CLOSELY = Options(
     sizes_count=6,
     precision=0.03,

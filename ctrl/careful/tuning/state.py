@@ -23,7 +23,7 @@ from careful.report.jsonout import write
 from careful.tuning.stores import STORE, Pulse
 
 SCHEMA = 2
-#: Decisions that are kept, the newest last.
+#: Decisions that are kept, the newest last, beside the last A/B of each item.
 DECISIONS_MAX = 20
 #: Paths that are kept, those that were measured last.
 PATHS_MAX = 256
@@ -74,8 +74,19 @@ class PathState:
     decisions: list[dict[str, Any]] = field(default_factory=list)
 
     def note(self, decision: dict[str, Any]) -> None:
-        """Keep a decision; the oldest goes."""
-        self.decisions = [*self.decisions, decision][-DECISIONS_MAX:]
+        """Keep a decision, and each item's last A/B; of the others the oldest goes."""
+        kept: list[dict[str, Any]] = []
+        told: set[tuple[int, str]] = set()
+        for age, one in enumerate(reversed([*self.decisions, decision])):
+            tried = {
+                (each["class"], each.get("sink", ""))
+                for each in one.get("classes", [])
+                if "ab" in each
+            }
+            if age < DECISIONS_MAX or tried - told:
+                kept.append(one)
+            told |= tried
+        self.decisions = kept[::-1]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain types."""
@@ -197,9 +208,16 @@ class Store:
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
     def of(self, peer: str, identity: dict[str, Any]) -> PathState:
-        """The state of a path: what is kept, if it is of this very path; else a new one."""
+        """The state of a path: what is kept, if it is of this very path; else a new one.
+
+        In another XDP mode it is this path still, which is looked at again.
+        """
         kept = self.load().get(peer)
-        return kept if kept and kept.identity == identity else PathState(identity)
+        if kept is None or kept.identity | {"xdp_mode": ""} != identity | {"xdp_mode": ""}:
+            return PathState(identity)
+        if kept.identity != identity:
+            kept.identity, kept.carefuld = identity, ""
+        return kept
 
     def save(self, peer: str, state: PathState) -> None:
         """Keep it, beside those of other paths; a full disk is no reason to end."""

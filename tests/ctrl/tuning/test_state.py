@@ -36,6 +36,34 @@ def test_store__another_path_is_forgotten(store: Store) -> None:
     assert store.of("h2", {**HERE, "mtu_bytes": 1500}).figures is None
 
 
+def test_store__in_another_xdp_mode_a_path_is_looked_at_again(store: Store) -> None:
+    here = {**HERE, "xdp_mode": "native"}
+    store.save("h2", PathState(here, {"sum_g_us": 1.0}, carefuld="17 4711"))
+    found = store.of("h2", {**here, "xdp_mode": "generic"})
+    assert found.figures == {"sum_g_us": 1.0}
+    assert found.carefuld == ""  # nobody's: its figures are doubted
+    assert found.identity["xdp_mode"] == "generic"
+
+
+def _decision(number: int, *tried: int) -> dict[str, object]:
+    plans = {"before": {}, "after": {}}
+    classes = [{"class": index, **plans, "ab": {"verdict": "held"}} for index in tried]
+    return {"at_s": float(number), "what": "kept", "why": "", "classes": classes}
+
+
+def test_note__each_last_ab_stays() -> None:
+    state = PathState(HERE)
+    state.note(_decision(0, 3))
+    state.note(_decision(1, 7))
+    for number in range(2, 2 + 2 * DECISIONS_MAX):
+        state.note(_decision(number))
+    state.note(_decision(99, 7))
+    times = [one["at_s"] for one in state.decisions]
+    assert times[0] == 0.0  # the last A/B of class 3; that of class 7 is told by a newer one
+    assert len(times) == DECISIONS_MAX + 1
+    assert times[-1] == 99.0
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{", '{"schema": 99, "paths": {}}', '{"schema": 2, "paths": {"h2": {"x": 1}}}'],
