@@ -55,8 +55,18 @@ def explained(host: Host) -> dict[str, Any]:
 
 
 def once(host: Host) -> dict[str, Any]:
-    host.ctl("tune", "auto", "eth1", "--peer", PEER, "--once")
-    return explained(host)
+    """What is known after a round; after a few, where a busy machine hid the path's times."""
+    for _ in range(4):
+        host.ctl("tune", "auto", "eth1", "--peer", PEER, "--once")
+        path = explained(host)
+        if path["measurement"]:
+            break
+    return path
+
+
+def decided(path: dict[str, Any]) -> list[str]:
+    """In words; measurements that found nothing aside."""
+    return [each["what"] for each in path["decisions"] if each["what"] != "not measured"]
 
 
 def fragment_bytes(host: Host) -> int:
@@ -76,14 +86,14 @@ def test_once__measures_changes_and_says_why(host: Host, tmp_path: Path) -> None
     assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
     assert one["predicted_us"] < 0.95 * one["one_fragment_us"]
     assert path["measurement"]["frames_count"] > 100
-    assert [each["what"] for each in path["decisions"]] == ["changed", "unverified"]
+    assert decided(path) == ["changed", "unverified"]
     text = host.ctl("tune", "explain", "eth1").stdout
     assert "nobody tunes it" in text
-    assert "not verified: 0 messages of 30" in text
+    assert "not verified: 0 messages of 30" in " ".join(text.split()), text
     # Once more: nothing is measured again, nor changed.
     again = once(host)
-    assert [each["what"] for each in again["decisions"][:2]] == ["changed", "unverified"]
-    assert all(each["what"] != "changed" for each in again["decisions"][2:])
+    assert decided(again)[:2] == ["changed", "unverified"]
+    assert "changed" not in decided(again)[2:]
     assert again["measurement"]["elapsed_s"] == path["measurement"]["elapsed_s"]
 
 
@@ -190,7 +200,9 @@ def test_auto__killed_and_started_again(host: Host, what: str) -> None:
     after = json.loads(kept.read_text())["paths"][PEER]
     assert after["measured_at"] == before["measured_at"]
     assert after["changed_at"] == before["changed_at"]
-    assert path["classes"][CLASS]["standing"] == "unverified"
+    (changed,) = [one for one in before["decisions"] if one["what"] == "changed"]
+    for one in changed["classes"]:
+        assert path["classes"][one["class"]]["standing"] == "unverified"
     assert fragment_bytes(host) < 3694
     assert host.pid == daemon
     assert alive(daemon)
