@@ -26,6 +26,8 @@ CTL = PYTHON.with_name("carefulctl")
 def slow_disk(g_us: float, G_us_per_KiB: float, nbytes: int) -> Iterator[Path]:
     """A directory whose writes take so long, with a file of so many bytes."""
     program = ROOT / "build" / "bench" / "slowfs"
+    if not program.exists():
+        raise BenchError(f"{program}: `cmake --build build/bench` makes it, with libfuse3")
     with tempfile.TemporaryDirectory() as folder:
         backing, top = Path(folder) / "backing", Path(folder) / "top"
         backing.mkdir()
