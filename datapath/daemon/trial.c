@@ -23,7 +23,8 @@ enum {
 	TRIAL_MS = 2000, /* the whole of it; less than a handshake of another peer waits */
 	ASK_MS = 250,
 	CHANGE_MS = 500, /* until all old buffers are back, and until the new epoch */
-	AGAIN_MS = 1000, /* after a peer was busy */
+	AGAIN_MS = 1000, /* after a peer was busy, or late to answer */
+	TRIES = 3, /* that were begun and failed: a busy machine is late once in a while */
 	/* Between the end of our trial and our clients' questions: the peer may want one. */
 	TURN_NS = 5 * 1000 * 1000,
 };
@@ -205,6 +206,11 @@ static void log_figures(const struct attempt *a, bool clear)
 		 name_of(device_of(a->trial).xdp_mode));
 }
 
+static void try_again(struct trial *t, uint32_t peer)
+{
+	t->due_ns[peer] = trial_now_ns() + ms(AGAIN_MS);
+}
+
 /* Nothing waits for a mode any longer. */
 static void over(struct trial *t, uint32_t by)
 {
@@ -230,17 +236,22 @@ static void conclude(struct attempt *a)
 	over(t, rc || clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
-/* Back to the driver's mode; this carefuld tries no more. */
+/* Back to the driver's mode: until the next try, or for good. */
 static void give_up(struct attempt *a)
 {
+	struct trial *t = a->trial;
 	struct careful_error why = a->why;
 	int rc = change(a, a->drivers, true);
+	bool last = ++t->failed == TRIES;
 
-	log_line("XDP: not measured with peer %u: %s; %s, the driver's", a->peer, why.text,
-		 name_of(device_of(a->trial).xdp_mode));
+	log_line("XDP: not measured with peer %u: %s; %s, the driver's%s", a->peer, why.text,
+		 name_of(device_of(t).xdp_mode), last ? "" : ", until the next try");
 	if (rc)
 		log_line("XDP: back to %s: %s", name_of(a->drivers), a->why.text);
-	over(a->trial, CAREFUL_XDP_BY_DRIVER);
+	if (last)
+		over(t, CAREFUL_XDP_BY_DRIVER);
+	else
+		try_again(t, a->peer);
 }
 
 /* Says that it is over, and leaves the peer its turn. */
@@ -272,8 +283,8 @@ static void run(struct trial *t, uint32_t peer)
 	rc = ask_peace(&a, CAREFUL_PEACE_MS);
 	if (rc || t->peace_ns[peer]) {
 		mode_alone(t->instance, CAREFUL_ANY_PEER);
-		if (rc == -EBUSY || rc == -ECONNRESET)
-			t->due_ns[peer] = trial_now_ns() + ms(AGAIN_MS);
+		if (rc == -EBUSY || rc == -ECONNRESET || rc == -ETIMEDOUT)
+			try_again(t, peer);
 		return;
 	}
 	t->running = true;
@@ -326,7 +337,7 @@ void trial_poll(struct trial *t)
 			continue;
 		t->due_ns[i] = 0;
 		if (!is_alone(t, i) || !is_quiet(t, i)) {
-			t->due_ns[i] = now_ns + ms(AGAIN_MS);
+			try_again(t, i);
 		} else {
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			run(t, i);

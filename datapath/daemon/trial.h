@@ -19,6 +19,7 @@
  * @wanted:   no mode was chosen yet
  * @asking:   for peace: who asks us meanwhile has a larger @ticket or is refused
  * @running:  nobody is given peace
+ * @failed:   trials that were begun and came to no end
  * @due_ns:   of each peer, when to try with it; 0: not to
  * @moved:    frames to and from it, and 1, when it was last looked whether it is quiet; 0: not yet
  * @peace_ns: of each peer, until when we keep the peace that it asked for; 0: it did not
@@ -32,6 +33,7 @@ struct trial {
 	bool wanted;
 	bool asking;
 	bool running;
+	uint32_t failed;
 	uint64_t ticket;
 	uint64_t due_ns[CAREFUL_PEERS_MAX];
 	uint64_t moved[CAREFUL_PEERS_MAX];

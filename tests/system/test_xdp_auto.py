@@ -19,6 +19,8 @@ from lab import keep_xdp
 
 MEASURING = "XDP: measuring native and generic with peer"
 MEASURED = "XDP, measured with peer"
+FAILED = "XDP: not measured with peer"
+TRIES = 3
 
 
 @pytest.fixture
@@ -37,14 +39,23 @@ def attached(host: Host) -> bool:
     return " prog/xdp " in host.lab.run(host.name, "ip", "-d", "link", "show", "eth1").stdout
 
 
+def await_decision(host: Host) -> None:
+    wait_for(lambda: host.status()["xdp_by"] != "pending", "decision", 120)
+
+
 def decided(host: Host) -> tuple[str, str]:
-    """The mode and who chose it; as `status` and what is kept agree."""
+    """The mode and who chose it; as `status` and what is kept agree.
+
+    On a busy machine a trial may fail, and is tried again.
+    """
+    await_decision(host)
     found = host.status()
     mode, by = found["xdp_mode"], found["xdp_by"]
     assert by in ("measured", "driver")
     assert kept(host).get("mode") == (mode if by == "measured" else None)
-    last = [line for line in host.log.splitlines() if MEASURED in line][-1]
-    assert last.endswith(mode)
+    last = [line for line in host.log.splitlines() if MEASURED in line or FAILED in line][-1]
+    assert last.endswith(f"; {mode}, the driver's" if FAILED in last else mode)
+    assert host.log.count(FAILED) + (MEASURED in last) == host.log.count(MEASURING) <= TRIES
     assert attached(host)
     said = host.ctl("status", "eth1").stdout
     assert f"XDP {mode} ({'measured' if by == 'measured' else 'the driver'}" in said
@@ -61,15 +72,14 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
     done = json.loads(h1.ctl("get", "--json", "h2:big", h1.own / "big").stdout)
     assert (h1.own / "big").read_bytes() == data
     assert done["new_epochs_count"] == 0, "the epochs of a trial are no news of a transfer"
-    wait_for(lambda: all(MEASURED in one.log for one in two), "trial")
     for host in two:
-        assert host.log.count(MEASURING) == 1
         decided(host)
+    tried = [host.log.count(MEASURING) for host in two]
     h1.ctl("put", h1.own / "up", "h2:up")
     assert (h2.export / "up").read_bytes() == (h1.own / "up").read_bytes()
-    for host in two:
+    for host, count in zip(two, tried, strict=True):
         host.assert_nothing_lost()
-        assert host.log.count(MEASURING) == 1
+        assert host.log.count(MEASURING) == count
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])
@@ -107,9 +117,8 @@ def test_auto__a_state_directory_that_is_none(two: list[Host]) -> None:
     make_file(two[1].export / "one", 1000)
     two[0].ctl("up", "eth1")
     two[0].ctl("get", "h2:one", two[0].own)
-    wait_for(lambda: MEASURED in two[0].log, "trial")
-    found = two[0].status()
-    assert found["xdp_by"] in ("measured", "driver")
+    await_decision(two[0])
+    assert two[0].status()["xdp_by"] in ("measured", "driver")
     assert "xdp.veth.json" in two[0].log  # why it is not used, or not kept
 
 

@@ -32,6 +32,7 @@ static struct daemon_options options = { .state_dir = STATE_DIR };
 /* The peer: polled by a thread of its own, until it falls silent. */
 static atomic_bool stop;
 static atomic_int gets_left; /* before it does; -1: never */
+static atomic_bool silent;
 static atomic_int peaces; /* asked for */
 static int peace_answer;
 
@@ -45,9 +46,11 @@ void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
 static void *peer_thread(void *arg)
 {
 	(void)arg;
-	while (!stop)
-		if (gets_left)
+	while (!stop) {
+		silent = !gets_left;
+		if (!silent)
 			careful_wait(ends.c[1], 1, -1);
+	}
 	return NULL;
 }
 
@@ -104,13 +107,27 @@ static struct careful_peer_info the_peer(void)
 	return info;
 }
 
-/* Until the session is up; then a look at what is due. */
-static void meet(void)
+/* Until the session is up. */
+static void meet_only(void)
 {
 	for (int i = 0; i < PATIENCE && the_peer().state != CAREFUL_PEER_UP; i++)
 		careful_wait(ends.c[0], 1, -1);
 	CHECK_EQ(the_peer().state, CAREFUL_PEER_UP);
 	trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+}
+
+/* Then a look at what is due. */
+static void meet(void)
+{
+	meet_only();
+	trial_poll(&trial);
+}
+
+/* As if it had been quiet for long enough. */
+static void next_try(void)
+{
+	trial.due_ns[ends.peer] = 1;
+	trial.moved[ends.peer] = 0;
 	trial_poll(&trial);
 }
 
@@ -155,20 +172,24 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 {
 	pthread_t thread = begin_trial(1);
 	uint32_t by;
+	int tries;
 
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], IPC_HOLD_TRIAL);
 	meet();
+	while (device().xdp_by == CAREFUL_XDP_BY_PENDING) /* late answers, on a busy machine */
+		next_try();
 	by = device().xdp_by;
 	CHECK(by == CAREFUL_XDP_BY_MEASURED || by == CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(remembered_mode(), by == CAREFUL_XDP_BY_MEASURED ? device().xdp_mode : 0);
-	CHECK_EQ(peaces, 1);
+	tries = peaces;
+	CHECK(tries >= 1);
 	CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
 	nothing_is_held();
 	ask();
 	trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	trial_poll(&trial);
-	CHECK_EQ(peaces, 1); /* once is enough */
+	CHECK_EQ(peaces, tries); /* once is enough */
 	end_trial(thread);
 	ends_close(&ends); /* nothing lost, no epoch broken */
 	forget();
@@ -178,18 +199,47 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 {
 	pthread_t thread = begin_trial(1);
 
-	gets_left = 40; /* in the middle of an arm */
-	meet();
-	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
-	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
-	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+	meet_only();
+	for (int i = 1; i <= TRIES; i++) {
+		gets_left = 40; /* in the middle of an arm */
+		next_try();
+		CHECK_EQ(trial.failed, i);
+		CHECK_EQ(device().xdp_by,
+			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next */
+		gets_left = -1;
+		ask(); /* it is back, and is served */
+	}
 	nothing_is_held();
-	gets_left = -1;
-	ask(); /* it is back, and is served */
 	end_trial(thread);
 	careful_close(ends.c[0]);
 	careful_close(ends.c[1]);
 	pair_close(&ends.pair);
+}
+
+static void test_trial__a_peer_that_answers_late_is_asked_again(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	meet_only();
+	gets_left = 0;
+	while (!silent)
+		;
+	trial_poll(&trial);
+	CHECK_EQ(peaces, 0);
+	CHECK_EQ(trial.failed, 0);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], 0);
+	CHECK(trial.due_ns[ends.peer] > 0);
+	gets_left = -1;
+	ask();
+	next_try();
+	CHECK(peaces >= 1);
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
 }
 
 static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
@@ -225,7 +275,7 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	trial.due_ns[ends.peer] = 1;
 	trial_poll(&trial);
 	CHECK_EQ(peaces, 2);
-	CHECK(device().xdp_by != CAREFUL_XDP_BY_PENDING);
+	CHECK(device().xdp_by != CAREFUL_XDP_BY_PENDING || trial.failed);
 	end_trial(thread);
 	ends_close(&ends);
 	forget();
@@ -318,6 +368,7 @@ int main(void)
 {
 	RUN(test_trial__measures_decides_and_nothing_is_lost);
 	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
+	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
 	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
 	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
 	RUN(test_remembered__is_in_effect_at_once);
