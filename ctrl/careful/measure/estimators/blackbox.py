@@ -87,8 +87,9 @@ class Options:
     seconds: after which no further round begins; background: pauses, at most 1 % of the path;
     resolution_us: of the clocks; 0: as the times show; train_frames: of a train, more where it
     takes less than TRAIN_US; trips_count: round trips of each size in a round, at least; ends:
-    trains of sizes near both ends, too; share: of the path's time that is taken, by pauses;
-    patience_s: goes on for so long while there are no figures, beyond `seconds`.
+    trains of sizes near both ends, too; without, nothing is called settled; share: of the path's
+    time that is taken, by pauses; patience_s: goes on for so long while there are no figures,
+    beyond `seconds`.
     """
 
     sizes_count: int = 16
@@ -237,6 +238,8 @@ class BlackBox:
             over = self._ended(error, self._clock() - began)
         if over:
             result.notes.append(over)
+        if over or not self.options.ends:
+            result.settled = False  # a bend that was not looked for
         result.look_at(self._of_interest(result.regimes))
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()

@@ -117,6 +117,19 @@ def test_blackbox__hidden_stage_is_not_called_settled() -> None:
     assert any("another stage" in note for note in found.notes)
 
 
+def test_blackbox__a_quick_look_is_not_called_settled() -> None:
+    """It ends when it is as precise as was asked; but a bend near an end would not have shown."""
+    looked, quick = (
+        FakeExchange().measure(seconds=1000, sizes_count=6, precision=0.03, ends=ends)
+        for ends in (True, False)
+    )
+    assert looked.settled
+    assert looked.rounds_count < 40
+    assert quick.rounds_count < 40
+    assert quick.sum_G_others_us_per_KiB is not None
+    assert not quick.settled
+
+
 def test_blackbox__json_says_what_each_figure_rests_on() -> None:
     """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
     found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
