@@ -95,6 +95,7 @@ class Controller:
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch()
         self._test: _Test | None = None
+        self._alone = True  # no other path is measured now
         self._trials: dict[int, Trial] = {}
         self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
         self._known: Measured | None = None
@@ -113,30 +114,41 @@ class Controller:
         """Whether an A/B is under way."""
         return self._test is not None
 
-    def step(self) -> float:
-        """Look, and do what is due; seconds until the next look."""
-        now = self._clock()
+    def step(self, alone: bool = True, /) -> float:
+        """Look, and do what is due; seconds until the next look.
+
+        alone: False while another path is measured: nothing is then, and no shift is looked for.
+        """
+        now, self._alone = self._clock(), alone
         if self._test:
             self._advance(self._test, now)
             if self._test:
                 return FLIP_S * self._random.uniform(0.6, 1.4)
             return LOOK_S
         if self.state.figures is None or self._doubts:
-            if now >= self._retry_at:
+            if alone and now >= self._retry_at:
                 self._begin()
             if self.state.figures is None or self._doubts:
-                self.considered = True
+                self.considered |= alone
                 return LOOK_S
         live = self._path.live()
         self._look(live, now)
         if not self._test:
             self._look_at_store(now)
-        if not self._test and self._closely_at is not None and now >= self._closely_at:
+        closely = self._closely_at is not None and now >= self._closely_at
+        if not self._test and closely and alone:
             self._closely_at = None
             self._measure("more closely", quick=False)
-        elif not self._test and now >= self._consider_at:
+        elif not self._test and now >= self._consider_at and (alone or self._untold() is None):
             self._consider(now)
         return FLIP_S if self._test else LOOK_S
+
+    def collect(self, keep: bool, /) -> None:
+        """What came since the last look, into an A/B under way; keep False: out of it."""
+        if self._test and keep:
+            self._collect(self._test, self._path.live(), self._clock())
+        elif self._test:
+            self._test.seen |= self._path.live()
 
     def close(self) -> None:
         """End an A/B: what it did not decide stays, unverified."""
@@ -236,7 +248,7 @@ class Controller:
             if totals.get(index, Counts()).count
             >= self._arrived.setdefault(index, totals.get(index, Counts()).count) + RETRY_MESSAGES
         }
-        shifted = self._watch.look(sent(totals), now)
+        shifted = self._shifted(sent(totals), now)
         if shifted and self._may_answer(now):
             self._answer(shifted, now)
             return
@@ -244,6 +256,13 @@ class Controller:
             self._closely_at = None  # of a path that comes and goes a closer look tells no more
         if ready:
             self._try(ready, now, fresh=False)
+
+    def _shifted(self, totals: Mapping[int, Counts], now: float) -> list[int]:
+        """Classes whose messages take another time than they did."""
+        if self._alone:
+            return self._watch.look(totals, now)
+        self._watch.skip(totals)  # they may meet the measurement of another path
+        return []
 
     def _look_at_store(self, now: float) -> bool:
         """Whether what is stored here has become another store's; what is seen is answered."""
@@ -293,7 +312,7 @@ class Controller:
         """Change what is worth it, if a change is due."""
         assert self._known is not None
         self.considered = True
-        untold = self._stores.untold(self._path.by_hand())
+        untold = self._untold()
         if untold is not None:
             self._stores.explore(untold, self._path, self.state, self._save)
         state, since = self.state, self.state.changed_at
@@ -320,6 +339,10 @@ class Controller:
             self._decide("nothing to change", {}, why)
         else:
             self._save()
+
+    def _untold(self) -> int | None:
+        """The item whose messages shall be written otherwise for a moment; None: none."""
+        return self._stores.untold(self._path.by_hand())
 
     def _change(self, found: Mapping[int, Row], now: float) -> None:
         pairs = {index: Pair(row.now, row.best) for index, row in found.items()}
@@ -355,7 +378,7 @@ class Controller:
     def _advance(self, test: _Test, now: float) -> None:
         live = self._path.live()
         self._collect(test, live, now)
-        shifted = self._watch.look(sent(by_class(live)), now)
+        shifted = self._shifted(sent(by_class(live)), now)
         if self._look_at_store(now):
             return
         if shifted and self._may_answer(now):

@@ -1,7 +1,7 @@
 """`tune auto`: a controller for each peer of a running instance, until it ends or is ended.
 
-Owns which peers are tuned, whose turn it is, and that an A/B under way is ended in order. What is
-done is decide.py's; how, running.py's.
+Owns which peers are tuned, and that an A/B under way is ended in order. What is done is
+decide.py's; how, running.py's; whose turn it is, turns.py's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from careful.errors import CarefulError, Ended
 from careful.tuning.decide import Controller
 from careful.tuning.running import Peer, RunningPath, own_ip
 from careful.tuning.state import PathState, Store
+from careful.tuning.turns import Turns
 
 #: How often to look for peers that came or went, seconds.
 PEERS_S = 0.5
@@ -39,14 +40,20 @@ Say = Callable[[str, dict[str, Any]], None]
 
 
 class _Tuned:
-    """A peer that is tuned, and when it is its turn."""
+    """A peer that is tuned."""
 
     def __init__(
-        self, instance: Instance, peer: Peer, identity: dict[str, Any], store: Store, say: Say
+        self,
+        instance: Instance,
+        peer: Peer,
+        identity: dict[str, Any],
+        store: Store,
+        say: Say,
+        turns: Turns,
     ) -> None:
         # What makes a path this one is `identity`; the process that serves it is not of it.
         self.peer, self.identity = peer, identity
-        self.path = RunningPath(instance, peer, store)
+        self.path = RunningPath(instance, peer, store, turns.meanwhile)
         name = peer.name
         self.state = store.of(name, identity)
         carefuld = _process(instance.pid)
@@ -59,9 +66,10 @@ class _Tuned:
             say=lambda decision: say(peer.label, decision),
             returned=returned,
         )
-        self.due = time.monotonic()
+        self._turns, self._turn = turns, turns.add(self.controller)
 
     def close(self) -> None:
+        self._turns.remove(self._turn)
         with suppress(OSError):  # the instance has gone, and its maps
             self.controller.close()
         self.path.close()
@@ -90,6 +98,7 @@ class Loop:
         self._named = {config.resolve(host).ip: host for host in hosts}
         self._store = Store(instance.directory, StateDir(place(config), warn))
         self._tuned: dict[str, _Tuned] = {}
+        self._turns = Turns()
 
     def run(self, once: bool) -> dict[str, PathState]:
         """Tune; what is known of each peer then.
@@ -139,12 +148,10 @@ class Loop:
                 if once and not self._tuned:
                     text = "no peer has a session with it: name one by --peer"
                     raise CarefulError(errno.ENOENT, text, self._instance.ifname)
-            for one in self._tuned.values():
-                if one.due <= now:
-                    one.due = time.monotonic() + one.controller.step()
+            self._turns.step()
             if once and all(_done(one) for one in self._tuned.values()):
                 return
-            due = min([looked + PEERS_S, *(one.due for one in self._tuned.values())])
+            due = min(looked + PEERS_S, self._turns.due())
             if gone.select(max(0.0, due - time.monotonic())):
                 raise CarefulError(errno.ENOENT, "carefuld ended", self._instance.ifname)
 
@@ -168,7 +175,9 @@ class Loop:
                 del self._tuned[name]
         for name, (peer, identity) in found.items():
             if name not in self._tuned:
-                self._tuned[name] = _Tuned(self._instance, peer, identity, self._store, self._say)
+                self._tuned[name] = _Tuned(
+                    self._instance, peer, identity, self._store, self._say, self._turns
+                )
 
 
 def _done(one: _Tuned) -> bool:

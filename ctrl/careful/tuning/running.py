@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -92,13 +91,17 @@ class RunningPath:
         instance: which.
         peer: the other end.
         store: with the classes that were set by hand.
+        pause: lets seconds pass while this path is measured, or looked at.
 
     Raises:
         CarefulError: the maps cannot be opened.
     """
 
-    def __init__(self, instance: Instance, peer: Peer, store: Store) -> None:
+    def __init__(
+        self, instance: Instance, peer: Peer, store: Store, pause: Callable[[float], None]
+    ) -> None:
         self._instance, self.peer, self._store = instance, peer, store
+        self._pause = pause
         self._tune = maps.tune_map(instance.name)
         self._live = maps.live_map(instance.name)
         self._two: Versions | None = None
@@ -117,7 +120,7 @@ class RunningPath:
             one.socket, one.name, peer.address, peer.label, payload_max_bytes=self._payload_bytes
         ) as session:
             self._payload_bytes = session.payload_max_bytes
-            found = BlackBox(session, options).run()
+            found = BlackBox(session, options, sleep=self._pause).run()
         figures = blackbox_figures(found)
         for name in _SAMPLES:
             del figures[name]
@@ -183,7 +186,7 @@ class RunningPath:
 
     def wait(self, seconds: float) -> None:
         """Let messages flow."""
-        time.sleep(seconds)
+        self._pause(seconds)
 
 
 def plans(tune: tune_entry.Tune) -> tuple[TunePlan, ...]:
