@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(careful.__file__).parent
 #: Package -> packages of this project that it must not import.
 FORBIDDEN = {
+    "bench": {"cli", "control", "files", "measure", "report", "transfer", "tuning"},
     "daemon": {
         "cli",
         "control",

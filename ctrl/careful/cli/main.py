@@ -89,6 +89,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.tune:tune",
             "See and set how messages are cut into fragments, while they flow.",
         ),
+        "bench": (
+            "careful.cli.bench:bench",
+            "Run P2's experiments over careful and over the traditional protocol, side by side.",
+        ),
     },
     "More": {
         "completion": (

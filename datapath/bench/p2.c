@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* P2's experiments, step by step (section 6.1). */
+/* P2's experiments, step by step (section 6.1). Calls the event interface alone. */
 #include "p2.h"
 
 #include <errno.h>

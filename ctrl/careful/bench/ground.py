@@ -1,0 +1,159 @@
+"""Where nodes run: hosts made for it on this machine, gone with the program that made them.
+
+Owns the hosts' namespaces: each is held by a process that ends when its input does, so that
+nothing stays whatever becomes of us. Each host has an eth1 on one switch, and a /run and a bpffs
+of its own. Calls iproute2 and util-linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from careful.errors import CarefulError
+
+#: Frames that a port of the switch can hold: more than all windows together.
+_PORT_FRAMES = 8192
+_UP_S = 30.0
+#: What a namespace's first process does: nothing is said on the network by itself.
+_HOLD = """
+echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true
+mount -t tmpfs -o mode=0755 tmpfs /run
+mount -t bpf -o mode=0700 bpf /sys/fs/bpf
+ip link set lo up
+echo ready
+exec cat
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a node runs.
+
+    Attributes:
+        prefix: words before its command.
+        address: IPv4.
+        interface: careful's.
+    """
+
+    prefix: tuple[str, ...]
+    address: str
+    interface: str = "eth1"
+
+
+def _said(argv: list[str], text: str = "") -> str:
+    """What a command printed; raises CarefulError."""
+    try:
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60)
+    except OSError as error:
+        raise CarefulError(errno.ENOENT, "it is not installed", argv[0]) from error
+    if done.returncode:
+        why = (done.stderr.strip() or "failed").splitlines()[0]
+        raise CarefulError(errno.EIO, why, argv[0])
+    return done.stdout
+
+
+class _Namespace:
+    """A network and a mount namespace, held by a process for as long as we are here."""
+
+    def __init__(self) -> None:
+        argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", _HOLD]
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is ours
+        )
+        self.pid = self._process.pid
+        self.inside = ("nsenter", "--net", "--mount", "--target", str(self.pid), "--")
+
+    def wait(self) -> None:
+        """Wait until it is there."""
+        assert self._process.stdout
+        assert self._process.stderr
+        if self._process.stdout.readline() != "ready\n":
+            why = self._process.stderr.read().strip() or "it ended"
+            raise CarefulError(errno.EPERM, why.splitlines()[0], "a network namespace")
+
+    def ip(self, *lines: str) -> None:
+        """Run lines of `ip -batch` in it."""
+        _said([*self.inside, "ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+    def late(self) -> bool:
+        """Whether a link of it does not carry frames yet."""
+        links = json.loads(_said([*self.inside, "ip", "-json", "link"]))
+        return any(one["operstate"] in ("DOWN", "LOWERLAYERDOWN") for one in links)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                pipe.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class OwnHosts:
+    """Hosts on this machine, at one switch.
+
+    Args:
+        count: how many.
+        mtu: bytes.
+
+    Raises:
+        CarefulError: no namespaces can be made here.
+    """
+
+    def __init__(self, count: int, mtu: int) -> None:
+        if os.geteuid():
+            raise CarefulError(errno.EPERM, "needs root, for network namespaces", "bench")
+        self._mtu = mtu
+        self.hosts: list[Host] = []
+        with ExitStack() as stack:
+            spaces = [stack.enter_context(_Namespace()) for _ in range(count + 1)]
+            for one in spaces:
+                one.wait()
+            self._join(spaces[0], spaces[1:])
+            self._wait_until_up(spaces)
+            self.hosts = [Host(one.inside, f"10.77.0.{k}") for k, one in enumerate(spaces[1:], 1)]
+            self._stack = stack.pop_all()
+
+    def _join(self, switch: _Namespace, hosts: list[_Namespace]) -> None:
+        kind = "type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+        switch.ip(f"link add br0 mtu {self._mtu} {kind}", "link set br0 up")
+        for k, host in enumerate(hosts, 1):
+            one = f"numtxqueues 1 numrxqueues 1 mtu {self._mtu}"
+            switch.ip(
+                f"link add p{k} {one} type veth peer name eth1 netns {host.pid} {one}",
+                f"link set p{k} master br0 up",
+            )
+            queue = f"qdisc replace dev p{k} root pfifo limit {_PORT_FRAMES}"
+            _said([*switch.inside, "tc", *queue.split()])
+            host.ip(f"address add 10.77.0.{k}/24 dev eth1", "link set eth1 up")
+
+    def _wait_until_up(self, spaces: list[_Namespace]) -> None:
+        """A veth drops what it sends until the kernel has seen that both ends are up."""
+        end = time.monotonic() + _UP_S
+        while any(one.late() for one in spaces):
+            if time.monotonic() > end:
+                raise CarefulError(errno.ETIMEDOUT, "its links do not come up", "the switch")
+            time.sleep(0.01)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()

@@ -1,0 +1,195 @@
+"""The nodes of an experiment: a careful-p2 on each host, told what to do, a line at a time.
+
+Owns the processes. A node that ends before its time ends them all, and is named. Calls nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from careful.bench.experiments import Cell
+from careful.bench.ground import Host
+from careful.errors import CarefulError
+
+PROGRAM = "careful-p2"
+#: How long nodes may take to find each other, and to end.
+_JOIN_S, _END_S = 60.0, 10.0
+#: Beyond an experiment's limit, which the nodes keep: for all of them to say so.
+_MORE_S = 30.0
+#: How long who failed first is waited for: the others know of it only what it did to them.
+_ALL_S = 2.0
+
+
+class LateError(CarefulError):
+    """An experiment did not end within its limit."""
+
+
+def program() -> str:
+    """Where careful-p2 is: beside the interpreter, as carefuld, else on the path."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    found = str(beside) if beside.exists() else shutil.which(PROGRAM)
+    if not found:
+        raise CarefulError(errno.ENOENT, "it is not installed; reinstall careful", PROGRAM)
+    return found
+
+
+class _Node:
+    """One of them."""
+
+    def __init__(self, host: Host, words: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            [*host.prefix, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is ours
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._in, self.out = self._process.stdin, self._process.stdout
+        self._got = b""
+        self.pid = self._process.pid
+        self.lines: list[dict[str, Any]] = []
+        self.ended = False
+
+    def tell(self, line: str) -> None:
+        """Write a line; who has ended is found out by its output."""
+        with suppress(BrokenPipeError):
+            self._in.write(line.encode() + b"\n")
+            self._in.flush()
+
+    def hear(self) -> None:
+        """Take what it says."""
+        data = os.read(self.out.fileno(), 65536)
+        self.ended = not data
+        *lines, self._got = (self._got + data).split(b"\n")
+        self.lines += [json.loads(one) for one in lines]
+
+    def close_input(self) -> None:
+        """Its end."""
+        with suppress(BrokenPipeError):
+            self._in.close()
+
+    def end(self, patience_s: float) -> int:
+        """Its status, once it has ended, or is made to."""
+        self.out.close()
+        try:
+            return self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+class Nodes:
+    """A group of nodes of one protocol, on as many hosts.
+
+    Args:
+        hosts: of each rank its own.
+        protocol: careful or traditional.
+        wait: adaptive, spin or block (`carefulctl up --wait`).
+        tx_buffers: send buffers of each.
+
+    Raises:
+        CarefulError: they do not find each other.
+    """
+
+    def __init__(self, hosts: Sequence[Host], protocol: str, wait: str, tx_buffers: int) -> None:
+        self._protocol = protocol
+        self._nodes: list[_Node] = []
+        self.fragment_bytes = 0
+        addresses = [one.address for one in hosts]
+        try:
+            for rank, host in enumerate(hosts):
+                given = [host.interface, str(rank), protocol, wait, str(tx_buffers)]
+                self._nodes.append(_Node(host, [program(), *given, *addresses]))
+            ready = self._answers(time.monotonic() + _JOIN_S)
+            self.fragment_bytes = int(ready[0]["fragment_bytes"])
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Of their processes, by rank."""
+        return [one.pid for one in self._nodes]
+
+    def run(self, cell: Cell, limit_s: float) -> list[dict[str, Any]]:
+        """An experiment once; what each node says of it.
+
+        Raises:
+            LateError: it did not end in time, and these nodes can do no more.
+            CarefulError: a node failed.
+        """
+        for one in self._nodes:
+            one.tell(f"{cell.line} {round(limit_s * 1000)}")
+        return self._answers(time.monotonic() + 2 * limit_s + _MORE_S)
+
+    def _answers(self, end: float) -> list[dict[str, Any]]:
+        """A line of each node."""
+        while any(not one.lines for one in self._nodes):
+            if any(one.ended or any("error" in line for line in one.lines) for one in self._nodes):
+                end = min(end, time.monotonic() + _ALL_S)
+            if not self._hear(end):
+                break
+        found = [one.lines.pop(0) if one.lines else {} for one in self._nodes]
+        if any("took_ns" not in one and "ready" not in one for one in found):
+            raise self._failure(found)
+        return found
+
+    def _hear(self, end: float) -> bool:
+        """Take what some node says; False: it is too late, or none is left that could."""
+        silent = {one.out.fileno(): one for one in self._nodes if not one.lines and not one.ended}
+        left_s = end - time.monotonic()
+        if not silent or left_s <= 0:
+            return False
+        ready, _, _ = select.select(list(silent), [], [], min(left_s, _ALL_S))
+        for fd in ready:
+            silent[fd].hear()
+        return True
+
+    def _failure(self, found: Sequence[dict[str, Any]]) -> CarefulError:
+        """Who failed, and why: who was killed, else who says something else than the others."""
+        said = {rank: str(one["error"]) for rank, one in enumerate(found) if "error" in one}
+        gone = [rank for rank, one in enumerate(self._nodes) if one.ended and rank not in said]
+        if not gone and said and all("in time" in text for text in said.values()):
+            return LateError(errno.ETIME, "it did not end in time", self._name())
+        if not said and not gone:
+            return CarefulError(errno.ETIMEDOUT, "a node says nothing", self._name())
+        self.close(0.0)
+        if gone:
+            why = f"node {gone[0]} {_ending(self._status[gone[0]])}"
+        else:
+            rank, text = next(iter(said.items()))
+            why = f"node {rank}: {text}"
+        return CarefulError(errno.ECANCELED, why, self._name())
+
+    def _name(self) -> str:
+        return f"{len(self._nodes)} nodes, {self._protocol}"
+
+    def close(self, patience_s: float = _END_S) -> None:
+        """End them; again is nothing."""
+        for one in self._nodes:
+            one.close_input()
+        self._status = [one.end(patience_s) for one in self._nodes]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(_END_S if kind is None else 0.5)
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was ended by signal {-status}"
+    return f"ended by itself (status {status})"

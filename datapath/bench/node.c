@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each host.
+ *
+ *   careful-p2 IFACE RANK careful|traditional adaptive|spin|block SEND-BUFFERS HOST…
+ *
+ * HOST: IPv4 addresses of all nodes, by rank. It says that the group is there, then reads
+ * experiments, a line each, the same ones at every node, and says what its part took:
+ *
+ *   latency|throughput|flood WORDS COUNT FRAGMENTS PROCESSING LIMIT-MS
+ *
+ * All nodes begin an experiment together. The end of its input is its end. A line of output is
+ * JSON; one with "error" is the last. Calls p2.c and the public interface.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "p2.h"
+
+enum {
+	GIVE_UP_MS = 30000,
+	IDLE_MS = 20,
+	WORDS_MAX = 1 << 16,
+	LINE_BYTES = 256,
+	RX_BUFFERS = 512, /* a window of 170 frames of three buffers each between two nodes */
+	COPYOUT_BUFFERS = 4096, /* all that a flood leaves with one node */
+};
+
+static const struct p2_setup meet = { .kind = P2_MEET, .count = 1 };
+
+/*
+ * @base:  number of the next experiment's first event
+ * @line:  input so far, @bytes of it
+ */
+struct node {
+	struct careful *c;
+	struct careful_events *ev;
+	uint32_t rank, nodes;
+	uint64_t base;
+	char line[LINE_BYTES];
+	uint32_t bytes;
+	uint32_t words[WORDS_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Says so; the program's status. */
+static int fail(const char *what, const char *why)
+{
+	/* What it names is ours, or one of the library's lines: neither has a quote. */
+	printf("{\"error\": \"%s: %s\"}\n", what, why);
+	return 1;
+}
+
+static int failed(const char *what, int rc)
+{
+	return fail(what, strerror(-rc));
+}
+
+static uint32_t number(const char *text, uint32_t most)
+{
+	char *end;
+	unsigned long value = text ? strtoul(text, &end, 10) : 0;
+
+	if (!text || !*text || *end || value > most)
+		exit(fail(text ? text : "a number", strerror(EINVAL)));
+	return (uint32_t)value;
+}
+
+static uint32_t one_of(const char *text, const char *const *names, uint32_t count)
+{
+	for (uint32_t i = 0; text && i < count; i++)
+		if (!strcmp(text, names[i]))
+			return i;
+	exit(fail(text ? text : "a word", strerror(EINVAL)));
+}
+
+/* The session with a host, which may not be up yet; -errno. */
+static int peer_of(struct careful *c, const char *host)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	uint64_t end = now_ns() + GIVE_UP_MS * 1000000ull;
+	struct careful_peer_info info = { 0 };
+	int peer, rc;
+
+	if (inet_pton(AF_INET, host, &to.sin_addr) != 1)
+		return -EINVAL;
+	while (now_ns() < end) {
+		peer = careful_peer(c, (struct sockaddr *)&to, sizeof(to));
+		if (peer < 0)
+			return peer;
+		rc = careful_wait(c, IDLE_MS, -1);
+		if (rc < 0)
+			return rc;
+		rc = careful_peer_info(c, (uint32_t)peer, &info);
+		if (!rc && info.state == CAREFUL_PEER_UP)
+			return peer;
+		if (!rc && info.state == CAREFUL_PEER_FAILED && info.last_errno == EPROTOTYPE)
+			return -EPROTOTYPE;
+	}
+	return -ETIMEDOUT;
+}
+
+/* Runs a part; what it took, ns. -ETIME: it did not end within the limit. */
+static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, uint64_t *took_ns)
+{
+	uint64_t began_ns = now_ns(), end_ns = began_ns + limit_ms * 1000000ull;
+	struct p2 p;
+	int rc;
+
+	p2_begin(&p, setup, n->ev, n->rank, n->nodes, n->base);
+	p.words = n->words;
+	while ((rc = p2_step(&p)) == -EAGAIN) {
+		rc = careful_wait(n->c, IDLE_MS, -1);
+		if (rc < 0)
+			return rc;
+		if (now_ns() > end_ns)
+			return -ETIME;
+	}
+	n->base += p2_events(setup, n->nodes);
+	*took_ns = now_ns() - began_ns;
+	return rc;
+}
+
+/* Says why the group can do no more. */
+static int broken(struct node *n, int rc)
+{
+	uint32_t who = n->rank;
+	char what[48];
+
+	if (rc == -ETIME)
+		return fail("did not end in time", "limit");
+	careful_events_failed(n->ev, &who);
+	snprintf(what, sizeof(what), "node %u", who);
+	return failed(what, rc);
+}
+
+/* An experiment, as a line names it. */
+static int experiment(struct node *n, char *line)
+{
+	static const char *const kinds[] = { "latency", "throughput", "flood" };
+	struct p2_setup setup = { 0 };
+	uint64_t took_ns = 0, last_ns = 0;
+	uint32_t limit_ms;
+	char *rest = NULL;
+	int rc;
+
+	setup.kind = (enum p2_kind)one_of(strtok_r(line, " ", &rest), kinds, 3);
+	setup.words = number(strtok_r(NULL, " ", &rest), WORDS_MAX);
+	setup.count = number(strtok_r(NULL, " ", &rest), UINT32_MAX);
+	setup.fragments = number(strtok_r(NULL, " ", &rest), UINT16_MAX);
+	setup.processing = number(strtok_r(NULL, " ", &rest), 1);
+	limit_ms = number(strtok_r(NULL, " ", &rest), UINT32_MAX);
+	rc = play(n, &meet, limit_ms, &took_ns);
+	if (!rc)
+		rc = play(n, &setup, limit_ms, &took_ns);
+	/* P2's first node hears from the last one: what it sent has come. */
+	if (!rc && setup.kind == P2_THROUGHPUT)
+		rc = play(n, &meet, limit_ms, &last_ns);
+	if (rc)
+		return broken(n, rc);
+	printf("{\"took_ns\": %llu, \"frames\": %d}\n", (unsigned long long)took_ns + last_ns,
+	       p2_frames(n->ev, &setup));
+	return 0;
+}
+
+/* The next line; NULL, and in *rc why: 0 at the end of the input. It polls meanwhile. */
+static char *next_line(struct node *n, int *rc)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+	static char line[LINE_BYTES];
+	char *end;
+	ssize_t got;
+
+	while (!(end = memchr(n->line, '\n', n->bytes))) {
+		*rc = careful_wait(n->c, 1000, STDIN_FILENO);
+		if (*rc >= 0)
+			*rc = careful_events_failed(n->ev, NULL);
+		if (*rc < 0)
+			return NULL;
+		if (poll(&input, 1, 0) <= 0)
+			continue;
+		got = read(STDIN_FILENO, n->line + n->bytes, LINE_BYTES - n->bytes);
+		*rc = got < 0 ? -errno : 0;
+		if (got <= 0)
+			return NULL;
+		n->bytes += (uint32_t)got;
+	}
+	*end++ = 0;
+	memcpy(line, n->line, (size_t)(end - n->line));
+	n->bytes -= (uint32_t)(end - n->line);
+	memmove(n->line, end, n->bytes);
+	return line;
+}
+
+static int serve(struct node *n)
+{
+	uint64_t took_ns;
+	int rc = play(n, &meet, GIVE_UP_MS, &took_ns);
+	char *line;
+
+	if (rc)
+		return broken(n, rc);
+	printf("{\"ready\": true, \"fragment_bytes\": %d}\n", careful_event_bytes(n->ev));
+	while ((line = next_line(n, &rc)))
+		if (experiment(n, line))
+			return 1;
+	return rc ? broken(n, rc) : 0;
+}
+
+static int join(struct node *n, char **hosts)
+{
+	uint32_t peers[CAREFUL_EVENT_NODES_MAX] = { 0 };
+	struct careful_events_options group = {
+		.nodes = n->nodes,
+		.rank = n->rank,
+		.peers = peers,
+	};
+
+	for (uint32_t i = 0; i < n->nodes; i++) {
+		int peer = i == n->rank ? 0 : peer_of(n->c, hosts[i]);
+
+		if (peer < 0)
+			return failed(hosts[i], peer);
+		peers[i] = (uint32_t)peer;
+	}
+	int rc = careful_events_open(n->c, &group, &n->ev);
+
+	return rc ? failed("the group", rc) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const protocols[] = { "careful", "traditional" };
+	static const char *const waits[] = { "adaptive", "spin", "block" };
+	static struct node n;
+	struct careful_options options = {
+		.rx_buffers = RX_BUFFERS,
+		.copyout_buffers = COPYOUT_BUFFERS,
+		.instance = getenv("CAREFUL_INSTANCE"), // NOLINT(concurrency-mt-unsafe)
+	};
+	struct careful_error error = { 0 };
+	int status;
+
+	if (argc < 8 || argc - 6 > CAREFUL_EVENT_NODES_MAX) {
+		fprintf(stderr, "careful-p2: `carefulctl bench` starts it\n");
+		return 2;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	n.nodes = (uint32_t)argc - 6;
+	n.rank = number(argv[2], n.nodes - 1);
+	options.ifname = argv[1];
+	options.peers = n.nodes - 1;
+	options.protocol = one_of(argv[3], protocols, 2);
+	options.wait_mode = one_of(argv[4], waits, 3);
+	options.tx_buffers = number(argv[5], 1 << 16);
+	if (careful_open(&options, &n.c, &error))
+		return fail(argv[1], error.text);
+	status = join(&n, argv + 6);
+	if (!status)
+		status = serve(&n);
+	if (n.ev)
+		careful_events_close(n.ev, status ? -ECANCELED : 0, status ? 0 : GIVE_UP_MS);
+	careful_close(n.c);
+	return status;
+}
