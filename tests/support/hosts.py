@@ -24,6 +24,8 @@ RUN = Path("/run/careful")
 MIB = 1 << 20
 #: Of get and put, so that a transfer takes some seconds on any machine.
 SLOWLY = ("--block-bytes", "64KiB", "--rate-limit", "32MiB")
+#: Of one that is to be broken off: it ends by itself in minutes, however late we are.
+CRAWLING = ("--block-bytes", "64KiB", "--rate-limit", "1MiB")
 #: What may not have happened where nothing was lost.
 LOSSES = (
     "lost_frames",

@@ -18,7 +18,19 @@ pytest.importorskip("careful._binding")
 
 from careful._abi import lib, unpack
 from careful.transfer.file import journal
-from hosts import MIB, PINS, SLOWLY, Host, Hosts, alive, finish, make_file, moving, wait_for
+from hosts import (
+    CRAWLING,
+    MIB,
+    PINS,
+    SLOWLY,
+    Host,
+    Hosts,
+    alive,
+    finish,
+    make_file,
+    moving,
+    wait_for,
+)
 from lab import Lab
 
 #: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
@@ -346,8 +358,9 @@ def test_disk__full_on_either_side(hosts: Hosts) -> None:
 def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> None:
     a, b = shared_pair
     source = b.export / f"big-{how}"
-    make_file(source, 192 * MIB)
-    job = a.start("get", *SLOWLY, f"h2:{source.name}", a.own / source.name)
+    make_file(source, 48 * MIB)
+    pace = (*CRAWLING, "--rate-limit", "4MiB")
+    job = a.start("get", *pace, f"h2:{source.name}", a.own / source.name)
     moving(a)
     if how == "shrinks":
         os.truncate(source, MIB)
@@ -382,12 +395,12 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     kept = make_file(source, 192 * MIB)
     target = a.own / "copy" if command == "get" else b.export / "copy"
     args = ["h2:big", target] if command == "get" else [source, "h2:copy"]
-    job = a.start(command, *SLOWLY, *args)
+    job = a.start(command, *CRAWLING, *args)
     moving(a)
     dead, other = (b, a) if victim == "the other end" else (a, b)
     pid = dead.pid
     os.kill(pid, signal.SIGKILL)
-    status, _, errors = finish(job, 5)
+    status, _, errors = finish(job, 30)  # of the minutes that it would take
     assert status == 1
     assert errors.count("\n") == 1, errors
     assert not target.exists()
@@ -405,7 +418,7 @@ def test_command__killed_in_the_middle(shared_pair: tuple[Host, Host], how: sign
     a, b = shared_pair
     make_file(b.export / "big", 192 * MIB)
     before = a.status()["peers"][0]["operations"] if a.status()["peers"] else 0
-    job = a.start("get", *SLOWLY, "h2:big", a.own / f"big-{how.name}")
+    job = a.start("get", *CRAWLING, "h2:big", a.own / f"big-{how.name}")
     moving(a)
     job.send_signal(how)
     status, _, errors = finish(job, 20)

@@ -49,8 +49,9 @@ def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> Non
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        if words[0] == "get":  # as much as the pipe and the blocks in flight take
-            wait_for(lambda taken=taken: received(a) > taken + 100, "traffic")
+        # Of get as much as the pipe and the blocks in flight take.
+        least = taken + 100 * (words[0] == "get")
+        wait_for(lambda least=least: received(a) > least, "traffic")
         with pytest.raises(subprocess.TimeoutExpired):
             job.wait(1.0)
         job.send_signal(signal.SIGINT)

@@ -6,8 +6,7 @@ import contextlib
 import itertools
 import json
 import re
-import threading
-import time
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -170,21 +169,17 @@ def test_neighbour__its_mac_changes(hosts: Hosts) -> None:
     status, _, errors = finish(job)
     assert status == 0, errors
     assert (a.own / "big").read_bytes() == kept
-    seen = []
-
-    def listen() -> None:
-        dump = a.lab.run(
-            "h2", "timeout", "5", "tcpdump", "-i", "eth1", "-e", "-n", "-c", "1",
-            "udp", "and", "dst", "host", a.lab.address("h2"), check=False,
-        )  # fmt: skip
-        seen.append(dump.stdout)
-
-    watcher = threading.Thread(target=listen)
-    watcher.start()
-    time.sleep(1.0)
+    watcher = subprocess.Popen(
+        a.lab.argv(
+            "h2", "timeout", "60", "tcpdump", "-i", "eth1", "-e", "-n", "-c", "1",
+            "udp", "and", "dst", "host", a.lab.address("h2"),
+        ),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert watcher.stderr is not None
+    assert any("listening on" in line for line in watcher.stderr)
     # Control goes through the kernel's table and our frames through ours: both are new.
     a.ctl("down", "eth1")
     a.up()
     a.ctl("get", "-f", "h2:big", a.own / "big")
-    watcher.join()
-    assert "02:00:00:00:be:ef" in seen[0]
+    assert "02:00:00:00:be:ef" in finish(watcher)[1]
