@@ -63,8 +63,13 @@ def _store(each: dict[str, Any]) -> str:
     size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
     took = each["measured_us"]
     measured = "" if took is None else f", {_number(took)} µs"
+    predicted = f"not predicted: {each.get('why_not_predicted')}"
+    if "predicted_us" in each:
+        low, high = (_number(each[f"predicted_{end}_us"]) for end in ("low", "high"))
+        predicted = f"predicted {_number(each['predicted_us'])} µs ({low} to {high})"
     return (
         f"{size} from there to files: writes of {least} bytes or more: {each['standing']}{measured}"
+        f"; {predicted}"
     )
 
 

@@ -91,9 +91,9 @@ class Controller:
         returned: bool = False,
     ) -> None:
         self.state = state
-        self._path, self._clock, self._save, self._say = path, clock, save, say
+        self._path, self._clock, self._keep, self._say = path, clock, save, say
         self._random = random.Random(seed)
-        self._watch, self._stores = Watch(), StoreWatch()
+        self._watch, self._stores = Watch(), StoreWatch(state.store)
         self._test: _Test | None = None
         self._alone = True  # no other path is measured now
         self._trials: dict[int, Trial] = {}
@@ -461,7 +461,11 @@ class Controller:
         for index in kept.keys() | undone.keys():
             self._trials.pop(index, None)
 
-    # --- what is told
+    # --- what is kept and told
+
+    def _save(self) -> None:
+        self.state.store = self._stores.as_dict()
+        self._keep()
 
     def _decide(
         self,

@@ -16,8 +16,10 @@ from careful.control.tune_peers import Row as InEffect
 from careful.control.tune_peers import Session
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
-from careful.tuning.propose import Measured, class_bytes, measured, table
-from careful.tuning.running import plans
+from careful.tuning import stores
+from careful.tuning.propose import Measured, class_bytes, measured, store_table, table
+from careful.tuning.propose import Row as Proposed
+from careful.tuning.running import plans, pulses
 from careful.tuning.state import PathState, Store, Value
 from careful.tuning.stores import STORE, Pulse
 
@@ -104,7 +106,9 @@ def _class(index: int, plan: TunePlan, state: PathState, by_hand: bool) -> dict[
 
 def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[dict[str, Any]]:
     """The store's thresholds that somebody has decided on."""
-    found = []
+    known, found = stores.kept(state.store), []
+    values: tuple[Value, ...] = (*plans(row.tune), *pulses(row.tune))
+    rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):
         pulse = Pulse(setting.minpulse_bytes.get("store", 0))
         ab = _last_ab(index, pulse, state)
@@ -115,12 +119,30 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[di
                     "class": index,
                     "message_bytes_max": class_bytes(index),
                     **pulse.as_dict(),
+                    **_of_store(known, rows.get(index)),
                     "standing": standing,
                     "measured_us": _measured_us(pulse, ab),
                     "ab": ab["ab"] if ab else None,
                 }
             )
     return found
+
+
+def _of_store(known: stores.Store | None, predicted: Proposed | None) -> dict[str, Any]:
+    """What is predicted of a store's threshold, or why nothing is."""
+    if known is None:
+        return {"why_not_predicted": "too few writes were seen"}
+    if predicted is None:
+        return {"why_not_predicted": "too few messages of that size were seen"}
+    if not known.told_apart:
+        return {"why_not_predicted": predicted.why_not}
+    return {
+        **predicted.now_us.figures("predicted", "us"),
+        "best": predicted.best.as_dict(),
+        **predicted.best_us.figures("best", "us"),
+        "why_not_best": predicted.why_not,
+        "write": known.figures(),
+    }
 
 
 def _last_ab(index: int, plan: Value, state: PathState) -> dict[str, Any] | None:

@@ -55,7 +55,8 @@ class PathState:
     were last used with; plans: what was decided for an item; unverified: changes in effect that no
     A/B has confirmed; refuted: plans that an A/B undid; on_trial: the classes of an A/B under way;
     hold_s, held_until: how long a change of the path goes unanswered after the last, and until
-    when; decisions: the last, newest last.
+    when; store: what was known of the store behind what comes from there (StoreWatch.as_dict());
+    decisions: the last, newest last.
     """
 
     identity: dict[str, Any]
@@ -71,6 +72,7 @@ class PathState:
     on_trial: dict[int, Pair] = field(default_factory=dict)
     hold_s: float = 0.0
     held_until: float | None = None
+    store: dict[str, Any] | None = None
     decisions: list[dict[str, Any]] = field(default_factory=list)
 
     def note(self, decision: dict[str, Any]) -> None:
@@ -130,7 +132,8 @@ class PathState:
 def _check(kept: dict[str, Any]) -> None:
     """Raise ValueError unless a state's plain parts are of their types."""
     whole = isinstance(kept["identity"], dict) and isinstance(kept["decisions"], list)
-    whole = whole and isinstance(kept["figures"], (dict, type(None)))
+    known = (kept["figures"], kept.get("store"))
+    whole = whole and all(isinstance(one, (dict, type(None))) for one in known)
     whole = whole and all(isinstance(kept[name], str) for name in ("reason", "carefuld"))
     whole = whole and all(_is_time(kept[name]) for name in ("measured_at", "hold_s"))
     times = (kept[name] for name in ("changed_at", "confirmed_at", "held_until"))

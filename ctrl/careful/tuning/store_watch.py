@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from careful.tuning.state import Pair, PathState, Value
-from careful.tuning.stores import STORE, Pulse, Store, Totals, another, fit
+from careful.tuning.stores import STORE, Pulse, Totals, another, fit, kept
 
 #: A window closes after so many writes and so long, seconds, whichever is later.
 WINDOW_WRITES = 8
@@ -47,16 +47,25 @@ class Path(Protocol):
 class StoreWatch:
     """What is known of a store, and since when.
 
+    Args:
+        before: as_dict() of what an earlier process knew; what flows shows whether it is so
+            still. Without g and G it begins anew.
+
     Attributes:
         known: None until there were enough writes.
     """
 
-    def __init__(self) -> None:
-        self.known: Store | None = None
+    def __init__(self, before: dict[str, Any] | None = None) -> None:
+        known = kept(before)
+        self.known = known if known and known.told_apart else None
         self._since: Totals | None = None  # of the figures
         self._window: tuple[Totals, float] | None = None
         self._agreeing = self._settling = 0
         self._explored = False
+
+    def as_dict(self) -> dict[str, Any] | None:
+        """For whoever goes on; None where nothing is known."""
+        return self.known.as_dict() if self.known else None
 
     def look(self, totals: Totals, now: float) -> str:
         """What is to be answered: a "first" store, "another", "better" figures of it, or "".

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,6 +139,11 @@ class Store:
             "writes_count": self.writes,
         }
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain types, from which kept() makes it again."""
+        came = {str(index): vars(one) for index, one in self.came.items()}
+        return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
+
     def latency_us(self, index: int, pulse: Pulse, costs: tuple[float, float]) -> float:
         """What a message of a class takes, from its first fragment; costs: g and G of a store."""
         one = self.came[index]
@@ -160,6 +166,20 @@ class Store:
         found = [(self.latency_us(index, one, costs), one) for one in self.candidates(index)]
         least = min(us for us, _ in found)
         return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
+
+
+def kept(data: Any) -> Store | None:
+    """The store that as_dict() was of; None of anything else."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        came = {int(index): Came(**one) for index, one in data["came"].items()}
+        draws = tuple((float(g), float(G)) for g, G in data["draws"])
+        costs = (float(data["g_us"]), float(data["G_us_per_byte"]))
+        whole = all(math.isfinite(each) and each >= 0 for one in (costs, *draws) for each in one)
+        whole = whole and all(0 <= index < CLASS_COUNT for index in came)
+        whole = whole and all(one.count > 0 and one.frames > 0 for one in came.values())
+        if whole and draws and came:
+            return Store(*costs, draws, bool(data["told_apart"]), came, int(data["writes"]))
+    return None
 
 
 def fit(totals: Totals) -> Store | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,28 @@ def test_path__a_stores_threshold(store: Store) -> None:
     assert (one["class"], one["standing"]) == (10, "verified")
     assert one["store_bytes"] < 65536
     assert one["measured_us"] == one["ab"]["after_us"]
+    # The synthetic live messages hold nothing but the message and its writes: both must agree.
+    assert one["measured_us"] == pytest.approx(one["predicted_us"], rel=0.12)
+    assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
+    assert one["write"]["told_apart"]
     text = report.text(whole)
+    assert "µs; predicted " in text
     assert f"64 KiB from there to files: writes of {one['store_bytes']} bytes or more" in text
     assert f"to files: writes of 65536 → {one['store_bytes']} bytes or more (held" in text
+
+
+def test_path__a_threshold_of_which_nothing_is_predicted(store: Store) -> None:
+    _, state = tuned(store)
+    for known, why in (
+        (None, "too few writes were seen"),
+        ({**(state.store or {}), "told_apart": False}, "all writes are of one size"),
+        ({**(state.store or {}), "came": {"3": {"count": 9, "frames": 9}}}, "too few messages"),
+    ):
+        whole = found(store, state=replace(state, store=known))
+        (one,) = whole["paths"][0]["stores"]
+        assert "predicted_us" not in one
+        assert why in one["why_not_predicted"]
+        assert f"not predicted: {one['why_not_predicted']}" in report.text(whole)
 
 
 def test_path__set_by_hand(store: Store) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 
 import pytest
-from careful.model import load_shipped
+from careful.model import Pipeline, Stage, load_shipped
 from careful.model.tunemap import class_of
 from careful.tuning import stores
 from careful.tuning.decide import Controller
@@ -249,6 +250,78 @@ def test_auto__ended_while_it_explores() -> None:
     assert other.pulse(CLASS) == UNTUNED
     run(later, other, 30)
     assert loss(other, to_file()) < 0.03
+
+
+def kept_of(on: LivePath, seconds: float) -> PathState:
+    """What was known when a controller ended, as its file has it."""
+    one = controller(on)
+    run(one, on, seconds)
+    one.close()
+    return PathState.from_dict(json.loads(json.dumps(one.state.as_dict())))
+
+
+def test_returned__a_store_is_known() -> None:
+    """Its threshold is in effect at once; nothing is explored, or changed, a second time."""
+    on = path(to_file())
+    state = kept_of(on, 60)
+    threshold, changed = on.pulse(CLASS), len(changes(state))
+    assert threshold != UNTUNED
+    other = path(to_file(), now=on.now)
+    later = Controller(other, state, other.clock, seed=1, returned=True)
+    assert other.pulse(CLASS) == threshold
+    known = stores.kept(later.state.store)
+    assert known
+    assert known.g_us == pytest.approx(DISK[0], rel=0.2)
+    run(later, other, 60)
+    assert {effect[ITEM] for _, effect in other.effects} == {threshold}
+    assert len(changes(later.state)) == changed
+    assert not told(later, "store changed")
+
+
+def changes(state: PathState) -> list[dict[str, object]]:
+    return [each for each in state.decisions if each["what"] == "changed"]
+
+
+def test_returned__to_another_store() -> None:
+    """What flows shows that it is not as it was, and that is answered."""
+    on = path(to_file())
+    state = kept_of(on, 60)
+    stream = to_file((400.0, 20.0))
+    other = path(stream, now=on.now)
+    later = Controller(other, state, other.clock, seed=1, returned=True)
+    run(later, other, 120)
+    assert told(later, "store changed")
+    assert loss(other, stream) < 0.05
+
+
+def test_kept__of_what_it_did_not_make_is_nothing() -> None:
+    found = fit(seen(*((size, took_us(size, DISK)) for size in (4096, 65536))))
+    assert found
+    whole = json.loads(json.dumps(found.as_dict()))
+    assert stores.kept(whole) == found
+    came = whole["came"]
+    wrong = ({"g_us": None}, {"draws": []}, {"draws": [[1.0]]}, {"came": {"99": came[str(CLASS)]}})
+    wrong = (*wrong, {"G_us_per_byte": float("nan")}, {"came": {}}, {"came": {"3": {"count": 1}}})
+    for each in wrong:
+        assert stores.kept({**whole, **each}) is None, each
+    assert stores.kept(None) is None
+
+
+def test_slow_disk_at_the_sender__is_noticed_and_changes_nothing() -> None:
+    """Messages take longer and the path does not: a look now and then, later each time."""
+    at = 1000.0 + 60
+    slow = Pipeline((*GAM.stages, Stage("file", 500.0, 200.0)))
+    on = LivePath(
+        lambda now: GAM if now < at else slow, [Stream(4096, 0.01)], lies=lambda _: GAM, noise=0.2
+    )
+    one = controller(on)
+    run(one, on, at - on.now)
+    plans, looks = on.in_effect(), len(on.measured_at)
+    run(one, on, 900)
+    assert "measures as before" in str([each["why"] for each in one.state.decisions])
+    assert looks < len(on.measured_at) <= looks + 8
+    assert on.in_effect() == plans
+    assert not told(one, "path changed")
 
 
 def test_items__do_not_meet_those_of_plans() -> None:
