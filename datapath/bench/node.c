@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each host.
+ * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each
+ * host.
  *
- *   careful-p2 IFACE RANK careful|traditional adaptive|spin|block SEND-BUFFERS HOST…
+ *   careful-p2 IFACE RANK careful|traditional adaptive|spin|block SEND-BUFFERS
+ * HOST…
  *
- * HOST: IPv4 addresses of all nodes, by rank. It says that the group is there, then reads
- * experiments, a line each, the same ones at every node, and says what its part took:
+ * HOST: IPv4 addresses of all nodes, by rank. It says that the group is there,
+ * then reads experiments, a line each, the same ones at every node, and says
+ * what its part took:
  *
  *   latency|throughput|flood WORDS COUNT FRAGMENTS PROCESSING LIMIT-MS
+ *   jacobi SIZE ITERATIONS 1 0 LIMIT-MS
  *
- * All nodes begin an experiment together. The end of its input is its end. A line of output is
- * JSON; one with "error" is the last. Calls p2.c and the public interface.
+ * All nodes begin an experiment together. The end of its input is its end. A
+ * line of output is JSON; one with "error" is the last. Calls p2.c, jacobi.c
+ * and the public interface.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,18 +27,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "jacobi.h"
 #include "p2.h"
 
 enum {
 	GIVE_UP_MS = 30000,
 	IDLE_MS = 20,
 	WORDS_MAX = 1 << 16,
+	JACOBI = 3, /* among experiments, after P2_FLOOD */
 	LINE_BYTES = 256,
 	RX_BUFFERS = 512, /* a window of 170 frames of three buffers each between two nodes */
 	COPYOUT_BUFFERS = 4096, /* all that a flood leaves with one node */
 };
-
-static const struct p2_setup meet = { .kind = P2_MEET, .count = 1 };
 
 /*
  * @base:  number of the next experiment's first event
@@ -60,7 +65,8 @@ static uint64_t now_ns(void)
 /* Says so; the program's status. */
 static int fail(const char *what, const char *why)
 {
-	/* What it names is ours, or one of the library's lines: neither has a quote. */
+	/* What it names is ours, or one of the library's lines: neither has a quote.
+   */
 	printf("{\"error\": \"%s: %s\"}\n", what, why);
 	return 1;
 }
@@ -115,24 +121,52 @@ static int peer_of(struct careful *c, const char *host)
 }
 
 /* Runs a part; what it took, ns. -ETIME: it did not end within the limit. */
-static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, uint64_t *took_ns)
+static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t limit_ms,
+		 uint64_t *took_ns)
 {
 	uint64_t began_ns = now_ns(), end_ns = began_ns + limit_ms * 1000000ull;
-	struct p2 p;
 	int rc;
 
-	p2_begin(&p, setup, n->ev, n->rank, n->nodes, n->base);
-	p.words = n->words;
-	while ((rc = p2_step(&p)) == -EAGAIN) {
+	while ((rc = step(part)) == -EAGAIN) {
 		rc = careful_wait(n->c, IDLE_MS, -1);
 		if (rc < 0)
 			return rc;
 		if (now_ns() > end_ns)
 			return -ETIME;
 	}
-	n->base += p2_events(setup, n->nodes);
 	*took_ns = now_ns() - began_ns;
 	return rc;
+}
+
+static int step_p2(void *part)
+{
+	return p2_step(part);
+}
+
+static int step_jacobi(void *part)
+{
+	return jacobi_step(part);
+}
+
+static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, uint64_t *took_ns)
+{
+	struct p2 p;
+	int rc;
+
+	p2_begin(&p, setup, n->ev, n->rank, n->nodes, n->base);
+	p.words = n->words;
+	rc = drive(n, step_p2, &p, limit_ms, took_ns);
+	n->base += p2_events(setup, n->nodes);
+	return rc;
+}
+
+/* All nodes go on together; one node has nobody to wait for. */
+static int meet(struct node *n, uint32_t limit_ms, uint64_t *took_ns)
+{
+	static const struct p2_setup all = { .kind = P2_MEET, .count = 1 };
+
+	*took_ns = 0;
+	return n->nodes > 1 ? play(n, &all, limit_ms, took_ns) : 0;
 }
 
 /* Says why the group can do no more. */
@@ -148,36 +182,72 @@ static int broken(struct node *n, int rc)
 	return failed(what, rc);
 }
 
+/* One of Tables 1 to 3. */
+static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_ms)
+{
+	uint64_t took_ns = 0, last_ns = 0;
+	int rc = meet(n, limit_ms, &took_ns);
+
+	if (!rc)
+		rc = play(n, setup, limit_ms, &took_ns);
+	/* P2's first node hears from the last one: what it sent has come. */
+	if (!rc && setup->kind == P2_THROUGHPUT)
+		rc = meet(n, limit_ms, &last_ns);
+	if (rc)
+		return broken(n, rc);
+	printf("{\"took_ns\": %llu, \"frames\": %d}\n", (unsigned long long)took_ns + last_ns,
+	       p2_frames(n->ev, setup));
+	return 0;
+}
+
+/* Table 4; what came out is compared with what one node computes. */
+static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
+{
+	uint64_t took_ns = 0;
+	struct jacobi j;
+	int rc = jacobi_begin(&j, n->ev, n->rank, n->nodes, size, iterations, n->base);
+
+	if (!rc)
+		rc = meet(n, limit_ms, &took_ns);
+	/* Meeting was an event. */
+	j.base = n->base;
+	n->base += 2ull * iterations;
+	if (!rc)
+		rc = drive(n, step_jacobi, &j, limit_ms, &took_ns);
+	int wrong = rc ? 0 : jacobi_wrong(&j);
+	double sum = rc ? 0 : jacobi_sum(&j);
+
+	jacobi_end(&j);
+	if (rc)
+		return broken(n, rc);
+	if (wrong)
+		return fail("jacobi", "the result is not that of one node");
+	printf("{\"took_ns\": %llu, \"frames\": 1, \"sum\": %.17g}\n", (unsigned long long)took_ns,
+	       sum);
+	return 0;
+}
+
 /* An experiment, as a line names it. */
 static int experiment(struct node *n, char *line)
 {
-	static const char *const kinds[] = { "latency", "throughput", "flood" };
-	struct p2_setup setup = { 0 };
-	uint64_t took_ns = 0, last_ns = 0;
-	uint32_t limit_ms;
+	static const char *const kinds[] = { "latency", "throughput", "flood", "jacobi" };
 	char *rest = NULL;
-	int rc;
+	uint32_t kind = one_of(strtok_r(line, " ", &rest), kinds, 4);
+	struct p2_setup setup = { .kind = (enum p2_kind)kind };
+	uint32_t limit_ms;
 
-	setup.kind = (enum p2_kind)one_of(strtok_r(line, " ", &rest), kinds, 3);
 	setup.words = number(strtok_r(NULL, " ", &rest), WORDS_MAX);
 	setup.count = number(strtok_r(NULL, " ", &rest), UINT32_MAX);
 	setup.fragments = number(strtok_r(NULL, " ", &rest), UINT16_MAX);
 	setup.processing = number(strtok_r(NULL, " ", &rest), 1);
 	limit_ms = number(strtok_r(NULL, " ", &rest), UINT32_MAX);
-	rc = play(n, &meet, limit_ms, &took_ns);
-	if (!rc)
-		rc = play(n, &setup, limit_ms, &took_ns);
-	/* P2's first node hears from the last one: what it sent has come. */
-	if (!rc && setup.kind == P2_THROUGHPUT)
-		rc = play(n, &meet, limit_ms, &last_ns);
-	if (rc)
-		return broken(n, rc);
-	printf("{\"took_ns\": %llu, \"frames\": %d}\n", (unsigned long long)took_ns + last_ns,
-	       p2_frames(n->ev, &setup));
-	return 0;
+	if (kind == JACOBI)
+		return heat(n, setup.words, setup.count, limit_ms);
+	return tables(n, &setup, limit_ms);
 }
 
-/* The next line; NULL, and in *rc why: 0 at the end of the input. It polls meanwhile. */
+/* The next line; NULL, and in *rc why: 0 at the end of the input. It polls
+ * meanwhile. */
 static char *next_line(struct node *n, int *rc)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -209,7 +279,7 @@ static char *next_line(struct node *n, int *rc)
 static int serve(struct node *n)
 {
 	uint64_t took_ns;
-	int rc = play(n, &meet, GIVE_UP_MS, &took_ns);
+	int rc = meet(n, GIVE_UP_MS, &took_ns);
 	char *line;
 
 	if (rc)
@@ -255,7 +325,7 @@ int main(int argc, char **argv)
 	struct careful_error error = { 0 };
 	int status;
 
-	if (argc < 8 || argc - 6 > CAREFUL_EVENT_NODES_MAX) {
+	if (argc < 7 || argc - 6 > CAREFUL_EVENT_NODES_MAX) {
 		fprintf(stderr, "careful-p2: `carefulctl bench` starts it\n");
 		return 2;
 	}
@@ -264,7 +334,7 @@ int main(int argc, char **argv)
 	n.nodes = (uint32_t)argc - 6;
 	n.rank = number(argv[2], n.nodes - 1);
 	options.ifname = argv[1];
-	options.peers = n.nodes - 1;
+	options.peers = n.nodes > 1 ? n.nodes - 1 : 1;
 	options.protocol = one_of(argv[3], protocols, 2);
 	options.wait_mode = one_of(argv[4], waits, 3);
 	options.tx_buffers = number(argv[5], 1 << 16);

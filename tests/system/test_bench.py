@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.bench.experiments import PROTOCOLS, TABLES
+from careful.bench.experiments import PROTOCOLS, TABLES, Cell
+from careful.bench.ground import OwnHosts
+from careful.bench.nodes import Nodes
 from careful.bench.rounds import Plan
+from careful.errors import CarefulError
+from careful.event import jacobi
 
 pytestmark = pytest.mark.lab
 CTL = Path(sys.executable).with_name("carefulctl")
@@ -87,12 +91,12 @@ def bench(lab_possible: None) -> Iterator[Bench]:
 
 
 def test_bench__quick_gives_every_cell(bench: Bench, tmp_path: Path) -> None:
-    kept = tmp_path / "kept.json"
-    command = bench.start("--quick", "--keep", str(kept), "--limit", "60")
+    kept, plot = tmp_path / "kept.json", tmp_path / "plot.png"
+    command = bench.start("--quick", "--keep", str(kept), "--plot", str(plot), "--limit", "60")
     out, err = command.communicate(timeout=110)
     assert (command.returncode, err) == (0, "")
     found: dict[str, Any] = json.loads(kept.read_text())
-    wanted = Plan(tuple(TABLES), (2, 4, 8)).cells()
+    wanted = Plan(tuple(TABLES), (1, 2, 4, 8)).cells()
     assert len(found["cells"]) == len(wanted)
     for one in found["cells"]:
         for protocol in PROTOCOLS:
@@ -104,7 +108,21 @@ def test_bench__quick_gives_every_cell(bench: Bench, tmp_path: Path) -> None:
         assert one["frames"] >= 1
     for table in TABLES.values():
         assert table.title in out
+    assert plot.stat().st_size > 10000
     bench.assert_gone()
+    again = bench.start("--from", str(kept))
+    assert again.communicate(timeout=60) == (out, "")
+
+
+def test_jacobi__its_plate_is_that_of_the_example(lab_possible: None) -> None:
+    """Each node compares its own rows with one node's; here all of them with jacobi.py's."""
+    with OwnHosts(3, 9000) as ground, Nodes(ground.hosts, "careful", "block", 64) as nodes:
+        for size in (8, 33):
+            answers = nodes.run(Cell("jacobi", 3, size, False, 40), 60)
+            points = jacobi.serial(size, 40)[1:-1, 1:-1]
+            assert sum(one["sum"] for one in answers) == pytest.approx(points.sum(), rel=1e-12)
+        with pytest.raises(CarefulError, match=r"node \d: Invalid argument"):
+            nodes.run(Cell("jacobi", 3, 2, False, 40), 60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 PROTOCOLS = ("traditional", "careful")
 #: Send buffers of an instance: all that a flood sends is kept by the traditional protocol.
 TX_BUFFERS = 1024
+#: A message of P2's largest payload, three frames, and what is kept for window updates.
+ONE_TX_BUFFER = 4
 
 
 @dataclass(frozen=True)
@@ -18,48 +20,83 @@ class Table:
     """One of P2's tables.
 
     Attributes:
-        name: as careful-p2 and tests/sim/test_sim_p2.c have it.
+        name: of the table.
+        experiment: as careful-p2 and tests/sim/test_sim_p2.c have it.
         title: what it is, with P2's number.
         unit: of its values.
-        words: payloads, words of 4 bytes.
+        nodes: each P that it has.
+        sizes: payloads, words of 4 bytes; of Jacobi, rows of the grid.
+        messages: of a run, or hops, or iterations.
         fragments: of a message, by nodes; none: a message is one payload.
-        messages: flood: messages of each node. Else what 1000 hops, or so many messages are.
-        lower: whether less is better.
+        processing: whether it has both, without processing and with it.
+        tx_buffers: send buffers of an instance.
+        paper_unit: of P2's values, where it is another.
     """
 
     name: str
+    experiment: str
     title: str
     unit: str
-    words: tuple[int, ...]
+    nodes: tuple[int, ...]
+    sizes: tuple[int, ...]
     messages: int
     fragments: Mapping[int, int] = field(default_factory=dict)
-    lower: bool = True
+    processing: bool = True
+    tx_buffers: int = TX_BUFFERS
+    paper_unit: str = ""
 
 
 LATENCY = Table(
     "latency",
+    "latency",
     "Table 1: latency of a hop around a ring",
     "us",
+    (2, 4, 8),
     (1, 1000, 2000),
-    1000,
+    messages=1000,
 )
 THROUGHPUT = Table(
     "throughput",
+    "throughput",
     "Table 2: throughput of all links of a chain",
     "Mbit_per_s",
+    (2, 4, 8),
     (1, 200, 1000, 2000),
-    3000,
-    lower=False,
+    messages=3000,
+)
+ONE_BUFFER = Table(
+    "one-buffer",
+    "throughput",
+    "One send buffer: time a message (section 6.1)",
+    "us",
+    (2,),
+    (2000,),
+    messages=1000,
+    processing=False,
+    tx_buffers=ONE_TX_BUFFER,
 )
 FLOOD = Table(
     "flood",
-    "Table 3: flooding, 10 messages of so many fragments outstanding",
+    "flood",
+    "Table 3: flooding, 10 messages of 16, 8 and 4 fragments outstanding",
     "ms",
+    (2, 4, 8),
     (1, 1000, 2000),
-    10,
-    {2: 16, 4: 8, 8: 4},
+    messages=10,
+    fragments={2: 16, 4: 8, 8: 4},
 )
-TABLES = {one.name: one for one in (LATENCY, THROUGHPUT, FLOOD)}
+JACOBI = Table(
+    "jacobi",
+    "jacobi",
+    "Table 4: Jacobi, an iteration",
+    "us",
+    (1, 2, 4, 8),
+    (8, 16, 32, 64),
+    messages=1000,
+    processing=False,
+    paper_unit="s",
+)
+TABLES = {one.name: one for one in (LATENCY, THROUGHPUT, ONE_BUFFER, FLOOD, JACOBI)}
 
 
 @dataclass(frozen=True)
@@ -69,15 +106,15 @@ class Cell:
     Attributes:
         table: its name.
         nodes: P.
-        words: payload of a message, or of a fragment of a flood.
+        size: words of a message, or of a fragment of a flood; rows of a grid.
         processing: whether each word is written before it is sent, and read when it came.
-        count: rounds of the ring, or messages.
+        count: rounds of the ring, messages or iterations.
         fragments: of each message.
     """
 
     table: str
     nodes: int
-    words: int
+    size: int
     processing: bool
     count: int
     fragments: int = 1
@@ -85,13 +122,14 @@ class Cell:
     @property
     def line(self) -> str:
         """What careful-p2 is told, but for the limit."""
-        number = int(self.processing)
-        return f"{self.table} {self.words} {self.count} {self.fragments} {number}"
+        words = (TABLES[self.table].experiment, self.size, self.count, self.fragments)
+        return " ".join(map(str, (*words, int(self.processing))))
 
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.table}, P = {self.nodes}, {self.words} words" + (
+        what = f"{self.size} x {self.size}" if self.table == "jacobi" else f"{self.size} words"
+        return f"{self.table}, P = {self.nodes}, {what}" + (
             ", processing" if self.processing else ""
         )
 
@@ -100,12 +138,12 @@ class Cell:
         if self.table == "latency":
             return took_ns / 1e3 / (self.count * self.nodes)
         if self.table == "throughput":
-            return self.count * self.words * 32e3 * (self.nodes - 1) / took_ns
-        return took_ns / 1e6
+            return self.count * self.size * 32e3 * (self.nodes - 1) / took_ns
+        return took_ns / 1e6 if self.table == "flood" else took_ns / 1e3 / self.count
 
 
 def _count(table: Table, nodes: int, scale: float) -> int:
-    """Rounds or messages of a run; a flood's are P2's."""
+    """Rounds, messages or iterations of a run; a flood's are P2's."""
     if table is FLOOD:
         return table.messages
     whole = table.messages // nodes if table is LATENCY else table.messages
@@ -113,17 +151,17 @@ def _count(table: Table, nodes: int, scale: float) -> int:
 
 
 def cells(tables: Sequence[str], nodes: int, scale: float = 1.0) -> Iterator[Cell]:
-    """The cells of so many nodes.
+    """The cells of so many nodes, those with the same send buffers one after another.
 
     Args:
         tables: names of those that are wanted.
         nodes: P.
         scale: 1: runs as long as they are meant to be; less: as much shorter.
     """
-    for name in tables:
-        table = TABLES[name]
-        for words in table.words:
-            for processing in (False, True):
+    wanted = [TABLES[name] for name in tables if nodes in TABLES[name].nodes]
+    for table in sorted(wanted, key=lambda one: one.tx_buffers):
+        for size in table.sizes:
+            for processing in (False, True) if table.processing else (False,):
                 count = _count(table, nodes, scale)
                 fragments = table.fragments.get(nodes, 1)
-                yield Cell(name, nodes, words, processing, count, fragments)
+                yield Cell(table.name, nodes, size, processing, count, fragments)

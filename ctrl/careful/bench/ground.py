@@ -37,14 +37,16 @@ class Host:
     """Where a node runs.
 
     Attributes:
-        prefix: words before its command.
+        prefix: words before its command; what they start reads our input, and ends with it.
         address: IPv4.
         interface: careful's.
+        program: careful-p2 there; "": as it is here.
     """
 
     prefix: tuple[str, ...]
     address: str
     interface: str = "eth1"
+    program: str = ""
 
 
 def _said(argv: list[str], text: str = "") -> str:
@@ -107,7 +109,7 @@ class _Namespace:
 
 
 class OwnHosts:
-    """Hosts on this machine, at one switch.
+    """Hosts on this machine, at one switch; each has one of our CPUs, which others may share.
 
     Args:
         count: how many.
@@ -128,7 +130,10 @@ class OwnHosts:
                 one.wait()
             self._join(spaces[0], spaces[1:])
             self._wait_until_up(spaces)
-            self.hosts = [Host(one.inside, f"10.77.0.{k}") for k, one in enumerate(spaces[1:], 1)]
+            cpus = sorted(os.sched_getaffinity(0))
+            for k, one in enumerate(spaces[1:]):
+                pinned = ("taskset", "--cpu-list", str(cpus[k % len(cpus)]))
+                self.hosts.append(Host((*one.inside, *pinned), f"10.77.0.{k + 1}"))
             self._stack = stack.pop_all()
 
     def _join(self, switch: _Namespace, hosts: list[_Namespace]) -> None:

@@ -111,7 +111,7 @@ class Nodes:
         try:
             for rank, host in enumerate(hosts):
                 given = [host.interface, str(rank), protocol, wait, str(tx_buffers)]
-                self._nodes.append(_Node(host, [program(), *given, *addresses]))
+                self._nodes.append(_Node(host, [host.program or program(), *given, *addresses]))
             ready = self._answers(time.monotonic() + _JOIN_S)
             self.fragment_bytes = int(ready[0]["fragment_bytes"])
         except BaseException:
@@ -158,7 +158,7 @@ class Nodes:
         return True
 
     def _failure(self, found: Sequence[dict[str, Any]]) -> CarefulError:
-        """Who failed, and why: who was killed, else who says something else than the others."""
+        """Who failed, and why: who was killed, else who says so of itself."""
         said = {rank: str(one["error"]) for rank, one in enumerate(found) if "error" in one}
         gone = [rank for rank, one in enumerate(self._nodes) if one.ended and rank not in said]
         if not gone and said and all("in time" in text for text in said.values()):
@@ -169,8 +169,8 @@ class Nodes:
         if gone:
             why = f"node {gone[0]} {_ending(self._status[gone[0]])}"
         else:
-            rank, text = next(iter(said.items()))
-            why = f"node {rank}: {text}"
+            rank = min(said, key=lambda one: _told(one, said[one]))
+            why = said[rank] if said[rank].startswith("node ") else f"node {rank}: {said[rank]}"
         return CarefulError(errno.ECANCELED, why, self._name())
 
     def _name(self) -> str:
@@ -187,6 +187,12 @@ class Nodes:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(_END_S if kind is None else 0.5)
+
+
+def _told(rank: int, text: str) -> tuple[bool, bool]:
+    """Whether a node only heard of the failure: that another ended the group, or which one."""
+    another = text.startswith("node ") and not text.startswith(f"node {rank}:")
+    return text.endswith(os.strerror(errno.ECANCELED)), another
 
 
 def _ending(status: int) -> str:

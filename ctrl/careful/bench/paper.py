@@ -16,7 +16,7 @@ class Paper(NamedTuple):
 
 
 _NONE = Paper(None, None, None)
-#: A line: nodes, words; without processing and with it: traditional, careful, delta; -: none.
+#: A line: nodes, words or rows; traditional, careful and delta without processing, and with it.
 _PAPER = {
     "latency": """
         2    1  112.5  84.9 -24.5   113.1   85.6 -24.3
@@ -51,16 +51,36 @@ _PAPER = {
         8    1     -  3.5     -     -  3.5     -
         8 1000     - 10.8     -     - 18.4     -
         8 2000     - 21.0     -     -    -     -""",
+    "one-buffer": """
+        2 2000  1150  720 -37.0     -    -     -""",
+    # Of 8 nodes and 32 x 32 its difference and its times do not fit each other.
+    "jacobi": """
+        1    8  0.19 0.19     -     -    -     -
+        1   16  0.38 0.38     -     -    -     -
+        1   32  1.18 1.18     -     -    -     -
+        1   64  4.37 4.37     -     -    -     -
+        2    8  0.42 0.28 -33.3     -    -     -
+        2   16  0.50 0.36 -29.0     -    -     -
+        2   32  0.81 0.76  -6.8     -    -     -
+        2   64  2.40 2.39  -0.4     -    -     -
+        4    8  0.48 0.35 -27.6     -    -     -
+        4   16  0.53 0.40 -24.3     -    -     -
+        4   32  0.71 0.58 -17.4     -    -     -
+        4   64  1.53 1.44  -5.9     -    -     -
+        8    8  0.57 0.42 -26.4     -    -     -
+        8   16  0.63 0.47 -24.7     -    -     -
+        8   32  0.61 0.60 -20.3     -    -     -
+        8   64  1.25 1.12 -10.9     -    -     -""",
 }
 
 
 def _read(text: str) -> dict[tuple[int, int, bool], Paper]:
     found = {}
     for line in text.strip().splitlines():
-        nodes, words, *rest = line.split()
+        nodes, size, *rest = line.split()
         figures = [None if one == "-" else float(one) for one in rest]
         for processing in (False, True):
-            found[int(nodes), int(words), processing] = Paper(
+            found[int(nodes), int(size), processing] = Paper(
                 *figures[3 * processing : 3 * processing + 3]
             )
     return found
@@ -71,4 +91,4 @@ _TABLES = {name: _read(text) for name, text in _PAPER.items()}
 
 def paper(cell: Cell) -> Paper:
     """P2's figures of a cell."""
-    return _TABLES.get(cell.table, {}).get((cell.nodes, cell.words, cell.processing), _NONE)
+    return _TABLES.get(cell.table, {}).get((cell.nodes, cell.size, cell.processing), _NONE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from careful.bench.experiments import PROTOCOLS, TX_BUFFERS, Cell, cells
+from careful.bench.experiments import PROTOCOLS, TABLES, Cell, cells
 from careful.bench.ground import Host
 from careful.bench.nodes import LateError, Nodes
 
@@ -61,12 +61,12 @@ class Found:
 
     Attributes:
         results: by cell and protocol.
-        frames: that a payload takes, by words; both protocols have the same.
+        frames: that a payload takes, by cell; both protocols have the same.
     """
 
     def __init__(self, wanted: Sequence[Cell]) -> None:
         self.results = {(one, protocol): Result() for one in wanted for protocol in PROTOCOLS}
-        self.frames: dict[int, int] = {}
+        self.frames: dict[Cell, int] = {}
 
 
 def waiting(nodes: int) -> str:
@@ -89,14 +89,20 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None
     found = Found(plan.cells())
     for number in range(plan.rounds):
         order = PROTOCOLS if number % 2 else PROTOCOLS[::-1]
-        for nodes, group in groupby(plan.cells(), key=lambda one: one.nodes):
+        for (nodes, tx_buffers), group in groupby(plan.cells(), key=_instances):
             wanted = list(group)
             for protocol in order:
-                part = Part(hosts[:nodes], protocol, wait or waiting(nodes), plan.limit_s)
+                how = wait or waiting(nodes)
+                part = Part(hosts[:nodes], protocol, how, tx_buffers, plan.limit_s)
                 where = f"round {number + 1} of {plan.rounds}, {protocol}"
                 for cell in part.play(found, wanted):
                     tell(f"{where}: {cell.name}")
     return found
+
+
+def _instances(cell: Cell) -> tuple[int, int]:
+    """What makes one group of nodes unlike another: how many, and their send buffers."""
+    return cell.nodes, TABLES[cell.table].tx_buffers
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class Part:
     hosts: Sequence[Host]
     protocol: str
     wait: str
+    tx_buffers: int
     limit_s: float
 
     def play(self, found: Found, wanted: Sequence[Cell]) -> Iterator[Cell]:
@@ -115,7 +122,7 @@ class Part:
         """
         todo = [one for one in wanted if not found.results[one, self.protocol].late]
         while todo:
-            with Nodes(self.hosts, self.protocol, self.wait, TX_BUFFERS) as nodes:
+            with Nodes(self.hosts, self.protocol, self.wait, self.tx_buffers) as nodes:
                 while todo:
                     cell = todo.pop(0)
                     yield cell
@@ -126,4 +133,4 @@ class Part:
                         result.late += 1
                         break
                     result.values += [cell.value(one["took_ns"]) for one in answers]
-                    found.frames[cell.words] = int(answers[0]["frames"])
+                    found.frames[cell] = int(answers[0]["frames"])

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from careful.bench import rounds
 from careful.bench.experiments import TABLES
-from careful.bench.ground import OwnHosts
+from careful.bench.ground import Host, OwnHosts
+from careful.bench.nodes import PROGRAM
+from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import json_option, show
+from careful.cli.common import config_option, json_option, plot_option, show
 from careful.cli.params import OUTPUT, SECONDS
+from careful.control import config
 from careful.report import bench as report
+from careful.report import bench_plots
 from careful.report.measure import environment
 
 #: --quick: one round, of runs as long as this part of what they are.
@@ -34,9 +41,25 @@ def _progress() -> Callable[[str], None]:
     examples=[
         ("carefulctl bench", "all tables; takes minutes"),
         ("carefulctl bench --quick --table latency", "a glance at one"),
-        ("carefulctl bench --keep p2.json", "keep every value"),
+        ("carefulctl bench --keep kept.json", "keep every value"),
+        ("carefulctl bench --from kept.json --plot kept.png", "draw what was kept"),
+        ("carefulctl bench h1 h2 --on 'ssh {}'", "on real hosts"),
     ],
     topics=("benchmarks", "protocols", "events"),
+)
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=complete.host)
+@click.option(
+    "--on",
+    "on",
+    metavar="COMMAND",
+    help="How a program is started on HOST: {} is its name.",
+)
+@click.option(
+    "--interface",
+    default="eth1",
+    show_default=True,
+    metavar="IFACE",
+    help="Careful's on each HOST; careful is not up there.",
 )
 @click.option(
     "--table",
@@ -51,7 +74,7 @@ def _progress() -> Callable[[str], None]:
     type=click.Choice(["2", "4", "8"]),
     default="8",
     show_default=True,
-    help="Most nodes: 2, 4 and 8 as far as this.",
+    help="Most nodes: 1, 2, 4 and 8 as far as this.",
 )
 @click.option(
     "--rounds",
@@ -76,7 +99,7 @@ def _progress() -> Callable[[str], None]:
     type=click.IntRange(1280, 9000),
     default=9000,
     show_default=True,
-    help="Of the hosts' links, bytes.",
+    help="Of the links of the hosts that it makes, bytes.",
 )
 @click.option(
     "-o",
@@ -87,8 +110,20 @@ def _progress() -> Callable[[str], None]:
     metavar="FILE",
     help="Write the JSON object, with every value, to a file too.",
 )
+@click.option(
+    "--from",
+    "kept",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run nothing: show what was kept there.",
+)
+@plot_option
+@config_option
 @json_option
 def bench(
+    names: tuple[str, ...],
+    on: str | None,
+    interface: str,
     tables: tuple[str, ...],
     nodes_max: str,
     rounds_count: int,
@@ -96,28 +131,70 @@ def bench(
     limit_s: float,
     mtu: int,
     output: Path | None,
+    kept: Path | None,
+    plot_path: Path | None,
+    config_path: Path | None,
     as_json: bool,
 ) -> None:
     """Run P2's experiments over careful and over the traditional protocol, side by side.
 
-    Messages around a ring, along a chain, and from all to all, on hosts that it makes on this
-    machine from network namespaces, and that are gone at its end. In each round the protocols
-    take turns. Needs root.
+    Messages around a ring, along a chain, and from all to all, and a Jacobi iteration. In each
+    round the protocols take turns. Without HOST it makes hosts on this machine, from network
+    namespaces, that are gone at its end, and needs root. With them, each is a node, by way of
+    --on, and must have this version of careful.
     """
-    plan = rounds.Plan(
-        tuple(name for name in TABLES if name in tables) or tuple(TABLES),
-        tuple(nodes for nodes in (2, 4, 8) if nodes <= int(nodes_max)),
-        1 if quick else rounds_count,
-        _QUICK if quick else 1.0,
-        limit_s,
-    )
+    if bool(names) != bool(on) or len(names) == 1:
+        raise click.UsageError("HOSTs, two or more, and --on go together")
+    if kept:
+        inputs, found = _read(kept)
+    else:
+        plan = rounds.Plan(
+            tuple(name for name in TABLES if name in tables) or tuple(TABLES),
+            tuple(nodes for nodes in (1, 2, 4, 8) if nodes <= min(int(nodes_max), len(names) or 8)),
+            1 if quick else rounds_count,
+            _QUICK if quick else 1.0,
+            limit_s,
+        )
+        hosts = _hosts(names, on or "", interface, config.load(config_path))
+        inputs = {**asdict(plan), "hosts": list(names), "on": on, "mtu_bytes": mtu}
+        inputs |= {"cpus": os.cpu_count(), **environment()}
+        found = _run(plan, hosts, mtu)
+    text = report.text(found, inputs)
+    show(as_json, "bench", inputs, report.figures(found), text, output=output)
+    if plot_path:
+        bench_plots.plot(found, plot_path)
+
+
+def _read(kept: Path) -> tuple[dict[str, Any], rounds.Found]:
+    """What an earlier run was given, and found."""
+    try:
+        whole = json.loads(kept.read_text(encoding="utf-8"))
+        return dict(whole["inputs"]), report.read(whole)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{kept}: nothing that `carefulctl bench --keep` wrote: {error}") from None
+
+
+def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Config) -> list[Host]:
+    """Those that are named, by rank."""
+    return [
+        Host(
+            tuple(shlex.split(on.replace("{}", shlex.quote(name)))),
+            settings.resolve(name).ip,
+            interface,
+            PROGRAM,
+        )
+        for name in names
+    ]
+
+
+def _run(plan: rounds.Plan, hosts: Sequence[Host], mtu: int) -> rounds.Found:
+    """On these hosts, or on our own."""
     tell = _progress()
     tell("making hosts")
     try:
+        if hosts:
+            return rounds.run(plan, hosts, "adaptive", tell)
         with OwnHosts(plan.nodes[-1], mtu) as ground:
-            found = rounds.run(plan, ground.hosts, "", tell)
+            return rounds.run(plan, ground.hosts, "", tell)
     finally:
         tell("")
-    inputs = {**asdict(plan), "mtu_bytes": mtu, "cpus": os.cpu_count(), **environment()}
-    notes = [f"{plan.rounds} x P values each, MTU {mtu}, {os.cpu_count()} CPUs"]
-    show(as_json, "bench", inputs, report.figures(found), report.text(found, notes), output=output)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from careful.bench.experiments import PROTOCOLS, TABLES, Cell
+from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.paper import paper
-from careful.bench.rounds import Found
+from careful.bench.rounds import Found, Result
 from careful.report.tables import table
 
-_UNITS = {"us": "µs", "ms": "ms", "Mbit_per_s": "Mbit/s"}
+UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}
 #: Where there is no value: a run did not end in time, or P2 has none.
 _NONE = "-"
 
@@ -41,14 +41,16 @@ def means(found: Found, cell: Cell) -> tuple[float | None, float | None]:
 
 
 def _row(found: Found, cell: Cell) -> list[str]:
-    ours, theirs = means(found, cell), paper(cell)
+    own, ours, theirs = TABLES[cell.table], means(found, cell), paper(cell)
+    what = str(cell.size) if own is not JACOBI else f"{cell.size} x {cell.size}"
+    middle = [str(found.frames.get(cell, _NONE))] if own is not JACOBI else []
+    middle += [("with" if cell.processing else "no")] if own.processing else []
     return [
         str(cell.nodes),
-        str(cell.words),
-        str(found.frames.get(cell.words, _NONE)),
-        "with" if cell.processing else "no",
+        what,
+        *middle,
         *map(_number, ours),
-        percent(delta(*ours)),
+        percent(delta(*ours)) if cell.nodes > 1 else _NONE,
         _number(theirs.traditional),
         _number(theirs.careful),
         percent(theirs.delta),
@@ -57,25 +59,28 @@ def _row(found: Found, cell: Cell) -> list[str]:
 
 def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
     """One of P2's tables."""
-    unit = _UNITS[TABLES[name].unit]
+    own = TABLES[name]
+    unit, paper_unit = UNITS[own.unit], UNITS[own.paper_unit or own.unit]
     columns = (
         "P",
-        "words",
-        "frames",
-        "processing",
+        *(("grid",) if own is JACOBI else ("words", "frames")),
+        *(("processing",) if own.processing else ()),
         f"traditional ({unit})",
         f"careful ({unit})",
         "Δ %",
-        "P2: traditional",
-        "careful",
+        f"P2: traditional ({paper_unit})",
+        f"careful ({paper_unit})",
         "Δ %",
     )
-    ordered = sorted(wanted, key=lambda one: (one.nodes, one.words, one.processing))
-    return table(TABLES[name].title, columns, [_row(found, one) for one in ordered])
+    ordered = sorted(wanted, key=lambda one: (one.nodes, one.size, one.processing))
+    return table(own.title, columns, [_row(found, one) for one in ordered])
 
 
-def text(found: Found, notes: Sequence[str]) -> str:
-    """All tables, and what is to be said of them."""
+def text(found: Found, inputs: Mapping[str, Any]) -> str:
+    """All tables, and what they were measured with.
+
+    inputs: of the run: rounds, mtu_bytes, cpus, kernel.
+    """
     parts = []
     for name in TABLES:
         wanted = list(dict.fromkeys(cell for cell, _ in found.results if cell.table == name))
@@ -86,7 +91,13 @@ def text(found: Found, notes: Sequence[str]) -> str:
         for (cell, protocol), result in found.results.items()
         if result.late
     ]
-    return "\n\n".join([*parts, "\n".join([*late, *notes])])
+    given = {name: inputs.get(name, "?") for name in ("rounds", "mtu_bytes", "cpus", "kernel")}
+    late.append(
+        "means of {rounds} x P values; MTU {mtu_bytes}, {cpus} CPUs, kernel {kernel}".format(
+            **given
+        )
+    )
+    return "\n\n".join([*parts, "\n".join(late)])
 
 
 def figures(found: Found) -> dict[str, Any]:
@@ -97,8 +108,8 @@ def figures(found: Found) -> dict[str, Any]:
         one: dict[str, Any] = {
             "table": cell.table,
             "nodes": cell.nodes,
-            "words": cell.words,
-            "frames": found.frames.get(cell.words),
+            "size": cell.size,
+            "frames": found.frames.get(cell),
             "processing": cell.processing,
             "messages": cell.count,
             "fragments": cell.fragments,
@@ -115,6 +126,30 @@ def figures(found: Found) -> dict[str, Any]:
         one["paper"] = paper(cell)._asdict()
         cells.append(one)
     return {"kind": "bench", "cells": cells}
+
+
+def read(kept: dict[str, Any]) -> Found:
+    """What figures() wrote; raises ValueError."""
+    try:
+        found = Found([])
+        for one in kept["cells"]:
+            cell = Cell(
+                one["table"],
+                one["nodes"],
+                one["size"],
+                one["processing"],
+                one["messages"],
+                one["fragments"],
+            )
+            unit = TABLES[cell.table].unit
+            for protocol in PROTOCOLS:
+                values = list(map(float, one[protocol][f"values_{unit}"]))
+                found.results[cell, protocol] = Result(values, int(one[protocol]["late"]))
+            if one["frames"] is not None:
+                found.frames[cell] = int(one["frames"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no benchmark was kept here: {error}") from None
+    return found
 
 
 def _deviation(values: Sequence[float]) -> float | None:

@@ -27,6 +27,12 @@ for line in sys.stdin:
     elif case == "broken":
         print('{"error": "node 1: Connection reset by peer"}', flush=True)
         raise SystemExit(1)
+    elif case == "canceled":
+        print('{"error": "node 0: Operation canceled"}', flush=True)
+        raise SystemExit(1)
+    elif case == "wrong":
+        print('{"error": "jacobi: wrong"}', flush=True)
+        raise SystemExit(1)
     elif case != "waits":
         print('{"took_ns": 40000, "frames": 1}', flush=True)
     else:
@@ -61,7 +67,9 @@ def test_nodes__answer(program: Path) -> None:
     [
         (("broken", "killed"), "2 nodes, careful: node 1 was ended by signal 9"),
         (("killed", "waits"), "2 nodes, careful: node 0 was ended by signal 9"),
-        (("waits", "broken"), "2 nodes, careful: node 1: node 1: Connection reset by peer"),
+        (("broken", "waits"), "2 nodes, careful: node 1: Connection reset by peer"),
+        (("canceled", "broken"), "2 nodes, careful: node 1: Connection reset by peer"),
+        (("broken", "wrong"), "2 nodes, careful: node 1: jacobi: wrong"),
     ],
 )
 def test_nodes__who_failed_is_named(program: Path, cases: tuple[str, ...], said: str) -> None:
@@ -81,10 +89,10 @@ def test_part__goes_on_after_a_cell_that_does_not_end(program: Path) -> None:
     """With new nodes; a later round leaves that cell out."""
     wanted = [CELL, Cell("latency", 2, 7, False, 10), Cell("latency", 2, 8, False, 10)]
     found = Found(wanted)
-    part = Part(hosts(program, "late first", "late first"), "careful", "block", 60)
+    part = Part(hosts(program, "late first", "late first"), "careful", "block", 64, 60)
     assert list(part.play(found, wanted)) == wanted
     assert list(part.play(found, wanted)) == [wanted[0], wanted[2]]
     results = [found.results[one, "careful"] for one in wanted]
     assert [one.late for one in results] == [0, 1, 0]
     assert [one.values for one in results] == [[2.0] * 4, [], [2.0] * 4]
-    assert found.frames == {1: 1, 8: 1}
+    assert found.frames == {wanted[0]: 1, wanted[2]: 1}

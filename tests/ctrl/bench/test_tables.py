@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
+
 import pytest
-from careful.bench.experiments import TABLES, Cell, cells
+from careful.bench.experiments import TABLES, Cell
 from careful.bench.paper import paper
-from careful.bench.rounds import Found, Plan
+from careful.bench.rounds import Found, Plan, Result
 from careful.report import bench as report
+from careful.report import bench_plots
 
 LATENCY = Cell("latency", 4, 1000, False, 50)
+JACOBI = Cell("jacobi", 4, 16, False, 100)
 FLOOD = Cell("flood", 4, 1, True, 10, 8)
 
 
@@ -18,41 +24,50 @@ FLOOD = Cell("flood", 4, 1, True, 10, 8)
         (LATENCY, 50 * 4 * 86_200, 86.2),  # us a hop
         (Cell("throughput", 8, 2000, False, 100), 100 * 64_000 * 7 / 98.3 * 1000, 98.3),
         (FLOOD, 2_500_000, 2.5),
+        (Cell("one-buffer", 2, 2000, False, 50), 50 * 720_000, 720),
+        (JACOBI, 100 * 60_000, 60),
     ],
 )
 def test_value__is_in_the_table_s_unit(cell: Cell, took_ns: float, value: float) -> None:
     assert cell.value(took_ns) == pytest.approx(value)
 
 
+ALL = Plan(tuple(TABLES), (1, 2, 4, 8)).cells()
+
+
 def test_cells__are_p2_s() -> None:
-    found = [(one.table, one.nodes, one.words) for one in Plan(tuple(TABLES), (2, 4, 8)).cells()]
-    assert len(found) == 2 * (9 + 12 + 9)  # without and with processing
-    for cell in Plan(tuple(TABLES), (2, 4, 8)).cells():
-        if (cell.nodes, cell.words, cell.processing) != (8, 2000, True):
-            assert paper(cell).careful is not None, cell
-    floods = [one for nodes in (2, 4, 8) for one in cells(["flood"], nodes, 0.01)]
-    assert {(one.nodes, one.count, one.fragments) for one in floods} == {
-        (2, 10, 16),
-        (4, 10, 8),
-        (8, 10, 4),
+    assert Counter(one.table for one in ALL) == {
+        "latency": 2 * 9,  # without and with processing
+        "throughput": 2 * 12,
+        "one-buffer": 1,
+        "flood": 2 * 9,
+        "jacobi": 16,
     }
+    for cell in ALL:
+        if (cell.table, cell.nodes, cell.size, cell.processing) != ("flood", 8, 2000, True):
+            assert paper(cell).careful is not None, cell
+    floods = {(one.nodes, one.count, one.fragments) for one in ALL if one.table == "flood"}
+    assert floods == {(2, 10, 16), (4, 10, 8), (8, 10, 4)}
 
 
-@pytest.mark.parametrize("cell", Plan(tuple(TABLES), (2, 4, 8)).cells(), ids=lambda one: one.name)
+@pytest.mark.parametrize("cell", ALL, ids=lambda one: one.name)
 def test_paper__its_differences_are_those_of_its_values(cell: Cell) -> None:
     """Within what it rounded; a slip of ours would be more."""
     said = paper(cell)
-    if said.traditional is None or said.careful is None:
-        assert said.delta is None
+    if said.delta is None:
+        assert said.traditional is None or said.careful is None or cell.nodes == 1
         return
-    assert said.delta is not None
-    rounded = 0.05 if said.traditional >= 1 and cell.table != "throughput" else 0.005
-    rounded = 0.05 if said.traditional >= 10 else rounded
-    low = report.delta(said.traditional + rounded, said.careful - rounded)
-    high = report.delta(said.traditional - rounded, said.careful + rounded)
+    assert said.traditional is not None
+    assert said.careful is not None
+    if cell.table == "jacobi" and (cell.nodes, cell.size) == (8, 32):
+        return  # P2's own slip: 0.61, 0.60, -20.3
+    half = 0.05 if said.traditional >= 2 and cell.table != "jacobi" else 0.005
+    half = 5 if cell.table == "one-buffer" else half
+    low = report.delta(said.traditional + half, said.careful - half)
+    high = report.delta(said.traditional - half, said.careful + half)
     assert low is not None
     assert high is not None
-    assert low - 0.3 <= said.delta <= high + 0.3
+    assert low - 0.2 <= said.delta <= high + 0.2
 
 
 def test_mean__is_that_of_all_nodes_and_rounds() -> None:
@@ -66,22 +81,44 @@ def test_mean__is_that_of_all_nodes_and_rounds() -> None:
 
 
 def test_text__has_both_and_p2_s() -> None:
-    found = Found([LATENCY, FLOOD])
+    found = Found([LATENCY, FLOOD, JACOBI])
     found.results[LATENCY, "traditional"].values = [40.0, 60.0]
     found.results[LATENCY, "careful"].values = [30.0, 34.0]
     found.results[FLOOD, "careful"].values = [2.0]
     found.results[FLOOD, "traditional"].late = 1
-    found.frames = {1000: 2, 1: 1}
-    one, other = report.text(found, ["a note"]).split("\n\n")[:2]
+    found.frames = {LATENCY: 2, FLOOD: 1, JACOBI: 1}
+    found.results[JACOBI, "traditional"].values = [20.0, 22.0]
+    found.results[JACOBI, "careful"].values = [10.5]
+    one, other, heat, notes = report.text(found, {"rounds": 5, "cpus": 2}).split("\n\n")
     assert one.splitlines()[0] == TABLES["latency"].title
     row = " ".join(one.splitlines()[-1].split())
     assert row == "4 1000 2 no 50.0 32.0 -36.0 549.7 406.2 -26.3"
     assert " ".join(other.splitlines()[-1].split()) == "4 1 1 with - 2.00 - - 2.50 -"
-    assert "flood, P = 4, 1 words, processing, traditional: did not end in time" in report.text(
-        found, []
+    assert " ".join(heat.splitlines()[-1].split()) == "4 16 x 16 21.0 10.5 -50.0 0.53 0.40 -24.3"
+    assert notes.splitlines()[0] == (
+        "flood, P = 4, 1 words, processing, traditional: did not end in time"
     )
+    assert "means of 5 x P values" in notes
     figures = report.figures(found)["cells"]
     assert figures[0]["careful"]["values_us"] == [30.0, 34.0]
     assert figures[0]["delta_percent"] == pytest.approx(-36)
     assert figures[0]["paper"]["delta"] == -26.3
     assert figures[1]["delta_percent"] is None
+
+
+def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
+    found = Found([LATENCY, FLOOD, JACOBI])
+    for number, result in enumerate(found.results.values(), 1):
+        result.values = [number * 1.5, number * 2.0]
+    found.results[FLOOD, "traditional"] = Result([], 1)
+    found.frames = {LATENCY: 2}
+    again = report.read(json.loads(json.dumps(report.figures(found))))
+    assert again.results == found.results
+    assert again.frames == found.frames
+    for name in ("one.png", "one.svg"):
+        bench_plots.plot(again, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 10000
+    drawn = (tmp_path / "one.svg").read_text()
+    assert all(title in drawn for title in ("Table 1", "Table 3 with processing", "Table 4"))
+    with pytest.raises(ValueError, match="no benchmark was kept"):
+        report.read({"cells": [{"table": "latency"}]})
