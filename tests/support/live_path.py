@@ -9,15 +9,16 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from careful.model import Pipeline, latency_us
 from careful.model.stages import Limits
 from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of
-from careful.tuning.state import Value
-from careful.tuning.stores import STORE, Came, Pulse, Totals
+from careful.tuning.decide import Controller
+from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
+from careful.tuning.stores import Came, Totals
 from careful.tuning.verify import Counts
 
 LIMITS = Limits(64, 3750)
@@ -115,6 +116,8 @@ class LivePath:
     seed: int = 1
     now: float = 1000.0
     lies: Callable[[Pipeline], Pipeline] = lambda one: one  # what is measured of a pipeline
+    took: Callable[[int, TunePlan, Kick], float] | None = None  # not by the pipeline, but so, µs
+    figureless: bool = False  # whether measurements find nothing
     pinned: set[int] = field(default_factory=set)
     measured_at: list[float] = field(default_factory=list)
     effects: list[tuple[float, tuple[Value, ...]]] = field(default_factory=list)
@@ -123,7 +126,8 @@ class LivePath:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self.versions: list[list[Value]] = [
-            [START] * CLASS_COUNT + [Pulse(65536)] * CLASS_COUNT for _ in range(3)
+            [START] * CLASS_COUNT + [Pulse(65536)] * CLASS_COUNT + [Kick(65536)] * CLASS_COUNT
+            for _ in range(3)
         ]
         self._came: dict[int, Came] = {}
         self._writes: dict[int, tuple[int, Counts]] = {}
@@ -154,7 +158,11 @@ class LivePath:
 
     def _message(self, at: float, message_bytes: int) -> None:
         index = class_of(message_bytes)
-        self._count(index, truth_us(self.pipeline(at), message_bytes, self.plan(index)))
+        plan = self.plan(index)
+        if self.took:
+            self._count(index, self.took(message_bytes, plan, self.kick(index)))
+        else:
+            self._count(index, truth_us(self.pipeline(at), message_bytes, plan))
         self.sent += 1
 
     def _noisy(self, took_us: float) -> Counts:
@@ -186,11 +194,18 @@ class LivePath:
         assert isinstance(pulse, Pulse)
         return pulse
 
+    def kick(self, index: int) -> Kick:
+        kick = self.versions[self.active][NET_TX + index]
+        assert isinstance(kick, Kick)
+        return kick
+
     # --- what the controller does
 
     def measure(self, quick: bool) -> tuple[dict[str, Any], Limits]:
         self.advance(self.quick_s if quick else self.measure_s)
         self.measured_at.append(self.now)
+        if self.figureless:
+            raise ValueError("the interval is wide")
         seen = self.lies(self.pipeline(self.now))
         return figures(seen, self.error, self._random), LIMITS
 
@@ -236,3 +251,39 @@ class LivePath:
 
     def wait(self, seconds: float) -> None:
         self.advance(seconds)
+
+
+def scaled(pipeline: Pipeline, **factors: float) -> Pipeline:
+    """Every stage's g and G times these."""
+    return Pipeline(
+        tuple(
+            replace(
+                one,
+                g_us=one.g_us * factors.get("g", 1),
+                G_us_per_KiB=one.G_us_per_KiB * factors.get("G", 1),
+            )
+            for one in pipeline.stages
+        )
+    )
+
+
+def run(one: Controller, on: LivePath, seconds: float) -> None:
+    """Step after step, until so much time has passed."""
+    until = on.now + seconds
+    while on.now < until:
+        on.advance(one.step())
+
+
+def told(one: Controller, what: str) -> list[float]:
+    """When something was decided."""
+    return [each["at_s"] for each in one.state.decisions if each["what"] == what]
+
+
+def verdicts(one: Controller) -> dict[int, str]:
+    """Of all A/Bs, the last of each class."""
+    return {
+        each["class"]: each["ab"]["verdict"]
+        for decision in one.state.decisions
+        for each in decision["classes"]
+        if "ab" in each
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def text(found: dict[str, Any]) -> str:
 
 def _path(one: dict[str, Any]) -> str:
     parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
+    parts += [_tried(each) for each in one["classes"] if each["tried"]]
     parts.append(_how(one["measurement"]))
     if one["decisions"]:
         parts.append("last decisions:")
@@ -39,7 +41,7 @@ def _table(one: dict[str, Any]) -> str:
     for each in one["classes"]:
         slowest = each.get("bottleneck", {})
         half = None
-        if "predicted_us" in each:
+        if each.get("predicted_us") is not None:
             half = (each["predicted_high_us"] - each["predicted_low_us"]) / 2
         rows.append(
             (
@@ -70,6 +72,21 @@ def _store(each: dict[str, Any]) -> str:
     return (
         f"{size} from there to files: writes of {least} bytes or more: {each['standing']}{measured}"
         f"; {predicted}"
+    )
+
+
+def _tried(each: dict[str, Any]) -> str:
+    """What came of trying, where nothing is predicted."""
+    size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
+    if not count:
+        return f"{size}: no other way to send them is worth a try"
+    if not each["tried"]["found"]:
+        return f"{size}: {count} other ways to send them were tried, none is surely faster"
+    took, sent = each["measured_us"], cut(each["plan"])
+    measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
+    return (
+        f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
+        f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"
     )
 
 
@@ -118,9 +135,10 @@ def ago(seconds: float) -> str:
 def changed(each: dict[str, Any]) -> str:
     """What a decision does to a class."""
     size = shown_bytes(each["message_bytes_max"])
-    if each.get("sink") == "store":
-        before, after = (each[side]["store_bytes"] for side in ("before", "after"))
-        return f"{size}, to files: writes of {before} → {after} bytes or more"
+    for sink, what in (("store", "to files: writes"), ("net_tx", "kicks")):
+        if each.get("sink") == sink:
+            before, after = (each[side][f"{sink}_bytes"] for side in ("before", "after"))
+            return f"{size}, {what} of {before} → {after} bytes or more"
     return f"{size}: {cut(each['before'])} → {cut(each['after'])} bytes"
 
 
@@ -137,7 +155,7 @@ def decision(one: dict[str, Any]) -> str:
 
 
 def _evidence(each: dict[str, Any]) -> str:
-    figures = each.get("ab") or each.get("prediction")
+    figures = each.get("ab") or each.get("prediction") or each.get("trying")
     return str(figures["said"]) if figures else ""
 
 
@@ -161,7 +179,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
     series: dict[str, Sequence[float]] = {
         "one fragment": [each["one_fragment_us"] for each in classes],
         "fixed 4 KiB": [each["fixed_4KiB_us"] for each in classes],
-        "in effect, predicted": [each["predicted_us"] for each in classes],
+        "in effect, predicted": [
+            math.nan if each["predicted_us"] is None else each["predicted_us"] for each in classes
+        ],
         "oracle, predicted": best_us,
     }
     drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])

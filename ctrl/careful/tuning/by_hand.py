@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from careful.control.tune_entry import Setting
 from careful.control.tune_peers import Row, Session
+from careful.tuning.items import NET_TX, STORE
 from careful.tuning.state import Store
-from careful.tuning.stores import STORE
 
 
 def pin(session: Session, rows: Sequence[Row], settings: Mapping[int, Setting]) -> None:
@@ -18,7 +18,8 @@ def pin(session: Session, rows: Sequence[Row], settings: Mapping[int, Setting]) 
     addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}
     peers = [addresses[row.slot] for row in rows if row.slot in addresses]
     items = [index for index, one in settings.items() if one.plan is not None]
-    items += [STORE + index for index, one in settings.items() if "store" in one.minpulse_bytes]
+    for first, sink in ((STORE, "store"), (NET_TX, "net_tx")):
+        items += [first + index for index, one in settings.items() if sink in one.minpulse_bytes]
     if items and session.instance.directory.is_dir():
         Store(session.instance.directory).pin(peers, items)
 

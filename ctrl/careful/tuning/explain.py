@@ -6,7 +6,7 @@ Reads the tune map and what the controller keeps; changes nothing. Calls control
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from careful.control import instances, tune_peers
@@ -17,11 +17,11 @@ from careful.control.tune_peers import Session
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
 from careful.tuning import stores
-from careful.tuning.propose import Measured, class_bytes, measured, store_table, table
+from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value, class_bytes
+from careful.tuning.propose import Measured, measured, store_table, table
 from careful.tuning.propose import Row as Proposed
-from careful.tuning.running import plans, pulses
-from careful.tuning.state import PathState, Store, Value
-from careful.tuning.stores import STORE, Pulse
+from careful.tuning.running import kicks, plans, pulses
+from careful.tuning.state import PathState, Store
 
 #: The plots' curves, beside what is in effect.
 FIXED_BYTES = 4096
@@ -50,14 +50,19 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> dict[str, Any]:
     """One path: its classes, the measurement, and the last decisions."""
-    now = plans(row.tune)
+    now, least = plans(row.tune), kicks(row.tune)
     state = state or PathState({})
     known = _known(state)
     by_hand = store.by_hand(address)
-    found = [_class(index, plan, state, index in by_hand) for index, plan in enumerate(now)]
+    found = [
+        _class(index, plan, least[index], state, by_hand & {index, NET_TX + index})
+        for index, plan in enumerate(now)
+    ]
     if known:
         for one, plan, predicted in zip(found, now, table(known, now), strict=True):
             one |= _predicted(known, predicted.message_bytes, plan)
+            if one["tried"] and one["tried"]["found"]:  # no prediction led there
+                one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
                 "best": predicted.best.as_dict(),
                 **predicted.best_us.figures("best", "us"),
@@ -92,15 +97,22 @@ def _predicted(known: Measured, message_bytes: int, plan: TunePlan) -> dict[str,
     }
 
 
-def _class(index: int, plan: TunePlan, state: PathState, by_hand: bool) -> dict[str, Any]:
-    ab = _last_ab(index, plan, state)
+def _class(
+    index: int, plan: TunePlan, kick: Kick, state: PathState, by_hand: frozenset[int]
+) -> dict[str, Any]:
+    """How a class's messages are sent; by_hand: those of its two items that were set so."""
+    now: dict[int, Value] = {index: plan, NET_TX + index: kick}
+    ab = _last_ab(index, now, state)
+    tried = state.tried.get(index)
     return {
         "class": index,
         "message_bytes_max": class_bytes(index),
         "plan": plan.as_dict(),
-        "standing": _standing(index, plan, state, by_hand, ab),
-        "measured_us": _measured_us(plan, ab),
+        **kick.as_dict(),
+        "standing": _standing(now, state, bool(by_hand), ab),
+        "measured_us": _measured_us(now, ab),
         "ab": ab["ab"] if ab else None,
+        "tried": tried and {"ways_count": tried.ways_count, "found": tried.found},
     }
 
 
@@ -111,8 +123,9 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[di
     rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):
         pulse = Pulse(setting.minpulse_bytes.get("store", 0))
-        ab = _last_ab(index, pulse, state)
-        standing = _standing(STORE + index, pulse, state, STORE + index in by_hand, ab)
+        now: dict[int, Value] = {STORE + index: pulse}
+        ab = _last_ab(index, now, state)
+        standing = _standing(now, state, STORE + index in by_hand, ab)
         if standing != "as before":
             found.append(
                 {
@@ -121,7 +134,7 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[di
                     **pulse.as_dict(),
                     **_of_store(known, rows.get(index)),
                     "standing": standing,
-                    "measured_us": _measured_us(pulse, ab),
+                    "measured_us": _measured_us(now, ab),
                     "ab": ab["ab"] if ab else None,
                 }
             )
@@ -145,38 +158,47 @@ def _of_store(known: stores.Store | None, predicted: Proposed | None) -> dict[st
     }
 
 
-def _last_ab(index: int, plan: Value, state: PathState) -> dict[str, Any] | None:
-    """The newest A/B of a class in which what is in effect had a part."""
+def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> dict[str, Any] | None:
+    """The newest A/B of a class in which what is in effect had a part; now: of some items."""
+    values = [one.as_dict() for one in now.values()]
     for decision in reversed(state.decisions):
         for one in decision["classes"]:
-            plans_of = (one["before"], one["after"])
-            if one["class"] == index and "ab" in one and plan.as_dict() in plans_of:
+            had = one["before"] in values or one["after"] in values
+            if one["class"] == index and "ab" in one and had:
                 return dict(one)
     return None
 
 
-def _measured_us(plan: Value, ab: dict[str, Any] | None) -> float | None:
+def _measured_us(now: Mapping[int, Value], ab: dict[str, Any] | None) -> float | None:
     """What live messages took with what is in effect; None: no A/B says it."""
     if ab is None:
         return None
-    side = "after" if ab["after"] == plan.as_dict() else "before"
+    side = "after" if _is_after(now, ab) else "before"
     value = ab["ab"].get(f"{side}_us")
     return None if value is None else float(value)
 
 
+def _is_after(now: Mapping[int, Value], ab: dict[str, Any]) -> bool:
+    """Whether an A/B's change is in effect."""
+    return any(ab["after"] == one.as_dict() for one in now.values())
+
+
 def _standing(
-    index: int, plan: Value, state: PathState, by_hand: bool, ab: dict[str, Any] | None
+    now: Mapping[int, Value], state: PathState, by_hand: bool, ab: dict[str, Any] | None
 ) -> str:
-    """Why this is in effect of an item, in a word or two."""
+    """Why this is in effect of some items, in a word or two."""
     if by_hand:
         return "set by hand"
-    if index in state.on_trial:
+    if now.keys() & state.on_trial.keys():
         return "on trial"
-    if index in state.unverified and state.unverified[index].after == plan:
-        return "unverified"
-    if ab and ab["ab"]["verdict"] == "held" and ab["after"] == plan.as_dict():
-        return "verified"
-    if ab and ab["ab"]["verdict"] == "not held" and ab["before"] == plan.as_dict():
+    if now.keys() & state.put_back.keys():
+        return "others are tried"
+    by_trying = any(state.by_trying(item) for item in now)
+    if any(item in state.unverified and state.unverified[item].after == now[item] for item in now):
+        return "found by trying, unverified" if by_trying else "unverified"
+    if ab and ab["ab"]["verdict"] == "held" and _is_after(now, ab):
+        return "found by trying" if by_trying else "verified"
+    if ab and ab["ab"]["verdict"] == "not held" and not _is_after(now, ab):
         return "as before: the change did not hold"
     return "as before"
 

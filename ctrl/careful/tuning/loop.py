@@ -99,6 +99,7 @@ class Loop:
         self._store = Store(instance.directory, StateDir(place(config), warn))
         self._tuned: dict[str, _Tuned] = {}
         self._turns = Turns()
+        self._once = False
 
     def run(self, once: bool) -> dict[str, PathState]:
         """Tune; what is known of each peer then.
@@ -111,6 +112,7 @@ class Loop:
                 peer with `once`.
             Ended, KeyboardInterrupt: a signal came.
         """
+        self._once = once
         with ExitStack() as stack:
             stack.enter_context(instances.tuning(self._instance))
             client = Client(self._instance.socket, f"carefuld of {self._instance.name}")
@@ -175,9 +177,9 @@ class Loop:
                 del self._tuned[name]
         for name, (peer, identity) in found.items():
             if name not in self._tuned:
-                self._tuned[name] = _Tuned(
-                    self._instance, peer, identity, self._store, self._say, self._turns
-                )
+                tuned = _Tuned(self._instance, peer, identity, self._store, self._say, self._turns)
+                tuned.controller.searches = not self._once  # it takes minutes
+                self._tuned[name] = tuned
 
 
 def _done(one: _Tuned) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from careful.model.stages import Limits
-from careful.tuning.state import Value
-from careful.tuning.stores import STORE, Totals
+from careful.tuning.items import STORE, Value
+from careful.tuning.stores import Totals
 from careful.tuning.verify import Counts
 
 #: (item, version of the tune entry) -> what was counted so far. An item is a class's plan, and
@@ -28,7 +28,7 @@ class Path(Protocol):
         """
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Plans of the sixteen classes, and then the store's thresholds."""
+        """Values of all items: plans, and thresholds of store and netTx."""
 
     def by_hand(self) -> frozenset[int]:
         """Items that are not ours to change."""

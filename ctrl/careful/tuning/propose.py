@@ -19,15 +19,10 @@ import numpy as np
 
 from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import Array, Limits, Pipeline
-from careful.model.tunemap import (
-    CLASS_BYTES_FIRST,
-    CLASS_COUNT,
-    FRAME_LIMITS,
-    TunePlan,
-)
+from careful.model.tunemap import CLASS_COUNT, FRAME_LIMITS, TunePlan
 from careful.tuning import ramps
-from careful.tuning.state import Value
-from careful.tuning.stores import STORE, Pulse, Store
+from careful.tuning.items import STORE, Pulse, Value, class_bytes
+from careful.tuning.stores import Store
 
 #: Least gain, as a share of the latency, that is worth a change.
 GAIN_MIN = 0.02
@@ -189,11 +184,6 @@ class Row:
         }
 
 
-def class_bytes(item: int) -> int:
-    """The largest message of an item's class, bytes: the one it is planned for."""
-    return CLASS_BYTES_FIRST << item % STORE
-
-
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     """The plans of all sixteen classes, smallest messages first.
 
@@ -286,6 +276,14 @@ def _bottleneck(box: BlackBox, size_bytes: float) -> dict[str, float]:
 def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, Row]:
     """The classes whose change is worth making; but: those set by hand."""
     return {row.index: row for row in rows if not row.why_not and row.index not in but}
+
+
+def proposed(
+    path: Measured | None, store: Store | None, values: Sequence[Value], but: frozenset[int]
+) -> dict[int, Row]:
+    """What is worth a change, of what is in effect; path, store: None where nothing is known."""
+    rows = table(path, values) if path else []
+    return worth(rows + (store_table(store, values) if store else []), but)
 
 
 def moved(before: Measured, after: Measured, values: Sequence[Value]) -> bool:

@@ -23,8 +23,9 @@ from careful.measure.probes.exchange import ProbeSession
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
 from careful.report.measure import blackbox_figures
-from careful.tuning.state import Store, Value
-from careful.tuning.stores import STORE, Came, Pulse, Totals, counted
+from careful.tuning.items import STORE, Kick, Pulse, Value
+from careful.tuning.state import Store
+from careful.tuning.stores import Came, Totals, counted
 from careful.tuning.verify import Counts
 
 #: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
@@ -127,9 +128,9 @@ class RunningPath:
         return figures, Limits(options.min_bytes, self._payload_bytes)
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Plans of the sixteen classes, and then the store's thresholds."""
+        """Values of all items: plans, and thresholds of store and netTx."""
         tune = tune_entry.read(self._tune, self.peer.slot)
-        return (*plans(tune), *pulses(tune))
+        return (*plans(tune), *pulses(tune), *kicks(tune))
 
     def by_hand(self) -> frozenset[int]:
         """Items that `tune set` or `tune apply` set."""
@@ -203,6 +204,11 @@ def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
     return tuple(Pulse(one.minpulse_bytes["store"]) for one in tune)
 
 
+def kicks(tune: tune_entry.Tune) -> tuple[Kick, ...]:
+    """NetTx's thresholds of a slot's settings."""
+    return tuple(Kick(one.minpulse_bytes["net_tx"]) for one in tune)
+
+
 def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
     """The classes that items are of."""
     found: dict[int, Setting] = {}
@@ -211,8 +217,10 @@ def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
         plan, pulse = (one := found.get(index, Setting(None, {}))).plan, dict(one.minpulse_bytes)
         if isinstance(value, TunePlan):
             plan = Plan(**value.as_dict())
-        else:
+        elif isinstance(value, Pulse):
             pulse["store"] = value.store_bytes
+        else:
+            pulse["net_tx"] = value.net_tx_bytes
         found[index] = Setting(plan, pulse)
     return found
 

@@ -11,30 +11,35 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from careful.control.state_dir import StateDir
-from careful.model.tunemap import CLASS_COUNT, TunePlan
+from careful.model.tunemap import CLASS_COUNT
 from careful.report.jsonout import write
-from careful.tuning.stores import STORE, Pulse
+from careful.tuning.items import (
+    ITEM_COUNT,
+    NET_TX,
+    STORE,
+    Value,
+    class_bytes,
+    sink_of,
+    told_by,
+    value_of,
+)
 
 SCHEMA = 2
 #: Decisions that are kept, the newest last, beside the last A/B of each item.
 DECISIONS_MAX = 20
+#: Least time between two changes on a steady path, seconds.
+CHANGE_EVERY_S = 600.0
+#: After an answer, how long the next waits; twice as long each time until the path is calm.
+HOLD_S, HOLD_S_MAX = 10.0, 600.0
 #: Paths that are kept, those that were measured last.
 PATHS_MAX = 256
-
-
-#: What a controller sets: plans by class, and stores' thresholds by STORE + class.
-Value = TunePlan | Pulse
-
-
-def _value(item: int, data: dict[str, int]) -> Value:
-    return TunePlan(**data) if item < STORE else Pulse(**data)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,18 @@ class Pair:
 
     before: Value
     after: Value
+
+
+@dataclass(frozen=True)
+class Tried:
+    """That ways to send a class's messages were tried, without a model.
+
+    at_s: when; ways_count: how many; found: whether what is in effect was found so.
+    """
+
+    at_s: float
+    ways_count: int
+    found: bool
 
 
 @dataclass
@@ -54,9 +71,10 @@ class PathState:
     confirmed_at: when a quick look last found the figures right; carefuld: the process that they
     were last used with; plans: what was decided for an item; unverified: changes in effect that no
     A/B has confirmed; refuted: plans that an A/B undid; on_trial: the classes of an A/B under way;
-    hold_s, held_until: how long a change of the path goes unanswered after the last, and until
-    when; store: what was known of the store behind what comes from there (StoreWatch.as_dict());
-    decisions: the last, newest last.
+    put_back: values that others stand in for, to see what messages take with those; tried: the
+    classes whose messages were sent in several ways to find the best; hold_s, held_until: how long
+    a change of the path goes unanswered after the last, and until when; store: what was known of
+    the store behind what comes from there (StoreWatch.as_dict()); decisions: the last, newest last.
     """
 
     identity: dict[str, Any]
@@ -70,13 +88,43 @@ class PathState:
     unverified: dict[int, Pair] = field(default_factory=dict)
     refuted: dict[int, list[Value]] = field(default_factory=dict)
     on_trial: dict[int, Pair] = field(default_factory=dict)
+    put_back: dict[int, Value] = field(default_factory=dict)
+    tried: dict[int, Tried] = field(default_factory=dict)
     hold_s: float = 0.0
     held_until: float | None = None
     store: dict[str, Any] | None = None
     decisions: list[dict[str, Any]] = field(default_factory=list)
 
-    def note(self, decision: dict[str, Any]) -> None:
-        """Keep a decision, and each item's last A/B; of the others the oldest goes."""
+    def note(
+        self,
+        at_s: float,
+        what: str,
+        pairs: Mapping[int, Pair],
+        why: str,
+        evidence: str = "",
+        figures: Mapping[int, dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """Keep a decision; evidence: what the items' figures are, `prediction`, `trying`, `ab`."""
+        rows = [
+            {
+                "class": item % CLASS_COUNT,
+                **({"sink": sink_of(item)} if sink_of(item) else {}),
+                **({"by": "trying"} if self.by_trying(item) else {}),
+                "message_bytes_max": class_bytes(item),
+                "before": pair.before.as_dict(),
+                "after": pair.after.as_dict(),
+                **({evidence: figures[item]} if figures else {}),
+            }
+            for item, pair in pairs.items()
+        ]
+        decision = {"at_s": at_s, "what": what, "why": why, "classes": rows}
+        if what == "not measured" and self.decisions and self.decisions[-1]["what"] == what:
+            del self.decisions[-1]
+        self.keep(decision)
+        return decision
+
+    def keep(self, decision: dict[str, Any]) -> None:
+        """With each item's last A/B; of the others the oldest goes."""
         kept: list[dict[str, Any]] = []
         told: set[tuple[int, str]] = set()
         for age, one in enumerate(reversed([*self.decisions, decision])):
@@ -90,6 +138,38 @@ class PathState:
             told |= tried
         self.decisions = kept[::-1]
 
+    def may_answer(self, now: float) -> bool:
+        """Whether a change of the path is answered."""
+        return self.held_until is None or now >= self.held_until
+
+    def hold(self, now: float) -> None:
+        """Something is answered now: the next waits."""
+        calm = self.held_until is None or now - self.held_until > CHANGE_EVERY_S
+        self.hold_s = HOLD_S if calm else min(2 * self.hold_s, HOLD_S_MAX)
+        self.held_until = now + self.hold_s
+
+    def by_trying(self, item: int) -> bool:
+        """Whether what is in effect of it was found by trying, or is about to be."""
+        one = self.tried.get(told_by(item))
+        return one is not None and one.found
+
+    def refute(self, undone: dict[int, Pair]) -> None:
+        """An A/B has undone these: a prediction of them is believed no more."""
+        for item in [one for one in undone if not self.by_trying(one)]:
+            self.refuted.setdefault(item, []).append(undone[item].after)
+        for index in {told_by(item) for item in undone if self.by_trying(item)}:
+            self.tried[index] = replace(self.tried[index], found=False)
+
+    def is_refuted(self, index: int) -> bool:
+        """Whether live messages were no faster with what was last predicted for a class."""
+        if not self.refuted.get(index):
+            return False
+        for decision in reversed(self.decisions):
+            for one in decision["classes"]:
+                if one["class"] == index and "ab" in one and not one.get("sink"):
+                    return bool(one["ab"]["verdict"] == "not held")
+        return False
+
     def as_dict(self) -> dict[str, Any]:
         """Plain types."""
         return {
@@ -101,18 +181,23 @@ class PathState:
                 for index, plans in self.refuted.items()
             },
             "on_trial": _pairs_out(self.on_trial),
+            "put_back": {str(item): one.as_dict() for item, one in self.put_back.items()},
+            "tried": {str(index): asdict(one) for index, one in self.tried.items()},
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PathState:
         """Raises ValueError, TypeError or KeyError for what as_dict() did not make."""
-        kept = dict(data)
+        kept = {"put_back": {}, "tried": {}, **data}
         _check(kept)
-        kept["plans"] = {int(item): _value(int(item), one) for item, one in kept["plans"].items()}
+        for name in ("plans", "put_back"):
+            values = kept[name].items()
+            kept[name] = {int(item): value_of(int(item), one) for item, one in values}
+        kept["tried"] = {int(index): _tried(one) for index, one in kept["tried"].items()}
         kept["unverified"] = _pairs_in(kept["unverified"])
         kept["on_trial"] = _pairs_in(kept["on_trial"])
         kept["refuted"] = {
-            int(index): [_value(int(index), one) for one in plans]
+            int(index): [value_of(int(index), one) for one in plans]
             for index, plans in kept["refuted"].items()
         }
         return cls(**kept)
@@ -125,6 +210,10 @@ class PathState:
         if self.confirmed_at is not None:
             self.confirmed_at = min(self.confirmed_at + seconds, now)
         self.held_until = None
+        self.tried = {
+            index: replace(one, at_s=min(one.at_s + seconds, now))
+            for index, one in self.tried.items()
+        }
         for one in self.decisions:
             one["at_s"] = min(one["at_s"] + seconds, now)
 
@@ -140,6 +229,12 @@ def _check(kept: dict[str, Any]) -> None:
     whole = whole and all(one is None or _is_time(one) for one in times)
     if not whole or not all(_is_decision(one) for one in kept["decisions"]):
         raise ValueError
+
+
+def _tried(data: dict[str, Any]) -> Tried:
+    if not _is_time(data["at_s"]):
+        raise ValueError
+    return Tried(float(data["at_s"]), int(data["ways_count"]), bool(data["found"]))
 
 
 def _is_time(value: Any) -> bool:
@@ -170,7 +265,7 @@ def _pairs_out(pairs: dict[int, Pair]) -> dict[str, Any]:
 
 def _pairs_in(data: dict[str, Any]) -> dict[int, Pair]:
     return {
-        int(index): Pair(_value(int(index), pair["before"]), _value(int(index), pair["after"]))
+        int(index): Pair(value_of(int(index), pair["before"]), value_of(int(index), pair["after"]))
         for index, pair in data.items()
     }
 
@@ -247,14 +342,14 @@ class Store:
 
     def release(self, classes: Iterable[int]) -> None:
         """Classes are the controller's again, for every peer: their plans and thresholds."""
-        given = {index + first for index in classes for first in (0, STORE)}
+        given = {index + first for index in classes for first in (0, STORE, NET_TX)}
         self._write_pins({peer: kept - given for peer, kept in self._read_pins().items()})
 
     def _read_pins(self) -> dict[str, set[int]]:
         with suppress(OSError, ValueError, TypeError, AttributeError):
             data = json.loads(self._pins.read_text())
             return {
-                str(peer): {int(one) for one in classes if 0 <= int(one) < STORE + CLASS_COUNT}
+                str(peer): {int(one) for one in classes if 0 <= int(one) < ITEM_COUNT}
                 for peer, classes in data.items()
             }
         return {}

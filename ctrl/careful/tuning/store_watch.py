@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from careful.tuning.state import Pair, PathState, Value
-from careful.tuning.stores import STORE, Pulse, Totals, another, fit, kept
+from careful.tuning.items import STORE, Pulse, Value
+from careful.tuning.state import PathState
+from careful.tuning.stores import Totals, another, fit, kept
 
 #: A window closes after so many writes and so long, seconds, whichever is later.
 WINDOW_WRITES = 8
@@ -32,7 +33,7 @@ class Path(Protocol):
     """What exploring does to a path (path.Path)."""
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Plans of the classes, and then the store's thresholds."""
+        """Values of all items: plans, and thresholds of store and netTx."""
 
     def settle(self, values: dict[int, Value], /) -> None:
         """Put values into effect."""
@@ -132,14 +133,14 @@ class StoreWatch:
     def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
         """Write parts of messages for a moment: a measurement, no change.
 
-        Whoever goes on if we are ended meanwhile finds the way back on trial.
+        Whoever goes on if we are ended meanwhile puts back what was.
         """
         assert self.known is not None
         self._explored = True
         one = self.known.came[item - STORE]
         before = path.in_effect()[item]
         part = Pulse(math.ceil(EXPLORE_SHARE * one.nbytes / one.count))
-        state.on_trial = {item: Pair(part, before)}
+        state.put_back = {item: before}
         save()
         began, waited = path.stored(), 0.0
         path.settle({item: part})
@@ -147,6 +148,6 @@ class StoreWatch:
             path.wait(EXPLORE_LOOK_S)
             waited += EXPLORE_LOOK_S
         path.settle({item: before})
-        state.on_trial = {}
+        state.put_back = {}
         save()
         self._refine(path.stored())

@@ -18,10 +18,9 @@ import numpy as np
 
 from careful.model.eager import written_us
 from careful.model.tunemap import CLASS_COUNT
+from careful.tuning.items import Pulse
 from careful.tuning.verify import Counts
 
-#: Items of a controller: plans by class, and from here on the store's thresholds by class.
-STORE = CLASS_COUNT
 #: Another store: writes take longer, or less, by this share, and by so many errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 4.0
@@ -37,17 +36,6 @@ DRAWS = 60
 FRAMES_HELD = 64
 #: Of least writes that are as good, within this share of the latency, the largest is taken.
 ALIKE = 0.01
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """A class's least write to a file, bytes (the map's minpulse of `store`)."""
-
-    store_bytes: int
-
-    def as_dict(self) -> dict[str, int]:
-        """For JSON."""
-        return {"store_bytes": self.store_bytes}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MESSAGES_MAX = 1920
 _LOOKS = 7
 _LEVEL = 1 - 0.05 / _LOOKS
 #: Blocks an arm before anything is said: of fewer, the spread says nothing.
-_BLOCKS_MIN = 4
+BLOCKS_MIN = 4
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Trial:
         if least < MESSAGES_MIN:
             return Verdict("undecided", a, b)
         gain = self.a.mean() - self.b.mean()
-        if least < self._next_look or min(map(len, (self.a.blocks, self.b.blocks))) < _BLOCKS_MIN:
+        if least < self._next_look or min(map(len, (self.a.blocks, self.b.blocks))) < BLOCKS_MIN:
             return Verdict("undecided", a, b, gain)
         while self._next_look <= least:
             self._next_look *= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,28 @@ import pytest
 from careful.control import tune_entry
 from careful.control.tune_peers import Row
 from careful.model import load_shipped
-from careful.model.tunemap import CLASS_COUNT
+from careful.model.tunemap import CLASS_COUNT, TunePlan
 from careful.report import explain as report
 from careful.tuning import explain
 from careful.tuning.decide import Controller
+from careful.tuning.items import Kick
 from careful.tuning.state import PathState, Store
-from live_path import LivePath, Stream, ToFile
+from live_path import LivePath, Stream, ToFile, run
 
 GAM = load_shipped("gam")
 CLASS = 6
+
+
+def row(on: LivePath) -> Row:
+    """What is in effect, as the map has it."""
+    settings = tuple(
+        tune_entry.Setting(
+            tune_entry.Plan(**on.plan(index).as_dict()),
+            {"store": on.pulse(index).store_bytes, "net_tx": on.kick(index).net_tx_bytes},
+        )
+        for index in range(CLASS_COUNT)
+    )
+    return Row("h2", 0, settings)
 
 
 def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
@@ -34,18 +48,12 @@ def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
         on.advance(one.step())
     if state.figures:
         state.figures |= {"frames_count": 700, "elapsed_s": 0.3, "notes": ["a note"]}
-    settings = tuple(
-        tune_entry.Setting(
-            tune_entry.Plan(**on.plan(index).as_dict()), {"store": on.pulse(index).store_bytes}
-        )
-        for index in range(CLASS_COUNT)
-    )
-    return Row("h2", 0, settings), state
+    return row(on), state
 
 
 def found(store: Store, **path: Any) -> dict[str, Any]:
-    row, state = tuned(store)
-    one = explain.path(row, "10.0.0.2", path.get("state", state), store)
+    shown, state = tuned(store)
+    one = explain.path(shown, "10.0.0.2", path.get("state", state), store)
     return {"instance": "eth1", "tuner_pid": None, "paths": [one]}
 
 
@@ -185,3 +193,43 @@ def test_draw__four_curves_and_what_was_measured(store: Store) -> None:
 )
 def test_ago(seconds: float, said: str) -> None:
     assert report.ago(seconds) == said
+
+
+def tried_path(took: Callable[[int, TunePlan, Kick], float]) -> tuple[Row, PathState]:
+    """A path without figures, some time after its 1 KiB messages were sent in several ways."""
+    on = LivePath(lambda _: GAM, [Stream(1024, 0.005)], took=took, figureless=True)
+    state = PathState({})
+    one = Controller(on, state, on.clock, seed=1)
+    run(one, on, 60)
+    return row(on), state
+
+
+@pytest.mark.parametrize(("halves_us", "by_trying"), [(80.0, True), (140.0, False)])
+def test_tried__says_so_and_predicts_nothing(
+    store: Store, halves_us: float, by_trying: bool
+) -> None:
+    """Halves that are kicked one by one take so long, and all else 100 us."""
+    shown, state = tried_path(
+        lambda nbytes, plan, kick: (
+            halves_us if kick.net_tx_bytes == 1 and plan.first_bytes < nbytes else 100.0
+        )
+    )
+    one = explain.path(shown, "10.0.0.2", state, store)
+    each = one["classes"][4]
+    text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
+    assert "not measured: nothing is predicted" in text
+    assert "predicted_us" not in each
+    if by_trying:
+        assert each["standing"] == "found by trying"
+        assert each["net_tx_bytes"] == 1
+        assert each["measured_us"] == pytest.approx(80, rel=0.05)
+        said = (
+            "1 KiB: the best of 2 ways that were tried on live messages: fragments of 512 bytes, "
+            f"kicks of 1 or more; {each['measured_us']:.1f} µs measured; nothing is predicted"
+        )
+        assert said in text
+        assert "1 KiB, kicks of 65536 → 1 bytes or more" in text
+    else:
+        assert each["standing"].startswith("as before")
+        assert "1 KiB: 2 other ways to send them were tried, none is surely faster" in text
+    json.dumps(one)

@@ -12,26 +12,12 @@ from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of, fixed_plan
 from careful.tuning import decide
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState
-from live_path import LIMITS, START, LivePath, Stream, truth_us
+from live_path import LIMITS, START, LivePath, Stream, run, scaled, told, truth_us, verdicts
 
 GAM = load_shipped("gam")
 KIB = 1024
 MESSAGE = 4 * KIB
 CLASS = class_of(MESSAGE)
-
-
-def scaled(pipeline: Pipeline, **factors: float) -> Pipeline:
-    """Every stage's g and G times these."""
-    return Pipeline(
-        tuple(
-            replace(
-                one,
-                g_us=one.g_us * factors.get("g", 1),
-                G_us_per_KiB=one.G_us_per_KiB * factors.get("G", 1),
-            )
-            for one in pipeline.stages
-        )
-    )
 
 
 def steady(_: float) -> Pipeline:
@@ -47,28 +33,6 @@ def path(
 
 def controller(on: LivePath, state: PathState | None = None) -> Controller:
     return Controller(on, state or PathState({}), on.clock, seed=1)
-
-
-def run(one: Controller, on: LivePath, seconds: float) -> None:
-    """Step after step, until so much time has passed."""
-    until = on.now + seconds
-    while on.now < until:
-        on.advance(one.step())
-
-
-def told(one: Controller, what: str) -> list[float]:
-    """When something was decided."""
-    return [each["at_s"] for each in one.state.decisions if each["what"] == what]
-
-
-def verdicts(one: Controller) -> dict[int, str]:
-    """Of all A/Bs, the last of each class."""
-    return {
-        each["class"]: each["ab"]["verdict"]
-        for decision in one.state.decisions
-        for each in decision["classes"]
-        if "ab" in each
-    }
 
 
 def loss(on: LivePath, pipeline: Pipeline, index: int = CLASS) -> float:

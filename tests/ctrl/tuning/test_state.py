@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from careful.control.state_dir import StateDir
 from careful.model.tunemap import TunePlan
-from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store
+from careful.tuning.items import NET_TX, STORE, Kick, Pulse
+from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store, Tried
 
 HERE = {"peer": "10.0.0.2", "mtu_bytes": 4000}
 PAIR = Pair(TunePlan.fixed(3750), TunePlan.fixed(500))
@@ -24,6 +25,8 @@ def test_store__keeps_a_path(store: Store) -> None:
     state = PathState(HERE, {"sum_g_us": 1.0}, 5.0, "at the start", unverified={7: PAIR})
     state.refuted[3] = [TunePlan.fixed(64)]
     state.on_trial[2] = PAIR
+    state.put_back = {2: PAIR.before, NET_TX + 2: Kick(65536), STORE + 2: Pulse(4096)}
+    state.tried[2] = Tried(7.0, 11, found=True)
     store.save("h2", state)
     store.save("h3", PathState({**HERE, "peer": "10.0.0.3"}))
     assert store.of("h2", HERE) == state
@@ -53,11 +56,11 @@ def _decision(number: int, *tried: int) -> dict[str, object]:
 
 def test_note__each_last_ab_stays() -> None:
     state = PathState(HERE)
-    state.note(_decision(0, 3))
-    state.note(_decision(1, 7))
+    state.keep(_decision(0, 3))
+    state.keep(_decision(1, 7))
     for number in range(2, 2 + 2 * DECISIONS_MAX):
-        state.note(_decision(number))
-    state.note(_decision(99, 7))
+        state.keep(_decision(number))
+    state.keep(_decision(99, 7))
     times = [one["at_s"] for one in state.decisions]
     assert times[0] == 0.0  # the last A/B of class 3; that of class 7 is told by a newer one
     assert len(times) == DECISIONS_MAX + 1
@@ -138,7 +141,7 @@ def test_store__garbage_never_raises(tmp_path: Path) -> None:
 def test_store__decisions_have_a_bound() -> None:
     state = PathState(HERE)
     for number in range(DECISIONS_MAX + 5):
-        state.note({"number": number})
+        state.keep({"number": number})
     assert [one["number"] for one in state.decisions][::19] == [5, 24]
 
 
@@ -151,3 +154,12 @@ def test_by_hand__of_all_and_of_one(store: Store) -> None:
     store.release([2, 7])
     assert store.by_hand("h2") == {1}
     assert store.by_hand("h3") == {1}
+
+
+def test_state__of_a_version_that_did_not_try() -> None:
+    """What it knew is known."""
+    data = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}).as_dict()
+    del data["put_back"], data["tried"]
+    found = PathState.from_dict(data)
+    assert found.plans == {7: PAIR.after}
+    assert not found.tried

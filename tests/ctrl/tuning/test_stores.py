@@ -9,14 +9,15 @@ from itertools import pairwise
 import pytest
 from careful.model import Pipeline, Stage, load_shipped
 from careful.model.tunemap import class_of
-from careful.tuning import stores
+from careful.tuning import items, stores
 from careful.tuning.decide import Controller
+from careful.tuning.items import STORE, Pulse
 from careful.tuning.propose import store_table, worth
 from careful.tuning.state import PathState
 from careful.tuning.store_watch import StoreWatch
-from careful.tuning.stores import STORE, Came, Pulse, Totals, another, fit
+from careful.tuning.stores import Came, Totals, another, fit
 from careful.tuning.verify import Counts
-from live_path import LivePath, Stream, ToFile, written
+from live_path import LivePath, Stream, ToFile, run, told, written
 
 GAM = load_shipped("gam")
 BYTES = 65536
@@ -38,12 +39,6 @@ def path(*files: ToFile, **more: object) -> LivePath:
     return LivePath(lambda _: GAM, [], files=list(files), **more)  # type: ignore[arg-type]
 
 
-def run(one: Controller, on: LivePath, seconds: float) -> None:
-    until = on.now + seconds
-    while on.now < until:
-        on.advance(one.step())
-
-
 def controller(on: LivePath, state: PathState | None = None) -> Controller:
     return Controller(on, state or PathState({}), on.clock, seed=1)
 
@@ -57,10 +52,6 @@ def least_us(stream: ToFile, at: float) -> float:
 def loss(on: LivePath, stream: ToFile) -> float:
     took_us = written(stream, on.now, on.pulse(class_of(stream.message_bytes)))[0]
     return took_us / least_us(stream, on.now) - 1
-
-
-def told(one: Controller, what: str) -> list[float]:
-    return [each["at_s"] for each in one.state.decisions if each["what"] == what]
 
 
 def seen(*writes: tuple[int, float], noise: float = 0.1, count: int = 40) -> Totals:
@@ -243,7 +234,7 @@ def test_auto__ended_while_it_explores() -> None:
     state = PathState({})
     one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
     run(one, on, 20)
-    saved = next(each for each in kept if str(ITEM) in each["on_trial"])  # type: ignore[operator]
+    saved = next(each for each in kept if str(ITEM) in each["put_back"])  # type: ignore[operator]
     other = path(to_file(), now=on.now)
     other.settle({ITEM: Pulse(BYTES // 8)})
     later = controller(other, PathState.from_dict(saved))
@@ -326,4 +317,4 @@ def test_slow_disk_at_the_sender__is_noticed_and_changes_nothing() -> None:
 
 def test_items__do_not_meet_those_of_plans() -> None:
     assert STORE == 16
-    assert stores.Pulse(5).as_dict() == {"store_bytes": 5}
+    assert items.Pulse(5).as_dict() == {"store_bytes": 5}

@@ -1,0 +1,112 @@
+"""The classes of a path whose best way to be sent is searched by trying, and what was found.
+
+Owns which classes those are: messages come, and there is no prediction for them, or live messages
+refuted it, and no search has ended. Calls ways and trying; keeps state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from careful.model.stages import Limits
+from careful.tuning.path import Live, Path, by_class, sent
+from careful.tuning.state import Pair, PathState, Tried
+from careful.tuning.trying import Trying
+from careful.tuning.verify import Counts
+from careful.tuning.ways import Search, ways
+
+#: Messages of a class that begin its search.
+BEGIN_MESSAGES = 10
+
+
+class Searches:
+    """Those of a path, under way or interrupted.
+
+    Attributes:
+        stale: classes whose messages took another time since a search: there may be another.
+    """
+
+    def __init__(self, path: Path, state: PathState, save: Callable[[], None]) -> None:
+        self.stale: set[int] = set()
+        self._path, self._state, self._save = path, state, save
+        self._searches: dict[int, Search] = {}
+        self._began = 0.0
+        self._seen: dict[int, Counts] = {}
+        self.seen(path.live())
+
+    def seen(self, live: Live) -> None:
+        """Only messages that come from now on begin a search."""
+        self._seen = sent(by_class(live))
+
+    def clear(self) -> None:
+        """What is known of the ways is of another path."""
+        self._searches.clear()
+
+    def forget(self) -> None:
+        """So is what was found."""
+        self.clear()
+        self._state.tried.clear()
+
+    def begin(
+        self, live: Live, predicted: bool, limits: Limits, now: float
+    ) -> tuple[Trying | None, int]:
+        """Begin, or go on, with the classes that need it, and how many ways are new.
+
+        Args:
+            live: the messages so far.
+            predicted: whether there is a model.
+            limits: payload of a frame.
+            now: seconds.
+        """
+        found = self._untold(live, predicted)
+        if not found:
+            return None, 0
+        if not self._searches:
+            self._began = now
+        values, pinned = self._path.in_effect(), self._path.by_hand()
+        count, going = 0, {}
+        for index in found:
+            if index not in self._searches:
+                one = Search(ways(index, values, limits, pinned))
+                count += one.ways_count
+                if one.over:
+                    self._state.tried[index] = Tried(now, 0, found=False)
+                    continue
+                self._searches[index] = one
+            going[index] = self._searches[index]
+        if not going:
+            return None, 0
+        return Trying(self._path, self._state, going, self._save, now, self._began), count
+
+    def _untold(self, live: Live, predicted: bool) -> list[int]:
+        """Classes with messages for which there is no prediction, or a wrong one."""
+        state = self._state
+        return [
+            index
+            for index, one in sent(by_class(live)).items()
+            if one.since(self._seen.get(index, Counts())).count >= BEGIN_MESSAGES
+            and (index not in state.tried or index in self.stale)
+            and index not in state.unverified
+            and (not predicted or state.is_refuted(index))
+        ]
+
+    def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Any]]:
+        """The changes that one led to, by item, and what they looked to gain."""
+        tried, best, values = self._state.tried, trying.best(), self._path.in_effect()
+        for index, search in trying.searches.items():
+            self._searches.pop(index, None)
+            self.stale.discard(index)
+            if search.judged:
+                was = index in tried and tried[index].found
+                tried[index] = Tried(now, search.ways_count, found=was or index in best)
+        self._began = now
+        pairs: dict[int, Pair] = {}
+        figures: dict[int, dict[str, Any]] = {}
+        for index, way in best.items():
+            count = trying.searches[index].ways_count
+            said = f"the best of {count} ways that were tried, there {way.gain:.0%} faster"
+            for item, value in way.values.items():
+                pairs[item] = Pair(values[item], value)
+                figures[item] = {"said": said, "ways_count": count, "gain_share": way.gain}
+        return pairs, figures
