@@ -1,12 +1,13 @@
 """Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep`,
-`both` or `write`.
+`both`, `write`, `read` or `mix`.
 
 What `tools/bench/measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
 FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
 by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
 messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
 themselves, and of a stream of them. `write FILE` prints one a message size: of writes into a file
-of h2's carefuld.
+of h2's carefuld; `read FILE` the same of reads out of it. `mix FILE` reads messages of the file's
+sizes, in no order, until its end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import time
 from collections import deque
@@ -53,11 +55,11 @@ def set_plan(fragment_bytes: int) -> None:
     set_classes(tune_entry.Change(fragment_bytes=fragment_bytes).settings())
 
 
-def set_arm(arm: dict[str, Any]) -> None:
+def set_arm(arm: dict[str, Any], instance: str = "") -> None:
     """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
     pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
     one = tune_entry.Setting(tune_entry.Plan(**arm["plan"]), {"net_tx": pulse})
-    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one))
+    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one), instance)
 
 
 def one_run(
@@ -176,6 +178,35 @@ async def write(given: dict[str, Any]) -> None:
             print(json.dumps(found), flush=True)
 
 
+async def read(given: dict[str, Any]) -> None:
+    """A line a message size, through carefuld of both hosts, out of h2's file, which cuts them:
+    how long each arm's reads took, and requests that move nothing, µs.
+    """
+    async with files.aconnect("h2") as host, await host.open("file") as file:
+        for size in given["sizes"]:
+            arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
+            empty_us: list[float] = []
+            for counted in [False] + [True] * given["rounds"]:
+                for arm in size["arms"]:
+                    set_arm(arm, given["instance"])
+                    began = time.monotonic_ns()
+                    await file.read(0, size["bytes"])
+                    arms_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
+                began = time.monotonic_ns()
+                await host.stat("file")
+                empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
+            found = {"bytes": size["bytes"], "empty_us": empty_us, "arms_us": arms_us}
+            print(json.dumps(found), flush=True)
+
+
+async def mix(given: dict[str, Any]) -> None:
+    """Live traffic: reads out of h2's file."""
+    async with files.aconnect("h2") as host, await host.open("file") as file:
+        print("ready", flush=True)
+        while True:
+            await file.read(0, random.choice(given["sizes"]))
+
+
 def store_pulse(nbytes: int) -> dict[int, tune_entry.Setting]:
     """The least write of a store."""
     return tune_entry.Change(minpulse_bytes=nbytes, sinks=("store",)).settings()
@@ -186,7 +217,8 @@ if __name__ == "__main__":
         serve()
     elif sys.argv[1] in ("sweep", "both"):
         {"sweep": sweep, "both": both}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
-    elif sys.argv[1] == "write":
-        asyncio.run(write(json.loads(Path(sys.argv[2]).read_text())))
+    elif sys.argv[1] in ("write", "read", "mix"):
+        command = {"write": write, "read": read, "mix": mix}[sys.argv[1]]
+        asyncio.run(command(json.loads(Path(sys.argv[2]).read_text())))
     else:
         time_stores(*(int(word) for word in sys.argv[2:]))

@@ -1,0 +1,138 @@
+"""`tune auto` on a path of the lab, under a mix of live messages, until it has decided; then what
+it left in effect, beside other settings.
+
+What `tools/bench/regret --auto` runs. h1 reads messages out of a file of h2's, whose carefuld cuts
+them and is tuned. Owns the two carefulds and the traffic. Calls stores.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench_lab import LAB, TOOL, BenchError, ctl, run
+from paths import on
+
+RUN = Path("/run/careful")
+#: The one who reads, as h2 knows it.
+READER = "10.77.0.1"
+#: How often to look whether it has decided, seconds.
+LOOK_S = 1.0
+CLASS_BYTES_FIRST = 64
+
+
+def class_of(nbytes: int) -> int:
+    """The class of messages of a size."""
+    return max(0, (nbytes - 1).bit_length() - CLASS_BYTES_FIRST.bit_length() + 1)
+
+
+@contextmanager
+def careful_up(nbytes: int) -> Iterator[None]:
+    """Careful on both hosts, nothing known of the path, and a file of so many bytes in h2's."""
+    with tempfile.TemporaryDirectory(prefix="careful-auto-") as folder:
+        (Path(folder) / "file").write_bytes(bytes(nbytes))
+        for host in ("h1", "h2"):
+            lab = (TOOL, "exec", "--name", LAB, host, "--")
+            run(*lab, "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')
+            run(*lab, "carefulctl", "up", "eth1", "--peers", "2", "--export", folder)
+        try:
+            yield
+        finally:
+            for host in ("h1", "h2"):
+                down = (str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
+                subprocess.run(down, check=False)
+
+
+@contextmanager
+def ended(argv: list[str], quiet: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process, ended in order; quiet: nobody reads what it prints."""
+    out, err = (subprocess.DEVNULL,) * 2 if quiet else (subprocess.PIPE, None)
+    with subprocess.Popen(argv, stdout=out, stderr=err, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def known() -> dict[str, Any]:
+    """What the controller keeps of the path."""
+    try:
+        return dict(json.loads((RUN / f"{LAB}-h2" / "tuning.json").read_text())["paths"][READER])
+    except (OSError, KeyError):
+        return {}
+
+
+def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
+    """Whether there is nothing more to come soon of some classes."""
+    if not path or path["on_trial"] or path["put_back"] or classes & path["unverified"].keys():
+        return False
+    if path["figures"] is None:
+        return classes <= path["tried"].keys()
+    return any(one["what"] in ("kept", "undone", "nothing to change") for one in path["decisions"])
+
+
+def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
+    """Run `tune auto` and the traffic; what is known of the path then."""
+    classes = {str(class_of(nbytes)) for nbytes in sizes}
+    with (
+        tempfile.NamedTemporaryFile("w", suffix=".json") as file,
+        ended([*on("h1"), "mix", file.name]) as traffic,
+    ):
+        json.dump({"sizes": sizes}, file)
+        file.flush()
+        assert traffic.stdout
+        if traffic.stdout.readline() != "ready\n":
+            raise BenchError("h1: nothing is read")
+        lab = [str(TOOL), "exec", "--name", LAB, "h2", "--"]
+        with ended([*lab, "carefulctl", "tune", "auto", "eth1"], quiet=True) as controller:
+            end = time.monotonic() + limit_s
+            while not is_decided(known(), classes) and time.monotonic() < end:
+                if traffic.poll() is not None or controller.poll() is not None:
+                    raise BenchError("the traffic or the controller has ended")
+                time.sleep(LOOK_S)
+            found = {**known(), "decided": is_decided(known(), classes)}
+    return found
+
+
+def in_effect() -> list[dict[str, Any]]:
+    """Plan and netTx's least pulse of each class, as h2 has them for h1."""
+    (row,) = ctl("h2", "tune", "show", "eth1", "--peer", READER)["peers"]
+    return [
+        {"plan": one["plan"], "net_tx": one["minpulse_bytes"]["net_tx"]} for one in row["classes"]
+    ]
+
+
+def swept(
+    sizes: list[int],
+    arms: Callable[[int, dict[str, Any]], list[dict[str, Any]]],
+    rounds: int,
+    limit_s: float,
+) -> dict[str, Any]:
+    """What was decided, and the sweep of each size beside it.
+
+    arms: of a size and what is in effect of its class.
+    """
+    with careful_up(max(sizes)):
+        path = decided(sizes, limit_s)
+        now, found = in_effect(), []
+        for nbytes in sizes:
+            size = {"bytes": nbytes, "arms": arms(nbytes, now[class_of(nbytes)])}
+            given = {"instance": f"{LAB}-h2", "rounds": rounds, "sizes": [size]}
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump(given, file)
+                file.flush()
+                found.append(json.loads(run(*on("h1"), "read", file.name)))
+    names = ("decided", "tried", "decisions", "unverified")
+    return {
+        "known": {name: path.get(name) for name in names},
+        "measured": bool(path.get("figures")),
+        "in_effect": now,
+        "sizes": found,
+    }
