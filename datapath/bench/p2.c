@@ -58,16 +58,22 @@ static void read_words(struct p2 *p, const struct careful_event_fragment *fragme
 	}
 }
 
+/* Words of what it sends: the last of a chain has nothing but a word to say. */
+static uint32_t words_out(const struct p2 *p)
+{
+	return p->setup.kind == P2_THROUGHPUT && p->rank + 1 == p->nodes ? 1 : p->setup.words;
+}
+
 /* Bytes of the message under way: of a flood, of all its fragments. */
 static uint32_t message_bytes(const struct p2 *p)
 {
-	return p->setup.words * 4 * (p->setup.kind == P2_FLOOD ? p->setup.fragments : 1);
+	return words_out(p) * 4 * (p->setup.kind == P2_FLOOD ? p->setup.fragments : 1);
 }
 
 /* A frame's payload: never across the end of a flood's fragment. */
 static uint32_t next_bytes(const struct p2 *p, uint32_t *from)
 {
-	uint32_t whole = p->setup.words * 4;
+	uint32_t whole = words_out(p) * 4;
 	uint32_t rest;
 
 	*from = whole ? p->at % whole : 0;
@@ -100,23 +106,27 @@ static int push(struct p2 *p, uint32_t dst, uint32_t flags)
 		if (rc)
 			return rc;
 		p->at += bytes;
+		if (p->setup.singly && p->at < whole)
+			return -EAGAIN;
 	} while (p->at < whole);
 	p->at = 0;
 	return 0;
 }
 
 /* Receives to the end of a message, or of an event. */
-static int pull(struct p2 *p, uint32_t src, uint32_t until)
+static int pull(struct p2 *p, uint32_t src, uint64_t event, uint32_t until)
 {
 	struct careful_event_fragment fragment;
 	int rc;
 
 	do {
-		rc = careful_event_receive(p->ev, src, p->base + p->event, &fragment, 0);
+		rc = careful_event_receive(p->ev, src, p->base + event, &fragment, 0);
 		if (rc)
 			return rc;
 		read_words(p, &fragment);
 		p->bytes += fragment.bytes;
+		if (p->setup.singly && fragment.status < until)
+			return -EAGAIN;
 	} while (fragment.status < until);
 	return 0;
 }
@@ -129,50 +139,60 @@ static int latency(struct p2 *p)
 	int rc;
 
 	while (p->event < hops) {
-		rc = p->sending ? push(p, next, 0) : pull(p, before, CAREFUL_EVENT_NODE_DONE);
+		rc = p->sending ? push(p, next, 0) :
+				  pull(p, before, p->event, CAREFUL_EVENT_NODE_DONE);
 		if (rc)
 			return rc;
 		p->event += p->sending ? p->nodes - 1 : 1;
 		p->sending = !p->sending;
+		if (p->setup.singly && p->event < hops)
+			return -EAGAIN;
 	}
 	return 0;
 }
 
+/* In each event the first node sends, then receives what came back for an earlier one; each other
+ * node receives, then sends on. */
 static int throughput(struct p2 *p)
 {
-	int rc;
+	bool first = !p->rank, last = p->rank + 1 == p->nodes;
+	uint32_t back = p->setup.back, lag = first && back ? back - 1 : 0;
+	uint64_t events = p->setup.count + (uint64_t)lag;
+	int rc = 0;
 
-	while (p->event < p->setup.count) {
-		rc = p->sending ? push(p, p->rank + 1, 0) :
-				  pull(p, p->rank - 1, CAREFUL_EVENT_NODE_DONE);
+	while (p->event < events) {
+		if (p->sending && p->event < p->setup.count && (!last || back))
+			rc = push(p, last ? 0 : p->rank + 1, 0);
+		else if (!p->sending && p->event >= lag && (!first || back))
+			rc = pull(p, first ? p->nodes - 1 : p->rank - 1, p->event - lag,
+				  CAREFUL_EVENT_NODE_DONE);
 		if (rc)
 			return rc;
-		/* The first only sends, the last only receives. */
-		p->event += p->sending || p->rank + 1 == p->nodes;
-		p->sending = !p->rank || (!p->sending && p->rank + 1 < p->nodes);
+		p->event += p->sending != first;
+		p->sending = !p->sending;
+		if (p->setup.singly && p->event < events)
+			return -EAGAIN;
 	}
 	return 0;
 }
 
+/* Sends as many messages ahead of those that it consumes as it may. */
 static int flood(struct p2 *p)
 {
+	uint32_t ahead = p->setup.ahead ? p->setup.ahead : p->setup.count;
 	int rc;
 
-	while (!p->flooded) {
-		if (p->event == p->setup.count) {
-			p->flooded = true;
-			p->event = 0;
-			break;
-		}
-		rc = push(p, CAREFUL_EVENT_ALL, CROWD);
+	while (p->consumed < p->setup.count) {
+		bool sends = p->event < p->setup.count && p->event - p->consumed < ahead;
+
+		rc = sends ? push(p, CAREFUL_EVENT_ALL, CROWD) :
+			     pull(p, CAREFUL_EVENT_ALL, p->consumed, CAREFUL_EVENT_EVENT_DONE);
 		if (rc)
 			return rc;
-		p->event++;
-	}
-	for (; p->event < p->setup.count; p->event++) {
-		rc = pull(p, CAREFUL_EVENT_ALL, CAREFUL_EVENT_EVENT_DONE);
-		if (rc)
-			return rc;
+		p->event += sends;
+		p->consumed += !sends;
+		if (p->setup.singly && p->consumed < p->setup.count)
+			return -EAGAIN;
 	}
 	return 0;
 }

@@ -15,7 +15,7 @@
 enum p2_kind {
 	P2_LATENCY, /* Table 1: one message goes round a ring */
 	P2_THROUGHPUT, /* Table 2: messages go along a chain, each node passing them on */
-	P2_FLOOD, /* Table 3: each node broadcasts all, then consumes */
+	P2_FLOOD, /* Table 3: each node broadcasts many, then consumes */
 	P2_MEET, /* none of the tables: all nodes begin together */
 	P2_KINDS,
 };
@@ -23,15 +23,20 @@ enum p2_kind {
 /*
  * @words:      payload of a message, or, of a flood, of a fragment; 4 bytes each
  * @count:      rounds, or messages of each node
- * @fragments:  flood: of each message; outstanding are count times as many
+ * @fragments:  flood: of each message
+ * @ahead:      flood: messages that are sent before the first is consumed, and then for each that
+ *              is: outstanding are so many times fragments; 0: all
+ * @back:       throughput: not 0: the last node sends a word back for each message, without which
+ *              the first is never so many ahead (P2's network layer needs that)
+ * @singly:     a step ends after each fragment, for who counts time
  * @processing: each word is written before it is sent, and read when it was received
  */
 struct p2_setup {
 	enum p2_kind kind;
 	uint32_t words;
 	uint32_t count;
-	uint32_t fragments;
-	bool processing;
+	uint32_t fragments, ahead, back;
+	bool processing, singly;
 };
 
 /*
@@ -41,6 +46,7 @@ struct p2_setup {
  * @words:  the payload; wanted where it was received is not kept
  * @sum:    of the words read, so that they are
  * @event, @sending, @at: the message under way, whether it goes out, bytes of it so far
+ * @consumed: flood: messages
  * @bytes:  payload received so far
  */
 struct p2 {
@@ -50,11 +56,11 @@ struct p2 {
 	uint64_t base;
 	uint32_t *words;
 	uint64_t sum;
-	uint64_t event;
+	uint64_t event, consumed;
 	uint64_t bytes;
 	uint32_t at;
 	uint32_t most;
-	bool sending, flooded;
+	bool sending;
 };
 
 /* Begins; then words is to have room for so many. Events from base on are its own: p2_events() of them. */

@@ -51,16 +51,16 @@ static uint32_t sim_rx(struct queue *queue, struct device_desc *descs, uint32_t 
 	uint32_t have = sim_ring_count(&sim->rx);
 	uint32_t whole = 0;
 
-	/* Whole frames only. */
-	for (uint32_t i = 0; i < have && i < n; i++)
+	/* Whole frames only; where each takes its time, one. */
+	for (uint32_t i = 0; i < have && i < n && !(whole && sim->world->config.cost_ns); i++)
 		if (!(sim->rx.entries[(sim->rx.tail + i) & (sim->rx.size - 1)].options &
 		      DEVICE_DESC_MORE))
 			whole = i + 1;
 	for (uint32_t i = 0; i < whole; i++) {
 		descs[i] = sim_ring_take(&sim->rx);
 		hand_over(sim, descs[i].addr, SIM_ENGINE);
-		if (!(descs[i].options & DEVICE_DESC_MORE))
-			sim->busy_ns += sim->world->config.rx_g_ns;
+		if (!i || !(descs[i - 1].options & DEVICE_DESC_MORE))
+			sim_wire_work(sim, false, &descs[i]);
 	}
 	return whole;
 }
@@ -102,6 +102,7 @@ static int sim_kick(struct queue *queue)
 	}
 	while (most-- && sim_ring_count(&sim->tx)) {
 		struct device_desc descs[DEVICE_SEGMENTS_MAX];
+		struct sim_leaving *leaving;
 		uint32_t n = 0;
 
 		do {
@@ -112,9 +113,11 @@ static int sim_kick(struct queue *queue)
 			sim_fail(world, "port %u: sent a frame of %u pieces", sim->port, n);
 		for (uint32_t i = 0; i < n; i++)
 			sim_ring_put(&sim->left, descs[i]);
-		sim->leaving[(sim->leaving_head + sim->leaving_count++) % queue->tx_chunks] =
-			(struct sim_leaving){ sim_wire_kick(sim, descs, n), n };
-		sim->busy_ns += world->config.tx_g_ns;
+		leaving =
+			&sim->leaving[(sim->leaving_head + sim->leaving_count) % queue->tx_chunks];
+		leaving->descs = n;
+		leaving->at_ns = sim_wire_kick(sim, descs, n);
+		sim->leaving_count++;
 	}
 	if (!sim_ring_count(&sim->tx))
 		return 0;

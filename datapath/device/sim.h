@@ -91,6 +91,11 @@ struct sim_fault {
  * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
  * @queue_ns:       that each frame there takes to leave it
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
+ * @cost_ns:        where not NULL, the same instead, by frame: of a port, to or from another one,
+ *                  from its careful header on. Then it leaves when its node's work so far is done
+ * @wire_less_bytes: of each frame, which take no time: headers of ours that another's lack
+ * @token_ns:       where not 0, all ports share one ring: a frame at a time, for which a token is
+ *                  waited that passes a port in so long; it may be anywhere
  * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
  *                  from its careful header on, or the control message
  * @on_hit:         where not NULL, told of each opportunity that a fault hits
@@ -108,6 +113,9 @@ struct sim_config {
 	uint64_t admit_ns;
 	uint32_t queue_frames, queue_ns;
 	uint32_t rx_g_ns, tx_g_ns;
+	uint64_t (*cost_ns)(void *user, uint32_t port, uint32_t other, bool sent, const void *hdr);
+	uint32_t wire_less_bytes;
+	uint32_t token_ns;
 	struct sim_fault *faults;
 	uint32_t faults_count;
 	void (*on_pass)(void *user, uint32_t from, uint32_t to, bool control, const void *message,

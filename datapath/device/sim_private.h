@@ -25,6 +25,7 @@ struct sim_slot {
 	bool outside; /* it ends at XDP: no credit; as it was sent */
 	uint32_t life; /* of the device that sends it */
 	uint64_t cookie; /* of a frame, as it was sent */
+	uint32_t leaving; /* where its device notes when that is */
 	uint32_t descs_count;
 	struct device_desc descs[DEVICE_SEGMENTS_MAX]; /* until it departs */
 	uint32_t bytes;
@@ -32,8 +33,9 @@ struct sim_slot {
 };
 
 enum sim_event_kind {
+	SIM_READY, /* a frame waits for the ring */
 	SIM_DEPART, /* a frame has left its send buffers */
-	SIM_ARRIVE,
+	SIM_ARRIVE, /* so far of frames and control messages */
 	SIM_INJECT, /* a stranger's next */
 	SIM_BEGIN, /* a fault begins, */
 	SIM_END, /* or ends, and a device hears of it */
@@ -103,6 +105,7 @@ struct sim_device {
 	uint64_t xdp[CAREFUL_XDP_COUNTERS];
 	struct careful_device_statistics statistics;
 	uint64_t busy_ns;
+	uint64_t ready_ns; /* when its last frame was: they keep their order */
 	uint32_t changed;
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
 	bool dead; /* its process is: nothing leaves any more */
@@ -121,6 +124,7 @@ struct sim_world {
 	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
 	struct sim_device *devices[SIM_PORTS_MAX];
 	uint64_t queue_ns[SIM_PORTS_MAX]; /* when the queue before it is empty */
+	uint64_t ring_free_ns, ring_frames; /* with token_ns: as a wire's, and how many so far */
 	uint64_t clock_ns[SIM_PORTS_MAX]; /* how far a port's clock is ahead */
 	struct sim_slot *tape; /* what SIM_REPLAY repeats */
 	uint32_t tape_count;
@@ -155,12 +159,14 @@ void sim_fault_change(struct sim_world *world, uint32_t index, bool begin);
 
 /* sim_wire.c: frames */
 uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n);
+void sim_wire_ready(struct sim_world *world, uint32_t index);
 void sim_wire_depart(struct sim_world *world, uint32_t index);
 void sim_wire_send(struct sim_world *world, uint32_t index);
 void sim_wire_arrive(struct sim_world *world, uint32_t index);
 void sim_wire_harm(struct sim_world *world, const struct sim_slot *slot);
 uint8_t sim_wire_what(const struct sim_slot *slot);
 uint32_t sim_wire_frame_bytes(const struct sim_device *sim);
+void sim_wire_work(struct sim_device *sim, bool sent, const struct device_desc *desc);
 
 /* sim_ctrl.c: control messages, addresses */
 int sim_ctrl_send(struct port *nic, const union address *to, const void *buf, uint32_t bytes);

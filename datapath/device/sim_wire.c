@@ -91,14 +91,54 @@ static void gather(const struct sim_device *sim, struct sim_slot *slot)
 	}
 }
 
-/* A frame is handed to the wire; returns when it has left its buffers. */
+/* A node's own time for a frame, which begins here. */
+void sim_wire_work(struct sim_device *sim, bool sent, const struct device_desc *desc)
+{
+	const struct sim_config *config = &sim->world->config;
+	const uint8_t *frame = sim->queue.umem + desc->addr;
+
+	if (config->cost_ns)
+		sim->busy_ns += config->cost_ns(config->user, sim->port, frame[sent ? 5 : 11], sent,
+						frame + header_at(frame));
+	else
+		sim->busy_ns += sent ? config->tx_g_ns : config->rx_g_ns;
+}
+
+static uint64_t wire_ns(const struct sim_world *world, const struct sim_slot *slot)
+{
+	const struct sim_config *config = &world->config;
+	uint32_t less = config->wire_less_bytes;
+	uint32_t bytes = slot->bytes > less ? slot->bytes - less : 0;
+
+	return config->wire_g_ns + (uint64_t)config->wire_G_ps_per_byte * bytes / 1000;
+}
+
+/* A frame's turn on the ring, in the order in which they are ready. */
+void sim_wire_ready(struct sim_world *world, uint32_t index)
+{
+	enum { STREAM_TOKEN = 0x5000 };
+	struct sim_slot *slot = &world->slots[index];
+	struct sim_device *sim = world->devices[slot->from];
+	uint64_t round_ns = (uint64_t)world->config.ports * world->config.token_ns;
+	uint64_t at_ns = world->ring_free_ns > world->now_ns ? world->ring_free_ns : world->now_ns;
+
+	at_ns += sim_hash(world->config.seed, STREAM_TOKEN, world->ring_frames++) % round_ns;
+	at_ns += wire_ns(world, slot);
+	world->ring_free_ns = at_ns;
+	if (sim && sim->life == slot->life)
+		sim->leaving[slot->leaving].at_ns = at_ns;
+	sim_post(world, at_ns, SIM_DEPART, index);
+}
+
+/* A frame is handed to the wire; returns when it has left its buffers, or UINT64_MAX: a later
+ * event tells. */
 uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
 {
 	struct sim_world *world = sim->world;
 	struct sim_wire *wire;
 	struct sim_slot *slot;
 	uint32_t index;
-	uint64_t at_ns;
+	uint64_t at_ns, ready_ns;
 
 	slot = sim_slot_take(world, &index);
 	if (!slot)
@@ -114,15 +154,23 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, 
 	slot->to = slot->data[5];
 	slot->cookie = cookie_of(slot);
 	slot->outside = outside(slot->data);
+	sim_wire_work(sim, true, &descs[0]);
+	ready_ns = world->now_ns + (world->config.cost_ns ? sim->busy_ns : 0);
+	ready_ns = ready_ns > sim->ready_ns ? ready_ns : sim->ready_ns;
+	sim->ready_ns = ready_ns;
 	wire = &world->wires[slot->from][slot->to];
-	at_ns = wire->free_ns > world->now_ns ? wire->free_ns : world->now_ns;
-	at_ns = sim_fault_clog(world, slot, at_ns) + world->config.wire_g_ns +
-		(uint64_t)world->config.wire_G_ps_per_byte * slot->bytes / 1000;
+	at_ns = wire->free_ns > ready_ns ? wire->free_ns : ready_ns;
+	at_ns = sim_fault_clog(world, slot, at_ns) + wire_ns(world, slot);
 	if (slot->bytes > sim_wire_frame_bytes(sim)) {
 		sim->statistics.kicks_failed++; /* EBUSY: it is lost */
 		sim_wire_harm(world, slot);
 		sim_slot_put(world, index);
 		return world->now_ns;
+	}
+	if (world->config.token_ns) {
+		slot->leaving = (sim->leaving_head + sim->leaving_count) % sim->queue.tx_chunks;
+		sim_post(world, ready_ns, SIM_READY, index);
+		return UINT64_MAX;
 	}
 	wire->free_ns = at_ns;
 	sim_post(world, at_ns, SIM_DEPART, index);
@@ -329,8 +377,8 @@ uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32
 		const struct sim_event *event = &world->events[i];
 		const struct sim_slot *slot = &world->slots[event->index];
 
-		if ((event->kind == SIM_DEPART || event->kind == SIM_ARRIVE) && !slot->control &&
-		    !slot->stray && slot->cookie == cookie && !slot->outside)
+		if (event->kind <= SIM_ARRIVE && !slot->control && !slot->stray &&
+		    slot->cookie == cookie && !slot->outside)
 			cost += (slot->bytes + buffer_bytes - 1) / buffer_bytes;
 	}
 	return cost;

@@ -66,6 +66,7 @@ void sim_begin(struct sim_world *world, const struct sim_config *config)
 	memset(world->devices, 0, sizeof(world->devices));
 	memset(world->clock_ns, 0, sizeof(world->clock_ns));
 	memset(world->queue_ns, 0, sizeof(world->queue_ns));
+	world->ring_free_ns = world->ring_frames = 0;
 	world->tape_count = 0;
 	world->taping = false;
 	world->failure[0] = 0;
@@ -141,6 +142,9 @@ void sim_run(struct sim_world *world)
 		struct sim_event event = take_event(world);
 
 		switch (event.kind) {
+		case SIM_READY:
+			sim_wire_ready(world, event.index);
+			break;
 		case SIM_DEPART:
 			sim_wire_depart(world, event.index);
 			break;
