@@ -8,8 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import careful
@@ -18,27 +17,11 @@ from careful import event as events_of
 from careful.errors import CarefulError
 from careful.event import Events, Status, jacobi
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "support"))
+
+from expects import beside_ticks, fails, raises
+
 HOSTS = [f"h{number + 1}" for number in range(int(sys.argv[3]))]
-
-
-@contextmanager
-def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
-    """What stands in it raises this, and says that; the list gets it."""
-    caught: list[Any] = []
-    try:
-        yield caught
-    except kind as error:
-        caught.append(error)
-    assert caught, f"no {kind.__name__}"
-    assert all(one in str(caught[0]) for one in said), repr(caught[0])
-
-
-@contextmanager
-def fails(number: int, *said: str) -> Iterator[None]:
-    """The same of CarefulError with this errno."""
-    with raises(CarefulError, *said) as caught:
-        yield
-    assert caught[0].errno == number, repr(caught[0])
 
 
 def crowd(events: Events) -> None:
@@ -190,23 +173,13 @@ def heat(events: Events) -> None:
 
 async def loop(events: Events) -> None:
     """The same in an event loop, beside another task."""
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.001)
-            ticks += 1
-
-    beside = asyncio.get_running_loop().create_task(tick())
-    for number in range(20):
-        await events.asend(np.full(3000, number, np.int32), number, crowd=True)
-        for _ in range(events.nodes - 1):
-            got = await events.areceive(number)
-            assert np.all(np.frombuffer(got.data, np.int32) == number)
-    await asyncio.sleep(0.01)
-    beside.cancel()
-    assert ticks > 0
+    async with beside_ticks(0):
+        for number in range(20):
+            await events.asend(np.full(3000, number, np.int32), number, crowd=True)
+            for _ in range(events.nodes - 1):
+                got = await events.areceive(number)
+                assert np.all(np.frombuffer(got.data, np.int32) == number)
+        await asyncio.sleep(0.01)
 
 
 async def in_loop(rank: int) -> None:

@@ -12,34 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from careful.errors import CarefulError
 from careful.node import Peer, RemoteRegion
 from node_handlers import Handlers
 from node_server import NBYTES
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "support"))
+
+from expects import beside_ticks, fails, raises
+
+__all__ = ["beside_ticks", "fails", "raises"]
+
 WANTED = np.arange(NBYTES, dtype=np.uint8)
 HOST = sys.argv[2] if len(sys.argv) > 2 else "h2"
-
-
-@contextmanager
-def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
-    """What stands in it raises this, and says that; the list gets it."""
-    caught: list[Any] = []
-    try:
-        yield caught
-    except kind as error:
-        caught.append(error)
-    assert caught, f"no {kind.__name__}"
-    assert all(one in str(caught[0]) for one in said), repr(caught[0])
-
-
-@contextmanager
-def fails(number: int, *said: str) -> Iterator[list[Any]]:
-    """What stands in it raises CarefulError with this errno, and says that."""
-    with raises(CarefulError, *said) as caught:
-        yield caught
-    assert isinstance(caught[0], OSError)
-    assert caught[0].errno == number, repr(caught[0])
 
 
 def regions_of(peer: Peer) -> list[RemoteRegion]:

@@ -14,31 +14,22 @@ import time
 
 import careful
 from careful.node import Message, Node, RemoteError
-from node_checks import HOST, WANTED, fails, raises, regions_of, report
+from node_checks import HOST, WANTED, beside_ticks, fails, raises, regions_of, report
 from node_handlers import Handlers
 from node_server import NBYTES
 
 
 async def loop_traffic(node: Node) -> None:
     """Requests, gets and stores are awaited; many at a time; other tasks run meanwhile."""
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.001)
-            ticks += 1
-
-    beside = asyncio.create_task(tick())
-    peer = await node.aconnect(HOST)
-    assert await node.aconnect(HOST) is peer
-    result = await peer.request(Handlers.ECHO, b"hello", (1, 2, 3))
-    assert (result.payload, result.args) == (b"olleh", (0, 3, 2, 1))
-    flying = [peer.request(Handlers.ECHO, number.to_bytes(4, "big")) for number in range(6000)]
-    results = await asyncio.gather(*flying)
-    assert [one.payload for one in results] == [one.to_bytes(4, "little") for one in range(6000)]
-    assert ticks > 3
-    beside.cancel()
+    async with beside_ticks(3):
+        peer = await node.aconnect(HOST)
+        assert await node.aconnect(HOST) is peer
+        result = await peer.request(Handlers.ECHO, b"hello", (1, 2, 3))
+        assert (result.payload, result.args) == (b"olleh", (0, 3, 2, 1))
+        flying = [peer.request(Handlers.ECHO, number.to_bytes(4, "big")) for number in range(6000)]
+        results = await asyncio.gather(*flying)
+        swapped = [one.to_bytes(4, "little") for one in range(6000)]
+        assert [one.payload for one in results] == swapped
     handles = (await peer.request(Handlers.REGIONS)).payload
     memory, blank = peer.region(handles[:16]), peer.region(handles[16:32])
     target = bytearray(NBYTES)

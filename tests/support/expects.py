@@ -1,0 +1,48 @@
+"""What programs expect that tests start on hosts of a lab, where pytest is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from careful.errors import CarefulError
+
+
+@contextmanager
+def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
+    """What stands in it raises this, and says that; the list gets it."""
+    caught: list[Any] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+    assert caught, f"no {kind.__name__}"
+    assert all(one in str(caught[0]) for one in said), repr(caught[0])
+
+
+@contextmanager
+def fails(number: int, *said: str) -> Iterator[list[Any]]:
+    """What stands in it raises CarefulError with this errno, and says that."""
+    with raises(CarefulError, *said) as caught:
+        yield caught
+    assert isinstance(caught[0], OSError)
+    assert caught[0].errno == number, repr(caught[0])
+
+
+@asynccontextmanager
+async def beside_ticks(more_than: int) -> AsyncIterator[None]:
+    """Another task of the loop, which wakes each millisecond, runs so often meanwhile."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    beside = asyncio.create_task(tick())
+    yield
+    beside.cancel()
+    assert ticks > more_than
