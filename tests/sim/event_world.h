@@ -15,6 +15,7 @@
 #include "device/sim.h"
 #include "files.h"
 #include "service/engine.h"
+#include "sim_network.h"
 
 enum {
 	WORLD_NODES_MAX = SIM_PORTS_MAX,
@@ -77,21 +78,9 @@ static inline void world_set(struct world *w, uint32_t nodes, uint32_t window, u
 		.sync_ms = 200,
 		.stall_ms = 2000,
 	};
-	w->shape = (struct sim_shape){
-		.chunk_bytes = 1024,
-		.buffer_bytes = 896,
-		.segments_max = 1,
-		.frame_bytes = 896,
-	};
-	w->config = (struct sim_config){
-		.seed = 7,
-		.ports = nodes,
-		.wire_g_ns = 500,
-		.wire_G_ps_per_byte = 800,
-		.wire_delay_ns = 1000,
-		.ctrl_delay_ns = 20000,
-		.admit_ns = 1000,
-	};
+	w->shape = sim_small_frames();
+	w->config = sim_fast_wires(7);
+	w->config.ports = nodes;
 }
 
 static inline uint64_t world_now_ns(const struct world *w)

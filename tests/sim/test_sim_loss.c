@@ -13,18 +13,10 @@ enum {
 	REPAIRED_MS = FOUND_MS + 100,
 };
 
-/* Three kinds of bulk, both ways, and requests, in two bursts with silence between. */
+/* Two bursts with silence between. */
 static void transfer(void)
 {
-	sim_scene(7);
-	sim_op(OP_STORE, 0, 12000, 0)->to_file = true;
-	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
-	sim_op(OP_REQUEST, 0, 300, 0);
-	sim_op(OP_STORE, 1, 5000, 0);
-	sim_op(OP_REQUEST, 1, 300, 0.5)->reply_ns = 5 * SIM_MS;
-	sim_op(OP_GET, 1, 11000, 600);
-	sim_op(OP_REQUEST, 0, 10, 600);
-	scene->files_delay_ns = 20000;
+	sim_transfer(7, 600);
 }
 
 static uint64_t challenged; /* HELLOs, where nothing is lost */
@@ -61,16 +53,6 @@ static const char *lose(uint8_t what, const uint32_t *only, uint32_t n)
 	return why;
 }
 
-static uint64_t last_done_ns(void)
-{
-	uint64_t last_ns = 0;
-
-	for (uint32_t i = 0; i < scene->ops_count; i++)
-		if (scene->ops[i].done_ns > last_ns)
-			last_ns = scene->ops[i].done_ns;
-	return last_ns;
-}
-
 static void each_frame(uint8_t what)
 {
 	uint32_t n = count(what);
@@ -89,7 +71,7 @@ static void each_frame(uint8_t what)
 		CHECK_EQ(cluster->counters[CAREFUL_C_BAD_CREDITS], 0);
 		CHECK_EQ(cluster->counters[CAREFUL_C_STALLS], 0);
 		more += cluster->counters[CAREFUL_C_CTRL_CHALLENGED] - challenged;
-		CHECK(last_done_ns() < SIM_START + (600 + REPAIRED_MS) * SIM_MS);
+		CHECK(sim_last_done_ns() < SIM_START + (600 + REPAIRED_MS) * SIM_MS);
 	}
 	printf("  %u frames, each found lost within %.1f ms; %llu more challenges\n", n,
 	       (double)most_ns * 1e-6, (unsigned long long)more);
@@ -133,7 +115,7 @@ static void test_loss__each_two_frames(void)
 
 			EXPECT_WELL(lose(SIM_FRAMES, only, 2));
 			CHECK(cluster->counters[CAREFUL_C_LOST_FRAMES] > 0);
-			CHECK(last_done_ns() < SIM_START + (600 + 2 * REPAIRED_MS) * SIM_MS);
+			CHECK(sim_last_done_ns() < SIM_START + (600 + 2 * REPAIRED_MS) * SIM_MS);
 		}
 	printf("  %u pairs of %u frames\n", runs, n);
 }

@@ -19,28 +19,11 @@ static void traditional(uint64_t seed)
 	scene->options.protocol = CAREFUL_PROTOCOL_TRADITIONAL;
 }
 
-/* Three kinds of bulk, both ways, and requests, in two bursts with silence between. */
+/* Two bursts with silence between. */
 static void transfer(void)
 {
-	traditional(7);
-	sim_op(OP_STORE, 0, 12000, 0)->to_file = true;
-	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
-	sim_op(OP_REQUEST, 0, 300, 0);
-	sim_op(OP_STORE, 1, 5000, 0);
-	sim_op(OP_REQUEST, 1, 300, 0.5)->reply_ns = 5 * SIM_MS;
-	sim_op(OP_GET, 1, 11000, 100);
-	sim_op(OP_REQUEST, 0, 10, 100);
-	scene->files_delay_ns = 20000;
-}
-
-static uint64_t last_done_ns(void)
-{
-	uint64_t last_ns = 0;
-
-	for (uint32_t i = 0; i < scene->ops_count; i++)
-		if (scene->ops[i].done_ns > last_ns)
-			last_ns = scene->ops[i].done_ns;
-	return last_ns;
+	sim_transfer(7, 100);
+	scene->options.protocol = CAREFUL_PROTOCOL_TRADITIONAL;
 }
 
 static void expect_first_attempts(void)
@@ -106,7 +89,7 @@ static void test_loss__each_frame_in_turn(void)
 		EXPECT_WELL(lose(&i, 1, &seen));
 		CHECK_EQ(scene->faults[0].hits, 1);
 		expect_first_attempts();
-		CHECK(last_done_ns() < SIM_START + (100 + 2 * FOUND_MS) * SIM_MS);
+		CHECK(sim_last_done_ns() < SIM_START + (100 + 2 * FOUND_MS) * SIM_MS);
 	}
 	printf("  %u frames\n", n);
 }
@@ -123,7 +106,7 @@ static void test_loss__each_two_frames(void)
 
 			EXPECT_WELL(lose(only, 2, &seen));
 			expect_first_attempts();
-			CHECK(last_done_ns() < SIM_START + (100 + 4 * FOUND_MS) * SIM_MS);
+			CHECK(sim_last_done_ns() < SIM_START + (100 + 4 * FOUND_MS) * SIM_MS);
 		}
 }
 
@@ -233,7 +216,7 @@ static double took_ms(uint32_t protocol, uint32_t one_in)
 		if (one_in)
 			sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 0, 10000)->one_in = one_in;
 		EXPECT_WELL(sim_play());
-		sum += (double)(last_done_ns() - SIM_START) * 1e-6;
+		sum += (double)(sim_last_done_ns() - SIM_START) * 1e-6;
 	}
 	return sum / 20;
 }

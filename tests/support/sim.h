@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "cluster.h"
+#include "sim_network.h"
 
 #define SIM_MS ((uint64_t)1000000)
 #define SIM_START (1000 * SIM_MS) /* when a world begins */
@@ -23,12 +24,7 @@ static inline void sim_scene(uint64_t seed)
 	memset(scene, 0, sizeof(*scene));
 	scene->seed = seed;
 	scene->nodes = 2;
-	scene->shape = (struct sim_shape){
-		.chunk_bytes = 1024,
-		.buffer_bytes = 896,
-		.segments_max = 1,
-		.frame_bytes = 896,
-	};
+	scene->shape = sim_small_frames();
 	scene->options = (struct careful_options){
 		.ifname = "sim",
 		.peers = 2,
@@ -43,16 +39,8 @@ static inline void sim_scene(uint64_t seed)
 		.regions = 32,
 		.messages = { .outs = OPS_MAX, .parked = 2 * OPS_MAX },
 	};
-	scene->config = (struct sim_config){
-		.seed = seed,
-		.wire_g_ns = 500,
-		.wire_G_ps_per_byte = 800,
-		.wire_delay_ns = 1000,
-		.ctrl_delay_ns = 20000,
-		.admit_ns = 1000,
-		.rx_g_ns = 300,
-		.tx_g_ns = 300,
-	};
+	scene->config = sim_fast_wires(seed);
+	scene->config.rx_g_ns = scene->config.tx_g_ns = 300;
 	scene->poll_ns = 200;
 }
 
@@ -94,6 +82,31 @@ static inline struct sim_fault *sim_fault(uint32_t kind, uint32_t from, uint32_t
 		.until_ns = SIM_START + (uint64_t)(until_ms * 1e6),
 	};
 	return fault;
+}
+
+/* Three kinds of bulk, both ways, and requests, in two bursts: the second so much later. */
+static inline void sim_transfer(uint64_t seed, double second_ms)
+{
+	sim_scene(seed);
+	sim_op(OP_STORE, 0, 12000, 0)->to_file = true;
+	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
+	sim_op(OP_REQUEST, 0, 300, 0);
+	sim_op(OP_STORE, 1, 5000, 0);
+	sim_op(OP_REQUEST, 1, 300, 0.5)->reply_ns = 5 * SIM_MS;
+	sim_op(OP_GET, 1, 11000, second_ms);
+	sim_op(OP_REQUEST, 0, 10, second_ms);
+	scene->files_delay_ns = 20000;
+}
+
+/* When the last operation of what ran was over. */
+static inline uint64_t sim_last_done_ns(void)
+{
+	uint64_t last_ns = 0;
+
+	for (uint32_t i = 0; i < scene->ops_count; i++)
+		if (scene->ops[i].done_ns > last_ns)
+			last_ns = scene->ops[i].done_ns;
+	return last_ns;
 }
 
 /* Runs what was made. NULL: every invariant held, every operation succeeded in the end. */
