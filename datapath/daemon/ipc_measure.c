@@ -11,6 +11,7 @@
 
 #include <careful/wire.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
 /*
@@ -58,7 +59,7 @@ static void on_answer(const struct careful_result *result, void *user)
 	struct ipc_measure *m = user;
 	struct careful_ipc_probe *probe = &m->probes[m->sent - 1];
 
-	probe->back_ns = ipc_now_ns();
+	probe->back_ns = clock_now_ns();
 	probe->arrived_ns = (uint64_t)result->args[0] << 32 | result->args[1];
 	m->awaited--;
 	if (result->status)
@@ -74,7 +75,7 @@ static int send_one(struct ipc *ipc, struct ipc_measure *m)
 	const uint32_t args[CAREFUL_AM_ARGS] = { m->train, m->train ? m->sent : 0 };
 	int rc;
 
-	m->probes[m->sent].sent_ns = ipc_now_ns();
+	m->probes[m->sent].sent_ns = clock_now_ns();
 	/* Before the call: the answer may come within it. */
 	m->sent++;
 	m->awaited += answered;

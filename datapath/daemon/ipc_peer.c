@@ -6,8 +6,8 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
 enum { LIFE_SHIFT = 16, LIFE_MASK = 0x7fff };
@@ -31,14 +31,6 @@ void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
 {
 	if (state == CAREFUL_PEER_NONE)
 		ipc->lives[peer]++;
-}
-
-uint64_t ipc_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
@@ -184,7 +176,7 @@ void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *
 	}
 	if (limit_ms > 3600000)
 		limit_ms = 3600000;
-	op->until_ns = ipc_now_ns() + limit_ms * 1000000;
+	op->until_ns = clock_now_ns() + limit_ms * 1000000;
 	op->next = ipc->connects;
 	ipc->connects = op;
 }
@@ -206,7 +198,7 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 void ipc_connects_poll(struct ipc *ipc)
 {
 	struct ipc_op **at = &ipc->connects, *op;
-	const uint64_t now = ipc_now_ns();
+	const uint64_t now = clock_now_ns();
 
 	while ((op = *at)) {
 		int rc = state_of(ipc, op->peer);
@@ -231,6 +223,6 @@ int ipc_connects_timeout_ms(const struct ipc *ipc)
 		first = op->until_ns < first ? op->until_ns : first;
 	if (first == UINT64_MAX)
 		return -1;
-	now = ipc_now_ns();
+	now = clock_now_ns();
 	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
 }

@@ -141,7 +141,6 @@ void ipc_close_files(struct ipc_client *client);
 bool ipc_close_handles(struct ipc_client *client);
 
 /* ipc_peer.c */
-uint64_t ipc_now_ns(void);
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);

@@ -10,6 +10,7 @@
 
 #include <careful/wire.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 #include "service/scratch.h"
 #include "service/signature.h"
@@ -86,7 +87,7 @@ static struct ipc_issuer *issuer_of(struct ipc_client *client)
 		client->issuer->layer = (struct signature_layer){
 			.issue = issuer_issue,
 			.poll = issuer_poll,
-			.now_ns = ipc_now_ns,
+			.now_ns = clock_now_ns,
 		};
 	}
 	return client->issuer;

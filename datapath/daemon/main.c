@@ -14,11 +14,11 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <careful/careful.h>
 
+#include "daemon/clock.h"
 #include "daemon/health.h"
 #include "daemon/ipc.h"
 #include "daemon/log.h"
@@ -119,15 +119,7 @@ static int init_signals(struct daemon *d)
 	return watch_fd(d, d->signal_fd, &d->signal_event, on_signal);
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static struct probe probe = { .now_ns = monotonic_ns };
+static struct probe probe = { .now_ns = clock_now_ns };
 
 /* Pings are written somewhere; without a place for it they end before. */
 static int serve_probes(struct daemon *d)
@@ -245,10 +237,7 @@ static void handle_events(struct daemon *d)
 
 static int64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return (int64_t)(clock_now_ns() / 1000000);
 }
 
 static int earlier(int a_ms, int b_ms)

@@ -15,6 +15,7 @@
 
 #include <careful/wire.h>
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/trial_arm.h"
 #include "service/mode.h"
@@ -90,7 +91,7 @@ static void end_peace(struct trial *t, uint32_t peer)
 	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, false);
 	/* Now it is our turn, before anybody's data. */
 	if (t->wanted && is_up(peer_of(t, peer).state))
-		t->due_ns[peer] = trial_now_ns();
+		t->due_ns[peer] = clock_now_ns();
 }
 
 static int give_peace(struct trial *t, uint32_t peer, const uint32_t *args)
@@ -106,7 +107,7 @@ static int give_peace(struct trial *t, uint32_t peer, const uint32_t *args)
 	if (t->running || (t->asking ? ticket <= t->ticket : busy(t, peer)))
 		return -EBUSY;
 	t->peaces += !t->peace_ns[peer];
-	t->peace_ns[peer] = trial_now_ns() + ms(for_ms);
+	t->peace_ns[peer] = clock_now_ns() + ms(for_ms);
 	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, true);
 	return 0;
 }
@@ -127,7 +128,7 @@ static int ask_peace(struct attempt *a, uint32_t for_ms)
 	int rc;
 
 	t->asking = for_ms != 0;
-	rc = trial_ask(t->instance, a->peer, CAREFUL_PEACE, args, trial_now_ns() + ms(ASK_MS));
+	rc = trial_ask(t->instance, a->peer, CAREFUL_PEACE, args, clock_now_ns() + ms(ASK_MS));
 	t->asking = false;
 	return rc;
 }
@@ -136,7 +137,7 @@ static int find_region(struct attempt *a)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	int rc = trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args,
-			   trial_now_ns() + ms(ASK_MS));
+			   clock_now_ns() + ms(ASK_MS));
 
 	a->region = args[0];
 	return rc;
@@ -146,17 +147,17 @@ static int find_region(struct attempt *a)
 static int change(struct attempt *a, uint32_t mode, bool and_wait)
 {
 	struct careful *c = a->trial->instance;
-	uint64_t until_ns = trial_now_ns() + ms(CHANGE_MS);
+	uint64_t until_ns = clock_now_ns() + ms(CHANGE_MS);
 	int rc;
 
 	if (device_of(a->trial).xdp_mode == mode)
 		return 0;
-	while ((rc = mode_change(c, mode, &a->why)) == -EAGAIN && trial_now_ns() < until_ns)
+	while ((rc = mode_change(c, mode, &a->why)) == -EAGAIN && clock_now_ns() < until_ns)
 		careful_wait(c, 1, -1);
 	if (rc == -EAGAIN)
 		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
 	while (!rc && and_wait && !is_up(peer_of(a->trial, a->peer).state)) {
-		rc = careful_wait(c, 1, -1) < 0 || trial_now_ns() > until_ns ? -ETIMEDOUT : 0;
+		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns ? -ETIMEDOUT : 0;
 		if (rc)
 			snprintf(a->why.text, sizeof(a->why.text), "the peer is gone");
 	}
@@ -178,21 +179,20 @@ static int measure(struct attempt *a)
 	return rc;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
 static double middle(const struct attempt *a, uint32_t first, bool rate)
 {
-	double x[XDP_ARMS / 2], least;
-	uint32_t at;
+	double x[XDP_ARMS / 2];
 
 	for (uint32_t i = 0; i < XDP_ARMS / 2; i++)
 		x[i] = rate ? a->arms[first + 2 * i].rate : a->arms[first + 2 * i].trip_ns;
-	for (uint32_t i = 0; i <= XDP_ARMS / 4; i++) {
-		at = i;
-		for (uint32_t k = i + 1; k < XDP_ARMS / 2; k++)
-			at = x[k] < x[at] ? k : at;
-		least = x[at];
-		x[at] = x[i];
-		x[i] = least;
-	}
+	qsort(x, XDP_ARMS / 2, sizeof(x[0]), by_value);
 	return x[XDP_ARMS / 4];
 }
 
@@ -208,7 +208,7 @@ static void log_figures(const struct attempt *a, bool clear)
 
 static void try_again(struct trial *t, uint32_t peer)
 {
-	t->due_ns[peer] = trial_now_ns() + ms(AGAIN_MS);
+	t->due_ns[peer] = clock_now_ns() + ms(AGAIN_MS);
 }
 
 /* Nothing waits for a mode any longer. */
@@ -264,8 +264,8 @@ static void let_go(struct attempt *a)
 	a->trial->running = false;
 	if (is_up(peer_of(a->trial, a->peer).state))
 		ask_peace(a, 0);
-	until_ns = trial_now_ns() + TURN_NS;
-	while (trial_now_ns() < until_ns && careful_wait(c, 1, -1) >= 0)
+	until_ns = clock_now_ns() + TURN_NS;
+	while (clock_now_ns() < until_ns && careful_wait(c, 1, -1) >= 0)
 		;
 }
 
@@ -275,7 +275,7 @@ static void run(struct trial *t, uint32_t peer)
 		.trial = t,
 		.peer = peer,
 		.drivers = device_of(t).xdp_mode,
-		.until_ns = trial_now_ns() + ms(TRIAL_MS),
+		.until_ns = clock_now_ns() + ms(TRIAL_MS),
 	};
 	int rc;
 
@@ -329,7 +329,7 @@ void trial_poll(struct trial *t)
 
 	if (!t->wanted && !t->peaces)
 		return;
-	now_ns = trial_now_ns();
+	now_ns = clock_now_ns();
 	for (uint32_t i = 0; i < t->peers_max; i++) {
 		if (t->peace_ns[i] && now_ns >= t->peace_ns[i])
 			end_peace(t, i);
@@ -360,7 +360,7 @@ int trial_timeout_ms(const struct trial *t)
 	}
 	if (first == UINT64_MAX)
 		return -1;
-	now_ns = trial_now_ns();
+	now_ns = clock_now_ns();
 	return first <= now_ns ? 0 : (int)((first - now_ns) / 1000000 + 1);
 }
 
@@ -372,7 +372,7 @@ void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 		t->moved[peer] = 0;
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
 	} else if (state == CAREFUL_PEER_UP && t->wanted && !t->running) {
-		t->due_ns[peer] = trial_now_ns();
+		t->due_ns[peer] = clock_now_ns();
 	}
 }
 

@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <careful/wire.h>
 
+#include "daemon/clock.h"
 #include "service/scratch.h"
 
 enum {
@@ -42,14 +42,6 @@ static struct {
 	uint32_t args[CAREFUL_AM_ARGS];
 } now;
 
-uint64_t trial_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static void begin(void)
 {
 	uint32_t round = now.round + 1;
@@ -78,7 +70,7 @@ static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
 
 		if (rc < 0)
 			return rc;
-		if (trial_now_ns() > until_ns)
+		if (clock_now_ns() > until_ns)
 			return -ETIMEDOUT;
 	}
 	return now.status;
@@ -92,7 +84,7 @@ static int request(struct careful *c, uint32_t peer, uint16_t handler, const uin
 
 	while ((rc = careful_request(c, peer, handler, args, payload, bytes, on_done,
 				     (void *)(uintptr_t)now.round)) == -EAGAIN) {
-		if (careful_wait(c, 1, -1) < 0 || trial_now_ns() > until_ns)
+		if (careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns)
 			return -ETIMEDOUT;
 	}
 	if (rc)
@@ -124,7 +116,7 @@ static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *tr
 {
 	static uint64_t took[TRIPS_MAX];
 	const uint32_t args[CAREFUL_AM_ARGS] = { 0 };
-	uint64_t start = trial_now_ns(), before = start;
+	uint64_t start = clock_now_ns(), before = start;
 	uint32_t count = 0, quarter, i;
 	int rc;
 
@@ -133,7 +125,7 @@ static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *tr
 		rc = request(c, peer, CAREFUL_PROBE, args, TRIP_BYTES, until_ns);
 		if (rc)
 			return rc;
-		took[count] = trial_now_ns() - before;
+		took[count] = clock_now_ns() - before;
 		before += took[count];
 		/* On a slow path all count. */
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
@@ -162,13 +154,13 @@ static int stream(struct careful *c, uint32_t peer, uint32_t region, uint64_t un
 	int rc = 0;
 
 	begin();
-	start = trial_now_ns();
+	start = clock_now_ns();
 	do {
 		if (now.outstanding < GETS)
 			rc = get(c, peer, region);
 		if (!rc)
 			rc = settle(c, GETS - 1, until_ns);
-		at = trial_now_ns();
+		at = clock_now_ns();
 		if (!from && at - start >= STREAM_WARMUP_NS) {
 			from = at;
 			bytes = now.bytes;

@@ -23,6 +23,4 @@ int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t
 int trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 	      uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);
 
-uint64_t trial_now_ns(void);
-
 #endif /* DAEMON_TRIAL_ARM_H */

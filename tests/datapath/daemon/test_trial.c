@@ -266,7 +266,7 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	CHECK_EQ(peaces, 1);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
-	CHECK(trial.due_ns[ends.peer] > trial_now_ns());
+	CHECK(trial.due_ns[ends.peer] > clock_now_ns());
 	ask();
 	trial.due_ns[ends.peer] = 1;
 	trial_poll(&trial);
@@ -340,7 +340,7 @@ static void test_peace__one_measures_at_a_time_and_it_ends(void)
 	theirs.ticket = 1000;
 	CHECK_EQ(peace_of(100000, 1), 0);
 	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
-	CHECK(theirs.peace_ns[0] <= trial_now_ns() + CAREFUL_PEACE_MS * 1000000ull);
+	CHECK(theirs.peace_ns[0] <= clock_now_ns() + CAREFUL_PEACE_MS * 1000000ull);
 	CHECK(trial_timeout_ms(&theirs) <= CAREFUL_PEACE_MS + 1);
 	CHECK_EQ(peace_of(0, 1), 0);
 	CHECK_EQ(held[1][0], 0);
