@@ -192,7 +192,7 @@ class Client:
     def _take(self, size: int) -> None:
         header = ffi.from_buffer("struct careful_ipc *", self._buffer)
         if header.version != lib.CAREFUL_IPC_VERSION:
-            text = f"carefuld speaks version {header.version} of its socket; reinstall careful"
+            text = f"it is another release's (version {header.version} of its socket): restart it"
             raise CarefulError(errno.EPROTO, text, self.name)
         if not header.id:
             raise self._unserved(header)
@@ -258,7 +258,7 @@ def peers_of(payload: bytes) -> list[Any]:
 
 def _copy_of(name: str, data: bytes) -> Any:
     if len(data) < sizeof(name):
-        text = "carefuld is of another build than this command; reinstall careful"
+        text = "carefuld is of another build than this command: restart it"
         raise CarefulError(errno.EPROTO, text)
     copy = ffi.new(f"struct {name} *")
     ffi.memmove(copy, data, sizeof(name))

@@ -1,0 +1,51 @@
+"""carefuld's socket, where carefuld is another release's than this command."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful._abi import ffi, lib, sizeof
+from careful.daemon.client import Client
+from careful.errors import CarefulError
+
+
+@contextmanager
+def carefuld(path: Path, version: int, payload: bytes = b"") -> Iterator[None]:
+    """Answers one question, in this version of the socket."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen()
+
+    def serve() -> None:
+        with listening, listening.accept()[0] as client:
+            header = ffi.new("struct careful_ipc *")
+            ffi.memmove(header, client.recv(1 << 17), sizeof("careful_ipc"))
+            header.version, header.payload_bytes = version, len(payload)
+            client.send(bytes(ffi.buffer(header)) + payload)
+            client.recv(1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    thread.join(60)
+
+
+@pytest.mark.parametrize("peers", [False, True])
+def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool) -> None:
+    """Before it reads what has another layout there."""
+    path = tmp_path / "sock"
+    older = lib.CAREFUL_IPC_VERSION - 1
+    with carefuld(path, older, bytes(4096)), Client(path) as client:
+        with pytest.raises(CarefulError, match="another release's.*restart it") as caught:
+            client.peers() if peers else client.info()
+        assert caught.value.errno == errno.EPROTO
+        assert f"version {older}" in str(caught.value)
