@@ -182,11 +182,12 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 	by = device().xdp_by;
 	CHECK(by == CAREFUL_XDP_BY_MEASURED || by == CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(remembered_mode(), by == CAREFUL_XDP_BY_MEASURED ? device().xdp_mode : 0);
-	tries = peaces;
-	CHECK(tries >= 1);
-	CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
+	if (trial.failed < TRIES)
+		CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
 	nothing_is_held();
 	ask();
+	tries = peaces;
+	CHECK(tries >= 1);
 	trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	trial_poll(&trial);
 	CHECK_EQ(peaces, tries); /* once is enough */
@@ -201,8 +202,10 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 
 	meet_only();
 	for (int i = 1; i <= TRIES; i++) {
-		gets_left = 40; /* in the middle of an arm */
-		next_try();
+		while (trial.failed < (uint32_t)i) { /* peace may come late, on a busy machine */
+			gets_left = 40; /* in the middle of an arm */
+			next_try();
+		}
 		CHECK_EQ(trial.failed, i);
 		CHECK_EQ(device().xdp_by,
 			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
@@ -247,10 +250,11 @@ static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
 	pthread_t thread = begin_trial(0);
 
 	meet();
+	while (trial.due_ns[ends.peer]) /* its answer came late */
+		next_try();
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
 	CHECK_EQ(held[0][ends.peer], 0);
-	CHECK_EQ(trial.due_ns[ends.peer], 0);
 	CHECK_EQ(the_peer().epochs, 1);
 	ask();
 	end_trial(thread);
@@ -260,22 +264,24 @@ static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
 static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 {
 	pthread_t thread = begin_trial(1);
+	uint64_t before = clock_now_ns();
+	int asked;
 
 	peace_answer = -EBUSY;
 	meet();
-	CHECK_EQ(peaces, 1);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
-	CHECK(trial.due_ns[ends.peer] > clock_now_ns());
-	ask();
+	CHECK(trial.due_ns[ends.peer] > before + AGAIN_MS * 1000000ull);
+	ask(); /* what was asked before has come, however late */
+	asked = peaces;
+	CHECK_EQ(asked, 1);
 	trial.due_ns[ends.peer] = 1;
 	trial_poll(&trial);
-	CHECK_EQ(peaces, 1); /* there was traffic */
+	CHECK_EQ(peaces, asked); /* there was traffic */
 	peace_answer = 0;
-	trial.due_ns[ends.peer] = 1;
-	trial_poll(&trial);
-	CHECK_EQ(peaces, 2);
-	CHECK(device().xdp_by != CAREFUL_XDP_BY_PENDING || trial.failed);
+	while (device().xdp_by == CAREFUL_XDP_BY_PENDING && !trial.failed)
+		next_try();
+	CHECK(peaces > asked);
 	end_trial(thread);
 	ends_close(&ends);
 	forget();
