@@ -20,6 +20,14 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
+/* Whether it asks of an epoch that has just ended here: a HELLO from here, which is on its way or
+ * said again, begins the next one. */
+static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *sync)
+{
+	return peer->phase != LINK_IDLE && !link_has_epoch(peer) &&
+	       be64toh(sync->cookie) == peer->session->cookie_was;
+}
+
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct link_peer *peer = link_peer_find(link, from);
@@ -35,6 +43,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 	    (!peer || !peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)) {
 		struct careful_ctrl gone = { .nonce = ctrl->nonce };
 
+		if (peer && is_renewed(peer, ctrl))
+			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 		link_ctrl_send(link, from, &gone, CAREFUL_GONE);
 		return;

@@ -45,7 +45,7 @@ def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool)
     path = tmp_path / "sock"
     older = lib.CAREFUL_IPC_VERSION - 1
     with carefuld(path, older, bytes(4096)), Client(path) as client:
-        with pytest.raises(CarefulError, match="another release's.*restart it") as caught:
+        with pytest.raises(CarefulError, match=r"another release's.*restart it") as caught:
             client.peers() if peers else client.info()
         assert caught.value.errno == errno.EPROTO
         assert f"version {older}" in str(caught.value)

@@ -180,6 +180,28 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 }
 
 /* One host, with as many ports as it likes, takes half of the slots and leaves half. */
+/* The peer's question may meet the gap between two epochs. It is no news to the peer that the
+ * last one is over: a HELLO tells it. That of a session which is over is. */
+static void test_sync__of_the_epoch_that_is_being_renewed_is_not_gone(void)
+{
+	struct careful_ctrl hello = node_hello(0), sync = hello;
+	struct node *node = node_open();
+	struct link_peer *peer = &node->c->link.peers[0];
+
+	CHECK(node_ask(node, 0, &hello));
+	sync.type = CAREFUL_SYNC;
+	sync.cookie = htobe64(peer->cookie_in);
+	link_renew(peer);
+	node_tell(node, 0, &sync);
+	CHECK(node->last.type != CAREFUL_GONE);
+	node_time(node, 5);
+	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	link_close(peer, ETIMEDOUT);
+	node_tell(node, 0, &sync);
+	CHECK_EQ(node->last.type, CAREFUL_GONE);
+	node_close(node);
+}
+
 static void test_hello__one_address_leaves_slots_to_others(void)
 {
 	struct node *node = node_open();
@@ -201,6 +223,7 @@ int main(void)
 	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
+	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
 	RUN(test_hello__one_address_leaves_slots_to_others);
 	return 0;
 }
