@@ -120,11 +120,12 @@ def open(  # noqa: A001 (as in os.open)
             [instance.NAME] are defaults of the options.
         options: those of `carefulctl up`: name (what peers call us), peers (windows
             that the receive buffers are divided into: 8), queue (0), port (51966),
-            rx_buffers (a power of two: 512), tx_buffers (512), xdp ("auto", "native",
-            "generic"), require_zerocopy (False), wait ("adaptive", "spin", "block"),
-            protocol ("careful", "traditional"),
-            spin_us (adaptive: how long to spin: 50), sync_ms (silence before a peer is
-            asked: 200), stall_ms (silence before it counts as gone: 30000).
+            rx_buffers (a power of two: 512), tx_buffers (512), reserve (of the receive
+            buffers, for large messages: 0), xdp ("auto", "native", "generic"),
+            require_zerocopy (False), wait ("adaptive", "spin", "block"), protocol
+            ("careful", "traditional"), spin_us (adaptive: how long to spin: 50), sync_ms
+            (silence before a peer is asked: 200), stall_ms (silence before it counts as
+            gone: 30000).
 
     Raises:
         CarefulError: no such interface, it is down, no permission, another program has

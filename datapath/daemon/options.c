@@ -29,6 +29,8 @@ static const char usage[] =
 	"  --port PORT            UDP port (51966)\n"
 	"  --rx-buffers N         receive buffers, a power of two (512)\n"
 	"  --tx-buffers N         send buffers (512)\n"
+	"  --reserve N            receive buffers kept out of all windows, to be granted to peers\n"
+	"                         for messages larger than their window (0)\n"
 	"  --xdp MODE             native, generic, or auto: the better, as measured (auto)\n"
 	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
@@ -59,6 +61,7 @@ enum option_id {
 	OPT_PORT,
 	OPT_RX_BUFFERS,
 	OPT_TX_BUFFERS,
+	OPT_RESERVE,
 	OPT_XDP,
 	OPT_ZEROCOPY,
 	OPT_WAIT,
@@ -86,6 +89,7 @@ static const struct option long_options[] = {
 	{ "port", required_argument, NULL, OPT_PORT },
 	{ "rx-buffers", required_argument, NULL, OPT_RX_BUFFERS },
 	{ "tx-buffers", required_argument, NULL, OPT_TX_BUFFERS },
+	{ "reserve", required_argument, NULL, OPT_RESERVE },
 	{ "xdp", required_argument, NULL, OPT_XDP },
 	{ "require-zerocopy", no_argument, NULL, OPT_ZEROCOPY },
 	{ "wait", required_argument, NULL, OPT_WAIT },
@@ -184,6 +188,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return number(name, arg, 1, 1 << 20, &c->rx_buffers, error);
 	case OPT_TX_BUFFERS:
 		return number(name, arg, 1, 1 << 20, &c->tx_buffers, error);
+	case OPT_RESERVE:
+		return number(name, arg, 0, 65535, &c->reserve, error);
 	case OPT_XDP:
 		return choice(name, arg, xdp, &c->xdp_mode, error);
 	case OPT_ZEROCOPY:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, traditional.c.
+ * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
+ * traditional.c.
  */
 #include "link/link.h"
 
@@ -212,6 +213,7 @@ void link_tick(struct link *link)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
+		reserve_tick(peer);
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);

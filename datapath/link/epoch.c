@@ -3,7 +3,7 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
  * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, train.c, peer.c, traditional.c.
+ * Calls ping.c, train.c, peer.c, reserve.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -42,6 +42,7 @@ void epoch_end(struct link_peer *peer)
 		traditional_close(peer);
 	link_train_reset(peer);
 	flow_close(&peer->flow);
+	reserve_over(peer);
 	if (!peer->cookie_in)
 		return;
 	link->port->ops->admit(link->port, peer->slot, 0, 0, 0);
@@ -83,13 +84,14 @@ void epoch_begin(struct link_peer *peer)
 	struct link *link = peer->link;
 
 	assert(epoch_drained(peer) && !peer->cookie_in);
+	reserve_return(peer);
 	peer->cookie_in = link_random(link);
-	flow_open(&peer->flow, link_peer_window(peer));
+	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	if (link->traditional)
 		traditional_open(peer);
 	peer->may_fill =
 		link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
-				       link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.rx.size,
+				       link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead,
 				       link->queue->buffer_bytes);
 }
 

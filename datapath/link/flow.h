@@ -21,6 +21,8 @@
 /*
  * @seq_out:  number of the last frame sent
  * @seq_in:   of the last one received
+ * @ahead:    most that a frame's number may be beyond seq_in
+ * @ask:      what our frames ask for beside the window, @asked: and the peer's last (reserve.c)
  * @freeing:  buffers whose addresses wait in the fill batch; returned when published
  * @built:    buffers that frames will fill which are built and not sent yet
  */
@@ -29,6 +31,9 @@ struct flow {
 	struct window_rx rx;
 	uint32_t seq_out;
 	uint32_t seq_in;
+	uint32_t ahead;
+	uint16_t ask;
+	__be16 asked;
 	uint32_t freeing;
 	uint32_t built;
 };
@@ -41,18 +46,20 @@ enum flow_verdict {
 	FLOW_BAD, /* it had no credit, or brings credits that cannot be */
 };
 
-/* Our window opens: frames are counted from 1. */
-static inline void flow_open(struct flow *flow, uint32_t window)
+/* Our window opens, beside which so much may be granted: frames are counted from 1. */
+static inline void flow_open(struct flow *flow, uint32_t window, uint32_t reserve)
 {
 	flow->seq_in = 0;
+	flow->ahead = window + reserve;
 	window_rx_init(&flow->rx, window);
 }
 
-/* The peer's window is known. */
-static inline void flow_grant(struct flow *flow, uint32_t window)
+/* The peer's window is known, and what it grants beside it. */
+static inline void flow_grant(struct flow *flow, uint32_t window, uint32_t reserve)
 {
 	flow->seq_out = 0;
 	window_tx_init(&flow->tx, window);
+	flow->tx.reserve = reserve;
 }
 
 /* Both are over. Frames of the next may come before its WELCOME says how we may send: the
@@ -60,6 +67,7 @@ static inline void flow_grant(struct flow *flow, uint32_t window)
 static inline void flow_close(struct flow *flow)
 {
 	window_tx_init(&flow->tx, 0);
+	flow->ask = 0;
 	flow->freeing = 0;
 }
 
@@ -98,13 +106,14 @@ static inline void flow_send(struct flow *flow, uint32_t cost, struct careful_hd
 	window_tx_send(&flow->tx, cost);
 	hdr->seq = htobe32(++flow->seq_out);
 	hdr->credits = htobe32(window_rx_announce(&flow->rx));
+	hdr->extra = htobe16(flow->ask);
 }
 
 /* A frame came that fills cost buffers. *missing: of a gap, how many frames. */
 static inline enum flow_verdict flow_receive(struct flow *flow, const struct careful_hdr *hdr,
 					     uint32_t cost, uint32_t *missing)
 {
-	uint32_t ahead = careful_seq_ahead(be32toh(hdr->seq), flow->seq_in, flow->rx.size);
+	uint32_t ahead = careful_seq_ahead(be32toh(hdr->seq), flow->seq_in, flow->ahead);
 
 	if (!ahead)
 		return FLOW_OLD;
@@ -142,7 +151,7 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 /* Whether some of what was sent has certainly not been handled: more than may stay owed. */
 static inline bool flow_busy(const struct flow *flow)
 {
-	return window_tx_outstanding(&flow->tx) >= window_threshold(flow->tx.size);
+	return window_tx_free(&flow->tx) <= window_cost_max(flow->tx.size);
 }
 
 /* Whether the peer owes an answer to what was sent: credits, beyond those that may stay owed

@@ -68,6 +68,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->slot = htobe16(peer->slot);
 	ctrl->queue = htobe16(link->queue->index);
 	ctrl->window = htobe32(peer->flow.rx.size);
+	ctrl->returned = htobe32(link->reserve.count);
 	ctrl->hold_ms = htobe32(link_train_hold_ms(peer));
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
@@ -104,6 +105,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
 	uint32_t window = be32toh(ctrl->window);
+	uint32_t reserve = be32toh(ctrl->returned);
 	uint32_t buffer_bytes = be32toh(ctrl->buffer_bytes);
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
@@ -129,7 +131,7 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
 	session->train.hold_ms = be32toh(ctrl->hold_ms);
-	flow_grant(&peer->flow, window);
+	flow_grant(&peer->flow, window, reserve < RESERVE_MAX ? reserve : RESERVE_MAX);
 	return 0;
 }
 

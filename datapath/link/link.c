@@ -2,7 +2,7 @@
 /*
  * A link's life, what is known of all of it, and what the device's news mean to it.
  * Everything it will ever need is allocated here; the paths of frames allocate nothing.
- * Calls session.c, tx.c, traditional.c.
+ * Calls session.c, tx.c, reserve.c, traditional.c.
  */
 #include "link/link.h"
 
@@ -60,9 +60,18 @@ int link_window(struct link *link, const struct careful_options *options,
 {
 	const struct queue *queue = link->queue;
 	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
-	int rc = careful_window(queue->info.receive_buffers, queue->info.receive_bound,
-				options->peers, queue->port->mtu, cost, error);
+	uint32_t buffers = queue->info.receive_buffers;
+	int rc;
 
+	if (options->reserve >= buffers || options->reserve > RESERVE_MAX) {
+		snprintf(error->text, sizeof(error->text),
+			 "a reserve of %u of the %u receive buffers that are guaranteed leaves "
+			 "none to windows: a smaller --reserve",
+			 options->reserve, buffers);
+		return -ENOBUFS;
+	}
+	rc = careful_window(buffers - options->reserve, queue->info.receive_bound, options->peers,
+			    queue->port->mtu, cost, error);
 	if (rc < 0)
 		return rc;
 	link->window = (uint32_t)rc;
@@ -146,7 +155,8 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i].may_fill = &link->unused;
 		link->peers[i].slot = (uint16_t)i;
 	}
-	if (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link)) {
+	if (reserve_init(link, options->reserve) ||
+	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
@@ -159,6 +169,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
+	reserve_deinit(link);
 	free(link->peers);
 	free(link->sessions);
 	free(link->tx_free);
@@ -195,6 +206,8 @@ void link_info(struct link *link, struct careful_info *info)
 	info->update_threshold = window_threshold(link->window);
 	info->copyout_buffers = link->pool_count;
 	info->copyout_used = link->pool_count - link->pool_share.free;
+	info->reserve_buffers = link->reserve.count;
+	info->reserve_free = link->reserve.free;
 	link_complete(link);
 	memcpy(info->counters, link->counters, sizeof(info->counters));
 }

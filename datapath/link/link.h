@@ -21,6 +21,7 @@
 #include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
+#include "link/reserve.h"
 #include "link/traditional.h"
 
 enum {
@@ -108,6 +109,7 @@ struct link {
 	struct traditional_link *traditional; /* NULL: careful is spoken here */
 	uint32_t peers_max;
 	uint32_t window; /* W; link_peer_window() of a peer may be less */
+	struct reserve reserve;
 	uint32_t unused; /* may_fill of peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
 	uint64_t now_ns; /* as of the last tick or wake-up */
@@ -273,6 +275,7 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 		   uint32_t body_bytes);
 void link_send_again(struct link_txframe *frame, uint32_t bytes);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
+bool link_send_update(struct link_peer *peer);
 void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
@@ -323,6 +326,13 @@ static inline bool link_too_large(const struct link_peer *peer, uint32_t body_by
 static inline uint32_t link_room(const struct link_peer *peer)
 {
 	return peer->flow.tx.size;
+}
+
+/* So many bytes of large messages wait for the peer, behind the frame that leaves next. */
+static inline void link_ask(struct link_peer *peer, uint64_t bytes)
+{
+	if (peer->flow.tx.reserve)
+		reserve_ask(peer, bytes);
 }
 
 /* Whether a queue stands before the peer: there, on the way, or at the device. */

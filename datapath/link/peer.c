@@ -84,6 +84,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.heard_ns = link->now_ns,
 		.sync.wait_ms = link->sync_ms,
 		.train.wanted = link->measures,
+		.granted = session->granted,
 	};
 	*peer = (struct link_peer){
 		.link = link,
@@ -97,6 +98,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.claims = peer->claims,
 		.flow.built = peer->flow.built,
 		.operations = peer->operations,
+		.asking = peer->asking,
 	};
 }
 

@@ -158,6 +158,9 @@ struct link_train {
  * @dormant:     it gave its window up: the next message asks for another
  * @want:        somebody here wants the session: ask for it
  * @doubted:     its slot is wanted: is it still there?
+ * @granted:     buffers that the peer has, or had in its last epoch, beside its window
+ * @granted_ns:  since when a grant lies unused, or nobody waits: frames received then,
+ *               @granted_frames
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
@@ -187,6 +190,9 @@ struct session {
 	bool dormant;
 	bool want;
 	bool doubted;
+	uint32_t granted;
+	uint64_t granted_ns;
+	uint64_t granted_frames;
 	struct link_question question;
 	struct link_sync sync;
 	struct link_ping ping;
@@ -217,6 +223,7 @@ enum link_phase {
  * @copied:     its frames that lie in the copy-out pool
  * @claims:     regions that it alone may use
  * @operations: replies that service waits for: keeps the sync going
+ * @asking:     in link->reserve.asking
  */
 struct link_peer {
 	struct link *link;
@@ -241,6 +248,7 @@ struct link_peer {
 	bool dirty; /* in link->dirty: something was freed for it */
 	bool heard; /* a frame or control message arrived since the last tick */
 	bool withholding;
+	bool asking;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	struct llhdr llhdr;
 };

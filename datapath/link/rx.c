@@ -2,7 +2,7 @@
 /*
  * Frames in: find the peer, check the sequence, take the credits, and see every
  * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier. Calls session.c, peer.c, traditional_rx.c.
+ * is published there, not earlier. Calls session.c, peer.c, reserve.c, traditional_rx.c.
  */
 #include "link/link.h"
 
@@ -103,6 +103,8 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 	case FLOW_NEXT:
 		break;
 	}
+	if (frame->hdr.extra != peer->flow.asked)
+		reserve_asked(peer, frame->hdr.extra);
 	peer->heard = true;
 	return CAREFUL_COUNTERS;
 }
@@ -326,6 +328,8 @@ void link_publish_freed(struct link *link)
 		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
 		link->fill_count = 0;
 	}
+	if (link->reserve.count)
+		reserve_settle(link);
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 

@@ -225,12 +225,12 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Whether something is awaited of the peer: credits for more than may stay owed
- * for ever, a reply, or a sign of life. */
+ * for ever, what it was granted, a reply, or a sign of life. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
-	return flow_awaits(&peer->flow) || peer->operations || session->doubted ||
-	       session->sync.refused || session->sync.refused_rounds;
+	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
+	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)

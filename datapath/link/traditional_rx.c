@@ -186,7 +186,7 @@ static bool heed(struct link *link, const struct link_rxframe *frame)
 		link_break(peer);
 		return false;
 	}
-	traditional_on_answered(peer, be16toh(hdr->answered));
+	traditional_on_answered(peer, be16toh(hdr->extra));
 	if (hdr->type == CAREFUL_DATA && hdr->flags & CAREFUL_F_ASK) {
 		of(peer)->answer_due = true;
 		link_dirty(peer);

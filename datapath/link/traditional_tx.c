@@ -64,7 +64,7 @@ static bool asks(const struct link_peer *peer)
 void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
 {
 	hdr->credits = htobe32(peer->flow.seq_in);
-	hdr->answered = htobe16(of(peer)->answered);
+	hdr->extra = htobe16(of(peer)->answered);
 }
 
 /* A frame leaves: its number, and its buffers are kept. */

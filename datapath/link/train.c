@@ -95,6 +95,12 @@ static void hold(struct link_peer *peer, uint32_t hold_ms)
 			peer->link->now_ns + (hold_ms < HOLD_MS ? hold_ms : HOLD_MS) * 1000000ull;
 }
 
+/* What the peer may send at once anyway. */
+static uint32_t window_first(const struct link *link)
+{
+	return link->window + link->reserve.count;
+}
+
 /* The first trains are as long as a window: what the peer may send anyway. Longer ones would
  * take others' room in a queue that they share, unless it has proved short already. */
 static uint32_t goal_of(const struct link_peer *peer)
@@ -104,7 +110,7 @@ static uint32_t goal_of(const struct link_peer *peer)
 
 	for (uint32_t i = 0; !peer->session->train.lost_some && i < link->peers_max; i++)
 		if (&link->peers[i] != peer && link_has_epoch(&link->peers[i]))
-			return link->window;
+			return window_first(link);
 	return all < CAREFUL_TRAIN_FRAMES ? all : CAREFUL_TRAIN_FRAMES;
 }
 

@@ -433,7 +433,7 @@ bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 }
 
 /* One window update; it may take the last credit and the last send buffer. */
-static bool send_update(struct link_peer *peer)
+bool link_send_update(struct link_peer *peer)
 {
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
 	struct link_txframe frame;
@@ -452,7 +452,7 @@ static bool untold(struct link_peer *peer)
 		return false;
 	if (peer->link->traditional)
 		return traditional_due(peer) && (!peer->llhdr.bytes || !traditional_tell(peer));
-	return flow_update_due(&peer->flow) && (!peer->llhdr.bytes || !send_update(peer));
+	return flow_update_due(&peer->flow) && (!peer->llhdr.bytes || !link_send_update(peer));
 }
 
 void link_updates_due(struct link *link)

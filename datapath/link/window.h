@@ -3,7 +3,8 @@
  * The static window (P2 section 5.3), as arithmetic and nothing else: what may be
  * sent, when an update is due, which credits can be true. Counters are cumulative
  * modulo 2^32, so no update can be lost or counted twice. All amounts are receive
- * buffers.
+ * buffers. A grant (P2 section 7) gives credits before as many buffers came back: then
+ * `credits` is ahead of `sent`, `announced` and `returned` of `received`.
  */
 #ifndef LINK_WINDOW_H
 #define LINK_WINDOW_H
@@ -18,16 +19,17 @@ enum {
 };
 
 /* The sender's side. @size: W at the peer. @sent: buffers that our frames filled
- * there. @credits: buffers it gave back. */
+ * there. @credits: buffers it gave back, or granted. @reserve: that it grants at most. */
 struct window_tx {
 	uint32_t size;
 	uint32_t sent;
 	uint32_t credits;
+	uint32_t reserve;
 };
 
 /* The receiver's side. @size: W granted. @threshold: T. @received: buffers that
- * the peer's frames filled. @returned: buffers back in the fill ring. @announced:
- * what the peer was told of them. */
+ * the peer's frames filled. @returned: buffers back in the fill ring, or granted.
+ * @announced: what the peer was told of them. */
 struct window_rx {
 	uint32_t size;
 	uint32_t threshold;
@@ -60,6 +62,7 @@ static inline void window_rx_init(struct window_rx *w, uint32_t size)
 	*w = (struct window_rx){ .size = size, .threshold = window_threshold(size) };
 }
 
+/* Below 0, modulo 2^32, by what was granted and is not used. */
 static inline uint32_t window_tx_outstanding(const struct window_tx *w)
 {
 	return w->sent - w->credits;
@@ -86,11 +89,19 @@ static inline void window_tx_send(struct window_tx *w, uint32_t cost)
 	w->sent += cost;
 }
 
+/* Credits beyond what was sent: they were granted, and nothing is left to use them for. */
+static inline uint32_t window_tx_unused(const struct window_tx *w)
+{
+	uint32_t beyond = w->credits - w->sent;
+
+	return beyond <= w->reserve ? beyond : 0;
+}
+
 /* Takes the cumulative credits of a frame; -EPROTO if they cannot be: more than was
- * sent, or fewer than were given before. */
+ * sent and can be granted, or fewer than were given before. */
 static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 {
-	if (credits - w->credits > window_tx_outstanding(w))
+	if (credits - w->credits > window_tx_outstanding(w) + w->reserve)
 		return -EPROTO;
 	w->credits = credits;
 	return 0;
@@ -99,7 +110,7 @@ static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 /* A frame of the peer filled buffers; -EPROTO if it had no credit for them. */
 static inline int window_rx_receive(struct window_rx *w, uint32_t cost)
 {
-	if (w->received + cost - w->announced > w->size)
+	if ((int32_t)(w->received + cost - w->announced) > (int32_t)w->size)
 		return -EPROTO;
 	w->received += cost;
 	return 0;

@@ -41,6 +41,7 @@ struct message_out {
 	uint32_t id;
 	uint32_t bytes;
 	uint32_t built; /* payload in frames so far */
+	uint32_t unsent; /* payload that has not left */
 	uint32_t region; /* being read; 0: none */
 	uint32_t token; /* of the operation that this is; 0: an answer */
 	uint32_t question; /* of the one that is asked behind its last fragment; 0: none */
@@ -159,6 +160,7 @@ struct message_state {
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
 		uint32_t outs, parked; /* that it holds of those pools */
+		uint64_t unsent; /* of all its bulk messages */
 		/* Stores that came whole: their answers find no room. */
 		struct message_in *unanswered, **unanswered_tail;
 	} * peers;

@@ -68,6 +68,8 @@ void message_out_start(struct message_state *state, struct message_out *out)
 	else
 		mp->out_first = out;
 	mp->out_last = out;
+	out->unsent = out->bytes;
+	mp->unsent += out->bytes;
 	if (!link_is_open(out->peer))
 		link_wake(out->peer);
 	message_begun(state, mp);
@@ -333,8 +335,16 @@ static void unbuild(struct message_out *out)
 	drop_frames(out);
 }
 
+/* So much more of the message has left, or will not: what is left is asked room for. */
+static void leave(struct message_peer *mp, struct message_out *out, uint32_t bytes)
+{
+	out->unsent -= bytes;
+	mp->unsent -= bytes;
+	link_ask(out->peer, mp->unsent);
+}
+
 /* Tells the receiver that no more comes, and why. */
-static bool send_abort(struct message_out *out)
+static bool send_abort(struct message_state *state, struct message_out *out)
 {
 	struct link_send_args args = {
 		.type = CAREFUL_DATA,
@@ -347,6 +357,7 @@ static bool send_abort(struct message_out *out)
 	__be32 error = htobe32((uint32_t)out->error);
 	struct link_txframe frame;
 
+	leave(&state->peers[out->peer->slot], out, out->unsent);
 	if (!out->started) {
 		args.flags |= CAREFUL_F_FIRST;
 		args.crc_bytes = MESSAGE_AM_BYTES;
@@ -375,6 +386,7 @@ static void send_ready(struct message_state *state, struct message_out *out)
 			wait(out);
 			break;
 		}
+		leave(&state->peers[out->peer->slot], out, out->args[i].frag_bytes);
 		link_send(&out->frames[i], &out->args[i]);
 		/* Before the pulse, so that the same kick takes both. */
 		if (out->question && out->args[i].flags & CAREFUL_F_LAST)
@@ -394,7 +406,7 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 	while (!out->host_tx.busy) {
 		if (out->error) {
 			unbuild(out);
-			return send_abort(out);
+			return send_abort(state, out);
 		}
 		send_ready(state, out);
 		if (out->frame_count)
@@ -441,6 +453,7 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 			continue;
 		}
 		*at = out->next;
+		leave(mp, out, out->unsent);
 		message_over(state, mp);
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
 			mp->slots_busy &= (uint16_t) ~(1u << out->slot);

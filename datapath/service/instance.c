@@ -63,6 +63,8 @@ static int check_options(const struct careful_options *o, struct careful_error *
 		bad = "--port is at most 65535";
 	else if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
 		bad = "--protocol is careful or traditional";
+	else if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
+		bad = "--reserve is of the careful protocol: the traditional one has no credits";
 	if (!bad)
 		return 0;
 	snprintf(error->text, sizeof(error->text), "%s", bad);

@@ -54,7 +54,7 @@ static void test_hdr__fields(void)
 		F(careful_hdr, stage_limit), F(careful_hdr, src_node),	 F(careful_hdr, queue),
 		F(careful_hdr, cookie),	     F(careful_hdr, seq),	 F(careful_hdr, credits),
 		F(careful_hdr, msg_id),	     F(careful_hdr, msg_bytes),	 F(careful_hdr, frag_off),
-		F(careful_hdr, payload_crc), F(careful_hdr, frag_bytes), F(careful_hdr, answered),
+		F(careful_hdr, payload_crc), F(careful_hdr, frag_bytes), F(careful_hdr, extra),
 		F(careful_hdr, check),
 	};
 

@@ -111,7 +111,7 @@ static void add_regions(struct node *node)
 		MUST(careful_region_add(node->c, &regions[i], &node->keys[i]) == 0);
 }
 
-static struct node *open_node(bool measures)
+static struct node *open_node(bool measures, uint32_t reserve)
 {
 	const struct careful_options options = {
 		.ifname = "fuzz",
@@ -122,6 +122,7 @@ static struct node *open_node(bool measures)
 		.sync_ms = 200,
 		.stall_ms = 2000,
 		.measure_burst = measures,
+		.reserve = reserve,
 	};
 	struct node *node = calloc(1, sizeof(*node));
 	struct engine_base base = {
@@ -153,12 +154,17 @@ static struct node *open_node(bool measures)
 
 struct node *node_open(void)
 {
-	return open_node(false);
+	return open_node(false, 0);
 }
 
 struct node *node_open_measuring(void)
 {
-	return open_node(true);
+	return open_node(true, 0);
+}
+
+struct node *node_open_reserving(uint32_t reserve)
+{
+	return open_node(false, reserve);
 }
 
 void node_poll(struct node *node, uint32_t times)
@@ -295,6 +301,7 @@ static void find_losses(struct node *node)
 	MUST(link->tx_free_count == NODE_TX);
 	MUST(link->kept_free_count == NODE_RX + link->pool_count);
 	MUST(link->pool_share.free == link->pool_count);
+	MUST(link->reserve.free == link->reserve.count);
 	MUST(node->begun == node->ended);
 	for (uint32_t i = 0; i < NODE_PEERS; i++) {
 		MUST(!link->peers[i].kept && !link->peers[i].kept_old);

@@ -82,6 +82,8 @@ struct node {
 struct node *node_open(void);
 /* The same, where the burst that paths take is measured. */
 struct node *node_open_measuring(void);
+/* The same, where so many receive buffers are kept for grants. */
+struct node *node_open_reserving(uint32_t reserve);
 /* Ends all sessions, and finds what is lost. */
 void node_close(struct node *node);
 /* Makes a session with a host, by the handshake; false: there is none. */

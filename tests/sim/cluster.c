@@ -297,11 +297,13 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
-/* Whether frames are kept that a peer may not have: that is asked, or the peer given up. */
+/* Whether frames are kept that a peer may not have: that is asked, or the peer given up. Or
+ * a grant is to be paid back. */
 static bool keeps(const struct link *link)
 {
-	for (uint32_t i = 0; link->traditional && i < link->peers_max; i++)
-		if (window_tx_outstanding(&link->peers[i].flow.tx))
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if ((link->traditional && window_tx_outstanding(&link->peers[i].flow.tx)) ||
+		    link->sessions[i].granted)
 			return true;
 	return false;
 }
@@ -320,6 +322,19 @@ static bool untold(const struct cluster *cluster)
 	return false;
 }
 
+/* Whether trains are under way. */
+static bool measuring(const struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
+		const struct careful *c = cluster->nodes[i].c;
+
+		for (uint32_t k = 0; c && k < c->link.peers_max; k++)
+			if (c->link.peers[k].phase == LINK_HELD)
+				return true;
+	}
+	return false;
+}
+
 /* Whether there is nothing left to do, and was nothing for a while. */
 static bool ended(struct cluster *cluster)
 {
@@ -330,7 +345,7 @@ static bool ended(struct cluster *cluster)
 		return false;
 	if (!cluster->done_ns)
 		cluster->done_ns = now_ns;
-	return now_ns >= cluster->done_ns + QUIET_NS;
+	return now_ns >= cluster->done_ns + QUIET_NS && !measuring(cluster);
 }
 
 static void on_hit(void *user, const struct sim_fault *fault, uint32_t opportunity)

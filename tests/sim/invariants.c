@@ -91,11 +91,29 @@ static void check_traditional(struct node *node, const struct link_peer *peer)
 static void check_windows(struct node *node, const struct link_peer *peer)
 {
 	const struct window_rx *rx = &peer->flow.rx;
+	const struct window_tx *tx = &peer->flow.tx;
+	uint32_t granted = peer->session->granted;
 
-	EXPECT(node, window_tx_outstanding(&peer->flow.tx) <= peer->flow.tx.size, 1);
-	EXPECT(node, rx->received - rx->announced <= rx->size, 1);
-	EXPECT(node, rx->received - rx->returned, peer->kept + peer->flow.freeing);
-	EXPECT(node, rx->returned - rx->announced <= rx->size, 1);
+	EXPECT(node, window_tx_free(tx) <= tx->size + tx->reserve, 1);
+	EXPECT(node, rx->received + granted - rx->announced <= rx->size + granted, 1);
+	EXPECT(node, rx->received + granted - rx->returned, peer->kept + peer->flow.freeing);
+	EXPECT(node, rx->returned - rx->announced <= rx->size + granted, 1);
+}
+
+/* The windows and all grants are no more than the buffers that are guaranteed. */
+static void check_reserve(struct node *node)
+{
+	const struct link *link = &node->c->link;
+	uint32_t windows = 0, granted = 0;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct link_peer *peer = &link->peers[i];
+
+		windows += peer->flow.rx.size > link->window ? peer->flow.rx.size : link->window;
+		granted += peer->session->granted;
+	}
+	EXPECT(node, granted + link->reserve.free, link->reserve.count);
+	EXPECT(node, windows + link->reserve.count <= node->c->queue->info.receive_buffers, 1);
 }
 
 /* The end of a peer's session at the node that it names; NULL: there is none. */
@@ -122,7 +140,10 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 
 	if (!theirs || peer->phase != LINK_OPEN || peer->cookie_out != theirs->cookie_in)
 		return;
-	EXPECT(node, peer->flow.tx.sent - theirs->flow.rx.received <= peer->flow.tx.size, 1);
+	EXPECT(node,
+	       peer->flow.tx.sent - theirs->flow.rx.received <=
+		       peer->flow.tx.size + peer->flow.tx.reserve,
+	       1);
 	if (sim_unharmed(world, node->port, other->port, peer->cookie_out))
 		EXPECT(node, peer->flow.tx.sent,
 		       theirs->flow.rx.received + sim_cost_under_way(world, node->port, other->port,
@@ -146,6 +167,7 @@ void check_node(struct node *node)
 
 	check_buffers(node);
 	check_messages(node);
+	check_reserve(node);
 	/* No more frames can be missing than there are. */
 	EXPECT(node, link->counters[CAREFUL_C_LOST_FRAMES] < FRAMES_MAX, 1);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
@@ -172,6 +194,7 @@ static void check_idle(struct node *node)
 	EXPECT(node, link->tx_free_count, c->queue->tx_chunks);
 	EXPECT(node, link->kept_free_count, c->queue->rx_chunks + link->pool_count);
 	EXPECT(node, link->pool_share.free, link->pool_count);
+	EXPECT(node, link->reserve.free, link->reserve.count);
 	EXPECT(node, c->messages.outs_share.free, c->messages.outs_share.count);
 	EXPECT(node, c->messages.ins_free_count, c->messages.ins_count);
 	EXPECT(node, c->messages.parked_share.free, c->messages.parked_share.count);

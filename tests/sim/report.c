@@ -65,6 +65,10 @@ void totals_report(FILE *out, const struct totals *totals)
 		(unsigned long long)totals->polls, (unsigned long long)n[CAREFUL_C_LOST_FRAMES],
 		(unsigned long long)n[CAREFUL_C_EPOCHS_BROKEN],
 		(unsigned long long)n[CAREFUL_C_STALLS]);
+	if (n[CAREFUL_C_GRANTED])
+		fprintf(out, "%llu buffers granted, %llu epochs ended for a grant that lay idle\n",
+			(unsigned long long)n[CAREFUL_C_GRANTED],
+			(unsigned long long)n[CAREFUL_C_GRANTS_ENDED]);
 	if (n[CAREFUL_C_ACKS_SENT])
 		fprintf(out,
 			"%llu frames sent again, %llu came twice, %llu dropped for want of room, "

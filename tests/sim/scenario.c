@@ -11,6 +11,7 @@ enum {
 	STREAM_FAULTS,
 	STREAM_PINGS,
 	STREAM_TRAINS,
+	STREAM_RESERVE,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -143,6 +144,24 @@ static void make_trains(struct scenario *s)
 	s->config.queue_ns = (uint32_t)spread(&dice, 100, 20000);
 }
 
+/* Some clusters grant buffers, beside windows that are smaller for it. */
+static void make_reserve(struct scenario *s)
+{
+	struct dice dice = { s->seed, STREAM_RESERVE, 0 };
+	uint32_t window = 4, most;
+
+	if (!one_in(&dice, 3))
+		return;
+	while ((window - window / 2) * s->shape.buffer_bytes < s->shape.frame_bytes)
+		window++;
+	if (s->options.rx_buffers < 64 && !s->config.queue_frames)
+		s->options.rx_buffers *= 2;
+	if (s->options.rx_buffers < s->options.peers * window)
+		return;
+	most = s->options.rx_buffers - s->options.peers * window;
+	s->options.reserve = one_in(&dice, 2) ? most : below(&dice, most + 1);
+}
+
 static uint64_t fault_amount(uint32_t kind, struct dice *dice)
 {
 	switch (kind) {
@@ -202,6 +221,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_world(s, &dice);
 	make_ops(s);
 	make_trains(s);
+	make_reserve(s);
 	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))

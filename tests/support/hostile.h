@@ -20,6 +20,7 @@
  * @peer:      slot at the instance
  * @flags:     besides FIRST and LAST
  * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
+ * @extra:     what it asks for beside its window
  * @am:        its kind, handler, token, region and bytes, as on the wire
  * @bytes:     of payload
  */
@@ -27,6 +28,7 @@ struct hostile {
 	uint32_t peer;
 	uint8_t flags;
 	uint32_t credits;
+	uint16_t extra;
 	uint32_t msg_id;
 	struct careful_am am;
 	uint32_t bytes;
@@ -52,6 +54,7 @@ static inline void hostile_arrive(struct node *node, const struct hostile *what)
 	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
 	hdr.src_node = htobe16((uint16_t)what->peer);
 	hdr.credits = htobe32(what->credits);
+	hdr.extra = htobe16(what->extra);
 	hdr.msg_id = htobe32(what->msg_id);
 	hdr.msg_bytes = htobe32(what->bytes);
 	hdr.payload_crc = htobe32(link_crc32c(

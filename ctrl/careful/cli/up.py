@@ -86,6 +86,12 @@ from careful.report import status as report
     "--tx-buffers", type=Whole(1, 1 << 20), metavar="N", help="Send buffers.  [default: 512]"
 )
 @click.option(
+    "--reserve",
+    type=Whole(0, 65535),
+    metavar="N",
+    help="Receive buffers kept for large messages (`help reservation`).  [default: 0]",
+)
+@click.option(
     "--sync",
     "sync_ms",
     type=WholeDuration(1000, 3600.0),

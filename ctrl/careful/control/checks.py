@@ -113,7 +113,7 @@ def _library(case: Case) -> Iterator[Finding]:
     raw = ffi.new("struct careful_options *")
     texts = [ffi.new("char[]", os.fsencode(one)) for one in (case.ifname, case.instance.name)]
     raw.ifname, raw.instance = texts
-    for name in ("peers", "queue", "port", "rx_buffers", "tx_buffers"):
+    for name in ("peers", "queue", "port", "rx_buffers", "tx_buffers", "reserve"):
         setattr(raw, name, getattr(case.options, name) or 0)
     _raise_limits()
     for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
@@ -152,13 +152,13 @@ def _interface(link: Link) -> Iterator[Finding]:
 
 
 def _window(link: Link, options: UpOptions) -> Finding:
-    """Whether W = R / P holds frames of this MTU: careful_window() of libcareful.
+    """Whether W = (R - reserve) / P holds frames of this MTU: careful_window() of libcareful.
 
     R is what UMEM gives: what only the open device knows can make it smaller, not larger. A
     buffer is what copy mode fills; zero-copy fills less of it.
     """
     whole = options.over(config.DEFAULTS)
-    buffers, peers = whole.rx_buffers or 0, whole.peers or 1
+    buffers, peers = max((whole.rx_buffers or 0) - (whole.reserve or 0), 0), whole.peers or 1
     cost = 1
     if _release() >= _KERNEL_FRAGS:
         cost = -(-(link.mtu + _ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))

@@ -40,6 +40,7 @@ class UpOptions:
         port: UDP port.
         rx_buffers: receive buffers, a power of two.
         tx_buffers: send buffers.
+        reserve: receive buffers that no window holds, granted for large messages.
         xdp: auto, native or generic.
         require_zerocopy: fail rather than copy.
         wait: adaptive, spin or block.
@@ -57,6 +58,7 @@ class UpOptions:
     port: int | None = None
     rx_buffers: int | None = None
     tx_buffers: int | None = None
+    reserve: int | None = None
     xdp: str | None = None
     require_zerocopy: bool | None = None
     wait: str | None = None
@@ -81,6 +83,7 @@ DEFAULTS = UpOptions(
     port=int(lib.CAREFUL_PORT_DEFAULT),
     rx_buffers=512,
     tx_buffers=512,
+    reserve=0,
     xdp="auto",
     require_zerocopy=False,
     wait="adaptive",

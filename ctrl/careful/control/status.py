@@ -131,6 +131,8 @@ def in_effect(info: Any) -> dict[str, Any]:
         "tx_buffers": info.tx_buffers,
         "copyout_buffers": info.copyout_buffers,
         "copyout_used_buffers": info.copyout_used,
+        "reserve_buffers": info.reserve_buffers,
+        "reserve_free_buffers": info.reserve_free,
         "protocol": name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
         "wait": name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
         "spin_us": info.spin_us,

@@ -22,12 +22,14 @@ def effect(found: dict[str, Any]) -> str:
     copy = "zero-copy" if found["zerocopy"] else "copy"
     refused = found["native_refused"]
     why = f"native was refused: {refused}" if refused else DECIDED.get(found["xdp_by"], "")
+    reserve = found["reserve_buffers"]
+    kept = f" less a reserve of {reserve} ({found['reserve_free_buffers']} free)" if reserve else ""
     lines = [
         f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']} ({why}), {copy}, "
         f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}, "
         f"protocol {found['protocol']}",
         f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
-        f"(bounded by {bound}) / P {found['peers_max']} peers, "
+        f"(bounded by {bound}){kept} / P {found['peers_max']} peers, "
         f"updates from {found['update_threshold_buffers']} owed, "
         f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
         "  exports " + _exports(found["exports"]),

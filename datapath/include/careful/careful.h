@@ -96,6 +96,8 @@ enum careful_wait_mode {
  * @measure_burst:     1: the burst that the path from a peer takes is measured, before the
  *                     session's first data and again after a loss, and the peer's window made
  *                     no larger than its share of that (0)
+ * @reserve:           receive buffers that no window holds: they are granted to peers that have
+ *                     a message larger than their window to send (0)
  */
 struct careful_options {
 	const char *ifname;
@@ -115,6 +117,7 @@ struct careful_options {
 	uint32_t stall_ms;
 	uint32_t protocol;
 	uint32_t measure_burst;
+	uint32_t reserve;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -202,6 +205,8 @@ enum careful_counter {
 	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */
 	CAREFUL_C_ACKS_RECEIVED,
 	CAREFUL_C_CTRL_PROTOCOL, /* HELLOs of a peer with the other protocol, refused */
+	CAREFUL_C_GRANTED, /* buffers granted beside windows */
+	CAREFUL_C_GRANTS_ENDED, /* epochs ended because a grant lay unused while others waited */
 	CAREFUL_COUNTERS,
 };
 
@@ -220,6 +225,8 @@ struct careful_info {
 	uint32_t spin_us;
 	uint32_t port;
 	uint32_t protocol; /* enum careful_protocol */
+	uint32_t reserve_buffers;
+	uint32_t reserve_free;
 };
 
 enum careful_peer_state {

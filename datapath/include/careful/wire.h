@@ -85,7 +85,7 @@ enum {
  * twice or not at all. An ACK frame has no number of its own: its seq is the last one that its
  * sender gave, and its body is a bitmap: bit 0 of byte 0 is the number after `credits`. With
  * CAREFUL_F_ASK a set bit is a number that is wanted again, and msg_id numbers the question;
- * frames sent after all that it wanted carry it in `answered`. Without, a set bit is a number
+ * frames sent after all that it wanted carry it in `extra`. Without, a set bit is a number
  * that has come, and msg_bytes is the buffers that are left for more.
  */
 enum careful_protocol {
@@ -117,15 +117,17 @@ enum {
  * @cookie:       the session's epoch, chosen by the receiver
  * @seq:          frame number within the epoch, from 1, modulo 2^32
  * @credits:      receive buffers given back to the receiver of this frame since
- *                the epoch began, cumulative, modulo 2^32; traditional: all numbers up
- *                to this one have come
+ *                the epoch began, cumulative, modulo 2^32, and before that what was granted
+ *                (link/reserve.h); traditional: all numbers up to this one have come
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest
  * @frag_off:     where this fragment's payload stands in it
  * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am)
  * @frag_bytes:   payload of this fragment, without careful_am and digest
- * @answered:     traditional: the receiver's last question that was answered before this
- *                frame was sent, from 1, modulo 2^16, never 0 again; else 0
+ * @extra:        credits that the sender asks for beside its window, as far as the receiver has
+ *                said that it grants any (careful_ctrl.returned); traditional: the receiver's
+ *                last question that was answered before this frame was sent, from 1, modulo
+ *                2^16, never 0 again
  * @check:        careful_hdr_check() of the header with check = 0
  */
 struct careful_hdr {
@@ -143,7 +145,7 @@ struct careful_hdr {
 	__be32 frag_off;
 	__be32 payload_crc;
 	__be16 frag_bytes;
-	__be16 answered;
+	__be16 extra;
 	__be32 check;
 };
 
@@ -243,7 +245,8 @@ enum careful_refusal {
  *                      counted in seq_sent may wait in the sender's device: it proves no loss
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
- * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch
+ * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
+ *                      HELLO, WELCOME: buffers that may be granted beside all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender
  *                      found lost so far
  * @hold_ms:            HELLO, WELCOME: for how long at most the other end is to hold its

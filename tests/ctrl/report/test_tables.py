@@ -57,6 +57,8 @@ IN_EFFECT = {
     "receive_buffers": 512,
     "peers_max": 8,
     "update_threshold_buffers": 32,
+    "reserve_buffers": 0,
+    "reserve_free_buffers": 0,
     "umem_bytes": 4 << 20,
     "hugepages": True,
     "native_refused": "",
@@ -70,6 +72,13 @@ IN_EFFECT = {
 
 def shown(**peer: Any) -> str:
     return folded(report.status({**IN_EFFECT, "peers": [{**PEER, **peer}]}))
+
+
+def test_effect__names_the_reserve_where_there_is_one() -> None:
+    assert "reserve" not in report.effect(IN_EFFECT)
+    kept = {**IN_EFFECT, "reserve_buffers": 256, "reserve_free_buffers": 200}
+    assert "UMEM" in report.effect(kept)
+    assert "less a reserve of 256 (200 free) / P 8" in report.effect(kept)
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:

@@ -53,12 +53,34 @@ static void test_receive__more_than_granted_is_refused(void)
 	CHECK_EQ(window_rx_receive(&rx, 1), 0);
 }
 
+/* A grant: credits come before buffers did, on both sides through 2^32. */
+static void test_grant__credits_run_ahead(void)
+{
+	struct window_tx tx = { 4, UINT32_MAX, UINT32_MAX, 3 };
+	struct window_rx rx = { 4, 2, UINT32_MAX, UINT32_MAX, UINT32_MAX };
+
+	CHECK_EQ(window_tx_unused(&tx), 0);
+	window_rx_return(&rx, 3);
+	CHECK_EQ(window_tx_credit(&tx, window_rx_announce(&rx)), 0);
+	CHECK_EQ(window_tx_free(&tx), 7);
+	CHECK_EQ(window_tx_unused(&tx), 3);
+	CHECK_EQ(window_tx_credit(&tx, 3), -EPROTO); /* more than is ever granted */
+	window_tx_send(&tx, 7);
+	CHECK(!window_tx_free(&tx) && !window_tx_unused(&tx));
+	CHECK_EQ(window_rx_receive(&rx, 7), 0);
+	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO);
+	/* Three of the seven pay it back. */
+	window_rx_return(&rx, 4);
+	CHECK_EQ(window_tx_credit(&tx, window_rx_announce(&rx)), 0);
+	CHECK_EQ(window_tx_free(&tx), 4);
+}
+
 /* Two ends that only ever send data and updates by the rule, through 2^32. */
 static void test_rule__counters_wrap_and_nothing_stalls(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 9; size++)
 		for (uint32_t cost = 1; cost <= window_cost_max(size); cost++) {
-			struct window_tx tx = { size, UINT32_MAX - 50, UINT32_MAX - 50 };
+			struct window_tx tx = { size, UINT32_MAX - 50, UINT32_MAX - 50, 0 };
 			struct window_rx rx = { size, window_threshold(size), UINT32_MAX - 50,
 						UINT32_MAX - 50, UINT32_MAX - 50 };
 
@@ -80,6 +102,7 @@ int main(void)
 	RUN(test_send__data_leaves_one_credit);
 	RUN(test_credit__impossible_ones_are_refused);
 	RUN(test_receive__more_than_granted_is_refused);
+	RUN(test_grant__credits_run_ahead);
 	RUN(test_rule__counters_wrap_and_nothing_stalls);
 	return 0;
 }

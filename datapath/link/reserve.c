@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Grants, and what they are for (reserve.h).
+ *
+ * The windows and all grants together are never more than R. A peer holds at most as many
+ * buffers of the pool as are left in it: one gets half of it, two a third each (Choudhury and
+ * Hahne's dynamic threshold, IEEE/ACM Transactions on Networking 6(2), 1998), and there is
+ * always something for one more.
+ *
+ * A sender asks for no more than it is certain to send beyond its window, so that the
+ * message itself pays the grant back. Where it did not come to that, it sends updates until
+ * the grant is used up. A peer that does neither loses its epoch when others wait, and with
+ * it the grant. Calls session.c, epoch.c, tx.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <stdlib.h>
+
+enum {
+	IDLE_MS = 2000, /* that a grant may lie unused while others wait */
+	SPEND = 32, /* updates at a time that use one up */
+};
+
+int reserve_init(struct link *link, uint32_t count)
+{
+	link->reserve = (struct reserve){ .count = count, .free = count };
+	if (!count)
+		return 0;
+	link->reserve.asking = calloc(link->peers_max, sizeof(struct link_peer *));
+	return link->reserve.asking ? 0 : -ENOMEM;
+}
+
+void reserve_deinit(struct link *link)
+{
+	free(link->reserve.asking);
+}
+
+/* Whether it asks for more than it has; of who sends over a queue that takes less than a
+ * window, no more is wanted at once. */
+static bool asks(const struct link_peer *peer)
+{
+	return peer->cookie_in && be16toh(peer->flow.asked) > peer->session->granted &&
+	       peer->session->train.verdict != CAREFUL_BURST_SHORT;
+}
+
+/* A frame of the peer asks for something else than the one before. */
+void reserve_asked(struct link_peer *peer, __be16 extra)
+{
+	struct reserve *reserve = &peer->link->reserve;
+
+	if (!reserve->count)
+		return;
+	peer->flow.asked = extra;
+	link_dirty(peer);
+	if (peer->asking || !asks(peer))
+		return;
+	peer->asking = true;
+	reserve->asking[reserve->asking_count++] = peer;
+}
+
+/* Buffers of the peer's came back: those that it was granted and has no more right to, for it
+ * asks for less or holds more than are left, are the pool's again. */
+static void repay(struct link_peer *peer)
+{
+	struct reserve *reserve = &peer->link->reserve;
+	uint32_t asked = be16toh(peer->flow.asked);
+	uint32_t n = peer->session->granted > asked ? peer->session->granted - asked : 0;
+
+	if (peer->session->granted > reserve->free &&
+	    (peer->session->granted - reserve->free + 1) / 2 > n)
+		n = (peer->session->granted - reserve->free + 1) / 2;
+	if (n > peer->flow.freeing)
+		n = peer->flow.freeing;
+	peer->flow.freeing -= n;
+	peer->session->granted -= n;
+	reserve->free += n;
+}
+
+/* As if so many had come back. */
+static void grant(struct link_peer *peer)
+{
+	struct reserve *reserve = &peer->link->reserve;
+	uint32_t n = be16toh(peer->flow.asked) - peer->session->granted;
+	uint32_t most = reserve->free > peer->session->granted ?
+				(reserve->free - peer->session->granted) / 2 :
+				0;
+
+	n = n < most ? n : most;
+	if (!n)
+		return;
+	reserve->free -= n;
+	peer->session->granted += n;
+	peer->flow.freeing += n;
+	peer->link->counters[CAREFUL_C_GRANTED] += n;
+	link_dirty(peer);
+}
+
+/* Receive buffers are in the fill ring: before they are returned to their peers. */
+void reserve_settle(struct link *link)
+{
+	struct reserve *reserve = &link->reserve;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < link->dirty_count; i++)
+		repay(link->dirty[i]);
+	for (uint32_t i = 0; i < reserve->asking_count; i++) {
+		struct link_peer *peer = reserve->asking[i];
+
+		if (asks(peer))
+			grant(peer);
+		peer->asking = asks(peer);
+		if (peer->asking)
+			reserve->asking[left++] = peer;
+	}
+	reserve->asking_count = left;
+	assert(reserve->free <= reserve->count);
+}
+
+/* The epoch is over; what it was granted may still be filled. */
+void reserve_over(struct link_peer *peer)
+{
+	peer->flow.asked = 0;
+}
+
+/* Now it is not: every buffer of the epoch is back. */
+void reserve_return(struct link_peer *peer)
+{
+	struct reserve *reserve = &peer->link->reserve;
+
+	reserve->free += peer->session->granted;
+	peer->session->granted = 0;
+	for (uint32_t i = 0; i < reserve->asking_count; i++)
+		link_dirty(reserve->asking[i]);
+}
+
+/* Whether a peer other than this one asks for more. */
+static bool others_wait(const struct link_peer *peer)
+{
+	return peer->link->reserve.asking_count > peer->asking;
+}
+
+/* Whether it lets a grant lie while others wait. What is held here is not its fault. */
+static bool lies_idle(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	uint64_t now_ns = peer->link->now_ns;
+
+	if (session->granted_frames != peer->rx_frames || peer->kept || peer->flow.freeing ||
+	    !others_wait(peer)) {
+		session->granted_frames = peer->rx_frames;
+		session->granted_ns = now_ns;
+		return false;
+	}
+	return now_ns - session->granted_ns >= IDLE_MS * 1000000ull;
+}
+
+/* We were granted more than was left to send, for a message was given up. */
+static void spend(struct link_peer *peer)
+{
+	for (uint32_t n = SPEND; n && window_tx_unused(&peer->flow.tx); n--)
+		if (!link_send_update(peer))
+			return;
+}
+
+void reserve_tick(struct link_peer *peer)
+{
+	if (peer->phase == LINK_OPEN && peer->llhdr.bytes && !peer->flow.ask)
+		spend(peer);
+	if (!peer->session->granted)
+		return;
+	if (!peer->cookie_in) {
+		if (epoch_quiet(peer))
+			reserve_return(peer);
+		return;
+	}
+	if (!lies_idle(peer))
+		return;
+	link_count(peer->link, CAREFUL_C_GRANTS_ENDED);
+	link_break(peer);
+}
+
+/* So many bytes wait to be sent to the peer in large messages, behind the frame that leaves
+ * next: asks for what they will fill beyond its window, one credit of which is no data's. */
+void reserve_ask(struct link_peer *peer, uint64_t bytes)
+{
+	uint32_t body = link_body_max(peer);
+	uint64_t buffers = (bytes + body - 1) / body * link_cost(peer, body) + 1;
+	struct flow *flow = &peer->flow;
+
+	flow->ask = 0;
+	if (buffers > flow->tx.size)
+		flow->ask = buffers - flow->tx.size < flow->tx.reserve ?
+				    (uint16_t)(buffers - flow->tx.size) :
+				    (uint16_t)flow->tx.reserve;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reservation (P2 section 7; NX/2): beside the windows, which then can be small, a pool of
+ * receive buffers that are granted for large messages. Whoever has more to send than a window
+ * holds says so in each frame's header (careful_hdr.extra). A grant is credits that are given
+ * before as many buffers came back; the next buffers that do pay it back: they return to the
+ * pool, and no credit is given for them. So a grant is never revoked, nothing has to be said
+ * at its end, and what XDP lets a peer fill only ever grows.
+ */
+#ifndef LINK_RESERVE_H
+#define LINK_RESERVE_H
+
+#include <stdint.h>
+
+#include <linux/types.h>
+
+struct link;
+struct link_peer;
+
+enum { RESERVE_MAX = 0xffff }; /* what careful_hdr.extra can ask for */
+
+/*
+ * The pool.
+ *
+ * @count:  receive buffers that no window holds; 0: there is no reservation
+ * @free:   of them, that nobody was granted
+ * @asking: peers that ask for more than they have; @asking_count
+ */
+struct reserve {
+	uint32_t count;
+	uint32_t free;
+	struct link_peer **asking;
+	uint32_t asking_count;
+};
+
+int reserve_init(struct link *link, uint32_t count);
+void reserve_deinit(struct link *link);
+void reserve_asked(struct link_peer *peer, __be16 extra);
+void reserve_settle(struct link *link);
+void reserve_over(struct link_peer *peer);
+void reserve_return(struct link_peer *peer);
+void reserve_tick(struct link_peer *peer);
+void reserve_ask(struct link_peer *peer, uint64_t bytes);
+
+#endif /* LINK_RESERVE_H */

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Grants (link/reserve.c) to peers that misbehave, and by one: what nobody can get or keep.
+ */
+#include "hostile.h"
+
+enum { POOL = 16, W = (NODE_RX - POOL) / NODE_PEERS, IDLE_MS = 2000 };
+
+/* A request that nobody is for: its buffer comes back at once, and an answer. */
+static struct hostile request(const struct node *node, uint32_t slot, uint16_t extra)
+{
+	return (struct hostile){
+		.peer = slot,
+		.extra = extra,
+		.credits = node->c->link.peers[slot].flow.tx.sent,
+		.am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(CAREFUL_HANDLERS) },
+		.bytes = 10,
+	};
+}
+
+static void ask(struct node *node, uint32_t slot, uint16_t extra)
+{
+	const struct hostile what = request(node, slot, extra);
+
+	hostile_send(node, &what);
+}
+
+static uint32_t granted(const struct node *node, uint32_t slot)
+{
+	return node->c->link.sessions[slot].granted;
+}
+
+static uint32_t left(const struct node *node)
+{
+	return node->c->link.reserve.free;
+}
+
+/* It is alive: it answers whenever it is asked. */
+static void answer(struct node *node, uint32_t slot)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	struct careful_ctrl ack = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_SYNC_ACK,
+		.bytes = htobe16(sizeof(ack)),
+		.nonce = htobe64(peer->session->sync.nonce),
+		.cookie = htobe64(peer->cookie_in),
+		.seq_sent = htobe32(peer->flow.seq_in),
+		.seq_rcvd = htobe32(peer->flow.seq_out),
+		.returned = htobe32(peer->flow.tx.sent),
+	};
+
+	if (peer->session->sync.nonce)
+		node_tell(node, slot, &ack);
+}
+
+static struct node *begin(uint32_t reserve)
+{
+	struct node *node = node_open_reserving(reserve);
+
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, 1));
+	return node;
+}
+
+static void test_window__leaves_out_the_reserve(void)
+{
+	struct node *node = begin(POOL);
+	struct careful_info info;
+
+	CHECK_EQ(careful_info(node->c, &info), 0);
+	CHECK_EQ(info.window, W);
+	CHECK_EQ(info.reserve_buffers, POOL);
+	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W);
+	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].returned), POOL);
+	node_close(node);
+}
+
+static void test_ask__half_of_what_is_left(void)
+{
+	struct node *node = begin(POOL);
+
+	ask(node, 0, 0xffff);
+	CHECK_EQ(granted(node, 0), POOL / 2);
+	ask(node, 1, 3); /* what it asks for, and no more */
+	CHECK_EQ(granted(node, 1), 3);
+	ask(node, 1, 0xffff);
+	CHECK_EQ(granted(node, 1), 4);
+	/* The first holds more than are left: it pays back, until all have as much. */
+	for (int i = 0; i < 10; i++) {
+		ask(node, 0, 0xffff);
+		ask(node, 1, 0xffff);
+		CHECK_EQ(granted(node, 0) + granted(node, 1) + left(node), POOL);
+	}
+	CHECK(granted(node, 0) >= 5 && granted(node, 0) <= 6);
+	CHECK(granted(node, 1) >= 5 && granted(node, 1) <= 6);
+	/* Its frames pay the grant back that asks for nothing any more. */
+	for (int i = 0; i < 6; i++)
+		ask(node, 0, 0);
+	CHECK_EQ(granted(node, 0), 0);
+	node_close(node);
+}
+
+static void test_ask__in_vain_without_a_reserve(void)
+{
+	struct node *node = begin(0);
+	const struct flow *flow = &node->c->link.peers[0].flow;
+
+	ask(node, 0, 0xffff);
+	CHECK_EQ(granted(node, 0), 0);
+	CHECK_EQ(flow->rx.returned, flow->rx.received);
+	CHECK_EQ(node->c->link.reserve.asking_count, 0);
+	node_close(node);
+}
+
+/* All that it was given, and one more. */
+static void test_use__no_more_than_was_granted(void)
+{
+	struct node *node = begin(POOL);
+	const struct link_peer *peer = &node->c->link.peers[0];
+	uint64_t epoch = peer->epoch;
+
+	ask(node, 0, 0xffff);
+	for (uint32_t i = 0; i < W + POOL / 2; i++) {
+		const struct hostile what = request(node, 0, 0xffff);
+
+		CHECK(node->fill_count > 0);
+		hostile_arrive(node, &what);
+	}
+	node_poll(node, 1);
+	CHECK_EQ(peer->epoch, epoch);
+	node_leave(node, NODE_TX);
+	for (uint32_t i = 0; i <= W + POOL / 2; i++) {
+		const struct hostile what = request(node, 0, 0xffff);
+
+		hostile_arrive(node, &what);
+	}
+	node_poll(node, 1);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_BAD_CREDITS], 1);
+	CHECK(peer->epoch != epoch);
+	/* It is the pool's when the epoch's buffers are back. */
+	node_leave(node, NODE_TX);
+	for (int i = 0; i < 5; i++)
+		node_time(node, 10);
+	CHECK_EQ(left(node), POOL);
+	node_close(node);
+}
+
+/* Who asks and sends nothing keeps what it got, as long as nobody else wants it. */
+static void test_silence__ends_the_epoch_when_others_wait(void)
+{
+	struct node *node = begin(POOL);
+	const struct link_peer *peer = &node->c->link.peers[0];
+	uint64_t epoch = peer->epoch;
+
+	ask(node, 0, 0xffff);
+	for (int i = 0; i < 5 * IDLE_MS / 100; i++) {
+		ask(node, 1, 0);
+		node_time(node, 100);
+		answer(node, 0);
+	}
+	CHECK_EQ(peer->epoch, epoch);
+	CHECK_EQ(granted(node, 0), POOL / 2);
+	for (int i = 0; i < IDLE_MS / 100 + 3; i++) {
+		ask(node, 1, 0xffff);
+		node_time(node, 100);
+		answer(node, 0);
+	}
+	CHECK(peer->epoch != epoch);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_GRANTS_ENDED], 1);
+	CHECK_EQ(granted(node, 0), 0);
+	CHECK_EQ(granted(node, 1), POOL / 2);
+	CHECK_EQ(node->c->link.peers[1].state, CAREFUL_PEER_UP);
+	node_close(node);
+}
+
+/* A receiver that gives more credits than it announced, or can, is not believed. */
+static void test_credits__beyond_what_is_announced(void)
+{
+	for (uint32_t announced = 0; announced <= 8; announced += 4)
+		for (uint32_t given = 0; given <= 12; given += 4) {
+			struct node *node = node_open();
+			const struct link_peer *peer = &node->c->link.peers[0];
+			struct careful_ctrl hello = node_hello(0);
+			struct hostile what;
+			bool good = given <= announced;
+
+			hello.returned = htobe32(announced);
+			CHECK(node_ask(node, 0, &hello));
+			CHECK_EQ(peer->flow.tx.reserve, announced);
+			what = request(node, 0, 0);
+			what.credits += given;
+			hostile_send(node, &what);
+			CHECK_EQ(node->c->link.counters[CAREFUL_C_BAD_CREDITS], !good);
+			/* We have nothing to use it for: updates use it up. */
+			node_time(node, 2);
+			if (good)
+				CHECK_EQ(window_tx_unused(&peer->flow.tx), 0);
+			if (good && given)
+				CHECK(node->c->link.counters[CAREFUL_C_TX_UPDATES] >= given - 1);
+			node_leave(node, NODE_TX);
+			node_close(node);
+		}
+}
+
+int main(void)
+{
+	RUN(test_window__leaves_out_the_reserve);
+	RUN(test_ask__half_of_what_is_left);
+	RUN(test_ask__in_vain_without_a_reserve);
+	RUN(test_use__no_more_than_was_granted);
+	RUN(test_silence__ends_the_epoch_when_others_wait);
+	RUN(test_credits__beyond_what_is_announced);
+	return 0;
+}
