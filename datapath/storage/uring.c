@@ -2,7 +2,16 @@
 /*
  * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied
  * within submit(), since the copy is the work; what has to wait for a device
- * goes through the ring. The only file that includes liburing. Calls nobody else.
+ * goes through the ring. No other file of the engine includes liburing. Calls nobody.
+ *
+ * Files and memory are not registered. tools/bench/uring measures that, one vectored
+ * operation a submission, as here (of 831 submissions 820 held one): CPU time beside
+ * the plain way, 40 rounds in turns, ext4, Linux 6.18. A registered file: 0.93 to
+ * 1.02 of a read, 0.98 to 1.01 of a write. Registered buffers, by READV_FIXED and
+ * WRITEV_FIXED (Linux 6.15): 1.04 to 1.47 of a read, for frames are many short pieces;
+ * 0.84 of a write of 16 frames, 0.90 of one. That write alone gains, on kernels that
+ * Debian 12 and 13 do not have, and only where the whole of UMEM is pinned once more;
+ * READ_FIXED and WRITE_FIXED, which all kernels have, move one frame an operation.
  */
 #include <assert.h>
 #include <errno.h>
