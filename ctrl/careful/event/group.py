@@ -17,6 +17,7 @@ from typing import Any
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, meaning
 from careful.node import Node, Peer
+from careful.node.arguments import payload_of
 
 #: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
 _SLICE_MS = 50
@@ -37,8 +38,6 @@ _TEXTS = {
     errno.EBUSY: "the node takes part in a group already",
     errno.ECANCELED: "it ended in the middle of an event",
 }
-
-
 #: Of these what they mean of the whole group; of others what they mean anywhere.
 _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
 
@@ -171,7 +170,7 @@ class Events:
             CarefulError: no room in time (ETIMEDOUT); what was not received takes all room
                 here (ENOBUFS); wrong order or flags (EILSEQ, EINVAL); the group has failed.
         """
-        buffer = _buffer(data)
+        buffer = payload_of(data)
         flags = _flags(last, crowd, (not last) if large is None else large)
         self._send(buffer, len(buffer), event, to, flags, _end(timeout_s))
 
@@ -185,7 +184,7 @@ class Events:
         timeout_s: float | None = None,
     ) -> None:
         """Send a message, in as many fragments as it takes; as send_fragment()."""
-        buffer, end = _buffer(data), _end(timeout_s)
+        buffer, end = payload_of(data), _end(timeout_s)
         for part, nbytes, flags in self._parts(buffer, crowd):
             self._send(part, nbytes, event, to, flags, end)
 
@@ -193,7 +192,7 @@ class Events:
         self, data: Any, event: int, to: int | None = ANY, *, crowd: bool = False
     ) -> None:
         """As send(), in an event loop; one task at a time sends."""
-        buffer = _buffer(data)
+        buffer = payload_of(data)
         for part, nbytes, flags in self._parts(buffer, crowd):
             args = (_rank(to), event, part, nbytes, flags)
             await self._in_loop(lib.careful_event_send, to, *args)
@@ -368,17 +367,6 @@ def _rank(node: int | None) -> int:
     if node is not None and not 0 <= node < 0xFFFFFFFF:
         raise CarefulError(errno.ENOENT, _TEXTS[errno.ENOENT], f"node {node}")
     return int(lib.CAREFUL_EVENT_ALL) & 0xFFFFFFFF if node is None else node
-
-
-def _buffer(data: Any) -> Any:
-    """What C reads.
-
-    Raises:
-        TypeError, ValueError: it is no contiguous buffer.
-    """
-    if isinstance(data, str):
-        raise TypeError("a message is bytes or another buffer, not str: encode it")
-    return ffi.from_buffer(data)
 
 
 def _flags(last: bool, crowd: bool, large: bool) -> int:
