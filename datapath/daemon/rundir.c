@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See rundir.h. Names are taken relative to the directory, which may be moved. Calls nobody. */
+/* See rundir.h. Names are taken relative to the directory, which may be moved. Calls storage. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,31 +13,9 @@
 
 #include "daemon/rundir.h"
 #include "device/error.h"
+#include "storage/path.h"
 
-int rundir_make_path(const char *path, size_t *made)
-{
-	char part[4096];
-	size_t n = strlen(path);
-
-	*made = 0;
-	if (n >= sizeof(part))
-		return -ENAMETOOLONG;
-	for (size_t i = 1; i <= n; i++) {
-		if (path[i] != '/' && path[i])
-			continue;
-		memcpy(part, path, i);
-		part[i] = 0;
-		if (mkdir(part, 0755)) {
-			if (errno != EEXIST)
-				return -errno;
-		} else if (!*made) {
-			*made = i;
-		}
-	}
-	return 0;
-}
-
-/* What rundir_make_path() made and nobody has put anything into. */
+/* What path_make() made and nobody has put anything into. */
 static void unmake_path(const char *path, size_t made)
 {
 	char part[4096];
@@ -74,7 +52,7 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 	int rc;
 
 	memset(dir, 0, sizeof(*dir));
-	rc = rundir_make_path(path, &dir->made);
+	rc = path_make(path, &dir->made);
 	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)

@@ -18,8 +18,6 @@ struct rundir {
 	int listen_fd;
 };
 
-/* mkdir -p; *made: where in the path the first component ends that was not there, or 0. */
-int rundir_make_path(const char *path, size_t *made);
 /* Makes the directory and takes the lock; -EBUSY where another daemon holds it. */
 int rundir_open(struct rundir *dir, const char *path, struct careful_error *error);
 /* Writes our pid and listens on the socket. */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See careful/state.h. Calls nobody. */
+#include <careful/state.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device/error.h"
+#include "storage/path.h"
+
+enum { WHY_BYTES = 64, NAME_BYTES = 256, TEMPORARY_BYTES = NAME_BYTES + 32 };
+
+int path_make(const char *path, size_t *made)
+{
+	char part[4096];
+	size_t n = strlen(path);
+
+	*made = 0;
+	if (n >= sizeof(part))
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i <= n; i++) {
+		if (path[i] != '/' && path[i])
+			continue;
+		memcpy(part, path, i);
+		part[i] = 0;
+		if (mkdir(part, 0755)) {
+			if (errno != EEXIST)
+				return -errno;
+		} else if (!*made) {
+			*made = i;
+		}
+	}
+	return 0;
+}
+
+/* -EPERM where somebody else could have written it; why: "" where the errno says it. */
+static int check(int fd, mode_t kind, char *why)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if ((st.st_mode & S_IFMT) != kind) {
+		snprintf(why, WHY_BYTES, "it is no regular file");
+		return -EINVAL;
+	}
+	if (st.st_uid && st.st_uid != geteuid()) {
+		snprintf(why, WHY_BYTES, "it belongs to user %u", st.st_uid);
+		return -EPERM;
+	}
+	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+		snprintf(why, WHY_BYTES, "others may write it");
+		return -EPERM;
+	}
+	return 0;
+}
+
+static int open_directory(const char *path, char *why)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = fd < 0 ? -errno : check(fd, S_IFDIR, why);
+
+	if (rc && fd >= 0)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+static int read_all(int fd, uint8_t *data, uint32_t bytes)
+{
+	uint32_t have = 0;
+	ssize_t got;
+
+	while (have < bytes && (got = read(fd, data + have, bytes - have))) {
+		if (got < 0)
+			return -errno;
+		have += (uint32_t)got;
+	}
+	return (int)have;
+}
+
+static int read_file(int dir, const char *name, void *data, uint32_t bytes, char *why)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int rc = fd < 0 ? -errno : check(fd, S_IFREG, why);
+	uint8_t more;
+
+	if (!rc)
+		rc = read_all(fd, data, bytes);
+	if (rc == (int)bytes && read(fd, &more, 1) == 1) {
+		snprintf(why, WHY_BYTES, "it has more than %u bytes", bytes);
+		rc = -EFBIG;
+	}
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static bool is_name(const char *name)
+{
+	return name[0] && !strchr(name, '/') && strlen(name) < NAME_BYTES;
+}
+
+/* name NULL: of the directory itself. */
+static int unused(struct careful_error *error, int rc, const char *directory, const char *name,
+		  const char *why, const char *then)
+{
+	return refuse(error, rc, "%s%s%s: %s: %s", directory, name ? "/" : "", name ? name : "",
+		      why[0] ? why : strerror(-rc), then);
+}
+
+int careful_state_read(const char *directory, const char *name, void *data, uint32_t bytes,
+		       struct careful_error *error)
+{
+	char why[WHY_BYTES] = "";
+	int dir = open_directory(directory, why), rc;
+
+	if (dir < 0)
+		return dir == -ENOENT ? dir :
+					unused(error, dir, directory, NULL, why, "it is not used");
+	rc = is_name(name) ? read_file(dir, name, data, bytes, why) : -EINVAL;
+	close(dir);
+	return rc >= 0 || rc == -ENOENT ? rc :
+					  unused(error, rc, directory, name, why, "it is not used");
+}
+
+static int write_all(int fd, const uint8_t *data, uint32_t bytes)
+{
+	ssize_t n;
+
+	for (uint32_t done = 0; done < bytes; done += (uint32_t)n) {
+		n = write(fd, data + done, bytes - done);
+		if (n < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int write_file(int dir, const char *name, const void *data, uint32_t bytes)
+{
+	char temporary[TEMPORARY_BYTES];
+	int fd, rc;
+
+	snprintf(temporary, sizeof(temporary), ".%s.%d.tmp", name, getpid());
+	unlinkat(dir, temporary, 0); /* of a process that was killed and had our pid */
+	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return -errno;
+	rc = write_all(fd, data, bytes);
+	if (close(fd) && !rc)
+		rc = -errno;
+	if (!rc && renameat(dir, temporary, dir, name))
+		rc = -errno;
+	if (rc)
+		unlinkat(dir, temporary, 0);
+	return rc;
+}
+
+int careful_state_write(const char *directory, const char *name, const void *data, uint32_t bytes,
+			struct careful_error *error)
+{
+	char why[WHY_BYTES] = "";
+	size_t made;
+	int dir, rc = path_make(directory, &made);
+
+	dir = rc ? rc : open_directory(directory, why);
+	if (dir < 0)
+		return unused(error, dir, directory, NULL, why, "nothing is kept");
+	rc = is_name(name) ? write_file(dir, name, data, bytes) : -EINVAL;
+	close(dir);
+	return rc ? unused(error, rc, directory, name, why, "it is not kept") : 0;
+}
