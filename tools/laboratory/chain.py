@@ -7,6 +7,7 @@ The namespaces and interfaces are links.py's. Standard library only.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import subprocess
@@ -177,6 +178,14 @@ def star(hops: list[Hop], hosts: int) -> list[Hop]:
 
 def emulator() -> Path:
     """The emulator, built if it is not or if its source changed; ValueError if that fails."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / ".careful-hop.lock").open("w") as lock:  # several labs begin at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _build()
+    return BUILD / "careful-hop"
+
+
+def _build() -> None:
     steps = [["cmake", "--build", str(BUILD), "--target", "careful-hop"]]
     if not (BUILD / "build.ninja").exists():
         steps.insert(0, ["cmake", "-S", str(ROOT / "datapath"), "-B", str(BUILD), "-G", "Ninja"])
@@ -188,7 +197,6 @@ def emulator() -> Path:
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
             raise ValueError(f"building careful-hop (tools/setup first?): {said[-1]}")
-    return BUILD / "careful-hop"
 
 
 def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
