@@ -75,7 +75,7 @@ def fragment_bytes(host: Host) -> int:
     return int(shown["peers"][0]["classes"][CLASS]["plan"]["first_bytes"])
 
 
-def test_once__measures_changes_and_says_why(host: Host, tmp_path: Path) -> None:
+def test_once__measures_changes_says_why_and_draws(host: Host, tmp_path: Path) -> None:
     before = fragment_bytes_of_new_peers(host)
     path = once(host)
     one = path["classes"][CLASS]
@@ -95,6 +95,11 @@ def test_once__measures_changes_and_says_why(host: Host, tmp_path: Path) -> None
     assert decided(again)[:2] == ["changed", "unverified"]
     assert "changed" not in decided(again)[2:]
     assert again["measurement"]["elapsed_s"] == path["measurement"]["elapsed_s"]
+    pytest.importorskip("matplotlib")
+    host.ctl("tune", "explain", "eth1", "--plot", tmp_path / "path.svg")
+    drawn = (tmp_path / "path.svg").read_text()
+    for curve in ("one fragment", "fixed 4 KiB", "in effect, predicted"):
+        assert curve in drawn
 
 
 def fragment_bytes_of_new_peers(host: Host) -> int:
@@ -135,15 +140,6 @@ def test_once__verified_on_live_messages(host: Host) -> None:
     assert fragment_bytes(host) == one["plan"]["first_bytes"] < 3694
     # Of messages that nobody sent nothing is said.
     assert path["classes"][CLASS + 1]["standing"] == "unverified"
-
-
-def test_once__draws(host: Host, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    once(host)
-    host.ctl("tune", "explain", "eth1", "--plot", tmp_path / "path.svg")
-    drawn = (tmp_path / "path.svg").read_text()
-    for curve in ("one fragment", "fixed 4 KiB", "in effect, predicted"):
-        assert curve in drawn
 
 
 def test_once__without_a_peer(host: Host) -> None:
@@ -330,6 +326,7 @@ with careful.files.connect("10.77.0.1") as host:
 """
 
 
+@pytest.mark.timeout(5 * BUSY_S)
 def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> None:
     """What h2 writes goes to memory first, and then to a disk where blocks are better."""
     lab = make_lab(hops=GAM, mtu=4000, options=["--scale", "20", "--charge", "payload"])
@@ -353,10 +350,10 @@ def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> No
             def told(what: str) -> bool:
                 return kept.exists() and what in kept.read_text()
 
-            wait_for(lambda: told('"what": "nothing to change"'), "round")
+            wait_for(lambda: told('"what": "nothing to change"'), "round", BUSY_S)
             assert not explained(first)["stores"]
             which.write_text("slow/file")
-            wait_for(lambda: told('"what": "kept"'), "threshold that holds")
+            wait_for(lambda: told('"what": "kept"'), "threshold that holds", BUSY_S)
             decided = [each["what"] for each in explained(first)["decisions"]]
             assert "store changed" in decided, decided
             (store,) = explained(first)["stores"]

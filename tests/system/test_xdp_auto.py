@@ -22,6 +22,9 @@ MEASURED = "XDP, measured with peer"
 FAILED = "XDP: not measured with peer"
 TRIES = 3
 
+#: A decision alone may take two minutes, on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture
 def two(hosts: Hosts) -> list[Host]:
