@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-from careful.measure.estimators.logp import Bursts, LogP, Options, Result
+from careful.measure.estimators.logp import LogP, Options, Result
+from careful.measure.estimators.logp_curve import Bursts
 
 
 class Machine:

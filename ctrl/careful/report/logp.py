@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from careful.measure.estimators.logp import Curve, Result
+from careful.measure.estimators.logp import Result
+from careful.measure.estimators.logp_curve import Curve
 from careful.measure.estimators.logp_predict import Trial
 from careful.measure.statistics.estimate import LEVEL
 from careful.measure.statistics.line import RELATIVE_MAX

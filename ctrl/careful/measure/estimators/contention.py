@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from careful.measure.estimators.logp import Bursts
+from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.sample import Figure, figure
 
 #: Slices are about so long, seconds: long beside what a question to carefuld takes.

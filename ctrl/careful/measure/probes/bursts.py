@@ -17,7 +17,7 @@ from careful._abi import ffi, lib, sizeof
 from careful.address import Address
 from careful.daemon.client import Client
 from careful.errors import CarefulError
-from careful.measure.estimators.logp import Bursts
+from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.diagnose import explained
 from careful.measure.probes.exchange import peer_info
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 from careful._abi import ffi
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.measure.estimators.logp import Bursts
+from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.bursts import parse
 
 _LENGTH = struct.Struct("=i")

@@ -7,7 +7,8 @@ import pytest
 from careful.measure.estimators import bulk
 from careful.measure.estimators.bulk import half_power, sizes_to
 from careful.measure.estimators.contention import Slice, flood, gap_of
-from careful.measure.estimators.logp import Bursts, Options
+from careful.measure.estimators.logp import Options
+from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.line import fit_line
 from logp_machine import Machine
 

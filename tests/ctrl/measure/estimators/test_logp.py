@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from careful.measure.estimators.logp import Bursts, Curve, Result, marks_to, read
+from careful.measure.estimators.logp import Result, marks_to, read
+from careful.measure.estimators.logp_curve import Bursts, Curve
 from careful.measure.estimators.logp_overheads import told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
