@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,12 +121,28 @@ static int peer_of(struct careful *c, const char *host)
 	return -ETIMEDOUT;
 }
 
-/* Runs a part; what it took, ns. -ETIME: it did not end within the limit. */
+/*
+ * What a part took, and how much CPU of this process and of the kernel for it, which is what
+ * moves frames between veth devices, too.
+ */
+struct cost {
+	uint64_t took_ns, user_us, system_us;
+};
+
+static uint64_t us_of(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_usec;
+}
+
+/* Runs a part, and adds what it took. -ETIME: it did not end within the limit. */
 static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t limit_ms,
-		 uint64_t *took_ns)
+		 struct cost *cost)
 {
 	uint64_t began_ns = now_ns(), end_ns = began_ns + limit_ms * 1000000ull;
+	struct rusage before, after;
 	int rc;
+
+	getrusage(RUSAGE_SELF, &before);
 
 	while ((rc = step(part)) == -EAGAIN) {
 		rc = careful_wait(n->c, IDLE_MS, -1);
@@ -134,7 +151,10 @@ static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t l
 		if (now_ns() > end_ns)
 			return -ETIME;
 	}
-	*took_ns = now_ns() - began_ns;
+	cost->took_ns += now_ns() - began_ns;
+	getrusage(RUSAGE_SELF, &after);
+	cost->user_us += us_of(&after.ru_utime) - us_of(&before.ru_utime);
+	cost->system_us += us_of(&after.ru_stime) - us_of(&before.ru_stime);
 	return rc;
 }
 
@@ -148,25 +168,32 @@ static int step_jacobi(void *part)
 	return jacobi_step(part);
 }
 
-static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, uint64_t *took_ns)
+static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, struct cost *cost)
 {
 	struct p2 p;
 	int rc;
 
 	p2_begin(&p, setup, n->ev, n->rank, n->nodes, n->base);
 	p.words = n->words;
-	rc = drive(n, step_p2, &p, limit_ms, took_ns);
+	rc = drive(n, step_p2, &p, limit_ms, cost);
 	n->base += p2_events(setup, n->nodes);
 	return rc;
 }
 
 /* All nodes go on together; one node has nobody to wait for. */
-static int meet(struct node *n, uint32_t limit_ms, uint64_t *took_ns)
+static int meet(struct node *n, uint32_t limit_ms, struct cost *cost)
 {
 	static const struct p2_setup all = { .kind = P2_MEET, .count = 1 };
 
-	*took_ns = 0;
-	return n->nodes > 1 ? play(n, &all, limit_ms, took_ns) : 0;
+	return n->nodes > 1 ? play(n, &all, limit_ms, cost) : 0;
+}
+
+static void say(const struct cost *cost, int frames, double sum)
+{
+	printf("{\"took_ns\": %llu, \"user_us\": %llu, \"system_us\": %llu, \"frames\": %d, "
+	       "\"sum\": %.17g}\n",
+	       (unsigned long long)cost->took_ns, (unsigned long long)cost->user_us,
+	       (unsigned long long)cost->system_us, frames, sum);
 }
 
 /* Says why the group can do no more. */
@@ -185,35 +212,34 @@ static int broken(struct node *n, int rc)
 /* One of Tables 1 to 3. */
 static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_ms)
 {
-	uint64_t took_ns = 0, last_ns = 0;
-	int rc = meet(n, limit_ms, &took_ns);
+	struct cost before = { 0 }, cost = { 0 };
+	int rc = meet(n, limit_ms, &before);
 
 	if (!rc)
-		rc = play(n, setup, limit_ms, &took_ns);
+		rc = play(n, setup, limit_ms, &cost);
 	/* P2's first node hears from the last one: what it sent has come. */
 	if (!rc && setup->kind == P2_THROUGHPUT)
-		rc = meet(n, limit_ms, &last_ns);
+		rc = meet(n, limit_ms, &cost);
 	if (rc)
 		return broken(n, rc);
-	printf("{\"took_ns\": %llu, \"frames\": %d}\n", (unsigned long long)took_ns + last_ns,
-	       p2_frames(n->ev, setup));
+	say(&cost, p2_frames(n->ev, setup), 0);
 	return 0;
 }
 
 /* Table 4; what came out is compared with what one node computes. */
 static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
 {
-	uint64_t took_ns = 0;
+	struct cost before = { 0 }, cost = { 0 };
 	struct jacobi j;
 	int rc = jacobi_begin(&j, n->ev, n->rank, n->nodes, size, iterations, n->base);
 
 	if (!rc)
-		rc = meet(n, limit_ms, &took_ns);
+		rc = meet(n, limit_ms, &before);
 	/* Meeting was an event. */
 	j.base = n->base;
 	n->base += 2ull * iterations;
 	if (!rc)
-		rc = drive(n, step_jacobi, &j, limit_ms, &took_ns);
+		rc = drive(n, step_jacobi, &j, limit_ms, &cost);
 	int wrong = rc ? 0 : jacobi_wrong(&j);
 	double sum = rc ? 0 : jacobi_sum(&j);
 
@@ -222,8 +248,7 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 		return broken(n, rc);
 	if (wrong)
 		return fail("jacobi", "the result is not that of one node");
-	printf("{\"took_ns\": %llu, \"frames\": 1, \"sum\": %.17g}\n", (unsigned long long)took_ns,
-	       sum);
+	say(&cost, 1, sum);
 	return 0;
 }
 
@@ -278,8 +303,8 @@ static char *next_line(struct node *n, int *rc)
 
 static int serve(struct node *n)
 {
-	uint64_t took_ns;
-	int rc = meet(n, GIVE_UP_MS, &took_ns);
+	struct cost cost = { 0 };
+	int rc = meet(n, GIVE_UP_MS, &cost);
 	char *line;
 
 	if (rc)

@@ -22,10 +22,14 @@ class Result:
     Attributes:
         values: a value of each node and round: 5P of them in P2, in the table's unit.
         late: times that it did not end in time; it is not tried again.
+        user_us: CPU time of all nodes' programs, the engine's polling included.
+        system_us: the kernel's for them, which moves frames between veth devices as well.
     """
 
     values: list[float] = field(default_factory=list)
     late: int = 0
+    user_us: int = 0
+    system_us: int = 0
 
     @property
     def mean(self) -> float | None:
@@ -132,5 +136,8 @@ class Part:
                     except LateError:
                         result.late += 1
                         break
-                    result.values += [cell.value(one["took_ns"]) for one in answers]
+                    for one in answers:
+                        result.values.append(cell.value(one["took_ns"]))
+                        result.user_us += one["user_us"]
+                        result.system_us += one["system_us"]
                     found.frames[cell] = int(answers[0]["frames"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
@@ -40,17 +41,27 @@ def means(found: Found, cell: Cell) -> tuple[float | None, float | None]:
     return traditional, careful
 
 
+def kernel(found: Found, cell: Cell) -> float | None:
+    """The kernel's part of all CPU time that both protocols took, per cent."""
+    both = [found.results[cell, protocol] for protocol in PROTOCOLS]
+    system_us = sum(one.system_us for one in both)
+    whole_us = system_us + sum(one.user_us for one in both)
+    return 100 * system_us / whole_us if whole_us else None
+
+
 def _row(found: Found, cell: Cell) -> list[str]:
     own, ours, theirs = TABLES[cell.table], means(found, cell), paper(cell)
     what = str(cell.size) if own is not JACOBI else f"{cell.size} x {cell.size}"
     middle = [str(found.frames.get(cell, _NONE))] if own is not JACOBI else []
     middle += [("with" if cell.processing else "no")] if own.processing else []
+    share = kernel(found, cell)
     return [
         str(cell.nodes),
         what,
         *middle,
         *map(_number, ours),
         percent(delta(*ours)) if cell.nodes > 1 else _NONE,
+        _NONE if share is None else f"{share:.0f}",
         _number(theirs.traditional),
         _number(theirs.careful),
         percent(theirs.delta),
@@ -68,6 +79,7 @@ def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
         f"traditional ({unit})",
         f"careful ({unit})",
         "Δ %",
+        "kernel %",
         f"P2: traditional ({paper_unit})",
         f"careful ({paper_unit})",
         "Δ %",
@@ -100,6 +112,27 @@ def text(found: Found, inputs: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, "\n".join(late)])
 
 
+def markdown(found: Found, name: str) -> str:
+    """One table for the manual: ours beside P2's, each cell a row with and without processing."""
+    own = TABLES[name]
+    wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
+    what = "grid" if own is JACOBI else "words"
+    head = ["P", what, f"traditional, {UNITS[own.unit]}", "careful", "Δ %", "kernel %", "P2's Δ %"]
+    head += ["processing: Δ %", "P2's Δ %"] if own.processing else []
+    lines = [own.title, "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for cell in wanted:
+        if cell.processing:
+            continue
+        _, size, *_ = row = _row(found, cell)
+        traditional, careful, ours, share, _, _, theirs = row[-7:]
+        shown = [str(cell.nodes), size, traditional, careful, ours, share, theirs]
+        if own.processing:
+            again = _row(found, replace(cell, processing=True))
+            shown += [again[-5], again[-1]]
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
 def figures(found: Found) -> dict[str, Any]:
     """For --json: each cell with all its values."""
     cells = []
@@ -121,8 +154,11 @@ def figures(found: Found) -> dict[str, Any]:
                 f"mean_{unit}": result.mean,
                 f"deviation_{unit}": _deviation(result.values),
                 "late": result.late,
+                "user_us": result.user_us,
+                "system_us": result.system_us,
             }
         one["delta_percent"] = delta(*means(found, cell))
+        one["kernel_percent"] = kernel(found, cell)
         one["paper"] = paper(cell)._asdict()
         cells.append(one)
     return {"kind": "bench", "cells": cells}
@@ -143,8 +179,11 @@ def read(kept: dict[str, Any]) -> Found:
             )
             unit = TABLES[cell.table].unit
             for protocol in PROTOCOLS:
-                values = list(map(float, one[protocol][f"values_{unit}"]))
-                found.results[cell, protocol] = Result(values, int(one[protocol]["late"]))
+                kept_one = one[protocol]
+                found.results[cell, protocol] = Result(
+                    list(map(float, kept_one[f"values_{unit}"])),
+                    *(int(kept_one[name]) for name in ("late", "user_us", "system_us")),
+                )
             if one["frames"] is not None:
                 found.frames[cell] = int(one["frames"])
     except (KeyError, TypeError) as error:

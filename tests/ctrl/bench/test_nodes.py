@@ -34,10 +34,13 @@ for line in sys.stdin:
         print('{"error": "jacobi: wrong"}', flush=True)
         raise SystemExit(1)
     elif case != "waits":
-        print('{"took_ns": 40000, "frames": 1}', flush=True)
+        print('{"took_ns": 40000, "user_us": 3, "system_us": 5, "frames": 1}', flush=True)
     else:
         sys.stdin.read()
 """
+
+
+ANSWER = {"took_ns": 40000, "user_us": 3, "system_us": 5, "frames": 1}
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def test_nodes__answer(program: Path) -> None:
     with nodes(program, "well", "well") as group:
         assert group.fragment_bytes == 3700
         for _ in range(3):
-            assert group.run(CELL, 60) == [{"took_ns": 40000, "frames": 1}] * 2
+            assert group.run(CELL, 60) == [ANSWER] * 2
 
 
 @pytest.mark.parametrize(
@@ -95,4 +98,5 @@ def test_part__goes_on_after_a_cell_that_does_not_end(program: Path) -> None:
     results = [found.results[one, "careful"] for one in wanted]
     assert [one.late for one in results] == [0, 1, 0]
     assert [one.values for one in results] == [[2.0] * 4, [], [2.0] * 4]
+    assert [(one.user_us, one.system_us) for one in results] == [(12, 20), (0, 0), (12, 20)]
     assert found.frames == {wanted[0]: 1, wanted[2]: 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,8 @@ def test_text__has_both_and_p2_s() -> None:
     found = Found([LATENCY, FLOOD, JACOBI])
     found.results[LATENCY, "traditional"].values = [40.0, 60.0]
     found.results[LATENCY, "careful"].values = [30.0, 34.0]
+    found.results[LATENCY, "careful"].user_us = 25
+    found.results[LATENCY, "traditional"].system_us = 75
     found.results[FLOOD, "careful"].values = [2.0]
     found.results[FLOOD, "traditional"].late = 1
     found.frames = {LATENCY: 2, FLOOD: 1, JACOBI: 1}
@@ -92,9 +95,9 @@ def test_text__has_both_and_p2_s() -> None:
     one, other, heat, notes = report.text(found, {"rounds": 5, "cpus": 2}).split("\n\n")
     assert one.splitlines()[0] == TABLES["latency"].title
     row = " ".join(one.splitlines()[-1].split())
-    assert row == "4 1000 2 no 50.0 32.0 -36.0 549.7 406.2 -26.3"
-    assert " ".join(other.splitlines()[-1].split()) == "4 1 1 with - 2.00 - - 2.50 -"
-    assert " ".join(heat.splitlines()[-1].split()) == "4 16 x 16 21.0 10.5 -50.0 0.53 0.40 -24.3"
+    assert row == "4 1000 2 no 50.0 32.0 -36.0 75 549.7 406.2 -26.3"
+    assert " ".join(other.splitlines()[-1].split()) == "4 1 1 with - 2.00 - - - 2.50 -"
+    assert " ".join(heat.splitlines()[-1].split()) == "4 16 x 16 21.0 10.5 -50.0 - 0.53 0.40 -24.3"
     assert notes.splitlines()[0] == (
         "flood, P = 4, 1 words, processing, traditional: did not end in time"
     )
@@ -102,6 +105,7 @@ def test_text__has_both_and_p2_s() -> None:
     figures = report.figures(found)["cells"]
     assert figures[0]["careful"]["values_us"] == [30.0, 34.0]
     assert figures[0]["delta_percent"] == pytest.approx(-36)
+    assert figures[0]["kernel_percent"] == 75
     assert figures[0]["paper"]["delta"] == -26.3
     assert figures[1]["delta_percent"] is None
 
@@ -110,7 +114,7 @@ def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
     found = Found([LATENCY, FLOOD, JACOBI])
     for number, result in enumerate(found.results.values(), 1):
         result.values = [number * 1.5, number * 2.0]
-    found.results[FLOOD, "traditional"] = Result([], 1)
+    found.results[FLOOD, "traditional"] = Result([], 1, 2, 3)
     found.frames = {LATENCY: 2}
     again = report.read(json.loads(json.dumps(report.figures(found))))
     assert again.results == found.results
@@ -122,3 +126,13 @@ def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
     assert all(title in drawn for title in ("Table 1", "Table 3 with processing", "Table 4"))
     with pytest.raises(ValueError, match="no benchmark was kept"):
         report.read({"cells": [{"table": "latency"}]})
+
+
+def test_markdown__has_a_row_of_each_payload() -> None:
+    again = replace(LATENCY, processing=True)
+    found = Found([LATENCY, again])
+    for cell, traditional, careful in ((LATENCY, 50.0, 40.0), (again, 100.0, 90.0)):
+        found.results[cell, "traditional"].values = [traditional]
+        found.results[cell, "careful"].values = [careful]
+    rows = report.markdown(found, "latency").splitlines()[4:]
+    assert rows == ["| 4 | 1000 | 50.0 | 40.0 | -20.0 | - | -26.3 | -10.0 | -10.2 |"]
