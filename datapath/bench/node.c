@@ -37,7 +37,7 @@ enum {
 	WORDS_MAX = 1 << 16,
 	JACOBI = 3, /* among experiments, after P2_FLOOD */
 	LINE_BYTES = 256,
-	RX_BUFFERS = 512, /* a window of 170 frames of three buffers each between two nodes */
+	RX_BUFFERS = 128, /* as P2's adapter had (section 5.3) */
 	COPYOUT_BUFFERS = 4096, /* all that a flood leaves with one node */
 };
 
