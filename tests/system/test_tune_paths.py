@@ -1,0 +1,152 @@
+"""`tune auto` on paths that are busy, in another XDP mode, and two at a time.
+
+What a busy machine makes of a measurement is not looked at: one may find no figures, and is made
+again; an answer may find the path as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import RUN, Host, Hosts, finish, wait_for
+from lab import tool
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+
+GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+#: GAM twenty times as slow: it is the links that take the time, not this machine.
+SLOWLY = {"hops": GAM, "mtu": 4000, "options": ["--scale", "20", "--charge", "payload"]}
+#: What found nothing is made again after 30 s, and an answer holds the next up.
+LONG_S = 240.0
+
+READ = """
+import sys
+import careful.files
+
+with careful.files.connect(sys.argv[1]) as host:
+    print("ready", flush=True)
+    while True:
+        host.read("file", 0, int(sys.argv[2]))
+"""
+
+
+def reader(of: Host, by: str, nbytes: int = 4096) -> subprocess.Popen[str]:
+    """A host reads from another, again and again, until it is ended or the lab is."""
+    (of.export / "file").write_bytes(bytes(max(nbytes, 8192)))
+    job = of.lab.start(by, sys.executable, "-c", READ, of.lab.address(of.name), str(nbytes))
+    assert job.stdout
+    assert job.stdout.readline() == "ready\n", job.communicate()[1]
+    return job
+
+
+def kept(host: Host, peer: str) -> dict[str, Any]:
+    """What the controller keeps of its path to a peer; {}: nothing yet."""
+    path = RUN / host.lab.instance(host.name) / "tuning.json"
+    if not path.exists():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text())["paths"]
+    return dict(found.get(host.lab.address(peer), {}))
+
+
+def said(host: Host, peer: str) -> list[str]:
+    """Its decisions, oldest first, each with why."""
+    return [f"{each['what']}: {each['why']}" for each in kept(host, peer).get("decisions", [])]
+
+
+def answers(host: Host, peer: str) -> int:
+    """How often it looked at a path because live messages took another time."""
+    return sum("live messages of class" in each for each in said(host, peer))
+
+
+def tuned(host: Host) -> subprocess.Popen[str]:
+    return host.start("tune", "auto", "eth1")
+
+
+def measured(host: Host, peer: str) -> None:
+    """Wait until the path has figures."""
+    wait_for(lambda: kept(host, peer).get("figures"), f"figures: {said(host, peer)}", LONG_S)
+
+
+def ended(job: subprocess.Popen[str]) -> None:
+    """It still runs, and ends as it is told."""
+    assert job.poll() is None, job.communicate()[1]
+    job.terminate()
+    _, _, errors = finish(job)
+    assert "Traceback" not in errors
+
+
+def changing(folder: Path, at_s: float) -> dict[str, Any]:
+    """SLOWLY, whose third stage's overhead becomes eight times as much."""
+    change = f"[[stage.link.changes]]\nat_s = {at_s}\ng_us = 60\nG_us_per_KiB = 24.9\n"
+    stages = GAM.read_text().split("[[stage]]")
+    stages[3] += change
+    file = folder / "changing.toml"
+    file.write_text("[[stage]]".join(stages))
+    return {**SLOWLY, "hops": file}
+
+
+def test_busy_all_the_time__is_measured_and_answered(hosts: Hosts, tmp_path: Path) -> None:
+    """Three read at once, so that there is always a message under way; then the path changes."""
+    h1, h2 = hosts(**changing(tmp_path, 6.0))
+    for one in (h1, h2):
+        one.up()
+    jobs = [reader(h1, "h2") for _ in range(3)]
+    job = tuned(h1)
+
+    def figures() -> bool:
+        tool("links", "--name", h1.lab.name, "--reset")  # not yet
+        return bool(kept(h1, "h2").get("figures"))
+
+    wait_for(figures, "measurement", LONG_S)
+    before = answers(h1, "h2")
+    wait_for(lambda: answers(h1, "h2") > before, "answer", LONG_S)
+    assert all(each.poll() is None for each in jobs)
+    ended(job)
+    h1.assert_nothing_lost()
+
+
+def test_xdp_mode__changes_while_it_runs(hosts: Hosts) -> None:
+    """carefuld tries both modes with the first peer: the path is known in what stays."""
+    h1, h2 = hosts(**SLOWLY, measures_xdp=True)
+    h1.up()
+    job = tuned(h1)
+    wait_for(lambda: h1.status()["tuner_pid"] == job.pid, "tuner")
+    h2.up("--xdp", "native")
+    reader(h1, "h2")
+    wait_for(lambda: h1.status()["xdp_by"] != "pending", "mode", LONG_S)
+    mode = h1.status()["xdp_mode"]
+
+    def known() -> bool:
+        state = kept(h1, "h2")
+        return bool(state.get("figures")) and state["identity"]["xdp_mode"] == mode
+
+    wait_for(known, "measurement in that mode", LONG_S)
+    ended(job)
+    assert mode in ("native", "generic")
+    assert "XDP: measuring native and generic" in h1.log
+
+
+def test_two_peers__both_are_tuned(hosts: Hosts, tmp_path: Path) -> None:
+    """One is measured while the other's A/B runs, under traffic to both."""
+    link = tmp_path / "link.toml"
+    link.write_text('[[stage]]\nname = "link"\ng_us = 300\nG_us_per_KiB = 400\n')
+    h1, h2, h3 = hosts(hosts=3, hops=link, mtu=4000)
+    for one in (h1, h2, h3):
+        one.up()
+    for peer in ("h2", "h3"):
+        reader(h1, peer)
+    job = tuned(h1)
+    for peer in ("h2", "h3"):
+        measured(h1, peer)
+    ended(job)
+    for peer in ("h2", "h3"):
+        assert not kept(h1, peer)["on_trial"], "an A/B was left open"
+    h1.assert_nothing_lost()
