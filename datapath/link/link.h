@@ -328,11 +328,12 @@ static inline uint32_t link_room(const struct link_peer *peer)
 	return peer->flow.tx.size;
 }
 
-/* So many bytes of large messages wait for the peer, behind the frame that leaves next. */
-static inline void link_ask(struct link_peer *peer, uint64_t bytes)
+/* So many bytes of large messages wait for the peer, behind the frame that leaves next; what a
+ * frame's body holds beside them. */
+static inline void link_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	if (peer->flow.tx.reserve)
-		reserve_ask(peer, bytes);
+		reserve_ask(peer, bytes, beside);
 }
 
 /* Whether a queue stands before the peer: there, on the way, or at the device. */

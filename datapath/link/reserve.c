@@ -183,9 +183,9 @@ void reserve_tick(struct link_peer *peer)
 
 /* So many bytes wait to be sent to the peer in large messages, behind the frame that leaves
  * next: asks for what they will fill beyond its window, one credit of which is no data's. */
-void reserve_ask(struct link_peer *peer, uint64_t bytes)
+void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
-	uint32_t body = link_body_max(peer);
+	uint32_t body = link_body_max(peer) - beside;
 	uint64_t buffers = (bytes + body - 1) / body * link_cost(peer, body) + 1;
 	struct flow *flow = &peer->flow;
 

@@ -340,7 +340,7 @@ static void leave(struct message_peer *mp, struct message_out *out, uint32_t byt
 {
 	out->unsent -= bytes;
 	mp->unsent -= bytes;
-	link_ask(out->peer, mp->unsent);
+	link_ask(out->peer, mp->unsent, AROUND);
 }
 
 /* Tells the receiver that no more comes, and why. */

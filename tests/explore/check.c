@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What must hold in every state: credits conserved, every buffer in one place. */
+#include <endian.h>
 #include <string.h>
 
+#include "search.h"
 #include "state.h"
 #include "steps.h"
 
@@ -69,10 +71,14 @@ static void check_link(struct world *world, const struct node *node)
 		CAREFUL_C_EPOCHS_BROKEN,
 	};
 	const struct link *link = &node->link;
-	uint32_t copied = 0;
+	uint32_t copied = 0, granted = 0;
 
 	for (uint32_t i = 0; i < node->kept_count; i++)
 		copied += node->kept[i]->pool >= 0;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		granted += link->sessions[i].granted;
+	if (granted + link->reserve.free != link->reserve.count)
+		violation(world, "a buffer of the reserve is lost");
 	if (link->kept_free_count + node->kept_count != node->queue.rx_chunks + link->pool_count ||
 	    link->pool_share.free + copied != link->pool_count)
 		violation(world, "an entry of a kept frame, or a copy-out buffer, is lost");
@@ -88,11 +94,13 @@ static void check_flow(struct world *world, int from, int to)
 	const struct link_peer *in = world_peer(world, to, from);
 	const struct wire *wire = &world->wire[from][to], *back = &world->wire[to][from];
 	uint32_t flying = 0, told = out->flow.tx.credits;
+	const uint32_t most = out->flow.tx.size + world->setting.reserve;
+	const uint32_t granted = in->session->granted;
 
 	for (uint32_t i = 0; i < wire->count; i++)
 		flying += wire->flight[i].cost;
 	for (uint32_t i = 0; i < back->count; i++) {
-		if (back->flight[i].credits - told > out->flow.tx.size)
+		if (back->flight[i].credits - told > most)
 			violation(world, "credits run backwards");
 		told = back->flight[i].credits;
 	}
@@ -100,11 +108,13 @@ static void check_flow(struct world *world, int from, int to)
 		violation(world, "frames are not numbered one by one");
 	if (told != in->flow.rx.announced)
 		violation(world, "credits were announced and are on no frame");
-	if (window_tx_outstanding(&out->flow.tx) > out->flow.tx.size ||
+	if (window_tx_free(&out->flow.tx) > most ||
 	    out->flow.tx.sent - in->flow.rx.received != flying ||
-	    in->flow.rx.received - in->flow.rx.returned != in->kept + in->flow.freeing ||
-	    in->flow.rx.returned - in->flow.rx.announced > out->flow.tx.size)
+	    in->flow.rx.received + granted - in->flow.rx.returned != in->kept + in->flow.freeing ||
+	    in->flow.rx.returned - in->flow.rx.announced > most)
 		violation(world, "credits are not conserved");
+	if (granted && !wire->count && !in->kept && !in->flow.freeing && !world->left[from][to])
+		violation(world, FOUND_UNPAID);
 	if (out->phase != LINK_OPEN || in->phase != LINK_OPEN)
 		violation(world, "a session broke");
 }
@@ -123,10 +133,28 @@ void steps_check(struct world *world)
 	}
 }
 
+/* What a peer may yet be granted, frames under way included, each for what it asks for more
+ * than the one before. */
+static uint32_t grants_to_come(const struct world *world, const struct wire *wire,
+			       const struct link_peer *in)
+{
+	uint32_t asked = be16toh(in->flow.asked), granted = in->session->granted;
+	uint32_t n = asked > granted ? asked - granted : 0;
+
+	for (uint32_t i = 0; i < wire->count; i++) {
+		if (wire->flight[i].ask > asked)
+			n += wire->flight[i].ask - asked;
+		asked = wire->flight[i].ask;
+	}
+	return world->setting.reserve ? n : 0;
+}
+
 /*
  * What a buffer still has to go through, by where it is: a frame under way 15, kept 14,
  * released 11, published and owed 10, announced 0, a copy 1. An update turns two owed
  * buffers or more into one under way, and so goes down; one owed buffer would go up.
+ * A buffer that may yet be granted counts 42, for then one is owed; one that pays back, which
+ * may make it so, was released before.
  * Marks that a step may only clear count a quarter.
  */
 uint32_t steps_rank(struct world *world)
@@ -150,6 +178,7 @@ uint32_t steps_rank(struct world *world)
 				rank += 60u * world->wire[j][i].flight[f].cost;
 			rank += 56 * in->kept + 44 * in->flow.freeing +
 				40 * window_rx_owed(&in->flow.rx);
+			rank += 42 * grants_to_come(world, &world->wire[j][i], in);
 			rank += in->dirty + (withhold != in->withholding);
 		}
 	}

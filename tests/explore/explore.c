@@ -48,6 +48,22 @@ static const struct experiment experiments[] = {
 	  SETTING(3, 4, 2, 0, 1, 16, 1, .pattern = PATTERN_STAR), true },
 	{ "", NULL, SETTING(3, 5, 3, 0, 0, 16, 0, .pattern = PATTERN_STAR), true },
 	{ "", NULL, SETTING(3, 6, 3, 0, 0, 16, 0, .pattern = PATTERN_STAR), true },
+	{ "two nodes, large messages and a reserve", NULL,
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 2, .large = 5, .pattern = PATTERN_RING), false },
+	{ "", NULL,
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING), true },
+	{ "", NULL,
+	  SETTING(2, 4, 1, 0, 0, 16, 1, .reserve = 4, .large = 4, .pattern = PATTERN_RING,
+		  .rounds = true),
+	  true },
+	{ "two nodes share the reserve of a third, by rounds", NULL,
+	  SETTING(3, 4, 1, 1, 0, 16, 0, .reserve = 3, .large = 5, .pattern = PATTERN_SINK,
+		  .rounds = true),
+	  true },
+	{ "who asks for more than it sends", FOUND_UNPAID,
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING,
+		  .asks_on = true),
+	  false },
 	{ "a frame of W - T + 1 buffers", FOUND_DEADLOCK,
 	  SETTING(2, 4, 1, 3, 0, 16, 0, .standstill = true), false },
 	{ "", FOUND_DEADLOCK, SETTING(2, 5, 1, 4, 0, 16, 0, .standstill = true), false },
@@ -81,7 +97,7 @@ static double seconds(void)
 /* Runs one experiment and prints its line. */
 static bool run(const struct experiment *e, bool show, struct found *found)
 {
-	static const char *const patterns[] = { "all", "ring", "star" };
+	static const char *const patterns[] = { "all", "ring", "star", "sink" };
 	const struct setting *s = &e->setting;
 	double began = seconds();
 	bool right;

@@ -117,7 +117,7 @@ static void check_rest(struct search *s, const struct state *state)
 		state_put(world, state);
 		if (!steps_do(world, &steps[i]))
 			all_can = false;
-		else if (steps[i].arg == world->setting.cost_max)
+		else if ((steps[i].arg & 0x3f) == world->setting.cost_max)
 			largest_can = true;
 	}
 	s->found->rests++;

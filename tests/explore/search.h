@@ -10,6 +10,8 @@
 #define FOUND_STUCK "stuck: all else is done, and a node cannot send"
 #define FOUND_ENDLESS "endless: a step that sends no data leads no nearer to rest"
 
+#define FOUND_UNPAID "a message is over and has not paid its grant back"
+
 /*
  * What became of a search.
  *

@@ -3,6 +3,7 @@
 #include "state.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 /* Where counters start in every state: just before they wrap. */
@@ -21,12 +22,14 @@ uint32_t state_flows(const struct world *world, uint8_t (*ends)[2])
 	return n;
 }
 
-/* A counter beyond its base, which no window lets grow past W. */
-static uint8_t beyond(struct world *world, uint32_t counter, uint32_t base)
+/* A counter beyond its base, which no window lets grow past W; a grant leaves it behind. */
+static int8_t beyond(struct world *world, uint32_t counter, uint32_t base)
 {
-	if (counter - base > world->setting.window)
+	uint32_t behind = world->setting.reserve;
+
+	if (counter + behind - base > world->setting.window + 2 * behind)
 		violation(world, "a counter is further on than the window allows");
-	return (uint8_t)(counter - base);
+	return (int8_t)(counter - base);
 }
 
 static void get_kept(struct node *node, const struct link_peer *peer, struct direction *flow)
@@ -51,11 +54,21 @@ static void get_flow(struct world *world, int from, int to, struct direction *fl
 	const struct link_peer *in = world_peer(world, to, from);
 	const struct wire *wire = &world->wire[from][to];
 	struct node *receiver = &world->node[to];
+	const struct reserve *reserve = &receiver->link.reserve;
+	const uint32_t base = out->flow.tx.credits;
 
-	flow->sent = beyond(world, out->flow.tx.sent, out->flow.tx.credits);
-	flow->received = beyond(world, in->flow.rx.received, out->flow.tx.credits);
-	flow->returned = beyond(world, in->flow.rx.returned, out->flow.tx.credits);
-	flow->announced = beyond(world, in->flow.rx.announced, out->flow.tx.credits);
+	flow->sent = beyond(world, out->flow.tx.sent, base);
+	flow->received = beyond(world, in->flow.rx.received, base);
+	flow->returned = beyond(world, in->flow.rx.returned, base);
+	flow->announced = beyond(world, in->flow.rx.announced, base);
+	flow->asked = (uint8_t)be16toh(in->flow.asked);
+	flow->granted = (uint8_t)in->session->granted;
+	flow->left = world->left[from][to];
+	for (uint32_t i = 0; i < reserve->asking_count; i++)
+		if (reserve->asking[i] == in)
+			flow->asking = (uint8_t)(i + 1);
+	if (in->asking != (flow->asking != 0))
+		violation(world, "a peer's mark and the list of those that ask disagree");
 	flow->freeing = (uint8_t)in->flow.freeing;
 	flow->withholding = in->withholding;
 	for (uint32_t i = 0; i < receiver->link.dirty_count; i++)
@@ -69,6 +82,7 @@ static void get_flow(struct world *world, int from, int to, struct direction *fl
 
 		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
 		flow->credits[i] = beyond(world, flight->credits, in->flow.tx.credits);
+		flow->ask[i] = (uint8_t)flight->ask;
 	}
 	get_kept(receiver, in, flow);
 }
@@ -143,6 +157,8 @@ static void put_rest(struct world *world, struct node *node)
 	link->net_tx = (struct sink){ 0 };
 	link->fill_count = 0;
 	link->dirty_count = 0;
+	link->reserve.asking_count = 0;
+	link->reserve.free = link->reserve.count;
 	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 	link->kept_free_count = node->queue.rx_chunks + link->pool_count;
 	for (uint32_t i = 0; i < link->kept_free_count; i++)
@@ -167,7 +183,8 @@ static void put_wire(struct world *world, int from, int to, const struct directi
 
 		flight->update = flow->frame[i] & FLIGHT_UPDATE;
 		flight->cost = flow->frame[i] & (uint8_t)~FLIGHT_UPDATE;
-		flight->credits = SENT_BASE + flow->credits[i];
+		flight->credits = SENT_BASE + (uint32_t)flow->credits[i];
+		flight->ask = flow->ask[i];
 		flight->segments = flight->update ? 1 : world->segments_of[flight->cost];
 		sender->sent_count -= flight->segments;
 		memcpy(flight->chunk, sender->sent + sender->sent_count,
@@ -180,14 +197,24 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 	struct link_peer *out = world_peer(world, from, to);
 	struct link_peer *in = world_peer(world, to, from);
 	struct node *receiver = &world->node[to];
+	struct reserve *reserve = &receiver->link.reserve;
 
 	out->flow.tx.credits = SENT_BASE;
-	out->flow.tx.sent = SENT_BASE + flow->sent;
+	out->flow.tx.sent = SENT_BASE + (uint32_t)flow->sent;
 	out->flow.seq_out = SEQ_BASE + flow->frames;
 	in->flow.seq_in = SEQ_BASE;
-	in->flow.rx.received = SENT_BASE + flow->received;
-	in->flow.rx.returned = SENT_BASE + flow->returned;
-	in->flow.rx.announced = SENT_BASE + flow->announced;
+	in->flow.rx.received = SENT_BASE + (uint32_t)flow->received;
+	in->flow.rx.returned = SENT_BASE + (uint32_t)flow->returned;
+	in->flow.rx.announced = SENT_BASE + (uint32_t)flow->announced;
+	in->flow.asked = htobe16(flow->asked);
+	in->session->granted = flow->granted;
+	reserve->free -= flow->granted;
+	in->asking = flow->asking;
+	if (flow->asking) {
+		reserve->asking[flow->asking - 1] = in;
+		reserve->asking_count++;
+	}
+	world_ask(world, from, to, flow->left);
 	in->flow.freeing = flow->freeing;
 	in->withholding = flow->withholding;
 	in->kept = 0;

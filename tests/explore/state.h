@@ -24,15 +24,21 @@ enum {
  * @dirty:     place in the receiver's dirty list + 1; 0: not in it
  * @frames, @frame, @credits: under way, oldest first: cost, and the credits they carry
  *             for the flow that runs the other way
+ * @ask:       and what they ask for
+ * @asked, @granted: by the last one that came, and to the sender
+ * @asking:    place in the receiver's list of those that ask for more + 1; 0: not in it
+ * @left:      frames of the sender's message that are not sent
  * @held:      frames of one buffer that the application keeps and that may be copied out
  * @copied:    of those that were
  * @fixed:     kept frames that may not, by cost - 1
  */
 struct direction {
-	uint8_t sent, received, returned, announced;
+	int8_t sent, received, returned, announced;
 	uint8_t freeing, dirty, withholding, frames;
 	uint8_t frame[FRAMES_MAX];
-	uint8_t credits[FRAMES_MAX];
+	int8_t credits[FRAMES_MAX];
+	uint8_t ask[FRAMES_MAX];
+	uint8_t asked, granted, asking, left;
 	uint8_t held, copied;
 	uint8_t fixed[WINDOW_MAX];
 };

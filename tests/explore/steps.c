@@ -7,6 +7,8 @@
 
 #include "state.h"
 
+enum { LARGE = 0x40 }; /* with a frame's cost: of a large message */
+
 static struct step *add(struct step *at, enum act act, int node, int other, uint32_t arg)
 {
 	*at = (struct step){ (uint8_t)act, (uint8_t)node, (uint8_t)other, (uint8_t)arg };
@@ -28,6 +30,18 @@ static struct step *add_arrivals(const struct world *world, struct step *at, int
 	return add(at, ACT_ARRIVE, to, from, FATE_HOLD);
 }
 
+/* A message of one frame, or the first of a large one, or its next. */
+static struct step *add_sends(const struct world *world, struct step *at, int from, int to)
+{
+	const struct setting *setting = &world->setting;
+
+	for (uint32_t c = setting->cost_min; !world->left[from][to] && c <= setting->cost_max; c++)
+		at = add(at, ACT_SEND, from, to, c);
+	if (setting->large)
+		at = add(at, ACT_SEND, from, to, setting->cost_max | LARGE);
+	return at;
+}
+
 uint32_t steps_list(const struct world *world, struct step *steps)
 {
 	const struct setting *setting = &world->setting;
@@ -38,9 +52,8 @@ uint32_t steps_list(const struct world *world, struct step *steps)
 			if (!world_linked(world, i, j))
 				continue;
 			at = add_arrivals(world, at, j, i);
-			for (uint32_t c = setting->cost_min;
-			     world_sends(world, i, j) && c <= setting->cost_max; c++)
-				at = add(at, ACT_SEND, i, j, c);
+			if (world_sends(world, i, j))
+				at = add_sends(world, at, i, j);
 			if (!setting->rounds && setting->keeps)
 				at = add(at, ACT_COPY_OUT, i, j, 0);
 		}
@@ -72,9 +85,18 @@ static void send_outside(struct link_peer *peer)
 	link_kick(peer->link);
 }
 
-/* Frames of cost 1 are pings: to the window they are data like other. */
-static bool send_data(struct world *world, int node, int other, uint32_t cost)
+/* How many frames of a large message follow one of its frames. */
+static uint8_t left_after(const struct world *world, int node, int other)
 {
+	uint8_t left = world->left[node][other];
+
+	return left ? left - 1 : world->setting.large - 1;
+}
+
+/* Frames of cost 1 are pings: to the window they are data like other. */
+static bool send_data(struct world *world, int node, int other, uint32_t arg)
+{
+	const uint32_t cost = arg & ~(uint32_t)LARGE;
 	struct link_peer *peer = world_peer(world, node, other);
 	const uint32_t body = body_of(cost);
 	const struct link_send_args args = {
@@ -92,6 +114,8 @@ static bool send_data(struct world *world, int node, int other, uint32_t cost)
 		return false;
 	if (link_cost(peer, body) != cost)
 		violation(world, "a frame does not cost what it fills");
+	if (arg & LARGE)
+		world_ask(world, node, other, left_after(world, node, other));
 	link_send(&frame, &args);
 	link_kick(peer->link);
 	return true;
@@ -206,7 +230,8 @@ void steps_print(const struct step *step)
 
 	switch ((enum act)step->act) {
 	case ACT_SEND:
-		printf("node %d sends %d to node %d\n", step->node, step->arg, step->other);
+		printf("node %d sends %d to node %d%s\n", step->node, step->arg & ~LARGE,
+		       step->other, step->arg & LARGE ? ", of a large message" : "");
 		break;
 	case ACT_ARRIVE:
 		printf("node %d takes a frame of node %d; data is %s\n", step->node, step->other,

@@ -98,6 +98,7 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	flight->update = hdr.type == CAREFUL_UPDATE;
 	flight->cost = (uint8_t)((bytes + BUFFER_BYTES - 1) / BUFFER_BYTES);
 	flight->credits = be32toh(hdr.credits);
+	flight->ask = be16toh(hdr.extra);
 	wire->count++;
 }
 
@@ -229,6 +230,7 @@ static void node_init(struct world *world, int index)
 	struct careful_options options = {
 		.peers = peers,
 		.copyout_buffers = setting->pool,
+		.reserve = setting->reserve,
 		.sync_ms = 200,
 		.stall_ms = 30000,
 		.name = "explored",
@@ -244,12 +246,12 @@ static void node_init(struct world *world, int index)
 		.port = &node->port,
 		.umem = node->umem,
 		.chunk_bytes = CHUNK_BYTES,
-		.rx_chunks = peers * setting->window,
+		.rx_chunks = peers * setting->window + setting->reserve,
 		.tx_chunks = setting->tx_chunks,
 		.buffer_bytes = BUFFER_BYTES,
 		.segments_max = DEVICE_SEGMENTS_MAX,
 		.frame_bytes_max = window_cost_max(setting->window) * BUFFER_BYTES,
-		.info.receive_buffers = peers * setting->window,
+		.info.receive_buffers = peers * setting->window + setting->reserve,
 	};
 	for (uint32_t i = 0; i < node->queue.rx_chunks; i++)
 		node->fill_ring[i] = (uint64_t)i * CHUNK_BYTES;
@@ -264,13 +266,15 @@ bool world_linked(const struct world *world, int from, int to)
 {
 	if (from == to)
 		return false;
-	return world->setting.pattern != PATTERN_STAR || from == 0 || to == 0;
+	return world->setting.pattern < PATTERN_STAR || from == 0 || to == 0;
 }
 
 bool world_sends(const struct world *world, int from, int to)
 {
 	if (!world_linked(world, from, to))
 		return false;
+	if (world->setting.pattern == PATTERN_SINK)
+		return to == 0;
 	return world->setting.pattern != PATTERN_RING || to == (from + 1) % world->setting.nodes;
 }
 
@@ -340,6 +344,15 @@ void world_init(struct world *world, const struct setting *setting)
 	}
 }
 
+void world_ask(struct world *world, int from, int to, uint8_t left)
+{
+	struct link_peer *peer = world_peer(world, from, to);
+	uint32_t more = world->setting.asks_on ? 2u * world->setting.window : 0;
+
+	world->left[from][to] = left;
+	link_ask(peer, (uint64_t)(left + more) * link_body_max(peer), 0);
+}
+
 void world_deinit(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
@@ -364,6 +377,7 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.cookie = htobe64(here->cookie_in),
 		.seq = htobe32(here->flow.seq_in + 1),
 		.credits = htobe32(flight->credits),
+		.extra = htobe16(flight->ask),
 		.msg_bytes = htobe32(body),
 		.frag_bytes = htobe16((uint16_t)body),
 	};

@@ -17,14 +17,15 @@ enum {
 	NODES_MAX = 3,
 	WINDOW_MAX = 6,
 	POOL_MAX = 2, /* copy-out buffers */
+	GRANTED_MAX = 4,
 	CHUNK_BYTES = 512,
 	BUFFER_BYTES = 256,
-	RX_MAX = (NODES_MAX - 1) * WINDOW_MAX,
+	RX_MAX = (NODES_MAX - 1) * WINDOW_MAX + GRANTED_MAX,
 	TX_MAX = 16, /* send buffers; more than all windows can use */
 	LL_BYTES = 42,
 	TX_SEGMENTS_MAX = 4, /* send buffers of the largest frame */
 	CTRL_MAX = 16,
-	FRAMES_MAX = WINDOW_MAX, /* on one wire: each costs a credit */
+	FRAMES_MAX = WINDOW_MAX + GRANTED_MAX, /* on one wire: each costs a credit */
 	KEPT_MAX = RX_MAX + POOL_MAX,
 };
 
@@ -33,6 +34,7 @@ enum pattern {
 	PATTERN_ALL, /* everybody sends data to everybody */
 	PATTERN_RING, /* each sends data to the next; what comes back is updates */
 	PATTERN_STAR, /* node 0 with each of the others, both ways */
+	PATTERN_SINK, /* the others to node 0; what comes back is updates */
 };
 
 /*
@@ -46,13 +48,18 @@ enum pattern {
  *             its order; else each of those steps happens at any time
  * @spend_last: data may take the last credit (the rule broken on purpose)
  * @threshold: T; 0: what the code makes it
+ * @reserve:   receive buffers of a node that may be granted
+ * @large:     frames of a large message, of the greatest cost; 0: there are none
+ * @asks_on:   a sender asks for as much as it can be granted, message or not (broken on
+ *             purpose)
  * @standstill: search on until nobody can send its largest frame; else it is wrong
  *             already when, all else being done, some frame cannot be sent
  */
 struct setting {
-	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold;
+	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, reserve,
+		large;
 	enum pattern pattern;
-	bool rounds, spend_last, standstill;
+	bool rounds, spend_last, asks_on, standstill;
 };
 
 /* A frame under way. */
@@ -60,6 +67,7 @@ struct flight {
 	bool update;
 	uint8_t cost;
 	uint8_t segments; /* send buffers */
+	uint16_t ask;
 	uint32_t credits;
 	uint64_t chunk[TX_SEGMENTS_MAX];
 };
@@ -99,6 +107,7 @@ struct world {
 		uint32_t count;
 		struct flight flight[FRAMES_MAX];
 	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
+	uint8_t left[NODES_MAX][NODES_MAX]; /* frames of a large message: [from][to] */
 	uint8_t segments_of[WINDOW_MAX + 1]; /* send buffers of a data frame, by its cost */
 	uint64_t now_ns;
 	uint64_t random;
@@ -132,6 +141,8 @@ static inline uint32_t body_of(uint32_t cost)
 	return cost * BUFFER_BYTES - LL_BYTES - LINK_HDR_BYTES;
 }
 
+/* So many frames of a large message are left to send: what each frame asks for. */
+void world_ask(struct world *world, int from, int to, uint8_t left);
 /* Moves the oldest frame of a wire into the receiver's ring. Returns its cost. */
 uint32_t world_deliver(struct world *world, int from, int to);
 
