@@ -74,7 +74,7 @@ def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
     if not path or path["on_trial"] or path["put_back"] or classes & path["unverified"].keys():
         return False
     if path["figures"] is None:
-        return classes <= path["tried"].keys()
+        return bool(classes <= path["tried"].keys())
     return any(one["what"] in ("kept", "undone", "nothing to change") for one in path["decisions"])
 
 
@@ -101,10 +101,10 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
     return found
 
 
-def in_effect() -> list[dict[str, Any]]:
-    """Plan and netTx's least pulse of each class, as h2 has them for h1."""
+def in_effect() -> tuple[int, list[dict[str, Any]]]:
+    """h1's slot in h2's tune map, and of each class the plan and netTx's least pulse."""
     (row,) = ctl("h2", "tune", "show", "eth1", "--peer", READER)["peers"]
-    return [
+    return int(row["slot"]), [
         {"plan": one["plan"], "net_tx": one["minpulse_bytes"]["net_tx"]} for one in row["classes"]
     ]
 
@@ -121,10 +121,10 @@ def swept(
     """
     with careful_up(max(sizes)):
         path = decided(sizes, limit_s)
-        now, found = in_effect(), []
+        (slot, now), found = in_effect(), []
         for nbytes in sizes:
             size = {"bytes": nbytes, "arms": arms(nbytes, now[class_of(nbytes)])}
-            given = {"instance": f"{LAB}-h2", "rounds": rounds, "sizes": [size]}
+            given = {"instance": f"{LAB}-h2", "slot": slot, "rounds": rounds, "sizes": [size]}
             with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
                 json.dump(given, file)
                 file.flush()

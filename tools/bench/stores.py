@@ -43,11 +43,16 @@ def serve() -> None:
             node.wait()
 
 
-def set_classes(settings: Mapping[int, tune_entry.Setting], instance: str = "") -> None:
-    """As `carefulctl tune` does, of this host's instance or another."""
+def set_classes(
+    settings: Mapping[int, tune_entry.Setting], instance: str = "", slot: int | None = None
+) -> None:
+    """As `carefulctl tune` does, of this host's instance or another; of one peer and new ones, or
+    of all.
+    """
     instance = instance or os.environ["CAREFUL_INSTANCE"]
     with tune_entry.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
-        tune_entry.apply(entries, tune_entry.all_slots(), settings)
+        slots = tune_entry.all_slots()
+        tune_entry.apply(entries, slots if slot is None else [slots[0], slot], settings)
 
 
 def set_plan(fragment_bytes: int) -> None:
@@ -55,11 +60,11 @@ def set_plan(fragment_bytes: int) -> None:
     set_classes(tune_entry.Change(fragment_bytes=fragment_bytes).settings())
 
 
-def set_arm(arm: dict[str, Any], instance: str = "") -> None:
+def set_arm(arm: dict[str, Any], instance: str = "", slot: int | None = None) -> None:
     """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
     pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
     one = tune_entry.Setting(tune_entry.Plan(**arm["plan"]), {"net_tx": pulse})
-    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one), instance)
+    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one), instance, slot)
 
 
 def one_run(
@@ -188,7 +193,7 @@ async def read(given: dict[str, Any]) -> None:
             empty_us: list[float] = []
             for counted in [False] + [True] * given["rounds"]:
                 for arm in size["arms"]:
-                    set_arm(arm, given["instance"])
+                    set_arm(arm, given["instance"], given["slot"])
                     began = time.monotonic_ns()
                     await file.read(0, size["bytes"])
                     arms_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted

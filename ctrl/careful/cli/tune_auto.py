@@ -51,8 +51,9 @@ def tune_auto(
 
     It runs beside carefuld, until Ctrl-C. A change needs a predicted gain beyond its
     uncertainty; it is tried in turn with what was before on live messages, and undone if it
-    does not hold. Without --peer, it tunes all peers that have a session. One process can tune
-    an instance at a time; frames do not notice if it ends.
+    does not hold. Where nothing can be predicted, several ways to send messages are compared
+    first (not with --once). Without --peer, it tunes all peers that have a session. One process
+    can tune an instance at a time; frames do not notice if it ends.
     """
     settings = config.load(config_path)
     one = tunable(ifname, instance)

@@ -192,7 +192,7 @@ class Controller:
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self._retry_at = self._clock() + self._retry_s
-            if self.state.tried:
+            if self._searches.ended:
                 self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
             self._was_too_quick = quick
             self._decide("not measured", {}, f"{reason}: {error}")

@@ -48,6 +48,11 @@ class Searches:
         self.clear()
         self._state.tried.clear()
 
+    @property
+    def ended(self) -> bool:
+        """Whether there was one, and none is under way."""
+        return not self._searches and any(one.ways_count for one in self._state.tried.values())
+
     def begin(
         self, live: Live, predicted: bool, limits: Limits, now: float
     ) -> tuple[Trying | None, int]:
