@@ -121,7 +121,12 @@ class Controller:
         if not self._test and closely and alone:
             self._closely_at = None
             self._measure("more closely", quick=False)
-        elif not self._test and now >= self._consider_at and (alone or self._untold() is None):
+        elif (
+            self._known
+            and not self._test
+            and now >= self._consider_at
+            and (alone or self._untold() is None)
+        ):
             self._consider(now)
         if not self._test and alone:
             self._begin_trying(live, self._clock())
@@ -249,7 +254,11 @@ class Controller:
         return []
 
     def _look_at_store(self, now: float) -> bool:
-        """Whether what is stored here has become another store's; what is seen is answered."""
+        """Whether what is stored here has become another store's; what is seen is answered, once
+        the path is measured: a store's A/B would put that off.
+        """
+        if self._known is None:
+            return False
         seen = self._stores.look(self._path.stored(), now)
         another = seen == "another" and self.state.may_answer(now)
         if another:
@@ -294,6 +303,7 @@ class Controller:
             self._stores.explore(untold, self._path, self.state, self._save)
         state, since = self.state, self.state.changed_at
         values, store = self._path.in_effect(), self._stores.known
+        assert self._known is not None
         rows = proposed(self._known, store, values, self._path.by_hand())
         found = {
             item: row for item, row in rows.items() if row.best not in state.refuted.get(item, [])
@@ -307,9 +317,7 @@ class Controller:
             self._consider_at = since + CHANGE_EVERY_S
         if ready:
             self._change(ready, now)
-        elif self._known and (
-            not state.decisions or state.decisions[-1]["what"] != "nothing to change"
-        ):
+        elif not state.decisions or state.decisions[-1]["what"] != "nothing to change":
             why = "no plan gains more than its uncertainty"
             if found:
                 why = f"{len(found)} classes wait: one change in {CHANGE_EVERY_S:.0f} s"
@@ -441,12 +449,12 @@ class Controller:
         for item in found.open:
             self._arrived[item] = _count(totals, item)
         self._watch.reset()
+        state.refute(found.undone)  # before anything is saved
         for what, pairs in (("kept", found.kept), ("undone", found.undone)):
             if pairs:
                 self._decide(what, pairs, why, "ab", found.said())
         if found.open and test.fresh:
             self._decide("unverified", found.open, why, "ab", found.said())
-        state.refute(found.undone)
         self._save()
         for item in decided:
             self._trials.pop(item, None)

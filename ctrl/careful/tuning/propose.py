@@ -279,11 +279,10 @@ def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, R
 
 
 def proposed(
-    path: Measured | None, store: Store | None, values: Sequence[Value], but: frozenset[int]
+    path: Measured, store: Store | None, values: Sequence[Value], but: frozenset[int]
 ) -> dict[int, Row]:
-    """What is worth a change, of what is in effect; path, store: None where nothing is known."""
-    rows = table(path, values) if path else []
-    return worth(rows + (store_table(store, values) if store else []), but)
+    """What is worth a change, of what is in effect; store: None where nothing is known of it."""
+    return worth(table(path, values) + (store_table(store, values) if store else []), but)
 
 
 def moved(before: Measured, after: Measured, values: Sequence[Value]) -> bool:

@@ -109,7 +109,7 @@ class PathState:
             {
                 "class": item % CLASS_COUNT,
                 **({"sink": sink_of(item)} if sink_of(item) else {}),
-                **({"by": "trying"} if self.by_trying(item) else {}),
+                **({"by": "trying"} if self._is_tried(item) else {}),
                 "message_bytes_max": class_bytes(item),
                 "before": pair.before.as_dict(),
                 "after": pair.after.as_dict(),
@@ -147,6 +147,11 @@ class PathState:
         calm = self.held_until is None or now - self.held_until > CHANGE_EVERY_S
         self.hold_s = HOLD_S if calm else min(2 * self.hold_s, HOLD_S_MAX)
         self.held_until = now + self.hold_s
+
+    def _is_tried(self, item: int) -> bool:
+        """Whether its last change comes of trying, kept or not: a prediction's forgets that."""
+        one = self.tried.get(told_by(item))
+        return one is not None and one.ways_count > 0
 
     def by_trying(self, item: int) -> bool:
         """Whether what is in effect of it was found by trying, or is about to be."""
