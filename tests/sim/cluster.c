@@ -88,6 +88,8 @@ void cluster_start(struct node *node)
 	struct careful_error error = { "" };
 
 	options.protocol |= s->protocols[node->port];
+	if (options.protocol == CAREFUL_PROTOCOL_TRADITIONAL)
+		options.reserve = 0; /* it has no credits to grant */
 	node->life++;
 	files_init(&node->files, s->files_delay_ns);
 	if (sim_open(cluster->world, node->port, node->life, &s->shape, &options, &base.queue,
