@@ -140,10 +140,16 @@ int jacobi_step(struct jacobi *j)
 
 			if (rc)
 				return rc;
+			if (j->singly) {
+				j->turn++;
+				return -EAGAIN;
+			}
 		}
 		relax(j);
 		j->turn = 0;
 		j->done++;
+		if (j->singly && j->done < j->iterations)
+			return -EAGAIN;
 	}
 	return 0;
 }

@@ -24,6 +24,7 @@ enum { JACOBI_SIZE_MAX = 256 };
  * @done:        iterations
  * @turn:        of this iteration: how many of its four messages have gone or
  * come
+ * @singly:      a step ends after each of these and each iteration, for who counts time
  */
 struct jacobi {
 	struct careful_events *ev;
@@ -31,6 +32,7 @@ struct jacobi {
 	uint32_t rank, nodes, size, rows;
 	uint32_t iterations, done, turn;
 	uint64_t base;
+	bool singly;
 };
 
 /* Begins; -ENOMEM, -EINVAL: some node would have no row, or there are too many.

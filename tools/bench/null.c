@@ -8,6 +8,9 @@
  *   null wait COUNT [BYTES]      the same, with careful_wait() for each poll
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
+ *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
+ *
+ * A last word "traditional" runs it under that protocol.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +22,19 @@
 #include "memory.h"
 #include "service/engine.h"
 
-enum { ECHO = 1, WARMUP = 1000, POLL_NS = 100, PATIENCE = 1000000, STORE_MAX = 1 << 24 };
+enum {
+	ECHO = 1,
+	WARMUP = 1000,
+	POLL_NS = 100,
+	PATIENCE = 1000000,
+	STORE_MAX = 1 << 24,
+	BIN_NS = 10,
+	BINS = 1000,
+	OUTLIER = 10, /* times the mode: somebody else ran meanwhile (P2's appendix) */
+};
+
+/* The calls of a request and its reply. */
+enum half { SEND, ANSWER, TAKE, HALVES };
 
 static struct memory ends[2];
 static struct careful *c[2];
@@ -28,6 +43,8 @@ static int waits;
 static uint32_t region;
 static uint8_t *memory[2];
 static uint32_t done;
+static uint32_t protocol;
+static uint32_t bins[HALVES][BINS]; /* the last one: that, and more */
 
 static void give_up(const char *what)
 {
@@ -87,9 +104,59 @@ static void store(uint32_t bytes)
 	}
 }
 
+/* How long a call took, less what looking at the clock takes. */
+static void note(enum half half, uint64_t began_ns, uint64_t clock_cost_ns)
+{
+	uint64_t took_ns = clock_ns() - began_ns;
+	uint64_t bin = (took_ns > clock_cost_ns ? took_ns - clock_cost_ns : 0) / BIN_NS;
+
+	bins[half][bin < BINS ? bin : BINS - 1]++;
+}
+
+/* What two looks at the clock take, at least. */
+static uint64_t clock_cost(void)
+{
+	uint64_t least_ns = UINT64_MAX;
+
+	for (int i = 0; i < WARMUP; i++) {
+		uint64_t began_ns = clock_ns(), ns = clock_ns() - began_ns;
+
+		least_ns = ns < least_ns ? ns : least_ns;
+	}
+	return least_ns;
+}
+
+/* A request and its reply, in its three calls of poll. */
+static void halves(uint32_t bytes)
+{
+	static uint64_t cost_ns;
+	uint64_t began_ns;
+
+	if (!cost_ns)
+		cost_ns = clock_cost();
+	began_ns = clock_ns();
+	if (careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL))
+		give_up("a request was refused");
+	done = 0;
+	poll_end(0);
+	note(SEND, began_ns, cost_ns);
+	began_ns = clock_ns();
+	poll_end(1);
+	note(ANSWER, began_ns, cost_ns);
+	began_ns = clock_ns();
+	poll_end(0);
+	note(TAKE, began_ns, cost_ns);
+	while (!done) { /* something else came between */
+		poll_end(1);
+		poll_end(0);
+	}
+}
+
 static void once(char what, uint32_t bytes)
 {
-	if (what == 'i')
+	if (what == 'h')
+		halves(bytes);
+	else if (what == 'i')
 		poll_end(0);
 	else if (what == 's')
 		store(bytes);
@@ -111,6 +178,7 @@ static void open_end(uint32_t side)
 		.ifname = names[side],
 		.rx_buffers = MEMORY_RX,
 		.tx_buffers = MEMORY_TX,
+		.protocol = protocol,
 	};
 	const struct engine_base base = {
 		.queue = &ends[side].queue,
@@ -183,19 +251,56 @@ static void print(const char *what, uint32_t count, uint32_t bytes, uint64_t ns)
 	       (double)(a->tune + b->tune) / n);
 }
 
+/* The middle of those that are no outliers, and the bins up to these. */
+static void print_half(enum half half)
+{
+	static const char *const names[HALVES] = { "send", "answer", "take" };
+	uint32_t mode = 0, all = 0, below = 0, median = 0, most = 0;
+
+	for (uint32_t i = 0; i < BINS; i++)
+		mode = bins[half][i] > bins[half][mode] ? i : mode;
+	for (uint32_t i = 0; i < BINS - 1 && i <= OUTLIER * (mode + 1); i++) {
+		all += bins[half][i];
+		most = bins[half][i] ? i : most;
+	}
+	while (median < most && 2 * (below + bins[half][median]) < all)
+		below += bins[half][median++];
+	printf(", \"%s\": {\"median_ns\": %u, \"mode_ns\": %u, \"counts\": [", names[half],
+	       median * BIN_NS + BIN_NS / 2, mode * BIN_NS + BIN_NS / 2);
+	for (uint32_t i = 0; i <= most; i++)
+		printf("%s%u", i ? ", " : "", bins[half][i]);
+	printf("]}");
+}
+
+static void print_halves(uint32_t count, uint32_t bytes)
+{
+	printf("{\"schema\": 1, \"what\": \"halves\", \"protocol\": \"%s\", \"count\": %u, "
+	       "\"bytes\": %u, \"bin_ns\": %d",
+	       protocol ? "traditional" : "careful", count, bytes, BIN_NS);
+	for (int half = 0; half < HALVES; half++)
+		print_half((enum half)half);
+	printf("}\n");
+}
+
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "wait", "idle", "store" };
+	static const char *const kinds[] = { "request", "wait", "idle", "store", "halves" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
-	uint32_t bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	uint32_t bytes;
 	uint64_t start, ns;
 	int known = 0;
 
-	for (int i = 0; i < 4; i++)
+	if (argc > 3 && !strcmp(argv[argc - 1], "traditional")) {
+		protocol = CAREFUL_PROTOCOL_TRADITIONAL;
+		argc--;
+	}
+	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	for (int i = 0; i < 5; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr, "usage: null request|wait|idle|store COUNT [BYTES]\n");
+		fprintf(stderr, "usage: null request|wait|idle|store|halves COUNT [BYTES] "
+				"[traditional]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')
@@ -207,10 +312,14 @@ int main(int argc, char **argv)
 	for (int side = 0; side < 2; side++)
 		ends[side].calls = (struct memory_calls){ 0 };
 	polls = 0;
+	memset(bins, 0, sizeof(bins));
 	start = clock_ns();
 	measured(what[0], count, bytes);
 	ns = clock_ns() - start;
-	print(what, count, bytes, ns);
+	if (what[0] == 'h')
+		print_halves(count, bytes);
+	else
+		print(what, count, bytes, ns);
 	close_all();
 	return 0;
 }
