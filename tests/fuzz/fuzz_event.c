@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Fuzzes the event service: what the other two nodes of a group of three send and say, and what
+ * this one's program does, within sessions that the input may end.
+ */
+#include <endian.h>
+#include <errno.h>
+
+#include "node.h"
+#include "service/event_private.h"
+
+enum { GROUP = 5, NODES = 3, RANK = 1, BYTES_MAX = 300 };
+
+struct group {
+	struct node *node;
+	struct careful_events *ev; /* NULL: closed */
+	uint32_t peers[NODES];
+	uint64_t event; /* that the program is at */
+};
+
+/* The peers, in the order of their slots, are the nodes before and behind this one. */
+static uint32_t rank_of(uint32_t slot)
+{
+	return slot ? RANK + 1 : RANK - 1;
+}
+
+static void open_group(struct group *g)
+{
+	const struct careful_events_options options = {
+		.group = GROUP,
+		.nodes = NODES,
+		.rank = RANK,
+		.peers = g->peers,
+	};
+
+	if (!g->ev && careful_events_open(g->node->c, &options, &g->ev))
+		g->ev = NULL;
+}
+
+/* A frame that carries this, from the peer in a slot, as its next. */
+static void arrive(struct node *node, uint32_t slot, const struct careful_am *am, uint8_t fill,
+		   uint32_t bytes)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	uint32_t body = sizeof(*am) + bytes, udp = 8 + LINK_HDR_BYTES + body;
+	uint8_t frame[LINK_IPV4_BYTES + LINK_HDR_BYTES + sizeof(*am) + BYTES_MAX] = { 0 };
+	struct careful_hdr hdr = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+		.src_node = htobe16((uint16_t)slot),
+		.cookie = htobe64(peer->cookie_in),
+		.seq = htobe32(peer->flow.seq_in + 1),
+		.credits = htobe32(peer->flow.tx.sent),
+		.msg_bytes = htobe32(bytes),
+		.frag_bytes = htobe16((uint16_t)bytes),
+	};
+	uint8_t *at = frame + LINK_IPV4_BYTES + LINK_HDR_BYTES;
+
+	frame[12] = 0x08;
+	frame[14] = 0x45;
+	frame[23] = 17;
+	frame[38] = (uint8_t)(udp >> 8);
+	frame[39] = (uint8_t)udp;
+	memcpy(at, am, sizeof(*am));
+	memset(at + sizeof(*am), fill, bytes);
+	hdr.payload_crc = htobe32(link_crc32c(at, body));
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(frame + LINK_IPV4_BYTES, &hdr, sizeof(hdr));
+	node_arrive(node, frame, LINK_IPV4_BYTES + LINK_HDR_BYTES + body);
+	node_poll(node, 1);
+}
+
+/* A fragment that follows the last one of its node, or nearly. */
+static void fragment(struct group *g, struct input *in, uint8_t what)
+{
+	uint32_t slot = what >> 7;
+	uint8_t how = take8(in);
+	uint32_t bytes = take16(in) % BYTES_MAX;
+	const struct event_way *way = g->ev ? &g->ev->node[rank_of(slot)].in : NULL;
+	bool open = way && way->open;
+	struct careful_am am = {
+		.kind = CAREFUL_AM_EVENT,
+		.flags = how & 0x0e,
+		.handler = htobe16(CAREFUL_EVENT_FRAGMENT),
+		.region = htobe32(GROUP + (how >> 7)),
+		.region_off = htobe64((way ? way->event : 0) + (open ? 0 : 1) + (how >> 4 & 3)),
+		.bytes = htobe32((open ? way->offset : 0) + (how & 1)),
+	};
+
+	arrive(g->node, slot, &am, how, bytes);
+}
+
+/* What a node says of the group. */
+static void word(struct group *g, struct input *in, uint8_t what)
+{
+	uint32_t slot = what >> 7;
+	uint8_t how = take8(in);
+	struct careful_am am = {
+		.kind = CAREFUL_AM_EVENT,
+		.handler = htobe16(1 + (how & 3)),
+		.region = htobe32(GROUP + (how >> 7)),
+		.args = { htobe32(rank_of(slot) + (how >> 6 & 1)), htobe32(NODES + (how >> 5 & 1)),
+			  htobe32(how >> 4 & 1) },
+	};
+
+	if (how & 8)
+		am.args[1] = htobe32(take16(in));
+	arrive(g->node, slot, &am, how, how >> 2 & 1);
+}
+
+static void program_sends(struct group *g, struct input *in, uint8_t what)
+{
+	static const uint32_t to[] = { CAREFUL_EVENT_ALL, 0, 2, NODES };
+	uint8_t flags = take8(in);
+	uint32_t bytes = take16(in) % (2 * BYTES_MAX);
+	int rc;
+
+	if (!g->ev)
+		return;
+	rc = careful_event_send(g->ev, to[what >> 6], g->event, g->node->memory, bytes,
+				flags & 0x1f, 0);
+	MUST(rc <= 0 && rc > -4096);
+	g->event += flags >> 7;
+}
+
+static void program_receives(struct group *g, uint8_t what)
+{
+	static const uint32_t from[] = { CAREFUL_EVENT_ALL, 0, 2, RANK };
+	struct careful_event_fragment got = { 0 };
+	uint64_t event = g->event;
+	static volatile uint8_t sink;
+	int rc;
+
+	if (!g->ev)
+		return;
+	/* The next that has come, or the program's own. */
+	for (uint32_t i = 0; what & 0x20 && i < NODES; i++)
+		if (i != RANK && g->ev->node[i].first)
+			event = g->ev->node[i].first->event;
+	rc = careful_event_receive(g->ev, from[what >> 6], event, &got, 0);
+	MUST(rc <= 0 && rc > -4096);
+	MUST(rc || (got.source < NODES && got.source != RANK));
+	for (uint32_t i = 0; !rc && i < got.bytes; i++)
+		sink = ((const uint8_t *)got.data)[i];
+	(void)sink;
+}
+
+static void close_group(struct group *g, uint8_t what)
+{
+	if (!g->ev)
+		return;
+	careful_events_close(g->ev, what & 0x10 ? -EIO : 0, 0);
+	g->ev = NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct input in = { data, bytes };
+	struct group g = { .node = node_open(), .peers = { 0, 0, 1 } };
+	uint8_t steps = 0;
+
+	MUST(node_session(g.node, 0));
+	MUST(node_session(g.node, 1));
+	open_group(&g);
+	while (in.bytes && steps++ < 200) {
+		uint8_t what = take8(&in);
+
+		switch (what & 15) {
+		case 0:
+		case 1:
+		case 2:
+		case 3:
+			fragment(&g, &in, what);
+			break;
+		case 4:
+		case 5:
+			word(&g, &in, what);
+			break;
+		case 6:
+		case 7:
+			program_sends(&g, &in, what);
+			break;
+		case 8:
+		case 9:
+		case 10:
+			program_receives(&g, what);
+			break;
+		case 11:
+			node_time(g.node, 1u << (what >> 4));
+			break;
+		case 12:
+			node_leave(g.node, what >> 4);
+			node_poll(g.node, 1);
+			break;
+		case 13:
+			node_device(g.node, &in);
+			break;
+		case 14:
+			if (what & 0x20)
+				close_group(&g, what);
+			else
+				open_group(&g);
+			break;
+		default:
+			if (what & 0x20)
+				node_operation(g.node, &in);
+			else
+				node_frame(g.node, &in);
+		}
+	}
+	close_group(&g, 0);
+	node_close(g.node);
+	return 0;
+}
