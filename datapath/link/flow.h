@@ -148,6 +148,13 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 	return held >= flow->rx.threshold;
 }
 
+/* Whether as many are held as may be while others are to be served: less than would keep an
+ * update from being due. */
+static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
+{
+	return held >= flow->rx.size / 4;
+}
+
 /* Whether some of what was sent has certainly not been handled: more than may stay owed. */
 static inline bool flow_busy(const struct flow *flow)
 {

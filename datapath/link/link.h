@@ -253,6 +253,12 @@ static inline bool link_holds_many(const struct link_peer *peer)
 	return flow_holds_many(&peer->flow, peer->kept);
 }
 
+/* Whether what waits for disks holds its share of the peer's window. */
+static inline bool link_holds_share(const struct link_peer *peer, uint32_t held)
+{
+	return flow_holds_share(&peer->flow, held);
+}
+
 /* After something of the peer's was held. */
 static inline void link_relieve(struct link_peer *peer)
 {

@@ -2,7 +2,8 @@
 /*
  * Bulk messages that came whole, or failed, until service has ended them. Where a peer's stores
  * cannot be answered, for it gives no credits for the answers, the next ones keep their last
- * receive buffer: what waits is bounded by the peer's own window. Calls link's rx.c and hold.c.
+ * receive buffer: what waits is bounded by the peer's own window. Calls part.c, link's rx.c and
+ * hold.c.
  */
 #include "message/message.h"
 
@@ -61,7 +62,7 @@ struct message_in *message_in_unanswered(struct message_state *state, struct mes
 /* Whether its last frame's buffers stay until it is answered. */
 bool message_in_stays(const struct message_in *in)
 {
-	return in->last && peer_of(in)->unanswered && !in->kept;
+	return in->last && peer_of(in)->unanswered && !in->kept && in->place < 0;
 }
 
 /* A frame whose payload is in its place, or not wanted. */
@@ -77,9 +78,7 @@ void message_in_release(struct message_in *in, struct link_rxframe *frame)
 void message_in_close(struct message_in *in)
 {
 	assert(in->finished && !in->parts && !in->stage.busy);
-	if (in->kept)
-		link_let_go(in->state->link, in->kept);
-	in->kept = NULL;
+	message_part_release(in);
 	in->active = false;
 	in->state->ins_free[in->state->ins_free_count++] = in;
 }

@@ -3,8 +3,8 @@
  * Bulk messages in: every fragment goes straight to its place, memory or file. Either
  * is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
  * waiting, or the tail, or half the window held -> take all that waits. Small
- * fragments on the wire become large writes (P1 section 4.3). Calls plan.c, ended.c, link's rx.c
- * and hold.c, and storage.
+ * fragments on the wire become large writes (P1 section 4.3). Calls plan.c, part.c, ended.c,
+ * link's rx.c, and storage.
  */
 #include "message/message.h"
 
@@ -51,10 +51,10 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->last = in->finished = in->answers = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->kept = NULL;
+	in->place = -1;
 	in->error = 0;
 	in->digest = 0;
-	in->parts = NULL;
-	in->parts_tail = &in->parts;
+	in->parts = in->parts_last = NULL;
 	in->pieces_count = in->parts_count = in->writing_parts = 0;
 	in->stage = (struct sink){ 0 };
 	in->taken = 0;
@@ -119,48 +119,6 @@ static void copy_from(struct link *link, const struct link_rxframe *frame, uint3
 	}
 }
 
-/* Holds a frame until its payload, in n pieces, is taken. */
-static void hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
-		 uint32_t n)
-{
-	struct message_part *part = in->state->parts_free;
-
-	assert(part); /* each holds a receive buffer at least, and there are as many */
-	in->state->parts_free = part->next;
-	part->next = NULL;
-	part->kept = link_hold(in->state->link, frame, false);
-	part->pieces = n;
-	part->span.begin_ns = 0;
-	if (in->sink.base && frame->began_ns)
-		part->span = link_untold(frame);
-	memcpy(part->iov, iov, n * sizeof(*iov));
-	*in->parts_tail = part;
-	in->parts_tail = &part->next;
-	in->parts_count++;
-	in->pieces_count += n;
-}
-
-/* Gives back the first n frames that wait or were taken. */
-static void let_go(struct message_in *in, uint32_t n)
-{
-	while (n--) {
-		struct message_part *part = in->parts;
-
-		assert(part);
-		in->parts = part->next;
-		if (!in->parts)
-			in->parts_tail = &in->parts;
-		in->parts_count--;
-		in->pieces_count -= part->pieces;
-		if (!in->parts && message_in_stays(in))
-			in->kept = part->kept;
-		else
-			link_let_go(in->state->link, part->kept);
-		part->next = in->state->parts_free;
-		in->state->parts_free = part;
-	}
-}
-
 TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
 {
 	trace_end((struct careful_trace){
@@ -212,7 +170,7 @@ static void written(struct message_in *in, uint32_t flags)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
 		in->error = EIO;
-	let_go(in, in->writing_parts);
+	message_parts_put(in, in->writing_parts);
 	in->writing_parts = 0;
 }
 
@@ -230,23 +188,13 @@ static void on_written(struct storage_io *io)
 static void start_write(struct message_in *in)
 {
 	struct storage *storage = in->state->storage;
-	uint32_t n = 0;
+	uint32_t n;
 	int rc;
 
-	in->io.bytes = 0;
-	in->writing_parts = 0;
 	in->began_ns = trace_begin(CAREFUL_STAGE_STORE);
-	for (const struct message_part *part = in->parts; part; part = part->next) {
-		if (n + part->pieces > STORAGE_IO_SEGMENTS)
-			break;
-		for (uint32_t i = 0; i < part->pieces; i++, n++) {
-			in->io.iov[n] = part->iov[i];
-			in->io.bytes += part->iov[i].iov_len;
-		}
-		in->writing_parts++;
-	}
 	in->io.fd = in->sink.fd;
 	in->io.write = true;
+	n = message_parts_write(in);
 	in->io.iov_count = (uint16_t)n;
 	in->io.offset = in->sink.offset + in->taken;
 	in->io.done = on_written;
@@ -287,7 +235,7 @@ static void copy_all(struct message_in *in)
 		}
 	}
 	sink_idle(&in->stage);
-	let_go(in, in->parts_count);
+	message_parts_put(in, in->parts_count);
 }
 
 /* Whether no more will come before some of what waits is gone. */
@@ -317,7 +265,7 @@ static void move_on(struct message_in *in)
 		bool over = in->last || in->epoch != in->peer->epoch;
 
 		if (in->error || in->epoch != in->peer->epoch) {
-			let_go(in, in->parts_count);
+			message_parts_put(in, in->parts_count);
 			in->stage.waiting_bytes = 0;
 		}
 		if (due(in)) {
@@ -348,7 +296,10 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		message_in_release(in, frame);
 		return;
 	}
-	hold(in, frame, iov, n);
+	if (message_part_copy(in, iov, n, bytes))
+		message_in_release(in, frame);
+	else
+		message_part_hold(in, frame, iov, n);
 }
 
 static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)

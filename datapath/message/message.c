@@ -12,13 +12,14 @@ static size_t parked_bytes(const struct message_state *state)
 	return (bytes + 63) / 64 * 64;
 }
 
-static int init_ins(struct message_state *state)
+static int init_ins(struct message_state *state, uint32_t copies)
 {
 	/* Growing ones, and those that end: a peer's whole window of them, whose answers found
-	 * no room, and another one, each of which holds a buffer until it is answered. */
+	 * no room, and another one, each of which holds a buffer until it is answered, or
+	 * a copy. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
-	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH;
-	uint32_t parts = state->link->queue->rx_chunks;
+	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
+	uint32_t parts = state->link->queue->rx_chunks + copies;
 
 	state->ins = calloc(n, sizeof(*state->ins));
 	state->ins_free = calloc(n, sizeof(struct message_in *));
@@ -40,6 +41,21 @@ static int init_ins(struct message_state *state)
 		if (!in->hash)
 			return -ENOMEM;
 	}
+	return 0;
+}
+
+/* Memory that is not touched before some disk makes it wait. */
+static int init_copies(struct message_state *state, uint32_t n)
+{
+	share_init(&state->copies_share, n, state->link->peers_max);
+	if (!n)
+		return 0;
+	state->copies = calloc(n, MESSAGE_COPY_BYTES);
+	state->copies_free = calloc(n, sizeof(int32_t));
+	if (!state->copies || !state->copies_free)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		state->copies_free[i] = (int32_t)(n - 1 - i);
 	return 0;
 }
 
@@ -73,8 +89,9 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 		state->peers[i].unanswered_tail = &state->peers[i].unanswered;
 	state->parked = calloc(limits->parked, bytes);
 	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));
-	if (!state->peers || !state->parked || !state->parked_free || init_ins(state) ||
-	    init_outs(state, limits->outs)) {
+	if (!state->peers || !state->parked || !state->parked_free ||
+	    init_ins(state, limits->copies) || init_outs(state, limits->outs) ||
+	    init_copies(state, limits->copies)) {
 		message_deinit(state);
 		return -ENOMEM;
 	}
@@ -94,6 +111,8 @@ void message_deinit(struct message_state *state)
 	free(state->ins_free);
 	free(state->slots);
 	free(state->parts);
+	free(state->copies);
+	free(state->copies_free);
 	free(state->outs);
 	free(state->outs_free);
 	free(state->peers);

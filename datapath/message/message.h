@@ -20,6 +20,7 @@ enum {
 	/* Frames that are filled at a time: a read has room for another, however it is cut. */
 	MESSAGE_BATCH = STORAGE_IO_SEGMENTS - DEVICE_SEGMENTS_MAX,
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
+	MESSAGE_COPY_BYTES = 64 << 10, /* of one of the places for what a disk does not take */
 };
 
 /* A small message that could not leave at once; its body, which begins with careful_am, follows. */
@@ -64,13 +65,19 @@ struct message_out {
 };
 
 /*
- * A received frame whose payload waits to be copied or written.
+ * A received frame whose payload waits to be copied or written, or the copy of some.
  *
- * @span:  of its hostRx, as far as that has come; its begin_ns 0: not traced, or told of
+ * @kept:   the frame; NULL: a copy
+ * @cost:   of its buffers, where they count as a disk's (message_peer)
+ * @place:  of a copy, whose first piece it is; @room: bytes that it has left
+ * @span:   of its hostRx, as far as that has come; its begin_ns 0: not traced, or told of
  */
 struct message_part {
 	struct message_part *next;
 	struct careful_kept *kept;
+	uint32_t cost;
+	int32_t place;
+	uint32_t room;
 	struct careful_trace span;
 	uint32_t pieces;
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
@@ -113,13 +120,14 @@ struct message_in {
 	uint32_t minpulse_bytes[CAREFUL_SINKS];
 	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
-	struct careful_kept *kept; /* its last frame, until it has ended; NULL: given back */
+	struct careful_kept *kept; /* its last frame, until it has ended; NULL: given back, */
+	int32_t place; /* or a copy of that; -1: none */
 	int error; /* positive errno */
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
 
 	/* Payload that waits, in its order, for the stage that takes it: hostRx, or store. */
-	struct message_part *parts, **parts_tail;
+	struct message_part *parts, *parts_last;
 	uint32_t pieces_count, parts_count;
 	struct sink stage;
 	uint64_t taken;
@@ -143,7 +151,10 @@ struct message_state {
 	uint32_t unanswered; /* of all peers */
 	struct message_out *left, **left_tail;
 	struct message_small *unfit;
-	struct message_part *parts, *parts_free; /* one for each receive buffer */
+	struct message_part *parts, *parts_free; /* one for each receive buffer, and each copy */
+	uint8_t *copies; /* of what waits for a disk */
+	int32_t *copies_free;
+	struct share copies_share;
 	uint8_t *parked;
 	struct message_small **parked_free;
 	struct share parked_share;
@@ -159,8 +170,10 @@ struct message_state {
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
-		uint32_t outs, parked; /* that it holds of those pools */
 		uint64_t unsent; /* of all its bulk messages */
+		uint32_t outs, parked, copies; /* that it holds of those pools */
+		uint32_t at_disks; /* receive buffers of its frames that disks hold */
+		uint64_t asked_bytes; /* by gets to files */
 		/* Stores that came whole: their answers find no room. */
 		struct message_in *unanswered, **unanswered_tail;
 	} * peers;
@@ -190,10 +203,12 @@ static inline bool message_untold(const struct message_state *state)
  *
  * @outs:    bulk messages being sent or waiting
  * @parked:  small messages that wait for credits
+ * @copies:  places of MESSAGE_COPY_BYTES for what a disk does not take; 0: none
  */
 struct message_limits {
 	uint32_t outs;
 	uint32_t parked;
+	uint32_t copies;
 };
 
 int message_init(struct message_state *state, struct link *link, struct storage *storage,
@@ -224,6 +239,16 @@ void message_out_start(struct message_state *state, struct message_out *out);
 void message_pump(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_left(struct message_state *state);
 void message_out_put(struct message_state *state, struct message_out *out);
+
+/* part.c: what waits for a stage of the receiver */
+void message_part_hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
+		       uint32_t n);
+bool message_part_copy(struct message_in *in, const struct iovec *iov, uint32_t n, uint32_t bytes);
+uint32_t message_parts_write(struct message_in *in);
+void message_parts_put(struct message_in *in, uint32_t n);
+void message_part_release(struct message_in *in);
+bool message_may_ask(const struct message_state *state, const struct link_peer *peer,
+		     uint32_t bytes);
 
 /* in.c */
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame);

@@ -148,11 +148,14 @@ int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t reg
 
 	if (rc || !peer)
 		return rc;
+	if (!local->base && !message_may_ask(&c->messages, peer, bytes))
+		return -EAGAIN;
 	op = operation_new(c, peer, CAREFUL_AM_GET, done, user);
 	if (!op)
 		return -EAGAIN;
 	op->local = *local;
 	op->bytes = bytes;
+	operation_asks(c, op);
 	am.token = htobe32(op->token);
 	rc = message_small(&c->messages, peer, &am, NULL, 0);
 	if (rc)

@@ -31,6 +31,7 @@ struct engine_limits {
  * Something asked of a peer.
  *
  * @token:   0: free, or ended
+ * @to_file: counts among what its peer was asked for to files (message_peer)
  * @live:    of the message that its answer measures; began_ns 0: none
  * @next:    among those that have ended, which the application does not know yet
  * @result:  of one of these
@@ -42,6 +43,7 @@ struct operation {
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint8_t kind; /* enum careful_am_kind */
+	bool to_file;
 	bool placing; /* its data is on the way: the message's end completes it */
 	struct careful_span local;
 	uint32_t bytes;
@@ -186,6 +188,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 				careful_done_fn *done, void *user);
 struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
 				 uint64_t epoch);
+void operation_asks(struct careful *c, struct operation *op);
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
 void operation_end_now(struct careful *c, struct operation *op,
 		       const struct careful_result *result);

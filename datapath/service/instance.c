@@ -15,13 +15,14 @@
 enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
+	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for disks that take their time */
 	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 
 static const struct engine_limits default_limits = {
 	.operations = CAREFUL_OPERATIONS_MAX,
 	.regions = CAREFUL_REGIONS_MAX,
-	.messages = { .outs = CAREFUL_BULK_MAX, .parked = CAREFUL_SMALL_MAX },
+	.messages = { .outs = CAREFUL_BULK_MAX, .parked = CAREFUL_SMALL_MAX, .copies = COPIES },
 };
 
 static void set_defaults(struct careful *c, const struct careful_options *in)
@@ -152,8 +153,9 @@ static int open_base(struct careful *c, struct careful_error *error)
 
 	if (rc)
 		return rc;
-	/* Each operation reads for a message that is sent, or holds a receive buffer. */
-	depth = c->limits.messages.outs + c->queue->rx_chunks;
+	/* Each operation reads for a message that is sent, or holds a receive buffer or a
+	 * copy. */
+	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
 		snprintf(error->text, sizeof(error->text), "io_uring: %s%s", strerror(-rc),

@@ -32,7 +32,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op->peer = peer;
 	op->epoch = peer->epoch;
 	op->kind = kind;
-	op->placing = false;
+	op->placing = op->to_file = false;
 	op->digest = 0;
 	op->live.began_ns = 0;
 	op->done = done;
@@ -56,19 +56,34 @@ static void put(struct careful *c, const struct operation *op)
 	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
 }
 
+/* What it asks for goes to a file, if that is where it goes. */
+void operation_asks(struct careful *c, struct operation *op)
+{
+	op->to_file = !op->local.base;
+	if (op->to_file)
+		c->messages.peers[op->peer->slot].asked_bytes += op->bytes;
+}
+
+/* Nothing waits for its answer any more. */
+static void answered(struct careful *c, struct operation *op)
+{
+	op->token = 0;
+	if (op->to_file)
+		c->messages.peers[op->peer->slot].asked_bytes -= op->bytes;
+	link_awaited(op->peer);
+}
+
 /* Frees the entry without telling anyone. */
 void operation_drop(struct careful *c, struct operation *op)
 {
-	op->token = 0;
-	link_awaited(op->peer);
+	answered(c, op);
 	put(c, op);
 }
 
 /* The end, which operations_tell() tells: who calls this may be in the middle of a walk. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
-	op->token = 0;
-	link_awaited(op->peer);
+	answered(c, op);
 	op->result = *result;
 	op->next = NULL;
 	*c->ended_tail = op;

@@ -52,6 +52,9 @@ struct storage_ops {
 	/* 1: done at once, result is set, done() is not called. 0: done() will be
 	 * called. -EAGAIN: too many under way. */
 	int (*submit)(struct storage *storage, struct storage_io *io);
+	/* Whether submit() of that operation, of which fd, write and kind are set, may not be
+	 * done at once. */
+	bool (*waits)(struct storage *storage, struct storage_io *io);
 	/* Completes what is ready; returns how many. */
 	uint32_t (*poll)(struct storage *storage);
 	/* Readable when poll() has something to do; -1: never. */

@@ -23,7 +23,10 @@
 
 #include "storage/storage.h"
 
-enum { HINTS = 256 };
+enum {
+	HINTS = 256,
+	WORKERS = 64, /* of the kernel's, for regular files */
+};
 
 /*
  * An operation in the ring.
@@ -211,6 +214,12 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 	return 0;
 }
 
+static bool uring_waits(struct storage *storage, struct storage_io *io)
+{
+	(void)storage;
+	return !is_memory(io);
+}
+
 static void op_done(struct uring *u, struct op *op, int64_t result)
 {
 	struct storage_io *io = op->io;
@@ -316,6 +325,7 @@ static void uring_close(struct storage *storage)
 
 static const struct storage_ops uring_ops = {
 	.submit = uring_submit,
+	.waits = uring_waits,
 	.poll = uring_poll,
 	.wait_fd = uring_wait_fd,
 	.pending = uring_pending,
@@ -324,6 +334,7 @@ static const struct storage_ops uring_ops = {
 
 int uring_open(uint32_t depth, struct storage **storage)
 {
+	unsigned int workers[2] = { WORKERS, 0 };
 	struct uring *u;
 	int rc;
 
@@ -345,6 +356,8 @@ int uring_open(uint32_t depth, struct storage **storage)
 		free(u);
 		return rc;
 	}
+	/* A file that hangs holds one of them; what cannot be set stays as it is. */
+	io_uring_register_iowq_max_workers(&u->ring, workers);
 	*storage = &u->storage;
 	return 0;
 }

@@ -337,6 +337,12 @@ static int io_submit(struct storage *storage, struct storage_io *io)
 	return 1;
 }
 
+static bool io_waits(struct storage *storage, struct storage_io *io)
+{
+	(void)io;
+	return node_of_storage(storage)->io_mode & 1;
+}
+
 /* One that is under way ends, the oldest or the newest. */
 static uint32_t io_poll(struct storage *storage)
 {
@@ -372,6 +378,7 @@ static void io_close(struct storage *storage)
 
 static const struct storage_ops storage_ops = {
 	.submit = io_submit,
+	.waits = io_waits,
 	.poll = io_poll,
 	.wait_fd = io_wait_fd,
 	.pending = io_pending,

@@ -92,6 +92,8 @@ void cluster_start(struct node *node)
 		options.reserve = 0; /* it has no credits to grant */
 	node->life++;
 	files_init(&node->files, s->files_delay_ns);
+	node->files.frozen = s->frozen_files;
+	node->files.thaw_ns = s->thaw_ns;
 	if (sim_open(cluster->world, node->port, node->life, &s->shape, &options, &base.queue,
 		     &error) ||
 	    engine_open(&options, &base, &node->c, &error)) {

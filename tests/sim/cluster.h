@@ -115,6 +115,7 @@ struct node {
  * What a seed, and what is left of it when a schedule is cut down, stands for.
  *
  * @protocols: of each node, enum careful_protocol, where not that of the options
+ * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
@@ -132,6 +133,7 @@ struct scenario {
 	uint32_t protocols[NODES_MAX];
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
+	uint64_t frozen_files, thaw_ns;
 	uint64_t poll_ns;
 	uint32_t plan_bytes;
 	const uint32_t *minpulse_bytes;

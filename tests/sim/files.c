@@ -29,10 +29,38 @@ static void carry_out(struct files *files, struct storage_io *io)
 	}
 }
 
+static bool is_frozen(const struct files *files, const struct storage_io *io)
+{
+	return io->fd < 64 && files->frozen >> io->fd & 1 && files->time_ns < files->thaw_ns;
+}
+
+static bool files_waits(struct storage *storage, struct storage_io *io)
+{
+	return to_files(storage)->delay_ns || is_frozen(to_files(storage), io);
+}
+
+/* Among those under way, in the order of their ends. */
+static void insert(struct files *files, struct storage_io *io, uint64_t due_ns)
+{
+	uint32_t at = files->count++;
+
+	for (; at; at--) {
+		uint32_t before = (files->head + at - 1) % FILES_DEPTH;
+
+		if (files->due_ns[before] <= due_ns)
+			break;
+		files->queue[(before + 1) % FILES_DEPTH] = files->queue[before];
+		files->due_ns[(before + 1) % FILES_DEPTH] = files->due_ns[before];
+	}
+	at = (files->head + at) % FILES_DEPTH;
+	files->queue[at] = io;
+	files->due_ns[at] = due_ns;
+}
+
 static int files_submit(struct storage *storage, struct storage_io *io)
 {
 	struct files *files = to_files(storage);
-	uint32_t at = (files->head + files->count) % FILES_DEPTH;
+	uint64_t due_ns = files->time_ns + files->delay_ns;
 
 	if (io->fd < 0 || io->fd >= FILES_MAX || !files->file[io->fd].bytes)
 		return -EBADF;
@@ -40,15 +68,13 @@ static int files_submit(struct storage *storage, struct storage_io *io)
 		files->writes++;
 	else
 		files->reads++;
-	if (!files->delay_ns) {
+	if (!files_waits(storage, io)) {
 		carry_out(files, io);
 		return 1;
 	}
 	if (files->count == FILES_DEPTH)
 		return -EAGAIN;
-	files->queue[at] = io;
-	files->due_ns[at] = files->time_ns + files->delay_ns;
-	files->count++;
+	insert(files, io, is_frozen(files, io) ? files->thaw_ns : due_ns);
 	return 0;
 }
 
@@ -88,6 +114,7 @@ static void files_close(struct storage *storage)
 
 static const struct storage_ops files_ops = {
 	.submit = files_submit,
+	.waits = files_waits,
 	.poll = files_poll,
 	.wait_fd = files_wait_fd,
 	.pending = files_pending,

@@ -14,7 +14,8 @@
 enum { FILES_MAX = 128, FILES_DEPTH = 64 };
 
 /* @time_ns: what its owner keeps current. @delay_ns: of each operation, and 0 where it
- * ends within submit(). */
+ * ends within submit(). @frozen: descriptors, a bit each, whose operations do not end before
+ * @thaw_ns. */
 struct files {
 	struct storage storage;
 	struct file {
@@ -26,6 +27,8 @@ struct files {
 	uint32_t head, count;
 	uint64_t time_ns;
 	uint64_t delay_ns;
+	uint64_t frozen;
+	uint64_t thaw_ns;
 	uint32_t reads, writes; /* that were submitted */
 };
 

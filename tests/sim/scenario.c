@@ -12,6 +12,7 @@ enum {
 	STREAM_PINGS,
 	STREAM_TRAINS,
 	STREAM_RESERVE,
+	STREAM_DISKS,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -162,6 +163,18 @@ static void make_reserve(struct scenario *s)
 	s->options.reserve = one_in(&dice, 2) ? most : below(&dice, most + 1);
 }
 
+/* Room for what waits for disks; some take nothing for a while. */
+static void make_disks(struct scenario *s)
+{
+	struct dice dice = { s->seed, STREAM_DISKS, 0 };
+
+	s->limits.messages.copies = below(&dice, 6);
+	if (!one_in(&dice, 3))
+		return;
+	s->frozen_files = roll(&dice);
+	s->thaw_ns = BEGIN_MS * (uint64_t)MS + spread(&dice, MS, 300ull * MS);
+}
+
 static uint64_t fault_amount(uint32_t kind, struct dice *dice)
 {
 	switch (kind) {
@@ -222,6 +235,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_ops(s);
 	make_trains(s);
 	make_reserve(s);
+	make_disks(s);
 	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))

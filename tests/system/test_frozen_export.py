@@ -1,10 +1,10 @@
-"""An export whose file system is frozen, between real carefulds: whom it stops, and `down`."""
+"""Disks that are frozen or hang, between real carefulds: whom they stop, and `down`."""
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from disks import Disk, MakeDisk
-from hosts import Hosts, make_file, wait_for
+from hosts import MIB, Host, Hosts, make_file, received, wait_for
 
 PUTS = 6  # more than an export has workers
+FRAMES = 200  # of a get that has begun
 
 
-@contextlib.contextmanager
+@contextmanager
 def frozen(disk: Disk) -> Iterator[None]:
     subprocess.run(["fsfreeze", "-f", disk.top], check=True)
     try:
@@ -30,6 +31,13 @@ def hanging(pid: int) -> int:
     """Threads of a process that wait and cannot be woken."""
     tasks = Path(f"/proc/{pid}/task").glob("*/stat")
     return sum(one.read_text().rpartition(")")[2].split()[0] == "D" for one in tasks)
+
+
+def end_all(processes: Iterable[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
 
 
 def test_frozen__others_are_served_and_down_ends(
@@ -56,6 +64,29 @@ def test_frozen__others_are_served_and_down_ends(
             assert a.ctl("ls", "h2:").stdout == "f\n"
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of what was left")
     finally:
-        for put in puts:
-            put.kill()
-            put.wait()
+        end_all(puts)
+
+
+def test_get__to_a_frozen_disk_stops_nobody_else(
+    pair: tuple[Host, Host], tmp_path: Path, make_disk: MakeDisk
+) -> None:
+    a, b = pair
+    disk = make_disk(tmp_path / "frozen", 128 * MIB)
+    make_file(b.export / "big", 64 * MIB)
+    small = make_file(b.export / "small", 3 * MIB)
+    (a.export / "mine").write_text("served")
+    before = received(a)
+    get = a.start("get", "h2:big", disk.top / "big", "--rate-limit", "4MiB")
+    try:
+        wait_for(lambda: received(a) > before + FRAMES, "traffic")
+        with frozen(disk):
+            wait_for(lambda: hanging(a.pid), "a write that hangs")
+            for _ in range(3):
+                assert "small" in a.ctl("ls", "h2:", timeout=60).stdout
+                assert "mine" in b.ctl("ls", "h1:", timeout=60).stdout
+                a.ctl("get", "h2:small", a.own / "small", "--force", timeout=60)
+            assert (a.own / "small").read_bytes() == small
+            assert hanging(a.pid), "the disk does not hang"
+            assert a.assert_nothing_lost()["counters"]["copied_out"] > 0
+    finally:
+        end_all([get])

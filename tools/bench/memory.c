@@ -270,6 +270,13 @@ static int no_submit(struct storage *storage, struct storage_io *io)
 	return 1;
 }
 
+static bool no_wait(struct storage *storage, struct storage_io *io)
+{
+	(void)storage;
+	(void)io;
+	return false;
+}
+
 static uint32_t no_io(struct storage *storage)
 {
 	(void)storage;
@@ -289,6 +296,7 @@ static void no_close(struct storage *storage)
 
 static const struct storage_ops storage_ops = {
 	.submit = no_submit,
+	.waits = no_wait,
 	.poll = no_io,
 	.wait_fd = no_fd,
 	.pending = no_io,

@@ -199,7 +199,7 @@ _OPTIONS = [
         default=8,
         show_default=True,
         metavar="N",
-        help="Blocks in flight per file.",
+        help="Blocks in flight per file; of large ones, two, or 8 MiB of them.",
     ),
     _pace(
         "--jobs",

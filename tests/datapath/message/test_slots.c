@@ -56,10 +56,18 @@ static uint32_t slow_pending(struct storage *storage)
 	return slow.pending;
 }
 
+static bool slow_waits(struct storage *storage, struct storage_io *io)
+{
+	(void)storage;
+	(void)io;
+	return true;
+}
+
 static void slow_down(struct careful *c)
 {
 	static const struct storage_ops ops = {
 		.submit = slow_submit,
+		.waits = slow_waits,
 		.poll = slow_poll,
 		.pending = slow_pending,
 	};

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Smallest piece where the size of a frame is not known, bytes.
 PIECE_BYTES_MIN = 2048
+#: Of one file under way at a time, bytes, where two pieces are less: what a disk does not take
+#: waits in memory, and that has a bound.
+IN_FLIGHT_BYTES = 8 << 20
 #: Epochs in a row that brought nothing, after which a transfer gives up.
 FAILURES_MAX = 100
 #: Successes in a row after which pieces grow.
@@ -74,7 +77,7 @@ class Pace:
 
     Args:
         block_bytes: largest piece.
-        in_flight: most pieces at a time.
+        in_flight: most pieces at a time; of large ones, as many as IN_FLIGHT_BYTES are, or two.
         piece_bytes_min: smallest piece: about one frame, so that even heavy loss lets some
             through.
     """
@@ -86,12 +89,16 @@ class Pace:
         self.retries = 0
         self._block_bytes = block_bytes
         self._piece_bytes_min = piece_bytes_min
-        self._limit = in_flight
+        self._in_flight = in_flight
         self._active = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._round = 0
         self._good = 0
         self._bad = 0
+
+    @property
+    def _limit(self) -> int:
+        return min(self._in_flight, max(2, IN_FLIGHT_BYTES // self.piece_bytes))
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:

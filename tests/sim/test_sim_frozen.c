@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A disk that takes nothing, in virtual time: gets to it and stores on it wait, and what else
+ * goes between the same two nodes is as fast as alone, or nearly.
+ */
+#include "sim.h"
+
+enum {
+	WINDOW = 32,
+	STUCK = 6, /* messages for the disk, three windows' worth */
+	OTHERS = 12,
+	BYTES = OP_BYTES_MAX,
+	COPIES = 16,
+};
+
+static const double beginning_ms = 5, thaw_ms = 1500;
+
+static void begin(uint64_t seed, uint32_t copies)
+{
+	sim_scene(seed);
+	scene->options.peers = 1;
+	scene->options.rx_buffers = WINDOW;
+	scene->options.tx_buffers = 4 * WINDOW;
+	scene->limits.messages.copies = copies;
+	scene->thaw_ns = SIM_START + (uint64_t)(thaw_ms * 1e6);
+	sim_op(OP_REQUEST, 0, 16, 0); /* the session is open */
+}
+
+/* Node 0's disk hangs: what it gets of node 1, or what node 1 stores on it. */
+static void hang(uint32_t kind)
+{
+	for (uint32_t i = 0; i < STUCK; i++) {
+		struct op *op = sim_op(kind, kind == OP_STORE, BYTES, beginning_ms - 1);
+
+		op->to_file = true;
+		scene->frozen_files |= 1ull << (op->index + (kind == OP_GET ? OPS_MAX : 0));
+	}
+}
+
+/* What others do meanwhile, both ways, and how long it takes. */
+static uint64_t others_ns(void)
+{
+	uint32_t first = scene->ops_count;
+	uint64_t last_ns = 0;
+
+	for (uint32_t i = 0; i < OTHERS; i++)
+		sim_op(i % 4 == 3 ? OP_REQUEST :
+		       i & 1	  ? OP_STORE :
+				    OP_GET,
+		       i / 2 & 1, i % 4 == 3 ? 100 : BYTES, beginning_ms);
+	EXPECT_WELL(sim_play_strictly());
+	for (uint32_t i = first; i < scene->ops_count; i++)
+		if (scene->ops[i].done_ns > last_ns)
+			last_ns = scene->ops[i].done_ns;
+	return last_ns - SIM_START - (uint64_t)(beginning_ms * 1e6);
+}
+
+static void disk_hangs(uint32_t kind)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		uint64_t alone_ns, beside_ns;
+
+		begin(seed, COPIES);
+		alone_ns = others_ns();
+		begin(seed, COPIES);
+		hang(kind);
+		beside_ns = others_ns();
+		CHECK(beside_ns * 4 <= alone_ns * 5);
+		for (uint32_t i = 1; i <= STUCK; i++)
+			CHECK(scene->ops[i].done_ns >= scene->thaw_ns);
+		CHECK(cluster->counters[CAREFUL_C_COPIED_OUT] > 0);
+	}
+}
+
+static void test_get__to_a_disk_that_hangs_holds_up_nobody(void)
+{
+	disk_hangs(OP_GET);
+}
+
+static void test_store__on_a_disk_that_hangs_holds_up_nobody(void)
+{
+	disk_hangs(OP_STORE);
+}
+
+/* With less room for copies than waits, the peer waits for its disk, and then all is well. */
+static void test_copies__are_bounded(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		begin(seed, (uint32_t)seed % 4);
+		hang(OP_GET);
+		others_ns();
+		begin(seed, (uint32_t)seed % 4);
+		hang(OP_STORE);
+		others_ns();
+	}
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_get__to_a_disk_that_hangs_holds_up_nobody);
+	RUN(test_store__on_a_disk_that_hangs_holds_up_nobody);
+	RUN(test_copies__are_bounded);
+	cluster_destroy(cluster);
+	return 0;
+}
