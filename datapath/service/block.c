@@ -75,16 +75,19 @@ static int allocate(struct block_server *server)
 	if (rc)
 		return rc;
 	server->peers_count = info.peers_max;
-	server->jobs_per_peer = BLOCK_JOBS / info.peers_max;
-	assert(server->jobs_per_peer);
+	assert(BLOCK_JOBS / info.peers_max);
 	server->peers = calloc(info.peers_max, sizeof(*server->peers));
-	server->jobs = calloc(BLOCK_JOBS, sizeof(*server->jobs));
+	server->jobs = calloc(BLOCK_JOBS + 1, sizeof(*server->jobs));
 	server->parked = calloc(BLOCK_PARKED, sizeof(*server->parked));
 	if (!server->peers || !server->jobs || !server->parked)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < info.peers_max; i++)
-		server->peers[i].parked_tail = &server->peers[i].parked;
-	for (uint32_t i = 0; i < BLOCK_JOBS; i++) {
+	for (uint32_t i = 0; i < info.peers_max; i++) {
+		struct block_peer *peer = &server->peers[i];
+
+		peer->parked_tail = &peer->parked;
+		share_init(&peer->jobs, BLOCK_JOBS / info.peers_max, server->exports_count + 1);
+	}
+	for (uint32_t i = 0; i <= BLOCK_JOBS; i++) {
 		server->jobs[i].job.path = server->jobs[i].path;
 		server->jobs[i].job.next = server->jobs_free;
 		server->jobs_free = &server->jobs[i].job;

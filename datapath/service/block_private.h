@@ -18,6 +18,7 @@
 #include <careful/careful.h>
 #include <careful/wire.h>
 
+#include "link/share.h"
 #include "service/block.h"
 
 enum {
@@ -28,7 +29,7 @@ enum {
 	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* of those that sync or list, too */
 	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and what lies in none */
 	BLOCK_STOP_MS = 2000, /* at the end, until what is under way is left to itself */
-	BLOCK_JOBS = 512, /* with a path, for all peers together */
+	BLOCK_JOBS = 512, /* with a path, for all peers together; one more is read into */
 	BLOCK_PARKED = 2048, /* requests that wait for a job, all peers together */
 	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
 	BLOCK_TEMPORARY_BYTES = 40,
@@ -182,6 +183,7 @@ struct block_ended {
  * credit is not given back, which is what slows the peer down. */
 struct block_parked {
 	struct block_parked *next;
+	uint8_t place;
 	struct careful_kept *kept;
 	struct careful_reply_to to;
 	uint16_t handler;
@@ -199,12 +201,15 @@ struct block_waiter {
 /*
  * What a peer has; all that it may have is bounded for each alone.
  *
+ * @jobs:    with a path, under way: each place has a share
+ * @jobs_at, @parked_at: of each place
  * @waiters: in order, the scratches apart from the rest
  * @memory, @disk: of its listings: the workers count, too
  */
 struct block_peer {
 	uint32_t life; /* changes when the peer is gone */
-	uint32_t jobs; /* with a path, under way */
+	struct share jobs;
+	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count, scratches_count;
 	uint64_t answers_bytes;
 	struct block_waiter *waiters[2];
@@ -268,7 +273,6 @@ struct block_server {
 	uint32_t exports_count;
 	bool is_for_some; /* an export is not everybody's */
 	uint32_t peers_count;
-	uint32_t jobs_per_peer;
 	struct block_peer *peers;
 	struct block_path_job *jobs;
 	struct block_job *jobs_free;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The block server in the engine's thread: requests become jobs, and jobs answers; what there
- * is no job for waits. Calls block_parse.c, block_handle.c and block_work.c.
+ * is no job for waits. Of a peer's jobs each export has a share, so that one which hangs does not
+ * hold up what the peer asks for in others. Calls block_parse.c, block_handle.c and block_work.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -11,6 +12,33 @@
 #include <unistd.h>
 
 #include "service/block_private.h"
+
+/* Which of the peer's shares a place has; what lies in no export has one, too. */
+static uint8_t share_of(const struct block_server *server, uint8_t place)
+{
+	return place < server->exports_count ? place : (uint8_t)server->exports_count;
+}
+
+/* Whether the peer may have another job in that place. */
+static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
+{
+	const struct block_peer *peer = &server->peers[index];
+
+	return share_may(&peer->jobs, peer->jobs_at[share_of(server, place)]);
+}
+
+static void begin(struct block_server *server, const struct block_job *job)
+{
+	struct block_peer *peer = &server->peers[job->peer];
+
+	share_take(&peer->jobs, &peer->jobs_at[share_of(server, job->place)]);
+}
+
+static void put_job(struct block_server *server, struct block_job *job)
+{
+	job->next = server->jobs_free;
+	server->jobs_free = job;
+}
 
 /* The end of a job whose answer is given. */
 static void release(struct block_server *server, struct block_job *job)
@@ -26,9 +54,9 @@ static void release(struct block_server *server, struct block_job *job)
 		close(job->fd);
 	if (job->dir_fd >= 0)
 		close(job->dir_fd);
-	job->next = server->jobs_free;
-	server->jobs_free = job;
-	server->peers[job->peer].jobs--;
+	share_put(&server->peers[job->peer].jobs,
+		  &server->peers[job->peer].jobs_at[share_of(server, job->place)]);
+	put_job(server, job);
 }
 
 /* Answers; false if it has to be tried again. */
@@ -95,7 +123,6 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (job->bytes > scratch->bytes)
 		return -EINVAL;
-	job->place = scratch->place;
 	job->may_write = scratch->may_write;
 	job->squashed = scratch->squashed;
 	job->fd = fcntl(scratch->fd, F_DUPFD_CLOEXEC, 3);
@@ -176,7 +203,6 @@ static int start_range(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (room < 0)
 		return room;
-	job->place = handle->place;
 	job->reply_max = (uint32_t)room;
 	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
 	if (job->fd < 0)
@@ -187,10 +213,8 @@ static int start_range(struct block_server *server, struct block_job *job)
 
 static void start(struct block_server *server, struct block_job *job, int status)
 {
+	begin(server, job);
 	if (!status) {
-		bool null = job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_NULL;
-
-		job->place = null ? BLOCK_EXPORTS : block_path_place(server, job);
 		switch (job->op) {
 		case CAREFUL_BLOCK_OPEN:
 		case CAREFUL_BLOCK_LIST:
@@ -216,20 +240,17 @@ static void start(struct block_server *server, struct block_job *job, int status
 	block_answer(server, job);
 }
 
-/* A free job, or NULL if the peer has as many as it may. */
+/* A job to read a request into: there is one more than all peers may begin. */
 static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
 				  const struct careful_reply_to *to)
 {
 	struct block_job *job = server->jobs_free;
-	char *path;
+	char *path = job->path;
 
-	if (server->peers[peer].jobs >= server->jobs_per_peer || !job)
-		return NULL;
 	server->jobs_free = job->next;
-	server->peers[peer].jobs++;
-	path = job->path;
 	*job = (struct block_job){
 		.op = op,
+		.place = BLOCK_EXPORTS,
 		.peer = peer,
 		.life = server->peers[peer].life,
 		.exports = block_exports_of(server, peer),
@@ -241,26 +262,46 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 	return job;
 }
 
+/* Where the job will work. */
+static uint8_t place_of(struct block_server *server, const struct block_job *job)
+{
+	const struct block_handle *handle;
+
+	switch (job->op) {
+	case CAREFUL_BLOCK_COMMIT: /* those are part of their handle */
+	case CAREFUL_BLOCK_CLOSE:
+		return BLOCK_EXPORTS;
+	case CAREFUL_BLOCK_DIGEST:
+	case CAREFUL_BLOCK_EXTENTS:
+	case CAREFUL_BLOCK_BATCH:
+		handle = block_handle_find(server, job->peer, job->key);
+		return handle ? handle->place : BLOCK_EXPORTS;
+	default:
+		return job->flags & CAREFUL_BLOCK_NULL && job->op == CAREFUL_BLOCK_OPEN ?
+			       BLOCK_EXPORTS :
+			       block_path_place(server, job);
+	}
+}
+
 /* Begins what has waited; false: the peer has no job free for it. */
 bool block_start_again(struct block_server *server, const struct block_waiter *waiter)
 {
 	const struct block_job *was = &waiter->job;
-	struct block_job *job = take_job(server, was->peer, was->op, &was->to), *next;
+	struct block_job *job;
 	char *path;
 
-	if (!job)
+	if (!may_begin(server, was->peer, was->place))
 		return false;
+	job = take_job(server, was->peer, was->op, &was->to);
 	path = job->path;
-	next = job->next;
 	*job = *was;
 	job->path = path;
-	job->next = next;
 	strcpy(path, waiter->path); /* NOLINT: both have PATH_MAX */
 	start(server, job, 0);
 	return true;
 }
 
-static void park(struct block_server *server, const struct careful_message *message)
+static void park(struct block_server *server, const struct careful_message *message, uint8_t place)
 {
 	struct block_peer *peer = &server->peers[message->peer];
 	struct block_parked *parked = server->parked_free;
@@ -273,6 +314,7 @@ static void park(struct block_server *server, const struct careful_message *mess
 	server->parked_free = parked->next;
 	server->parked_count++;
 	parked->next = NULL;
+	parked->place = place;
 	parked->kept = kept;
 	parked->handler = message->handler;
 	parked->bytes = message->bytes;
@@ -280,15 +322,18 @@ static void park(struct block_server *server, const struct careful_message *mess
 	careful_reply_name(message, &parked->to);
 	*peer->parked_tail = parked;
 	peer->parked_tail = &parked->next;
+	peer->parked_at[share_of(server, place)]++;
 }
 
-static void unpark_first(struct block_server *server, struct block_peer *peer)
+/* Takes the one at *at out. */
+static void unpark(struct block_server *server, struct block_peer *peer, struct block_parked **at)
 {
-	struct block_parked *parked = peer->parked;
+	struct block_parked *parked = *at;
 
-	peer->parked = parked->next;
-	if (!peer->parked)
-		peer->parked_tail = &peer->parked;
+	*at = parked->next;
+	if (!*at)
+		peer->parked_tail = at;
+	peer->parked_at[share_of(server, parked->place)]--;
 	careful_release(server->instance, parked->kept);
 	parked->next = server->parked_free;
 	server->parked_free = parked;
@@ -301,25 +346,29 @@ void block_drop_parked(struct block_server *server, struct block_peer *peer)
 {
 	while (peer->parked) {
 		careful_reply_late(server->instance, &peer->parked->to, -ECONNRESET, NULL, NULL, 0);
-		unpark_first(server, peer);
+		unpark(server, peer, &peer->parked);
 	}
 }
 
-/* Begins what waits, as far as the peer has jobs free. */
+/* Begins what waits, in its order in each place, as far as the peer may have jobs there. */
 void block_unpark(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
-	struct block_parked *parked;
-	struct block_job *job;
-	int rc;
+	struct block_parked **at = &peer->parked, *parked;
 
-	while ((parked = peer->parked)) {
+	while ((parked = *at)) {
+		struct block_job *job;
+		int rc;
+
+		if (!may_begin(server, index, parked->place)) {
+			at = &parked->next;
+			continue;
+		}
 		job = take_job(server, index, parked->handler, &parked->to);
-		if (!job)
-			return;
 		rc = block_parse(job, parked->args, careful_kept_payload(parked->kept),
 				 parked->bytes);
-		unpark_first(server, peer);
+		job->place = parked->place;
+		unpark(server, peer, at);
 		start(server, job, rc);
 	}
 }
@@ -327,16 +376,22 @@ void block_unpark(struct block_server *server, uint32_t index)
 void block_on_request(const struct careful_message *message, void *user)
 {
 	struct block_server *server = user;
+	struct block_peer *peer = &server->peers[message->peer];
 	struct careful_reply_to to;
-	struct block_job *job = NULL;
+	struct block_job *job;
+	int rc;
 
 	assert(message->peer < server->peers_count);
 	careful_reply_name(message, &to);
-	if (!server->peers[message->peer].parked)
-		job = take_job(server, message->peer, message->handler, &to);
-	if (!job)
-		park(server, message);
-	else
-		start(server, job,
-		      block_parse(job, message->args, message->payload, message->bytes));
+	job = take_job(server, message->peer, message->handler, &to);
+	rc = block_parse(job, message->args, message->payload, message->bytes);
+	if (!rc)
+		job->place = place_of(server, job);
+	if (!peer->parked_at[share_of(server, job->place)] &&
+	    may_begin(server, message->peer, job->place)) {
+		start(server, job, rc);
+		return;
+	}
+	put_job(server, job);
+	park(server, message, job->place);
 }

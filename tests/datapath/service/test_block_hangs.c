@@ -88,6 +88,25 @@ static void test_peer__has_not_all_workers_of_an_export(void)
 	stop();
 }
 
+/* As many requests as a peer may have under way, and more, wait in one export: those of the
+ * same peer in another go on. */
+static void test_peer__with_all_it_may_ask_in_one_export(void)
+{
+	enum { MANY = 200 };
+	static uint32_t tokens[MANY];
+
+	start();
+	hang("two");
+	for (uint32_t i = 0; i < MANY; i++)
+		tokens[i] = ask_stat(0, "two/x");
+	for (uint32_t i = 0; i < MANY; i++)
+		CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0);
+	go_on("two");
+	for (uint32_t i = 0; i < MANY; i++)
+		CHECK(answer(tokens[i])->status != 0);
+	stop();
+}
+
 static void test_stop__ends_and_says_what_hangs(void)
 {
 	uint32_t tokens[ASKED], left;
@@ -109,6 +128,7 @@ int main(void)
 	CHECK(!close(open(at("one/a"), O_CREAT | O_WRONLY, 0644)));
 	RUN(test_export__stops_no_other);
 	RUN(test_peer__has_not_all_workers_of_an_export);
+	RUN(test_peer__with_all_it_may_ask_in_one_export);
 	RUN(test_stop__ends_and_says_what_hangs);
 	remove_base();
 	return 0;
