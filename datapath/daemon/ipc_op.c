@@ -318,7 +318,7 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		answer_peers(client, op);
 		break;
 	case CAREFUL_IPC_CONNECT:
-		ipc_connect(client->ipc, op, q);
+		rc = ipc_connect(client->ipc, op, q);
 		break;
 	case CAREFUL_IPC_FILE_ADD:
 		file_add(client, op, q->fd);

@@ -10,7 +10,11 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
-enum { LIFE_SHIFT = 16, LIFE_MASK = 0x7fff };
+enum {
+	LIFE_SHIFT = 16,
+	LIFE_MASK = 0x7fff,
+	PLACE_MS = 5000, /* until some peer that is idle has given up its place */
+};
 
 static uint32_t name_of(const struct ipc *ipc, uint32_t index)
 {
@@ -150,7 +154,22 @@ static void answer(struct ipc_op *op, int status)
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
-void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+/* Whether a client's question waits for a place. */
+static bool waits(struct ipc_client *client, int rc)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (rc != -EAGAIN) {
+		client->wanted_ns = 0;
+		return false;
+	}
+	if (!client->wanted_ns)
+		client->wanted_ns = now_ns;
+	return now_ns - client->wanted_ns < PLACE_MS * 1000000ull;
+}
+
+/* -EAGAIN: ask again with the same question. */
+int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
 	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
@@ -166,19 +185,23 @@ void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *
 		rc = -EAFNOSUPPORT;
 	else
 		rc = begin(ipc, (struct sockaddr *)&address, want);
+	if (waits(op->client, rc))
+		return -EAGAIN;
+	rc = rc == -EAGAIN ? -EADDRINUSE : rc;
 	if (rc >= 0) {
 		op->peer = name_of(ipc, (uint32_t)rc);
 		rc = state_of(ipc, op->peer);
 	}
 	if (rc != -EINPROGRESS) {
 		answer(op, rc);
-		return;
+		return 0;
 	}
 	if (limit_ms > 3600000)
 		limit_ms = 3600000;
 	op->until_ns = clock_now_ns() + limit_ms * 1000000;
 	op->next = ipc->connects;
 	ipc->connects = op;
+	return 0;
 }
 
 /* Why a handshake got nowhere in time. Its slot is free again, unless others wait. */

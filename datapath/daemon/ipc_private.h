@@ -96,6 +96,7 @@ struct ipc_client {
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
+	uint64_t wanted_ns; /* since when its CONNECT waits for a place; 0: it does not */
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
@@ -143,7 +144,7 @@ bool ipc_close_handles(struct ipc_client *client);
 /* ipc_peer.c */
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
-void ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
+int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 

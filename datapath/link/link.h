@@ -411,6 +411,7 @@ void session_tick(struct link_peer *peer);
 
 /* yield.c: idle sessions give up their windows */
 bool link_yield_ask(struct link *link);
+bool link_yield_await(struct link *link);
 bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void link_yield_tick(struct link_peer *peer);
 void link_wake(struct link_peer *peer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Windows of sessions that are idle. When all are taken and a host asks for one, the peer that
- * was silent for longest is asked for its own; it ends the session if nothing is under way at
+ * Windows of sessions that are idle. When all are taken and a host asks for one, or we want one
+ * with another host, the peer that was silent for longest is asked for its own; it ends the session if nothing is under way at
  * its end either, so no frame is lost. It stays a peer there, without a window: its next message
  * asks for one. Calls handshake.c, sync.c, epoch.c, peer.c.
  */
@@ -20,15 +20,28 @@ static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
 	return link->now_ns - since_ns >= ms * 1000000;
 }
 
-/* Whether nothing is under way here, and nothing was for a while. */
+/* Whether nothing is under way here. */
+static bool at_rest(const struct link_peer *peer)
+{
+	return peer->phase == LINK_OPEN && !peer->operations && !peer->kept && !peer->kept_old &&
+	       !peer->claims && !peer->flow.built && !flow_busy(&peer->flow);
+}
+
+/* Nor was for a while. */
 static bool idle(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 
-	return peer->phase == LINK_OPEN && !peer->operations && !peer->kept && !peer->kept_old &&
-	       !peer->claims && !peer->flow.built && !flow_busy(&peer->flow) &&
-	       session->moved == peer->tx_frames + peer->rx_frames &&
+	return at_rest(peer) && session->moved == peer->tx_frames + peer->rx_frames &&
 	       past(peer->link, session->moved_ns, IDLE_MS);
+}
+
+/* Whether it was not asked just now. */
+static bool may_ask(const struct link_peer *peer)
+{
+	uint64_t asked_ns = peer->session->yield_ns;
+
+	return !asked_ns || past(peer->link, asked_ns, AGAIN_MS);
 }
 
 /* Looks for a window that can be given up; false: there is none, nor was one asked for just now. */
@@ -42,7 +55,7 @@ bool link_yield_ask(struct link *link)
 
 		if (session->yield_ns && !past(link, session->yield_ns, ANSWER_MS))
 			return true;
-		if (idle(peer) && (!session->yield_ns || past(link, session->yield_ns, AGAIN_MS)) &&
+		if (idle(peer) && may_ask(peer) &&
 		    (!best || session->moved_ns < best->session->moved_ns))
 			best = peer;
 	}
@@ -51,6 +64,18 @@ bool link_yield_ask(struct link *link)
 	best->session->yield_ns = link->now_ns;
 	link_sync_yield(best);
 	return true;
+}
+
+/* We want a place for another peer. Whether there may be one soon: of a peer with which nothing is
+ * under way. It is asked when that was so for long enough, and again where it was not so there. */
+bool link_yield_await(struct link *link)
+{
+	if (link_yield_ask(link))
+		return true;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (at_rest(&link->peers[i]))
+			return true;
+	return false;
 }
 
 /* The peer asks for its window; false: something is under way. */

@@ -127,10 +127,10 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 	peer = link_peer_find(&c->link, &to);
 	if ((!peer || peer->state == CAREFUL_PEER_FAILED) && !reachable(c, &to))
 		return -ENETUNREACH;
+	c->link.now_ns = c->port->ops->now_ns(c->port);
 	peer = link_peer_get(&c->link, &to);
 	if (!peer)
-		return -EADDRINUSE;
-	c->link.now_ns = c->port->ops->now_ns(c->port);
+		return link_yield_await(&c->link) ? -EAGAIN : -EADDRINUSE;
 	link_connect(peer);
 	tell_own(c, peer->slot, others);
 	return peer->slot;

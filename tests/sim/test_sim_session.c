@@ -254,6 +254,22 @@ static void test_yield__an_idle_session_loses_no_frame(void)
 	}
 }
 
+/* One place at the host that asks, too: it asks its idle peer for it when it wants another. */
+static void test_yield__who_asks_gets_a_place_of_its_own(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->nodes = 3;
+		scene->options.peers = 1;
+		sim_op(seed % OP_KINDS, 0, 5000, 0)->to = 1;
+		sim_op(OP_REQUEST, 0, 100, 20 + (double)seed * 100)->to = 2;
+		sim_op(OP_GET, 0, 5000, 5000 + (double)seed * 0.3)->to = 1;
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_CTRL_REFUSED], 0);
+	}
+}
+
 /* Who was stopped while its neighbour was unknown has not looked for it in vain. */
 static void test_resolve__a_clock_jump_is_no_attempt(void)
 {
@@ -382,6 +398,7 @@ int main(void)
 	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	RUN(test_yield__an_idle_session_loses_no_frame);
+	RUN(test_yield__who_asks_gets_a_place_of_its_own);
 	RUN(test_resolve__a_clock_jump_is_no_attempt);
 	RUN(test_resolve__a_neighbour_never_found_ends_the_session);
 	RUN(test_renew__ends_at_a_receiver_that_is_never_idle);

@@ -262,11 +262,11 @@ class Node:
         ffi.memmove(raw, sockaddr, len(sockaddr))
         args = (ffi.cast("struct sockaddr *", raw), ffi.sizeof("struct sockaddr_storage"))
         rc = self._engine.run(lib.careful_peer, *args)
-        if rc == -errno.EADDRINUSE:
+        if rc in (-errno.EADDRINUSE, -errno.EAGAIN):
             for failed in [one for one in self._peers.values() if one.state == "failed"]:
                 failed.close()
             rc = self._engine.run(lib.careful_peer, *args)
-        return check(rc, host)
+        return check(-errno.EADDRINUSE if rc == -errno.EAGAIN else rc, host)
 
     @property
     def peers(self) -> list[Peer]:

@@ -392,7 +392,8 @@ int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
 /* Names a peer by address (port 0: the default) and starts the handshake. Returns
- * its index; -EADDRINUSE if all P are taken, -ENETUNREACH if no route leads there from this
+ * its index; -EADDRINUSE if all P are taken, -EAGAIN if one of those that is idle was asked for its
+ * place, or will be: poll, and ask again; -ENETUNREACH if no route leads there from this
  * interface, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /* Closes the session and frees the slot. What is under way ends in the next round. */
