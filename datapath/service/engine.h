@@ -13,6 +13,7 @@
 
 #include "link/link.h"
 #include "message/message.h"
+#include "service/spin.h"
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
@@ -140,6 +141,7 @@ struct careful {
 	struct careful_events *events; /* the group that it takes part in, or NULL */
 
 	uint64_t tick_ns;
+	struct spin spin;
 	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
 	uint32_t polls;
 	bool polling; /* a round is under way: whoever calls is a callback */

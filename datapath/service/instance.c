@@ -282,13 +282,33 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
+/* How long to spin before blocking. */
+static uint64_t spin_ns(struct careful *c)
+{
+	switch (c->options.wait_mode) {
+	case CAREFUL_WAIT_SPIN:
+		return UINT64_MAX;
+	case CAREFUL_WAIT_BLOCK:
+		return 0;
+	default:
+		return spin_wanted(&c->spin) ? c->options.spin_us * 1000ull : 0;
+	}
+}
+
+/* Frames came: what that says of spinning. @waited: it was not at once. */
+static void learn(struct careful *c, uint64_t spun_ns, bool waited, uint64_t blocked_ns)
+{
+	if (blocked_ns)
+		spin_blocked(&c->spin, spun_ns, blocked_ns, c->options.spin_us * 1000ull);
+	else if (waited && spun_ns)
+		spin_paid(&c->spin);
+}
+
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t start = 0, limit = 0; /* once nothing was found: what is there needs no clock */
-	uint64_t spin = c->options.wait_mode == CAREFUL_WAIT_SPIN  ? UINT64_MAX :
-			c->options.wait_mode == CAREFUL_WAIT_BLOCK ? 0 :
-								     c->options.spin_us * 1000ull;
+	uint64_t spin = spin_ns(c), blocked = 0;
 	uint64_t moved = frames_moved(c);
 	uint32_t told = c->told;
 	uint64_t now;
@@ -297,8 +317,10 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	for (;;) {
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);
-		if (handled || told != c->told)
+		if (handled || told != c->told) {
+			learn(c, spin, start, blocked);
 			return handled;
+		}
 		now = c->port->ops->now_ns(c->port);
 		if (!start) {
 			start = now;
@@ -314,6 +336,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 			continue;
 		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))
 			return careful_poll(c);
+		blocked += c->port->ops->now_ns(c->port) - now;
 	}
 }
 
