@@ -98,6 +98,7 @@ struct sim_fault {
  *                  waited that passes a port in so long; it may be anywhere
  * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
  *                  from its careful header on, or the control message
+ * @on_send:        where not NULL, may change what a node sends, and says whether it did
  * @on_hit:         where not NULL, told of each opportunity that a fault hits
  */
 struct sim_config {
@@ -120,6 +121,7 @@ struct sim_config {
 	uint32_t faults_count;
 	void (*on_pass)(void *user, uint32_t from, uint32_t to, bool control, const void *message,
 			uint32_t bytes, const char *what);
+	bool (*on_send)(void *user, uint32_t from, bool control, void *message, uint32_t bytes);
 	void (*on_hit)(void *user, const struct sim_fault *fault, uint32_t opportunity);
 	void *user;
 };

@@ -248,12 +248,24 @@ static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct
 	return true;
 }
 
+/* Whether its sender says something else than its engine did. */
+static bool changed(const struct sim_world *world, struct sim_slot *slot)
+{
+	uint32_t at = slot->control ? 0 : header_at(slot->data);
+
+	return world->config.on_send && !slot->refused && slot->bytes >= at &&
+	       world->config.on_send(world->config.user, slot->from, slot->control, slot->data + at,
+				     slot->bytes - at);
+}
+
 /* Something enters the network. */
 void sim_wire_send(struct sim_world *world, uint32_t index)
 {
 	struct sim_slot *slot = &world->slots[index];
 	struct sim_fate fate = { 0 };
 
+	if (changed(world, slot))
+		sim_wire_harm(world, slot);
 	sim_fault_fate(world, slot, &fate);
 	fate.lost |= !fate.lost && !enqueue(world, slot, &fate);
 	if (fate.lost || fate.damaged || fate.late_ns)

@@ -115,6 +115,7 @@ struct node {
  * What a seed, and what is left of it when a schedule is cut down, stands for.
  *
  * @protocols: of each node, enum careful_protocol, where not that of the options
+ * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @excused:   some fault in it makes operations fail
@@ -133,6 +134,7 @@ struct scenario {
 	uint32_t protocols[NODES_MAX];
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
+	uint32_t hostile;
 	uint64_t frozen_files, thaw_ns;
 	uint64_t poll_ns;
 	uint32_t plan_bytes;
@@ -217,6 +219,14 @@ uint64_t pings_run(struct node *node);
 /* invariants.c */
 void check_node(struct node *node);
 void check_end(struct cluster *cluster);
+
+/* Whether an operation is with a node that lies. */
+static inline bool op_distrusted(const struct op *op)
+{
+	return (op->cluster->scenario.hostile >> op->from |
+		op->cluster->scenario.hostile >> op->to) &
+	       1;
+}
 
 static inline uint64_t cluster_random(const struct scenario *s, uint64_t stream, uint64_t index)
 {

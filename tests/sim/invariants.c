@@ -138,6 +138,8 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 	struct node *other;
 	struct link_peer *theirs = other_end(node, peer, &other);
 
+	if (theirs && node->cluster->scenario.hostile >> other->port & 1)
+		return;
 	if (!theirs || peer->phase != LINK_OPEN || peer->cookie_out != theirs->cookie_in)
 		return;
 	EXPECT(node,

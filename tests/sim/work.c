@@ -65,13 +65,26 @@ static struct node *node_of(struct cluster *cluster, uint32_t port)
 	return &cluster->nodes[port];
 }
 
+/* Whether a message is of a node that lies. */
+static bool is_distrusted(const struct node *node, const struct careful_message *message)
+{
+	const struct link_peer *peer = &node->c->link.peers[message->peer];
+	uint32_t port = sim_port(node->cluster->world, &peer->session->address);
+
+	return port != SIM_ANY && node->cluster->scenario.hostile >> port & 1;
+}
+
 /* The operation that a message speaks of; NULL, and the end, where there is none. */
-static struct op *op_of(struct node *node, const uint32_t *args)
+static struct op *op_of(struct node *node, const struct careful_message *message)
 {
 	struct scenario *s = &node->cluster->scenario;
+	const uint32_t *args = message->args;
 	struct op *op = &s->ops[args[0] % OPS_MAX];
+	bool found = args[0] < s->ops_count && op->to == node->port && args[1] <= op->attempt;
 
-	if (args[0] < s->ops_count && op->to == node->port && args[1] <= op->attempt)
+	if (is_distrusted(node, message))
+		return found && op_distrusted(op) ? op : NULL;
+	if (found)
 		return op;
 	sim_fail(node->cluster->world, "node %u: a handler's arguments are wrong: %u, %u",
 		 node->port, args[0], args[1]);
@@ -80,6 +93,8 @@ static struct op *op_of(struct node *node, const uint32_t *args)
 
 static void ran(struct op *op, uint32_t attempt)
 {
+	if (op_distrusted(op))
+		return;
 	if (op->attempt - attempt < ATTEMPTS && ++op->ran[attempt % ATTEMPTS] > 1)
 		sim_fail(op->cluster->world, "operation %u, attempt %u ran twice", op->index,
 			 attempt);
@@ -115,7 +130,7 @@ static void inside(struct node *node)
 static void on_request(const struct careful_message *message, void *user)
 {
 	struct node *node = user;
-	struct op *op = op_of(node, message->args);
+	struct op *op = op_of(node, message);
 	struct sim_fault *keep = NULL;
 	struct careful_reply_to to;
 	struct late late;
@@ -130,8 +145,8 @@ static void on_request(const struct careful_message *message, void *user)
 		.at_ns = sim_now_ns(node->cluster->world) + op->reply_ns,
 	};
 	ran(op, late.attempt);
-	if (message->bytes != message->args[2] ||
-	    memcmp(message->payload, source_of(op), message->bytes) != 0)
+	if (!op_distrusted(op) && (message->bytes != message->args[2] ||
+				   memcmp(message->payload, source_of(op), message->bytes) != 0))
 		sim_fail(node->cluster->world, "operation %u: the request's payload is wrong",
 			 op->index);
 	inside(node);
@@ -150,11 +165,13 @@ static void on_request(const struct careful_message *message, void *user)
 static void on_stored(const struct careful_message *message, void *user)
 {
 	struct node *node = user;
-	struct op *op = op_of(node, message->args);
+	struct op *op = op_of(node, message);
 
 	if (!op)
 		return;
 	ran(op, message->args[1]);
+	if (op_distrusted(op))
+		return;
 	if (message->bytes != op->bytes || memcmp(op->target, source_of(op), op->bytes) != 0)
 		sim_fail(node->cluster->world, "operation %u: what was stored is wrong", op->index);
 	inside(node);
@@ -178,8 +195,8 @@ static uint64_t run_late(struct node *node)
 		if (late->kept) {
 			const uint32_t bytes = late->kept->body_bytes - (uint32_t)MESSAGE_AM_BYTES;
 
-			if (memcmp(careful_kept_payload(late->kept), source_of(late->op), bytes) !=
-			    0)
+			if (!op_distrusted(late->op) && memcmp(careful_kept_payload(late->kept),
+							       source_of(late->op), bytes) != 0)
 				sim_fail(node->cluster->world, "operation %u: kept payload changed",
 					 late->op->index);
 			careful_release(node->c, late->kept);
@@ -214,6 +231,8 @@ static bool excused(const struct op *op, int status)
 	bool reborn = op->lives[0] != op->cluster->nodes[op->from].life ||
 		      op->lives[1] != op->cluster->nodes[op->to].life;
 
+	if (op_distrusted(op))
+		return true;
 	switch (status) {
 	case -ECONNRESET:
 	case -ETIMEDOUT:
@@ -248,6 +267,8 @@ static void failed(struct op *op, int status)
 
 static const char *wrong(const struct op *op, const struct careful_result *result)
 {
+	if (op_distrusted(op))
+		return NULL;
 	if (op->kind != OP_GET && op->lives[1] == op->cluster->nodes[op->to].life &&
 	    op->ran[op->attempt % ATTEMPTS] != 1)
 		return "is done, and its handler did not run";
@@ -369,7 +390,7 @@ static void start(struct node *node, struct op *op)
 			sim_fail(cluster->world, "node %u has no place for a peer", node->port);
 		return;
 	}
-	if (op->kind == OP_GET && !poisoned(op->target, op->bytes))
+	if (op->kind == OP_GET && !op_distrusted(op) && !poisoned(op->target, op->bytes))
 		sim_fail(cluster->world, "operation %u: bytes came after its end", op->index);
 	provide(op);
 	op->attempt++;
