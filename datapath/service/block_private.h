@@ -45,7 +45,8 @@ enum {
 	BLOCK_SCRATCHES = 8,
 	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* of one: names and attributes, too */
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* of all that a peer has */
-	BLOCK_WAITING = 64, /* requests of a peer that wait for their turn */
+	BLOCK_WAITING = 256, /* requests of a peer that wait for their turn */
+	BLOCK_WAITERS = 3, /* queues of them: answers, scratches, other files */
 	BLOCK_DISCARD = 0, /* as a job's op: CLOSE without an answer */
 };
 
@@ -203,7 +204,7 @@ struct block_waiter {
  *
  * @jobs:    with a path, under way: each place has a share
  * @jobs_at, @parked_at: of each place
- * @waiters: in order, the scratches apart from the rest
+ * @waiters: in order, BLOCK_WAITERS of them
  * @memory, @disk: of its listings: the workers count, too
  */
 struct block_peer {
@@ -212,8 +213,8 @@ struct block_peer {
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count, scratches_count;
 	uint64_t answers_bytes;
-	struct block_waiter *waiters[2];
-	uint32_t waiters_count; /* of both */
+	struct block_waiter *waiters[BLOCK_WAITERS];
+	uint32_t waiters_count; /* of all */
 	_Atomic uint64_t memory, disk;
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;

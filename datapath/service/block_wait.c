@@ -2,7 +2,8 @@
 /*
  * Requests that wait until their peer has room for another handle, in order. They hold no job, so
  * that what frees a handle can be asked for meanwhile. Scratches wait apart from answers: a
- * scratch's holder may wait for an answer, an answer's for nothing. Calls block_request.c.
+ * scratch's holder may wait for an answer, an answer's for nothing. So do other files, whose holders
+ * wait for nothing here either. Calls block_request.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 
 static int queue_of(const struct block_job *job)
 {
-	return job->op == CAREFUL_BLOCK_OPEN;
+	if (job->op != CAREFUL_BLOCK_OPEN)
+		return 0;
+	return job->flags & CAREFUL_BLOCK_SCRATCH ? 1 : 2;
 }
 
 static bool may_wait(const struct block_job *job)
@@ -69,7 +72,7 @@ void block_wake(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		while (peer->waiters[i] && !block_handle_room(server, &peer->waiters[i]->job) &&
 		       block_start_again(server, peer->waiters[i]))
 			free(take_first(server, peer, i));
@@ -81,7 +84,7 @@ void block_drop_waiters(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		while (peer->waiters[i])
 			free(take_first(server, peer, i));
 	}

@@ -12,6 +12,8 @@ import time
 import pytest
 from hosts import MIB, Hosts, alive, finish, make_file, moving
 
+FILES = 24  # more than a copy has under way at a time
+
 
 def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
     three = hosts(hosts=3)
@@ -117,3 +119,36 @@ def test_peers__one_too_many_is_refused_by_name(hosts: Hosts) -> None:
     b.down()
     c.ctl("get", "h1:f", c.own / "f")
     assert (c.own / "f").read_bytes() == (a.export / "f").read_bytes()
+
+
+def test_client__asks_an_idle_server_for_its_place(hosts: Hosts) -> None:
+    a, b, c = hosts(hosts=3)
+    a.up("--peers", "1")
+    for server in (b, c):
+        server.up()
+        (server.export / server.name).touch()
+    for server in (b, c, b):
+        assert a.ctl("ls", f"{server.name}:").stdout == f"{server.name}\n"
+    a.assert_nothing_lost()
+
+
+def test_trees__eight_both_ways_at_once(hosts: Hosts) -> None:
+    a, b = hosts(hosts=2)
+    tree = a.own / "tree"
+    tree.mkdir()
+    for i in range(FILES):
+        make_file(tree / str(i), 100 << 10, i)  # too large to go with others
+    shutil.copytree(tree, b.export / "tree")
+    a.up()
+    b.up()
+    jobs = [a.start("get", "-r", "h2:tree", a.own / f"got{i}") for i in range(8)]
+    jobs += [a.start("put", "-r", tree, f"h2:put{i}") for i in range(8)]
+    for job in jobs:
+        status, _, errors = finish(job, 240)
+        assert status == 0, errors
+    for i in range(8):
+        for copy in (a.own / f"got{i}/tree", b.export / f"put{i}/tree"):
+            assert all(
+                (copy / str(n)).read_bytes() == (tree / str(n)).read_bytes() for n in range(FILES)
+            )
+    b.assert_nothing_lost()

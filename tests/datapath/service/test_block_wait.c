@@ -160,6 +160,42 @@ static void test_batch__answers_have_one_budget(void)
 	stop();
 }
 
+static uint32_t send_file(uint32_t flags)
+{
+	struct {
+		struct careful_block_open open;
+		char path[3];
+	} asked = {
+		.open = { .flags = htobe32(flags), .path_bytes = htobe32(3) },
+		.path = "big",
+	};
+	uint32_t args[4] = { 0 };
+
+	return fake_request(c, 0, CAREFUL_BLOCK_OPEN, args, &asked,
+			    sizeof(asked.open) + sizeof(asked.path));
+}
+
+/* Files wait for handles in their order, and not behind scratches, whose holders open files. */
+static void test_file__in_turn(void)
+{
+	uint32_t keys[BLOCK_HANDLES], first, second, scratch;
+
+	start();
+	for (int i = 0; i < BLOCK_HANDLES; i++)
+		keys[i] = key_of(i < BLOCK_SCRATCHES ? send_open(0, 0) : send_file(0));
+	assert(answer(send_file(0))->status == -EMFILE);
+	scratch = send_open(0, CAREFUL_BLOCK_WAIT);
+	first = send_file(CAREFUL_BLOCK_WAIT);
+	second = send_file(CAREFUL_BLOCK_WAIT);
+	assert(!is_answered(first) && !is_answered(second));
+	close_key(keys[BLOCK_HANDLES - 1]);
+	assert(answer(first)->status == 0);
+	assert(!is_answered(second) && !is_answered(scratch));
+	close_key(keys[BLOCK_HANDLES - 2]);
+	assert(answer(second)->status == 0);
+	stop();
+}
+
 static void test_peer__gone_while_some_wait(void)
 {
 	int before = open_fds();
@@ -192,6 +228,7 @@ int main(void)
 	test_scratch__in_turn();
 	test_batch__never_waits_for_a_scratch();
 	test_batch__answers_have_one_budget();
+	test_file__in_turn();
 	test_peer__gone_while_some_wait();
 	remove_base();
 	return 0;

@@ -265,7 +265,7 @@ async def get_file(
     Raises:
         CarefulError: it failed; at most a partial file is left of it.
     """
-    handle, attr = await remote.open(source)
+    handle, attr = await remote.open(source, wait=True)
     try:
         if not attr.is_file:
             raise CarefulError(errno.EINVAL, "is not a regular file", remote.name(shown(source)))

@@ -158,7 +158,7 @@ async def _matched_there(
 ) -> tuple[dict[int, int], bool]:
     """The blocks that the peer's file has already, and whether those are all of both."""
     try:
-        handle, attr = await remote.open(target)
+        handle, attr = await remote.open(target, wait=True)
     except CarefulError as error:
         if error.errno in (errno.ENOENT, errno.ENOTSUP, errno.EISDIR):
             return {}, False

@@ -143,9 +143,15 @@ class BlockClient(RangeClient):
         answer = await self.request(lib.CAREFUL_BLOCK_MKDIR, (), payload)
         self._checked(answer, path)
 
-    async def open(self, path: str) -> tuple[int, Attr]:
-        """Open a file to read; its handle and attributes."""
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), _open_payload(path))
+    async def open(self, path: str, wait: bool = False) -> tuple[int, Attr]:
+        """Open a file to read; its handle and attributes.
+
+        Args:
+            path: of it.
+            wait: until others of this machine have left a handle: not for who holds one.
+        """
+        payload = _open_payload(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         self._checked(answer, path)
         return answer.args[0], _attr(answer.payload)
 
@@ -159,7 +165,7 @@ class BlockClient(RangeClient):
         tail_bytes: int = 0,
         flags: int = 0,
     ) -> Created:
-        """Open a new file that commit() gives its name.
+        """Open a new file that commit() gives its name, when others have left a handle.
 
         Args:
             path: its name in the end.
@@ -170,7 +176,11 @@ class BlockClient(RangeClient):
             tail_bytes: room behind a partial file.
             flags: CAREFUL_BLOCK_*.
         """
-        flags |= lib.CAREFUL_BLOCK_CREATE | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
+        flags |= (
+            lib.CAREFUL_BLOCK_CREATE
+            | lib.CAREFUL_BLOCK_WAIT
+            | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
+        )
         payload = _open_payload(
             path, flags=flags, mode=mode, bytes=nbytes, tag=tag, tail_bytes=tail_bytes
         )
