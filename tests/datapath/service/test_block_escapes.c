@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Ways out of an exported directory, as a table: each is tried by every request that has a path,
+ * also while what it leads through changes, and none reads or changes what lies outside.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "block_end.h"
+#include "check.h"
+
+#define SECRET "nobody's business"
+
+enum { RACES = 300, NAME_BYTES = 300 };
+
+static struct stat outside;
+static char overlong[NAME_BYTES], deep[PATH_MAX - 64];
+
+/* @bytes: where the path holds NUL; 0: its length */
+static const struct escape {
+	const char *path;
+	uint32_t bytes;
+} escapes[] = {
+	{ "..", 0 },
+	{ "../outside/secret", 0 },
+	{ "../outside/new", 0 },
+	{ "sub/../../outside/secret", 0 },
+	{ "./../outside/secret", 0 },
+	{ "sub//..//..//outside/secret", 0 },
+	{ "/", 0 },
+	{ "/etc/passwd", 0 },
+	{ "//etc/passwd", 0 },
+	{ "absolute", 0 },
+	{ "absolute/secret", 0 },
+	{ "absolute/new", 0 },
+	{ "relative", 0 },
+	{ "relative/secret", 0 },
+	{ "relative/new", 0 },
+	{ "file", 0 },
+	{ "chain", 0 },
+	{ "chain/secret", 0 },
+	{ "up/../outside/secret", 0 },
+	{ "root/etc/passwd", 0 },
+	{ "cwd/secret", 0 },
+	{ "fd/3", 0 },
+	{ "loop", 0 },
+	{ "loop/secret", 0 },
+	{ "pipe", 0 },
+	{ "pipe/secret", 0 },
+	{ "device", 0 },
+	{ "sub/a/..", 0 },
+	{ "sub\0/../../outside/secret", 26 },
+	{ "\0../outside/secret", 19 },
+	{ "../outside/secret\0", 18 },
+	{ "SUB/../../OUTSIDE/secret", 0 },
+	{ "..\xc0\xaf..\xc0\xafoutside", 0 },
+	{ overlong, 0 },
+	{ deep, 0 },
+};
+
+static void make_link(const char *to, const char *name)
+{
+	CHECK_EQ(symlink(to, at(name)), 0);
+}
+
+static void set_up(void)
+{
+	int fd;
+
+	CHECK(mkdtemp(base));
+	CHECK(!mkdir(at("export"), 0755) && !mkdir(at("outside"), 0755) &&
+	      !mkdir(at("export/sub"), 0755) && !mkdir(at("export/swapped"), 0755));
+	CHECK(!close(open(at("export/sub/a"), O_CREAT | O_WRONLY, 0644)));
+	fd = open(at("outside/secret"), O_CREAT | O_WRONLY, 0600);
+	CHECK_EQ(write(fd, SECRET, strlen(SECRET)), (ssize_t)strlen(SECRET));
+	CHECK(!fstat(fd, &outside) && !close(fd));
+	make_link(at("outside"), "export/absolute");
+	make_link("../outside", "export/relative");
+	make_link("../outside/secret", "export/file");
+	make_link("relative", "export/chain");
+	make_link("..", "export/up");
+	make_link("/proc/self/root", "export/root");
+	make_link("/proc/self/cwd", "export/cwd");
+	make_link("/proc/self/fd", "export/fd");
+	make_link("loop", "export/loop");
+	make_link("../outside", "export/link");
+	CHECK_EQ(mkfifo(at("export/pipe"), 0600), 0);
+	if (mknod(at("export/device"), S_IFCHR | 0600, 1 << 8 | 5))
+		skip("needs root");
+	memset(overlong, 'x', sizeof(overlong) - 1);
+	for (size_t i = 0; i + 3 < sizeof(deep); i += 3)
+		memcpy(deep + i, "../", 3); /* NOLINT: a counted string */
+}
+
+static void start(void)
+{
+	struct block_export_options export = { .path = at("export"), .writable = true };
+	struct careful_error error;
+
+	c = fake_create();
+	CHECK_EQ(block_serve(c, &export, 1, &server, &error), 0);
+}
+
+static struct fake_answer *ask(uint16_t handler, const struct escape *escape, uint32_t flags)
+{
+	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
+	uint8_t payload[sizeof(struct careful_block_open) + PATH_MAX];
+	struct careful_block_open head = {
+		.flags = htobe32(flags),
+		.mode = htobe32(0644),
+		.bytes = htobe64(16),
+		.path_bytes = htobe32(bytes),
+	};
+	uint32_t args[4] = { flags };
+	bool bare = handler == CAREFUL_BLOCK_STAT || handler == CAREFUL_BLOCK_LIST;
+	uint32_t at_byte = bare ? 0 : sizeof(head);
+
+	memcpy(payload, &head, sizeof(head));
+	memcpy(payload + at_byte, escape->path, bytes);
+	if (handler == CAREFUL_BLOCK_OPEN)
+		args[0] = 0;
+	return answer(fake_request(c, 0, handler, args, payload, at_byte + bytes));
+}
+
+static void close_key(uint32_t key)
+{
+	uint32_t args[4] = { key };
+
+	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status, 0);
+}
+
+/* What a handle leads to is nothing outside, and no list of that. */
+static void check_handle(const struct escape *escape, uint32_t key)
+{
+	int fd = fake_region(c, key)->span.fd;
+	char data[4096] = { 0 };
+	struct stat st;
+
+	CHECK_EQ(fstat(fd, &st), 0);
+	if (st.st_dev == outside.st_dev && st.st_ino == outside.st_ino) {
+		fprintf(stderr, "%s leads outside\n", escape->path);
+		exit(1);
+	}
+	CHECK(pread(fd, data, sizeof(data) - 1, 0) >= 0);
+	CHECK(!memmem(data, sizeof(data), "secret", 6));
+	CHECK(!memmem(data, sizeof(data), "root:", 5));
+}
+
+static void try_handle(uint16_t handler, const struct escape *escape, uint32_t flags)
+{
+	const struct fake_answer *a = ask(handler, escape, flags);
+	uint32_t key = a->args[0];
+
+	if (a->status)
+		return;
+	check_handle(escape, key);
+	if (flags & CAREFUL_BLOCK_CREATE) {
+		struct careful_block_open how = { .mode = htobe32(0644), .bytes = htobe64(16) };
+		uint32_t args[4] = { key, CAREFUL_BLOCK_REPLACE | CAREFUL_BLOCK_NOSYNC };
+
+		answer(fake_request(c, 0, CAREFUL_BLOCK_COMMIT, args, &how, sizeof(how)));
+	} else {
+		close_key(key);
+	}
+}
+
+static void try_all(const struct escape *escape)
+{
+	const struct fake_answer *a = ask(CAREFUL_BLOCK_STAT, escape, 0);
+	struct careful_block_attr attr;
+
+	if (!a->status) {
+		memcpy(&attr, a->payload, sizeof(attr));
+		CHECK(be64toh(attr.inode) != outside.st_ino);
+	}
+	try_handle(CAREFUL_BLOCK_OPEN, escape, 0);
+	try_handle(CAREFUL_BLOCK_LIST, escape, 0);
+	try_handle(CAREFUL_BLOCK_LIST, escape, CAREFUL_BLOCK_RECURSIVE);
+	try_handle(CAREFUL_BLOCK_OPEN, escape, CAREFUL_BLOCK_INPLACE);
+	try_handle(CAREFUL_BLOCK_OPEN, escape, CAREFUL_BLOCK_CREATE | CAREFUL_BLOCK_REPLACE);
+	ask(CAREFUL_BLOCK_MKDIR, escape, 0);
+}
+
+/* Nothing was added outside, and what is there is as it was. */
+static void check_outside(void)
+{
+	char data[64] = { 0 };
+	struct dirent *entry;
+	struct stat st;
+	uint32_t n = 0;
+	int fd = open(at("outside/secret"), O_RDONLY);
+	DIR *dir = opendir(at("outside"));
+
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	CHECK_EQ(n, 1);
+	CHECK(!fstat(fd, &st) && st.st_ino == outside.st_ino && st.st_mode == outside.st_mode);
+	CHECK_EQ(read(fd, data, sizeof(data)), (ssize_t)strlen(SECRET));
+	CHECK(!strcmp(data, SECRET) && !close(fd));
+	CHECK(!exists("new"));
+}
+
+static void test_escape__none_leads_out(void)
+{
+	start();
+	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
+		try_all(&escapes[i]);
+		check_outside();
+	}
+	stop();
+}
+
+static atomic_bool swapping;
+
+/* A directory and a symlink out of the export change places all the time. */
+static void *swap(void *arg)
+{
+	char one[PATH_MAX], two[PATH_MAX];
+
+	(void)arg;
+	snprintf(one, sizeof(one), "%s/export/swapped", base);
+	snprintf(two, sizeof(two), "%s/export/link", base);
+	while (atomic_load(&swapping))
+		CHECK_EQ(renameat2(AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE), 0);
+	return NULL;
+}
+
+static void test_escape__nor_a_race(void)
+{
+	static const struct escape read = { "swapped/secret", 0 };
+	static const struct escape others[] = { { "swapped/new", 0 }, { "swapped", 0 } };
+	pthread_t thread;
+
+	start();
+	atomic_store(&swapping, true);
+	CHECK_EQ(pthread_create(&thread, NULL, swap, NULL), 0);
+	for (int i = 0; i < RACES; i++) {
+		try_handle(CAREFUL_BLOCK_OPEN, &read, 0);
+		try_handle(CAREFUL_BLOCK_OPEN, &read, CAREFUL_BLOCK_INPLACE);
+		try_all(&others[i & 1]);
+	}
+	atomic_store(&swapping, false);
+	pthread_join(thread, NULL);
+	check_outside();
+	stop();
+}
+
+int main(void)
+{
+	set_up();
+	RUN(test_escape__none_leads_out);
+	RUN(test_escape__nor_a_race);
+	remove_base();
+	return 0;
+}
