@@ -9,35 +9,19 @@
  * `send` prints a JSON line a second, and at the end one with all counters; SIGINT and
  * SIGTERM end it as FRAMES does. `serve` prints its counters when it ends, by SIGTERM at
  * the latest. Status 1 if anything was lost, damaged, out of order or failed: the
- * counters come then, too, and standard error says what failed.
+ * counters come then, too, and standard error says what failed. Calls soak_serve.c,
+ * soak_send.c.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <careful/careful.h>
-
 #include "clock.h"
+#include "soak.h"
 
-enum {
-	HELLO = 1, /* answered with the keys of both regions */
-	ECHO = 2,
-	STORED = 3,
-	BYE = 4,
-	BULK_BYTES = 256 << 10,
-	PHASES = 4096, /* where in the pattern a payload may begin */
-	REQUESTS = 48,
-	STORES = 2,
-	GETS = 2,
-	ECHO_BYTES_MAX = 256,
-	STALL_S = 30, /* without an operation that ends */
-};
-
-/* Both ends make the same bytes, so that each can tell what must have come. */
-static uint8_t pattern[BULK_BYTES + PHASES];
+uint8_t pattern[BULK_BYTES + PHASES];
 
 static void make_pattern(void)
 {
@@ -51,20 +35,8 @@ static void make_pattern(void)
 	}
 }
 
-static const uint8_t *payload_of(uint32_t number)
-{
-	return pattern + number * 37 % PHASES;
-}
-
-static uint32_t bytes_of(uint32_t number)
-{
-	return number * 29 % (ECHO_BYTES_MAX + 1);
-}
-
-/* --- what both ends say of themselves */
-
-static struct careful *engine; /* NULL until it is open */
-static volatile sig_atomic_t stopped;
+struct careful *engine;
+volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
 {
@@ -72,7 +44,7 @@ static void on_signal(int number)
 	stopped = 1;
 }
 
-static void say_ready(void)
+void say_ready(void)
 {
 	printf("{\"ready\": true}\n");
 	fflush(stdout);
@@ -94,7 +66,7 @@ static const struct {
 	{ "digest_bad", CAREFUL_C_DIGEST_BAD },
 };
 
-static int say_counters(void)
+int say_counters(void)
 {
 	struct careful_info info;
 	uint64_t lost = 0;
@@ -126,296 +98,12 @@ static int say_counters(void)
 	return lost ? 1 : 0;
 }
 
-static void fail(const char *what, int rc)
+void fail(const char *what, int rc)
 {
 	fprintf(stderr, "soak: %s%s%s\n", what, rc ? ": " : "", rc ? strerror(-rc) : "");
 	if (engine)
 		say_counters();
 	exit(1);
-}
-
-/* --- the end that serves */
-
-static struct {
-	uint8_t *stored;
-	uint32_t key_stored, key_pattern;
-	uint32_t next; /* number of the next request */
-	int bye;
-} server;
-
-static void on_hello(const struct careful_message *m, void *user)
-{
-	uint32_t args[4] = { server.key_stored, server.key_pattern };
-
-	(void)user;
-	server.next = 0;
-	if (careful_reply(m, 0, args, NULL, 0))
-		fail("no room for a reply", 0);
-}
-
-static void on_echo(const struct careful_message *m, void *user)
-{
-	uint32_t number = m->args[0];
-
-	(void)user;
-	if (number != server.next)
-		fail("a request came twice, never, or out of order", 0);
-	if (m->bytes != bytes_of(number) || memcmp(m->payload, payload_of(number), m->bytes) != 0)
-		fail("a request came damaged", 0);
-	server.next++;
-	if (careful_reply(m, 0, m->args, payload_of(number + 1), m->bytes))
-		fail("no room for a reply", 0);
-}
-
-static void on_stored(const struct careful_message *m, void *user)
-{
-	(void)user;
-	if (m->bytes != BULK_BYTES ||
-	    memcmp(server.stored + m->region_off, payload_of(m->args[0]), BULK_BYTES) != 0)
-		fail("a store came damaged", 0);
-	if (careful_reply(m, 0, m->args, NULL, 0))
-		fail("no room for a reply", 0);
-}
-
-static void on_bye(const struct careful_message *m, void *user)
-{
-	(void)user;
-	server.bye = 1;
-	if (careful_reply(m, 0, NULL, NULL, 0))
-		fail("no room for a reply", 0);
-}
-
-static int serve(void)
-{
-	struct careful_region stored = { .bytes = STORES * BULK_BYTES,
-					 .access = CAREFUL_REGION_WRITE,
-					 .peer = CAREFUL_ANY_PEER };
-	struct careful_region source = { .span = { .base = pattern },
-					 .bytes = sizeof(pattern),
-					 .access = CAREFUL_REGION_READ,
-					 .peer = CAREFUL_ANY_PEER };
-	uint64_t until;
-
-	server.stored = calloc(STORES, BULK_BYTES);
-	stored.span.base = server.stored;
-	if (!server.stored || careful_region_add(engine, &stored, &server.key_stored) ||
-	    careful_region_add(engine, &source, &server.key_pattern))
-		fail("no regions", 0);
-	careful_handle(engine, HELLO, on_hello, NULL);
-	careful_handle(engine, ECHO, on_echo, NULL);
-	careful_handle_store(engine, STORED, on_stored, NULL);
-	careful_handle(engine, BYE, on_bye, NULL);
-	say_ready();
-	while (!server.bye && !stopped)
-		if (careful_wait(engine, 100, -1) == -ENODEV)
-			fail("the interface was deleted", 0);
-	/* Until the client has the answer. */
-	until = clock_ns() + 500000000ull;
-	while (!stopped && clock_ns() < until)
-		careful_wait(engine, 10, -1);
-	return say_counters();
-}
-
-/* --- the end that asks */
-
-struct bulk {
-	uint32_t number, index, busy;
-	uint8_t *into;
-};
-
-static struct {
-	uint32_t peer, key_stored, key_pattern;
-	uint32_t next, answered, pending; /* requests */
-	uint64_t requests, stores, gets, ended;
-	int done;
-	struct bulk storing[STORES], getting[GETS];
-} client;
-
-static void on_done(const struct careful_result *r, void *user)
-{
-	(void)user;
-	if (r->status)
-		fail("the host does not answer", r->status);
-	client.key_stored = r->args[0];
-	client.key_pattern = r->args[1];
-	client.done = 1;
-}
-
-static void go_on(void)
-{
-	int rc = careful_wait(engine, 100, -1);
-
-	if (rc < 0 && rc != -EINTR)
-		fail("the interface", rc);
-}
-
-static void ask(uint16_t handler)
-{
-	int rc = careful_request(engine, client.peer, handler, NULL, NULL, 0, on_done, NULL);
-
-	client.done = 0;
-	if (rc)
-		fail("request", rc);
-	while (!client.done)
-		go_on();
-}
-
-static void on_reply(const struct careful_result *r, void *user)
-{
-	uint32_t number = client.answered++;
-
-	(void)user;
-	if (r->status)
-		fail("a request failed", r->status);
-	if (r->args[0] != number)
-		fail("a reply came twice, never, or out of order", 0);
-	if (r->bytes != bytes_of(number) ||
-	    memcmp(r->payload, payload_of(number + 1), r->bytes) != 0)
-		fail("a reply came damaged", 0);
-	client.pending--;
-	client.requests++;
-	client.ended++;
-}
-
-static void on_store_done(const struct careful_result *r, void *user)
-{
-	struct bulk *bulk = user;
-
-	if (r->status)
-		fail("a store failed", r->status);
-	bulk->busy = 0;
-	client.stores++;
-	client.ended++;
-}
-
-static void on_get_done(const struct careful_result *r, void *user)
-{
-	struct bulk *bulk = user;
-
-	if (r->status)
-		fail("a get failed", r->status);
-	if (r->bytes != BULK_BYTES || memcmp(bulk->into, payload_of(bulk->number), BULK_BYTES) != 0)
-		fail("a get came damaged", 0);
-	bulk->busy = 0;
-	client.gets++;
-	client.ended++;
-}
-
-static void start_requests(void)
-{
-	while (client.pending < REQUESTS) {
-		uint32_t args[4] = { client.next };
-		int rc = careful_request(engine, client.peer, ECHO, args, payload_of(client.next),
-					 bytes_of(client.next), on_reply, NULL);
-
-		if (rc == -EAGAIN)
-			return;
-		if (rc)
-			fail("request", rc);
-		client.next++;
-		client.pending++;
-	}
-}
-
-static void start_store(struct bulk *bulk)
-{
-	uint32_t args[4] = { ++bulk->number };
-	struct careful_span from = { .base = (void *)payload_of(bulk->number) };
-	int rc = careful_store(engine, client.peer, client.key_stored,
-			       (uint64_t)bulk->index * BULK_BYTES, &from, BULK_BYTES, STORED, args,
-			       0, on_store_done, bulk);
-
-	if (rc && rc != -EAGAIN)
-		fail("store", rc);
-	bulk->busy = !rc;
-}
-
-static void start_get(struct bulk *bulk)
-{
-	struct careful_span to = { .base = bulk->into };
-	int rc;
-
-	memset(bulk->into, 0, BULK_BYTES); /* what the last one left proves nothing */
-	bulk->number++;
-	rc = careful_get(engine, client.peer, client.key_pattern,
-			 (uint64_t)(payload_of(bulk->number) - pattern), &to, BULK_BYTES, 0,
-			 on_get_done, bulk);
-	if (rc && rc != -EAGAIN)
-		fail("get", rc);
-	bulk->busy = !rc;
-}
-
-static uint64_t frames(void)
-{
-	struct careful_info info;
-
-	careful_info(engine, &info);
-	return info.counters[CAREFUL_C_TX_FRAMES] + info.counters[CAREFUL_C_RX_FRAMES];
-}
-
-static void say_progress(uint64_t crossed)
-{
-	printf("{\"frames\": %llu, \"requests\": %llu, \"stores\": %llu, \"gets\": %llu}\n",
-	       (unsigned long long)crossed, (unsigned long long)client.requests,
-	       (unsigned long long)client.stores, (unsigned long long)client.gets);
-	fflush(stdout);
-}
-
-static int busy(void)
-{
-	int n = client.pending != 0;
-
-	for (uint32_t i = 0; i < STORES; i++)
-		n |= client.storing[i].busy != 0;
-	for (uint32_t i = 0; i < GETS; i++)
-		n |= client.getting[i].busy != 0;
-	return n;
-}
-
-static void start_all(void)
-{
-	start_requests();
-	for (uint32_t i = 0; i < STORES; i++)
-		if (!client.storing[i].busy)
-			start_store(&client.storing[i]);
-	for (uint32_t i = 0; i < GETS; i++)
-		if (!client.getting[i].busy)
-			start_get(&client.getting[i]);
-}
-
-static int run(uint64_t most)
-{
-	uint64_t crossed = 0, told = clock_ns(), now, moved = told, ended = 0;
-
-	for (uint32_t i = 0; i < STORES; i++)
-		client.storing[i].index = i;
-	for (uint32_t i = 0; i < GETS; i++) {
-		client.getting[i].into = malloc(BULK_BYTES);
-		if (!client.getting[i].into)
-			fail("no memory", 0);
-	}
-	say_ready();
-	ask(HELLO);
-	while (busy() || (crossed < most && !stopped)) {
-		if (crossed < most && !stopped)
-			start_all();
-		go_on();
-		crossed = frames();
-		now = clock_ns();
-		if (ended != client.ended) {
-			ended = client.ended;
-			moved = now;
-		} else if (now - moved > STALL_S * 1000000000ull) {
-			fail("nothing moves any more", 0);
-		}
-		if (now - told > 1000000000ull) {
-			say_progress(crossed);
-			told = now;
-		}
-	}
-	ask(BYE);
-	say_progress(frames());
-	return say_counters();
 }
 
 static int usage(void)
@@ -448,13 +136,12 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!sends) {
-		rc = serve();
+		rc = soak_serve();
 	} else {
 		peer = careful_peer(engine, (struct sockaddr *)&to, sizeof(to));
 		if (peer < 0)
 			fail("peer", peer);
-		client.peer = (uint32_t)peer;
-		rc = run(strtoull(argv[4], NULL, 10));
+		rc = soak_send((uint32_t)peer, strtoull(argv[4], NULL, 10));
 	}
 	careful_close(engine);
 	return rc;
