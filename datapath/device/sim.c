@@ -14,6 +14,8 @@
 
 #include <careful/wire.h>
 
+#include "device/entry.h"
+
 static uint64_t chunk_of(const struct sim_device *sim, uint64_t addr)
 {
 	return addr / sim->queue.chunk_bytes;
@@ -204,24 +206,14 @@ static void sim_probed(struct port *nic, uint32_t slot, struct ping_seen *probed
 	};
 }
 
-/* Begins a count; what it says of another train is none of it. */
 static void sim_train(struct port *nic, uint32_t slot, uint32_t number)
 {
-	struct careful_peer_entry *peer = &nic_to_sim(nic)->peers[slot];
-
-	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);
-	peer->train_frames = peer->train_whole = 0;
-	peer->train_first_ns = peer->train_last_ns = 0;
-	__atomic_store_n(&peer->train, number, __ATOMIC_RELEASE);
+	entry_train(&nic_to_sim(nic)->peers[slot], number);
 }
 
 static void sim_trained(struct port *nic, uint32_t slot, struct train_seen *seen)
 {
-	const struct careful_peer_entry *peer = &nic_to_sim(nic)->peers[slot];
-
-	seen->frames = __atomic_load_n(&peer->train_frames, __ATOMIC_ACQUIRE);
-	seen->whole = peer->train_whole;
-	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
+	entry_trained(&nic_to_sim(nic)->peers[slot], seen);
 }
 
 static struct careful_tune_entry *sim_tune(struct port *nic, uint32_t slot)

@@ -18,6 +18,7 @@
 #include <careful/wire.h>
 
 #include "device/compat.h"
+#include "device/entry.h"
 
 static bool xsk_closed(struct port *port, uint32_t slot)
 {
@@ -65,24 +66,14 @@ static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probe
 	probed->cpu = cpu < 0 ? 0 : (uint32_t)cpu;
 }
 
-/* Begins a count; what it says of another train is none of it. */
 static void xsk_train(struct port *port, uint32_t slot, uint32_t number)
 {
-	struct careful_peer_entry *peer = &to_xsk_port(port)->peers[slot];
-
-	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);
-	peer->train_frames = peer->train_whole = 0;
-	peer->train_first_ns = peer->train_last_ns = 0;
-	__atomic_store_n(&peer->train, number, __ATOMIC_RELEASE);
+	entry_train(&to_xsk_port(port)->peers[slot], number);
 }
 
 static void xsk_trained(struct port *port, uint32_t slot, struct train_seen *seen)
 {
-	const struct careful_peer_entry *peer = &to_xsk_port(port)->peers[slot];
-
-	seen->frames = __atomic_load_n(&peer->train_frames, __ATOMIC_ACQUIRE);
-	seen->whole = peer->train_whole;
-	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
+	entry_trained(&to_xsk_port(port)->peers[slot], seen);
 }
 
 static struct careful_tune_entry *xsk_tune(struct port *port, uint32_t slot)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What user space does with a peer's entry (abi.h) while XDP writes to it: the kernel's, or the
+ * simulator's.
+ */
+#ifndef DEVICE_ENTRY_H
+#define DEVICE_ENTRY_H
+
+#include <careful/abi.h>
+
+#include "device/device.h"
+
+/* Begins a count; what it says of another train is none of it. */
+static inline void entry_train(struct careful_peer_entry *peer, uint32_t number)
+{
+	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);
+	peer->train_frames = peer->train_whole = 0;
+	peer->train_first_ns = peer->train_last_ns = 0;
+	__atomic_store_n(&peer->train, number, __ATOMIC_RELEASE);
+}
+
+static inline void entry_trained(const struct careful_peer_entry *peer, struct train_seen *seen)
+{
+	seen->frames = __atomic_load_n(&peer->train_frames, __ATOMIC_ACQUIRE);
+	seen->whole = peer->train_whole;
+	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
+}
+
+#endif /* DEVICE_ENTRY_H */
