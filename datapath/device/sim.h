@@ -90,6 +90,7 @@ struct sim_fault {
  * @admit_ns:       from closing a slot of the peers map until it is for good
  * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
  * @queue_ns:       that each frame there takes to leave it
+ * @unreached:      ports that no frame to all reaches, as bits
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
  * @cost_ns:        where not NULL, the same instead, by frame: of a port, to or from another one,
  *                  from its careful header on. Then it leaves when its node's work so far is done
@@ -113,6 +114,7 @@ struct sim_config {
 	uint64_t ctrl_delay_ns;
 	uint64_t admit_ns;
 	uint32_t queue_frames, queue_ns;
+	uint32_t unreached;
 	uint32_t rx_g_ns, tx_g_ns;
 	uint64_t (*cost_ns)(void *user, uint32_t port, uint32_t other, bool sent, const void *hdr);
 	uint32_t wire_less_bytes;

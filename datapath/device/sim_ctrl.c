@@ -106,6 +106,24 @@ int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr)
 	return 0;
 }
 
+/* To the ports of all others; the IP address, which nobody looks at, is our own. Not on a ring,
+ * where each frame has a turn of its own. */
+int sim_multicast(struct port *nic, const union address *like, struct llhdr *llhdr)
+{
+	struct sim_device *sim = nic_to_sim(nic);
+	union address own;
+	int rc;
+
+	(void)like;
+	if (sim->world->config.token_ns)
+		return -EOPNOTSUPP;
+	sim_address(sim->world, sim->port, &own);
+	rc = sim_resolve(nic, &own, llhdr);
+	if (!rc)
+		llhdr->data[0] |= SIM_MULTICAST;
+	return rc;
+}
+
 int sim_ctrl_send(struct port *nic, const union address *to, const void *buf, uint32_t bytes)
 {
 	struct sim_device *sim = nic_to_sim(nic);

@@ -13,6 +13,7 @@ enum {
 	SIM_CTRL_QUEUE = 64, /* control messages that the kernel's socket holds */
 	SIM_CTRL_BYTES = 256, /* of each, at most */
 	SIM_TAPE = 64, /* what arrived last, for replays */
+	SIM_MULTICAST = 1, /* in the first byte of a MAC address: to all */
 	SIM_HARMED = 16, /* epochs remembered as harmed, of each wire */
 };
 
@@ -177,9 +178,12 @@ void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t
 void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at);
 void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot);
 int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr);
+int sim_multicast(struct port *nic, const union address *like, struct llhdr *llhdr);
 
-/* sim_xdp.c */
+/* sim_xdp.c: the rule, and groups */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes);
+int sim_group(struct port *nic, uint32_t slot, uint64_t cookie);
+uint32_t sim_grouped(struct port *nic, uint32_t slot);
 
 static inline struct sim_device *to_sim(struct queue *queue)
 {

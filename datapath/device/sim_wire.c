@@ -130,9 +130,10 @@ void sim_wire_ready(struct sim_world *world, uint32_t index)
 	sim_post(world, at_ns, SIM_DEPART, index);
 }
 
-/* A frame is handed to the wire; returns when it has left its buffers, or UINT64_MAX: a later
- * event tells. */
-uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
+/* A frame is handed to the wire towards a port; returns when it has left its buffers, or
+ * UINT64_MAX: a later event tells. */
+static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device_desc *descs,
+			uint32_t n)
 {
 	struct sim_world *world = sim->world;
 	struct sim_wire *wire;
@@ -151,10 +152,9 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, 
 		slot->bytes += descs[i].bytes;
 	assert(slot->bytes <= SIM_FRAME_BYTES);
 	gather(sim, slot);
-	slot->to = slot->data[5];
+	slot->to = (uint8_t)to;
 	slot->cookie = cookie_of(slot);
 	slot->outside = outside(slot->data);
-	sim_wire_work(sim, true, &descs[0]);
 	ready_ns = world->now_ns + (world->config.cost_ns ? sim->busy_ns : 0);
 	ready_ns = ready_ns > sim->ready_ns ? ready_ns : sim->ready_ns;
 	sim->ready_ns = ready_ns;
@@ -175,6 +175,26 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, 
 	wire->free_ns = at_ns;
 	sim_post(world, at_ns, SIM_DEPART, index);
 	return at_ns;
+}
+
+/* The same of a frame that says where it goes: to one port, or to all others. */
+uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
+{
+	const uint8_t *to = sim->queue.umem + descs[0].addr;
+	uint64_t left_ns = sim->world->now_ns;
+
+	sim_wire_work(sim, true, &descs[0]);
+	if (!(to[0] & SIM_MULTICAST))
+		return kick_to(sim, to[5], descs, n);
+	for (uint32_t i = 0; i < sim->world->config.ports; i++) {
+		uint64_t at_ns;
+
+		if (i == sim->port || sim->world->config.unreached >> i & 1)
+			continue;
+		at_ns = kick_to(sim, i, descs, n);
+		left_ns = at_ns > left_ns ? at_ns : left_ns;
+	}
+	return left_ns;
 }
 
 /* A frame has left; with zero-copy its buffers are read only now. */

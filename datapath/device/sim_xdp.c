@@ -1,14 +1,43 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
- * asked in the same order. Calls nobody.
+ * asked in the same order; and which groups it knows. Calls nobody.
  */
 #include "device/sim_private.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <string.h>
 
 #include <careful/frame.h>
+
+/* The slot of who sends to a group; NULL: it is unknown. */
+static struct careful_peer_entry *sender_of(struct sim_device *sim, uint64_t cookie)
+{
+	for (uint32_t i = 0; i < sim->peers_count; i++)
+		if (sim->peers[i].group_cookie == cookie)
+			return &sim->peers[i];
+	return NULL;
+}
+
+int sim_group(struct port *nic, uint32_t slot, uint64_t cookie)
+{
+	struct sim_device *sim = nic_to_sim(nic);
+	struct careful_peer_entry *peer = &sim->peers[slot];
+
+	if (cookie && sender_of(sim, cookie))
+		return -EEXIST;
+	if (cookie && !peer->cookie)
+		sim_fail(sim->world, "port %u: slot %u has no session", sim->port, slot);
+	peer->group_seq = peer->group_probe = 0;
+	peer->group_cookie = cookie;
+	return 0;
+}
+
+uint32_t sim_grouped(struct port *nic, uint32_t slot)
+{
+	return nic_to_sim(nic)->peers[slot].group_probe;
+}
 
 static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr,
 				      uint32_t frame_bytes)
@@ -19,6 +48,11 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	if (slot >= sim->peers_count)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(&sim->peers[slot], hdr, frame_bytes);
+	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT) {
+		struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
+
+		return peer ? careful_frame_admit_group(peer, hdr, frame_bytes) : verdict;
+	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
 	return verdict;

@@ -3,8 +3,9 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
  * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, train.c, peer.c, reserve.c, traditional.c.
+ * Calls ping.c, train.c, peer.c, group.c, reserve.c, traditional.c.
  */
+#include "link/group.h"
 #include "link/link.h"
 
 #include <assert.h>
@@ -45,6 +46,7 @@ void epoch_end(struct link_peer *peer)
 	reserve_over(peer);
 	if (!peer->cookie_in)
 		return;
+	link_group_admit(peer, 0);
 	link->port->ops->admit(link->port, peer->slot, 0, 0, 0);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;
@@ -86,6 +88,7 @@ void epoch_begin(struct link_peer *peer)
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	reserve_return(peer);
 	peer->cookie_in = link_random(link);
+	peer->session->casts = (struct flow_casts){ 0 };
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	if (link->traditional)
 		traditional_open(peer);

@@ -25,6 +25,8 @@
  * @ask:      what our frames ask for beside the window, @asked: and the peer's last (reserve.c)
  * @freeing:  buffers whose addresses wait in the fill batch; returned when published
  * @built:    buffers that frames will fill which are built and not sent yet
+ * @most:     buffers that may be filled beyond those returned: the window, and what frames to a
+ *            group gave back (group.c)
  */
 struct flow {
 	struct window_tx tx;
@@ -36,6 +38,12 @@ struct flow {
 	__be16 asked;
 	uint32_t freeing;
 	uint32_t built;
+	uint32_t most;
+};
+
+/* Of an epoch, frames to a group: sent to the peer, and received of it. */
+struct flow_casts {
+	uint32_t out, in;
 };
 
 /* What a frame under the right cookie and check is. */
@@ -51,6 +59,7 @@ static inline void flow_open(struct flow *flow, uint32_t window, uint32_t reserv
 {
 	flow->seq_in = 0;
 	flow->ahead = window + reserve;
+	flow->most = window;
 	window_rx_init(&flow->rx, window);
 }
 
@@ -74,7 +83,7 @@ static inline void flow_close(struct flow *flow)
 /* Whether anything was received in it. */
 static inline bool flow_used(const struct flow *flow)
 {
-	return flow->rx.received != 0;
+	return flow->rx.received != 0 || flow->most != flow->rx.size;
 }
 
 static inline bool flow_may_send(const struct flow *flow, uint32_t cost)
@@ -128,6 +137,37 @@ static inline enum flow_verdict flow_receive(struct flow *flow, const struct car
 	return FLOW_NEXT;
 }
 
+/* Credits for a frame to a group are set aside, before the other members have theirs. */
+static inline void flow_hold(struct flow *flow, uint32_t cost)
+{
+	window_tx_send(&flow->tx, cost);
+}
+
+static inline void flow_unhold(struct flow *flow, uint32_t cost)
+{
+	flow->tx.sent -= cost;
+}
+
+/* It leaves, and gives so many back. */
+static inline void flow_cast(struct flow *flow, uint32_t credits)
+{
+	flow->most += credits;
+	window_rx_settle(&flow->rx, credits);
+}
+
+/* One of the peer's came, which is `ahead` of the last one, as flow_receive(). */
+static inline enum flow_verdict flow_receive_cast(struct flow *flow, uint32_t ahead, uint32_t cost,
+						  uint32_t credits)
+{
+	if (!ahead)
+		return FLOW_OLD;
+	if (ahead != 1)
+		return FLOW_GAP;
+	if (window_rx_receive(&flow->rx, cost) || window_tx_settle(&flow->tx, credits))
+		return FLOW_BAD;
+	return FLOW_NEXT;
+}
+
 /* Receive buffers are in the fill batch; then it is published, and they are owed. */
 static inline void flow_free(struct flow *flow, uint32_t cost)
 {
@@ -139,7 +179,7 @@ static inline uint32_t flow_publish(struct flow *flow)
 {
 	window_rx_return(&flow->rx, flow->freeing);
 	flow->freeing = 0;
-	return flow->rx.returned + flow->rx.size;
+	return flow->rx.returned + flow->most;
 }
 
 /* Whether so many buffers are held that the peer may soon have no credit. */
@@ -169,10 +209,11 @@ static inline bool flow_awaits(const struct flow *flow)
 }
 
 /* What SYNC and its answer say. */
-static inline void flow_describe(const struct flow *flow, struct careful_ctrl *ctrl)
+static inline void flow_describe(const struct flow *flow, const struct flow_casts *casts,
+				 struct careful_ctrl *ctrl)
 {
-	ctrl->seq_sent = htobe32(flow->seq_out);
-	ctrl->seq_rcvd = htobe32(flow->seq_in);
+	ctrl->seq_sent = htobe32(flow->seq_out + casts->out);
+	ctrl->seq_rcvd = htobe32(flow->seq_in + casts->in);
 	ctrl->returned = htobe32(flow->rx.returned);
 }
 
@@ -183,15 +224,19 @@ static inline void flow_told(struct flow *flow)
 }
 
 /* Whether an answer to SYNC knows of the same frames; those under way make it differ. */
-static inline bool flow_agrees(const struct flow *flow, const struct careful_ctrl *ack)
+static inline bool flow_agrees(const struct flow *flow, const struct flow_casts *casts,
+			       const struct careful_ctrl *ack)
 {
-	return be32toh(ack->seq_sent) == flow->seq_in && be32toh(ack->seq_rcvd) == flow->seq_out;
+	return be32toh(ack->seq_sent) == flow->seq_in + casts->in &&
+	       be32toh(ack->seq_rcvd) == flow->seq_out + casts->out;
 }
 
 /* Frames that one which differs finds missing. */
-static inline uint32_t flow_missing(const struct flow *flow, const struct careful_ctrl *ack)
+static inline uint32_t flow_missing(const struct flow *flow, const struct flow_casts *casts,
+				    const struct careful_ctrl *ack)
 {
-	return (flow->seq_out - be32toh(ack->seq_rcvd)) + (be32toh(ack->seq_sent) - flow->seq_in);
+	return (flow->seq_out + casts->out - be32toh(ack->seq_rcvd)) +
+	       (be32toh(ack->seq_sent) - flow->seq_in - casts->in);
 }
 
 /* Takes the credits of an answer that finds none missing; -EPROTO if they cannot be. */

@@ -4,6 +4,7 @@
  * Everything it will ever need is allocated here; the paths of frames allocate nothing.
  * Calls session.c, tx.c, reserve.c, traditional.c.
  */
+#include "link/group.h"
 #include "link/link.h"
 
 #include <assert.h>
@@ -136,6 +137,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 
 	link->peers = calloc(link->peers_max, sizeof(*link->peers));
 	link->sessions = calloc(link->peers_max, sizeof(*link->sessions));
+	link->heard = calloc(link->peers_max, sizeof(*link->heard));
 	link->tx_free = calloc(queue->tx_chunks, sizeof(*link->tx_free));
 	link->fill = calloc(queue->rx_chunks, sizeof(*link->fill));
 	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
@@ -143,8 +145,8 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
 	link->pool = calloc(link->pool_count + 1, link->pool_buffer_bytes);
 	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
-	if (!link->peers || !link->sessions || !link->tx_free || !link->fill || !link->dirty ||
-	    !link->kept || !link->kept_free || !link->pool || !link->pool_free) {
+	if (!link->peers || !link->sessions || !link->heard || !link->tx_free || !link->fill ||
+	    !link->dirty || !link->kept || !link->kept_free || !link->pool || !link->pool_free) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
@@ -172,6 +174,7 @@ void link_deinit(struct link *link)
 	reserve_deinit(link);
 	free(link->peers);
 	free(link->sessions);
+	free(link->heard);
 	free(link->tx_free);
 	free(link->fill);
 	free(link->dirty);

@@ -101,11 +101,15 @@ struct link_send_args {
 	uint32_t crc_bytes;
 };
 
+struct link_heard; /* group.h, */
+struct link_group; /* and this */
+
 struct link {
 	struct queue *queue;
 	struct port *port; /* the queue's */
 	struct link_peer *peers;
 	struct session *sessions; /* each peer's */
+	struct link_heard *heard; /* of each peer's group */
 	struct traditional_link *traditional; /* NULL: careful is spoken here */
 	uint32_t peers_max;
 	uint32_t window; /* W; link_peer_window() of a peer may be less */

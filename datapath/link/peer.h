@@ -193,6 +193,7 @@ struct session {
 	uint32_t granted;
 	uint64_t granted_ns;
 	uint64_t granted_frames;
+	struct flow_casts casts;
 	struct link_question question;
 	struct link_sync sync;
 	struct link_ping ping;

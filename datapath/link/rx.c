@@ -2,8 +2,9 @@
 /*
  * Frames in: find the peer, check the sequence, take the credits, and see every
  * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier. Calls session.c, peer.c, reserve.c, traditional_rx.c.
+ * is published there, not earlier. Calls session.c, peer.c, group.c, reserve.c, traditional_rx.c.
  */
+#include "link/group.h"
 #include "link/link.h"
 
 #include <assert.h>
@@ -81,14 +82,12 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 	return CAREFUL_COUNTERS;
 }
 
-/* Checks the frame against its session, as identify(). A gap ahead and impossible credits break
+/* What comes of a frame of a session, as identify(). A gap ahead and impossible credits break
  * the session. */
-static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
+static inline enum careful_counter judged(struct link_peer *peer, enum flow_verdict verdict,
+					  uint32_t missing)
 {
-	struct link_peer *peer = frame->peer;
-	uint32_t missing = 0;
-
-	switch (flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing)) {
+	switch (verdict) {
 	case FLOW_OLD:
 		return CAREFUL_C_DROP_SEQ;
 	case FLOW_GAP:
@@ -97,16 +96,33 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame)
 		return CAREFUL_C_DROP_SEQ;
 	case FLOW_BAD:
 		peer->heard = true;
-		link_count(link, CAREFUL_C_BAD_CREDITS);
+		link_count(peer->link, CAREFUL_C_BAD_CREDITS);
 		link_break(peer);
 		return CAREFUL_C_DROP_SEQ;
 	case FLOW_NEXT:
 		break;
 	}
-	if (frame->hdr.extra != peer->flow.asked)
-		reserve_asked(peer, frame->hdr.extra);
 	peer->heard = true;
 	return CAREFUL_COUNTERS;
+}
+
+enum careful_counter link_judged(struct link_peer *peer, enum flow_verdict verdict,
+				 uint32_t missing)
+{
+	return judged(peer, verdict, missing);
+}
+
+/* Checks the frame against its session. */
+static enum careful_counter admit(struct link_rxframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+	enum flow_verdict verdict;
+	uint32_t missing = 0;
+
+	verdict = flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing);
+	if (verdict == FLOW_NEXT && frame->hdr.extra != peer->flow.asked)
+		reserve_asked(peer, frame->hdr.extra);
+	return judged(peer, verdict, missing);
 }
 
 /* A frame's buffers go back; where it is of no session, nobody is owed them. */
@@ -155,7 +171,10 @@ take(struct link *link, struct link_rxframe *frame, uint32_t bytes, bool traditi
 	if (dropped == CAREFUL_COUNTERS) {
 		if (traditional)
 			return traditional_take(link, frame);
-		dropped = admit(link, frame);
+		dropped = admit(frame);
+	} else if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && dropped == CAREFUL_C_DROP_COOKIE &&
+		   !traditional) {
+		dropped = link_group_take(link, frame);
 	}
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);

@@ -22,7 +22,7 @@ enum {
 static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	ctrl->cookie = htobe64(peer->cookie_out);
-	flow_describe(&peer->flow, ctrl);
+	flow_describe(&peer->flow, &peer->session->casts, ctrl);
 }
 
 static void ask_with(struct link_peer *peer, uint32_t status)
@@ -130,7 +130,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->refused_rounds = 0;
 	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
-	if (flow_agrees(&peer->flow, ctrl)) {
+	if (flow_agrees(&peer->flow, &session->casts, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
 		/* Silent for a reason of its own: back to asking seldom. */
@@ -161,7 +161,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	link_lost(peer, flow_missing(&peer->flow, ctrl));
+	link_lost(peer, flow_missing(&peer->flow, &session->casts, ctrl));
 	return true;
 }
 

@@ -6,6 +6,7 @@
  * traditional_ack.c.
  */
 #include "link/link.h"
+#include "link/out.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -189,58 +190,13 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
 	}
 }
 
-/* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
- * that of an empty datagram: only the length changes, and one's complement sums
- * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
- * bytes: what is beyond the headers reaches into *hdr, which is written after. */
-static inline __attribute__((always_inline)) void
-write_llhdr(const struct link_peer *peer, struct careful_hdr *hdr, uint32_t body_bytes)
-{
-	const uint8_t *from = peer->llhdr.data;
-	uint8_t *p = (uint8_t *)hdr - peer->llhdr.bytes;
-	uint32_t udp = 8 + LINK_HDR_BYTES + body_bytes;
-
-	_Static_assert((int)LLHDR_MAX <= (int)LINK_IPV4_BYTES + (int)LINK_HDR_BYTES,
-		       "the template ends within the header");
-	memcpy(p, from, LLHDR_MAX);
-	if (from[LINK_ETHERNET_BYTES] >> 4 == 4) {
-		uint32_t sum = (uint32_t)(uint8_t)~from[24] << 8 | (uint8_t)~from[25];
-
-		sum += udp - 8;
-		sum = (sum & 0xffff) + (sum >> 16);
-		sum = ~sum & 0xffff;
-		p[16] = (uint8_t)((20 + udp) >> 8);
-		p[17] = (uint8_t)(20 + udp);
-		p[24] = (uint8_t)(sum >> 8);
-		p[25] = (uint8_t)sum;
-	} else {
-		p[18] = (uint8_t)(udp >> 8);
-		p[19] = (uint8_t)udp;
-	}
-	p += peer->llhdr.bytes - 4;
-	p[0] = (uint8_t)(udp >> 8);
-	p[1] = (uint8_t)udp;
-}
-
-static void queue_frame(struct link *link, const struct link_txframe *frame)
-{
-	if (link->tx_queued + frame->segments > LINK_TX_QUEUE)
-		link_kick(link);
-	assert(link->tx_queued + frame->segments <= LINK_TX_QUEUE);
-	for (uint32_t i = 0; i < frame->segments; i++) {
-		link->tx_queue[link->tx_queued++] = frame->desc[i];
-		sink_add(&link->net_tx, frame->desc[i].bytes);
-	}
-	link->tx_pulse_frames++;
-}
-
-/* All that comes before the body but what flow_send() and seal_hdr() write. */
+/* All that comes before the body but what flow_send() and out_seal() write. */
 static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
 
-	write_llhdr(peer, hdr, frame->body_total);
+	out_llhdr(&peer->llhdr, hdr, frame->body_total);
 	*hdr = (struct careful_hdr){
 		.version = CAREFUL_WIRE_VERSION,
 		.type = args->type,
@@ -256,15 +212,6 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* The payload's CRC, then the header's own: by then the narrow stores of its fields are in the
- * cache, and the wide loads of the check need not wait for them. */
-static void seal_hdr(struct link_txframe *frame, uint32_t crc_bytes)
-{
-	if (crc_bytes)
-		frame->hdr->payload_crc = htobe32(link_crc32c(frame->body, crc_bytes));
-	frame->hdr->check = htobe32(careful_hdr_check(frame->hdr));
-}
-
 /* Completes the header and queues the frame; link_kick() moves it. */
 void link_send(struct link_txframe *frame, const struct link_send_args *args)
 {
@@ -277,8 +224,8 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 		traditional_send(frame);
 	else
 		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
-	seal_hdr(frame, args->crc_bytes);
-	queue_frame(link, frame);
+	out_seal(frame, args->crc_bytes);
+	out_queue(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
 	peer->tx_frames++;
@@ -298,8 +245,8 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 	write_hdr(frame, args);
 	frame->hdr->seq = htobe32(peer->flow.seq_out);
 	traditional_stamp(peer, frame->hdr);
-	seal_hdr(frame, args->crc_bytes);
-	queue_frame(peer->link, frame);
+	out_seal(frame, args->crc_bytes);
+	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
 
@@ -313,12 +260,12 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	frame->hdr = (struct careful_hdr *)(peer->link->queue->umem + frame->desc[0].addr +
 					    peer->llhdr.bytes);
 	hdr = *frame->hdr;
-	write_llhdr(peer, frame->hdr, bytes - prefix_bytes(peer));
+	out_llhdr(&peer->llhdr, frame->hdr, bytes - prefix_bytes(peer));
 	*frame->hdr = hdr;
 	frame->hdr->flags &= (uint8_t)~CAREFUL_F_ASK;
 	traditional_stamp(peer, frame->hdr);
-	seal_hdr(frame, 0);
-	queue_frame(peer->link, frame);
+	out_seal(frame, 0);
+	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
 
@@ -344,10 +291,10 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 
 	assert(!ttl || peer->session->address.sa.sa_family == AF_INET);
 	write_hdr(frame, args);
-	seal_hdr(frame, args->crc_bytes);
+	out_seal(frame, args->crc_bytes);
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
-	queue_frame(peer->link, frame);
+	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
 

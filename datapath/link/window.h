@@ -131,6 +131,23 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 	return window_rx_owed(w) >= w->threshold;
 }
 
+/* So much that is owed is told by a frame to a group, or was told by one: such credits are in
+ * an account of their own, so that frames of the two may overtake each other. */
+static inline void window_rx_settle(struct window_rx *w, uint32_t credits)
+{
+	w->received -= credits;
+	w->returned -= credits;
+}
+
+/* -EPROTO if they cannot be. */
+static inline int window_tx_settle(struct window_tx *w, uint32_t credits)
+{
+	if (credits > window_tx_outstanding(w) + w->reserve)
+		return -EPROTO;
+	w->sent -= credits;
+	return 0;
+}
+
 /* The credits for a frame that is being sent. */
 static inline uint32_t window_rx_announce(struct window_rx *w)
 {

@@ -83,7 +83,7 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
 
-	if (!idle(peer) || !flow_agrees(&peer->flow, sync))
+	if (!idle(peer) || !flow_agrees(&peer->flow, &peer->session->casts, sync))
 		return false;
 	link_ctrl_send(peer->link, &peer->session->address, &bye, CAREFUL_BYE);
 	epoch_end(peer);

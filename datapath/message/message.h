@@ -223,6 +223,8 @@ bool message_small_may(const struct message_state *state, const struct link_peer
 		       uint32_t bytes);
 bool message_small_now(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, const void *payload, uint32_t bytes);
+bool message_small_group(struct link_group *group, const struct careful_am *am, const void *payload,
+			 uint32_t bytes);
 bool message_ask(struct link_peer *peer, uint32_t token);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
 bool message_small_unfit(struct message_state *state, struct careful_am *am,

@@ -2,8 +2,9 @@
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
  * parked in ordinary memory, so that a peer without credits holds no send buffer. Calls
- * link's tx.c.
+ * link's tx.c and group.c.
  */
+#include "link/group.h"
 #include "message/message.h"
 
 #include <endian.h>
@@ -182,6 +183,31 @@ bool message_small_now(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, const void *payload, uint32_t bytes)
 {
 	return message_small_may(state, peer, bytes) && send_now(peer, am, payload, bytes);
+}
+
+/* The same to all of a group, whose credits have been set aside. */
+bool message_small_group(struct link_group *group, const struct careful_am *am, const void *payload,
+			 uint32_t bytes)
+{
+	const struct link_send_args args = {
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+		.msg_bytes = bytes,
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = MESSAGE_AM_BYTES + bytes,
+	};
+	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+	struct link_txframe frame;
+
+	if (!link_group_get(group, MESSAGE_AM_BYTES + bytes, &frame))
+		return false;
+	memcpy(frame.body, am, MESSAGE_AM_BYTES);
+	if (bytes)
+		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
+	link_group_send(group, &frame, &args);
+	if (began_ns)
+		traced(frame.peer, bytes, began_ns);
+	return true;
 }
 
 /* Asks for a sign that what was sent so far has come: now, behind it, or not at all. Every

@@ -6,7 +6,7 @@
  * reason, tells the others, so that those who lost nothing do not wait for ever.
  *
  * Nothing here is parked: what cannot leave now is said again in a later round. Calls
- * event_in.c, event_out.c, event_trace.c, instance.c to wait, message's small.c.
+ * event_in.c, event_out.c, event_group.c, event_trace.c, instance.c to wait, message's small.c.
  */
 #include "service/event_private.h"
 
@@ -96,9 +96,10 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	if (!ev)
 		return -ENOMEM;
 	ev->c = c;
-	ev->group = options->group;
+	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
+	event_group_init(ev);
 	rc = set_nodes(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
 	if (!rc && trace && trace[0])
@@ -146,17 +147,18 @@ bool event_tell(struct careful_events *ev, struct event_node *node, const struct
 	struct careful_am am = *what;
 
 	am.kind = CAREFUL_AM_EVENT;
-	am.region = htobe32(ev->group);
+	am.region = htobe32(ev->number);
 	return message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
 }
 
 static bool say_join(struct careful_events *ev, struct event_node *node)
 {
-	const struct careful_am am = {
+	struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_JOIN),
 		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->joined) },
 	};
 
+	event_group_join(ev, &am);
 	return event_tell(ev, node, &am);
 }
 
@@ -186,6 +188,7 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 		return;
 	ev->error = error;
 	ev->error_rank = rank;
+	event_group_off(ev, error);
 	ev->c->told++; /* who waits is to look */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
@@ -223,6 +226,8 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
 		node->owes_fail = true;
+	else
+		event_group_joined(ev, rank, am);
 }
 
 /* No more comes from there, and nothing is to be told to it. */
@@ -233,6 +238,7 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 	node->left = true;
 	node->owes_fail = node->owes_leave = false;
 	watch(node, false);
+	event_group_off(ev, -EPIPE);
 	ev->c->told++;
 	if (node->in.open)
 		event_fail(ev, rank, -EPROTO);
@@ -268,6 +274,10 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 	case CAREFUL_EVENT_FAIL:
 		if (takes_part)
 			on_fail(ev, rank, am);
+		break;
+	case CAREFUL_EVENT_HEARD:
+		if (takes_part)
+			event_group_heard(ev, rank, am);
 		break;
 	default:
 		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
@@ -313,6 +323,7 @@ void event_round(struct careful *c)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
 			say_all(ev, &ev->node[i]);
+	event_group_round(ev);
 	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
 		ev->waiting = false;
 		c->told++;
@@ -378,6 +389,7 @@ void event_forget(struct careful *c)
 		event_drop(ev, &ev->node[i]);
 		watch(&ev->node[i], false);
 	}
+	event_group_off(ev, -EPIPE);
 	event_trace_end(ev);
 	c->events = NULL;
 	destroy(ev);

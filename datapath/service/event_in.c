@@ -114,7 +114,7 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 {
 	struct careful_events *ev = c->events;
 	uint32_t rank = ev ? ev->rank_of[frame->peer->slot] : EVENT_NOBODY;
-	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->group;
+	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->number;
 
 	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
 		event_said(ev, rank, am);

@@ -2,7 +2,7 @@
 /*
  * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
  * broadcast goes to all or to none, so that a sender which has to wait has sent nothing. Calls
- * event.c, event_trace.c, message's small.c, link's tx.c and hold.c.
+ * event.c, event_group.c, event_trace.c, message's small.c, link's tx.c and hold.c.
  */
 #include "service/event_private.h"
 
@@ -71,6 +71,8 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 
 	if (ev->error || ev->joined + 1 < ev->nodes)
 		return false;
+	if (dst == CAREFUL_EVENT_ALL && event_group_can(ev))
+		return event_group_may_send(ev, bytes) && link_tx_room(&ev->c->link, 1);
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		if (!is_meant(ev, dst, i))
 			continue;
@@ -81,27 +83,14 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return link_tx_room(&ev->c->link, frames);
 }
 
-static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, const void *data,
-		    uint32_t bytes, uint32_t flags)
+/* A fragment was sent to a node. */
+static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
+		  uint32_t flags)
 {
-	struct event_node *node = &ev->node[rank];
-	struct event_way *way = &node->out;
-	struct careful_am am = {
-		.kind = CAREFUL_AM_EVENT,
-		.flags = (uint8_t)flags,
-		.handler = htobe16(CAREFUL_EVENT_FRAGMENT),
-		.region = htobe32(ev->group),
-		.region_off = htobe64(event),
-	};
+	struct event_way *way = &ev->node[rank].out;
 
 	if (!way->open)
 		way->offset = 0;
-	am.bytes = htobe32(way->offset);
-	/* event_may_send() saw room for all of them. */
-	if (!message_small_now(&ev->c->messages, node->peer, &am, data, bytes)) {
-		event_fail(ev, rank, -EIO);
-		return;
-	}
 	ev->sending += !(flags & CAREFUL_EVENT_F_LAST);
 	ev->sending -= way->open;
 	way->open = !(flags & CAREFUL_EVENT_F_LAST);
@@ -110,6 +99,47 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 	way->flags = (uint8_t)flags;
 	way->offset += bytes;
 	event_note(ev, 's', rank, event, bytes, flags);
+}
+
+static struct careful_am header(const struct careful_events *ev, uint32_t rank, uint64_t event,
+				uint32_t flags)
+{
+	const struct event_way *way = &ev->node[rank].out;
+
+	return (struct careful_am){
+		.kind = CAREFUL_AM_EVENT,
+		.flags = (uint8_t)flags,
+		.handler = htobe16(CAREFUL_EVENT_FRAGMENT),
+		.region = htobe32(ev->number),
+		.region_off = htobe64(event),
+		.bytes = htobe32(way->open ? way->offset : 0),
+	};
+}
+
+static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, const void *data,
+		    uint32_t bytes, uint32_t flags)
+{
+	const struct careful_am am = header(ev, rank, event, flags);
+
+	/* event_may_send() saw room for all of them. */
+	if (message_small_now(&ev->c->messages, ev->node[rank].peer, &am, data, bytes))
+		count(ev, rank, event, bytes, flags);
+	else
+		event_fail(ev, rank, -EIO);
+}
+
+static void send_group(struct careful_events *ev, uint64_t event, const void *data, uint32_t bytes,
+		       uint32_t flags)
+{
+	const struct careful_am am = header(ev, !ev->rank, event, flags);
+
+	if (!message_small_group(ev->group, &am, data, bytes)) {
+		event_fail(ev, ev->rank, -EIO);
+		return;
+	}
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank)
+			count(ev, i, event, bytes, flags);
 }
 
 static bool withholds(const struct careful_events *ev)
@@ -156,15 +186,20 @@ static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const vo
 		rc = fits(ev, dst, bytes);
 	if (rc)
 		return rc;
+	if (dst != CAREFUL_EVENT_ALL)
+		event_group_unhold(ev);
 	if (!event_may_send(ev, dst, bytes))
 		return blocked(ev, dst, bytes);
 	ev->blocked_ns = 0;
 	ev->waiting = false;
 	ev->sent = event;
 	ev->sent_any = true;
-	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (is_meant(ev, dst, i))
-			send_to(ev, i, event, data, bytes, flags);
+	if (dst == CAREFUL_EVENT_ALL && event_group_can(ev))
+		send_group(ev, event, data, bytes, flags);
+	else
+		for (uint32_t i = 0; i < ev->nodes; i++)
+			if (is_meant(ev, dst, i))
+				send_to(ev, i, event, data, bytes, flags);
 	/* Asynchronous: a whole message leaves though nobody polls. */
 	if (flags & CAREFUL_EVENT_F_LAST)
 		link_kick(&ev->c->link);

@@ -2,13 +2,14 @@
 /*
  * The event service from the inside (P2 section 5.1): what is known of each node of a group,
  * and the fragments that nobody has consumed yet. An event's path in is event_in.c's, out
- * event_out.c's, a group's life event.c's.
+ * event_out.c's, a frame to all event_group.c's, a group's life event.c's.
  */
 #ifndef SERVICE_EVENT_PRIVATE_H
 #define SERVICE_EVENT_PRIVATE_H
 
 #include <careful/event.h>
 
+#include "link/group.h"
 #include "service/engine.h"
 
 enum {
@@ -48,6 +49,9 @@ struct event_way {
  * @owes_fail, @owes_leave: what it still has to be told, in this order
  * @awaited:   its session is watched: service waits for a sign of it
  * @ask_ns:    when JOIN is said again; UINT64_MAX: both have heard
+ * @owes_heard: it is to be told whether its frames to all come,
+ * @refusal:   a positive errno: they will not
+ * @hears:     it gets our frames to all
  * @first, @last: fragments that came, in their order
  */
 struct event_node {
@@ -57,6 +61,8 @@ struct event_node {
 	uint64_t ask_ns;
 	bool owes_fail, owes_leave;
 	bool joined, left, awaited;
+	bool owes_heard, hears;
+	int refusal;
 };
 
 /* A note of what was sent or consumed (event_trace.c). */
@@ -78,10 +84,14 @@ struct event_note {
  * @blocked_ns: since when nothing could be sent and nothing was consumed; 0: that is not so
  * @waiting:   who sends @waiting_bytes to @waiting_dst is to be told when there is room
  * @given:     what the application has; its place is fixed
+ * @cookie:    of frames to all; 0: there will be none
+ * @group:     to which they go; NULL: there are none, @group_error: for this reason
+ * @hear:      nodes that get them
+ * @probe_ns:  when the next probe is due
  */
 struct careful_events {
 	struct careful *c;
-	uint32_t group, nodes, rank;
+	uint32_t number, nodes, rank; /* of the group, in it, this one's */
 	uint32_t joined; /* nodes that have */
 	struct event_node *node;
 	uint16_t *rank_of; /* of each peer */
@@ -102,6 +112,12 @@ struct careful_events {
 	int error;
 	uint32_t error_rank;
 
+	uint64_t cookie;
+	struct link_group *group;
+	int group_error;
+	uint32_t hear;
+	uint64_t probe_ns;
+
 	struct event_note *notes;
 	uint64_t notes_count;
 	int notes_fd;
@@ -119,6 +135,17 @@ void event_return(struct careful_events *ev);
 
 /* event_out.c */
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
+
+/* event_group.c */
+void event_group_off(struct careful_events *ev, int error);
+void event_group_init(struct careful_events *ev);
+void event_group_join(const struct careful_events *ev, struct careful_am *join);
+void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join);
+void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
+void event_group_round(struct careful_events *ev);
+bool event_group_can(const struct careful_events *ev);
+bool event_group_may_send(struct careful_events *ev, uint32_t bytes);
+void event_group_unhold(struct careful_events *ev);
 
 /* event_trace.c */
 void event_note_down(struct careful_events *ev, char what, uint32_t node, uint64_t event,

@@ -18,7 +18,7 @@ enum { NOTES_MAX = 1 << 20 };
 int careful_events_trace(struct careful_events *ev, const char *directory)
 {
 	char path[PATH_MAX];
-	int n = snprintf(path, sizeof(path), "%s/event-%u-%u.trace", directory, ev->group,
+	int n = snprintf(path, sizeof(path), "%s/event-%u-%u.trace", directory, ev->number,
 			 ev->rank);
 
 	if (n >= (int)sizeof(path))

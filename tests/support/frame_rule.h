@@ -23,14 +23,14 @@ enum rule {
 };
 
 /* Types, flags, limits: DATA 1, UPDATE 2, PING 3, TRAIN 4, ACK 5; FIRST 1, LAST 2, BULK 4,
- * DIGEST 8, ABORT 64, ASK 128; XDP 2, engine 3, file 4. */
+ * DIGEST 8, BCAST_EVENT 16, ABORT 64, ASK 128; XDP 2, engine 3, file 4. */
 static const struct {
 	uint8_t flags_never; /* none of these */
 	uint8_t limit_min, limit_max;
 	uint16_t body_max;
 } rule_types[6] = {
-	[1] = { 0x30, 0, 0, 65535 }, [2] = { 0xff, 0, 0, 0 },	  [3] = { 0xff, 2, 4, 65535 },
-	[4] = { 0xff, 0, 0, 65535 }, [5] = { 0x7f, 0, 0, 65535 },
+	[1] = { 0x20, 0, 0, 65535 }, [2] = { 0xff, 0, 0, 0 },	  [3] = { 0xff, 2, 4, 65535 },
+	[4] = { 0xef, 0, 0, 65535 }, [5] = { 0x7f, 0, 0, 65535 },
 };
 
 /* Bytes beside the payload, by the flags' FIRST, LAST and DIGEST. */

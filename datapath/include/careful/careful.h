@@ -207,6 +207,7 @@ enum careful_counter {
 	CAREFUL_C_CTRL_PROTOCOL, /* HELLOs of a peer with the other protocol, refused */
 	CAREFUL_C_GRANTED, /* buffers granted beside windows */
 	CAREFUL_C_GRANTS_ENDED, /* epochs ended because a grant lay unused while others waited */
+	CAREFUL_C_TX_BROADCASTS, /* of TX_FRAMES: to all of a group at once */
 	CAREFUL_COUNTERS,
 };
 

@@ -10,7 +10,8 @@
  * What was sent is not kept here (P2 section 2.1): the peer has a buffer for it. What came and
  * is not consumed yet stays in its receive buffer, and is copied out when these run short (P2
  * section 5.3), so a program may send more than a window before it consumes, up to the
- * instance's copyout_buffers. A broadcast is replicated by the sender for now.
+ * instance's copyout_buffers. A broadcast is one frame where one reaches all nodes; else the
+ * sender replicates it (careful_events_broadcast()).
  */
 #ifndef CAREFUL_EVENT_H
 #define CAREFUL_EVENT_H
@@ -129,6 +130,14 @@ int careful_event_receive(struct careful_events *events, uint32_t src, uint64_t 
  * peer. A node that fails fails the group for all, within stall_ms at most.
  */
 int careful_events_failed(const struct careful_events *events, uint32_t *rank);
+
+/*
+ * How this node's broadcasts leave. 0: each fragment in one frame to all; -EAGAIN: not yet, it is
+ * being found out. Else they are replicated, for this reason: -EOPNOTSUPP: the device, or the
+ * protocol, has no frames to all; -EHOSTUNREACH: such frames do not reach each node; or what a
+ * node refused them with.
+ */
+int careful_events_broadcast(const struct careful_events *events);
 
 /*
  * From now on notes what is sent and received, for `carefulctl trace events`; written to

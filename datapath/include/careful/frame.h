@@ -21,9 +21,10 @@ enum {
 	CAREFUL_FRAME_IPV6 = 40,
 	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* extension headers; a chain beyond is not ours */
 	CAREFUL_FRAME_UDP = 8,
-	/* Flags that a fragment of a message can have; those of events are reserved. */
+	/* Flags that a fragment of a message can have; CAREFUL_F_LARGE_EVENT is reserved. */
 	CAREFUL_FRAME_DATA_FLAGS = CAREFUL_F_FIRST | CAREFUL_F_LAST | CAREFUL_F_BULK |
-				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT | CAREFUL_F_ASK,
+				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT | CAREFUL_F_ASK |
+				   CAREFUL_F_BCAST_EVENT,
 };
 
 /*
@@ -272,9 +273,10 @@ CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
 /* Flags that a frame of its type can have. */
 CAREFUL_FRAME_FN __u8 careful_frame_flags(const struct careful_hdr *hdr)
 {
-	return hdr->type == CAREFUL_DATA ? CAREFUL_FRAME_DATA_FLAGS :
-	       hdr->type == CAREFUL_ACK	 ? CAREFUL_F_ASK :
-					   0;
+	return hdr->type == CAREFUL_DATA  ? CAREFUL_FRAME_DATA_FLAGS :
+	       hdr->type == CAREFUL_ACK	  ? CAREFUL_F_ASK :
+	       hdr->type == CAREFUL_TRAIN ? CAREFUL_F_BCAST_EVENT :
+					    0;
 }
 
 /* Bytes that follow the header, as it says. */
@@ -293,7 +295,7 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 /*
  * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
  * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
- * frame neither of them; an acknowledgement the flag that asks; a ping no flags, and a stage at
+ * frame none but the group's; an acknowledgement the flag that asks; a ping no flags, and a stage at
  * which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
  * CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
  */
@@ -382,6 +384,31 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 			return CAREFUL_XDP_DROP_CREDIT;
 	}
 	*(volatile __u32 *)&peer->seq_last = seq;
+	return CAREFUL_XDP_ADMITTED;
+}
+
+/*
+ * The same of a frame to a group, in the slot of whoever sends to it. Its buffers are charged to
+ * that one's window, so nobody takes more by it than it may take anyway.
+ */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
+								    const struct careful_hdr *hdr,
+								    __u32 frame_bytes)
+{
+	__u32 seq = CAREFUL_BE32(hdr->seq);
+	__u64 cookie = careful_frame_acquire(&peer->group_cookie);
+
+	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie)
+		return CAREFUL_XDP_DROP_COOKIE;
+	if (hdr->type == CAREFUL_TRAIN) {
+		*(volatile __u32 *)&peer->group_probe = CAREFUL_BE32(hdr->msg_id);
+		return CAREFUL_XDP_DROP_TRAIN;
+	}
+	if (!careful_seq_ahead(seq, peer->group_seq, peer->window))
+		return CAREFUL_XDP_DROP_SEQ;
+	if (!careful_frame_charge(peer, frame_bytes))
+		return CAREFUL_XDP_DROP_CREDIT;
+	*(volatile __u32 *)&peer->group_seq = seq;
 	return CAREFUL_XDP_ADMITTED;
 }
 

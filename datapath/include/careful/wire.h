@@ -30,7 +30,7 @@ enum careful_type {
 	CAREFUL_DATA = 1, /* one fragment of a message */
 	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
 	CAREFUL_PING = 3, /* the stage that stage_limit names answers */
-	CAREFUL_TRAIN = 4, /* one of a train: XDP counts it and drops it */
+	CAREFUL_TRAIN = 4, /* one of a train, or a group's probe: XDP notes it and drops it */
 	CAREFUL_ACK = 5, /* traditional: what has come, or is wanted again; below */
 
 	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
@@ -99,11 +99,22 @@ enum {
 	CAREFUL_F_LAST = 0x02, /* last fragment of its message */
 	CAREFUL_F_BULK = 0x04, /* payload_crc covers careful_am alone, not the payload */
 	CAREFUL_F_DIGEST = 0x08, /* the last fragment ends in the payload's XXH3 (8 bytes) */
-	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1; reserved: a broadcast in one frame */
-	CAREFUL_F_LARGE_EVENT = 0x20, /* likewise; in unicast frames careful_am has both */
+	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1: one frame to a group; below */
+	CAREFUL_F_LARGE_EVENT = 0x20, /* reserved; careful_am has it */
 	CAREFUL_F_ABORT = 0x40, /* the sender cannot go on; payload: a positive errno, __be32 */
 	CAREFUL_F_ASK = 0x80, /* traditional: an ACK frame is wanted */
 };
+
+/*
+ * A frame to a group (CAREFUL_F_BCAST_EVENT) reaches all of its members, where one link joins
+ * them. Its sender chose the cookie, and told it to each member through their session; src_node
+ * and queue are 0. seq is of the group, from 1. Each member's window is charged with it, as with a
+ * frame of the session. credits are those that the group's frames have given back, cumulative: each
+ * frame adds the least that is owed to any member (P2 section 5.3), and no frame of the
+ * session counts them. A TRAIN frame to a group is a probe: it has no seq, and costs no credit;
+ * msg_id is its number, from 1. Who knows a group's cookie can send in its sender's name: that
+ * ends the session of these two, and no other.
+ */
 
 /*
  * The frame header, after UDP.
@@ -175,9 +186,13 @@ enum {
  */
 enum careful_event_what {
 	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
-	CAREFUL_EVENT_JOIN = 1, /* args: the sender's rank, nodes of the group, 1: heard one */
+	/* args: the sender's rank, nodes of the group, 1: heard one; the cookie of its frames to
+	 * all, high, and in token low; 0: it sends none. */
+	CAREFUL_EVENT_JOIN = 1,
 	CAREFUL_EVENT_LEAVE = 2, /* no more fragments come from the sender */
 	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
+	/* To who said JOIN with a cookie: args: 0: a probe with it came; else (errno): none will. */
+	CAREFUL_EVENT_HEARD = 4,
 };
 
 /*

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames to a group, at both ends. The sender needs a credit of each member before one leaves,
+ * and takes each as soon as it is there, so that no update takes it again before the others' come
+ * (tests/spin/broadcast.pml). What it owes all members alike goes with the frame (P2 section 5.3),
+ * in an account beside that of the session, so that credits of the one may overtake those of the
+ * other. Calls out.h, tx.c, rx.c.
+ */
+#include "link/group.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "link/out.h"
+
+static bool is_member(const struct link_member *member)
+{
+	return member->peer->epoch == member->epoch && member->peer->phase == LINK_OPEN;
+}
+
+bool link_group_can(const struct link *link)
+{
+	return link->port->ops->multicast && !link->traditional;
+}
+
+int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
+		    struct link_group **out)
+{
+	struct port *port = link->port;
+	struct link_group *group;
+
+	if (!link_group_can(link))
+		return -EOPNOTSUPP;
+	group = calloc(1, sizeof(*group) + count * sizeof(group->members[0]));
+	if (!group)
+		return -ENOMEM;
+	group->link = link;
+	group->count = count;
+	if (port->ops->multicast(port, &peers[0]->session->address, &group->llhdr)) {
+		free(group);
+		return -EOPNOTSUPP;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		group->members[i] = (struct link_member){ peers[i], peers[i]->epoch, 0 };
+		if (peers[i]->llhdr.bytes != group->llhdr.bytes || !is_member(&group->members[i])) {
+			free(group);
+			return -EOPNOTSUPP;
+		}
+	}
+	group->cookie = cookie;
+	*out = group;
+	return 0;
+}
+
+void link_group_close(struct link_group *group)
+{
+	for (uint32_t i = 0; group && i < group->count; i++)
+		link_group_unhold(group, i);
+	free(group);
+}
+
+/* The header of a frame to all, but its check. */
+static void write_hdr(const struct link_group *group, struct link_txframe *frame,
+		      const struct link_send_args *args)
+{
+	out_llhdr(&group->llhdr, frame->hdr, frame->body_total);
+	*frame->hdr = (struct careful_hdr){
+		.version = CAREFUL_WIRE_VERSION,
+		.type = args->type,
+		.flags = args->flags | CAREFUL_F_BCAST_EVENT,
+		.cookie = htobe64(group->cookie),
+		.seq = htobe32(group->seq),
+		.credits = htobe32(group->credits),
+		.msg_id = htobe32(args->msg_id),
+		.msg_bytes = htobe32(args->msg_bytes),
+		.frag_off = htobe32(args->frag_off),
+		.frag_bytes = htobe16(args->frag_bytes),
+	};
+}
+
+static void leave(struct link_group *group, struct link_txframe *frame,
+		  const struct link_send_args *args)
+{
+	write_hdr(group, frame, args);
+	out_seal(frame, args->crc_bytes);
+	out_queue(group->link, frame);
+	group->link->tx_last = frame->peer;
+}
+
+void link_group_probe(struct link_group *group)
+{
+	const struct link_send_args args = { .type = CAREFUL_TRAIN, .msg_id = group->probes + 1 };
+	struct link_txframe frame;
+
+	if (!link_group_get(group, 0, &frame))
+		return;
+	group->probes++;
+	leave(group, &frame, &args);
+	link_kick(group->link);
+}
+
+bool link_group_hold(struct link_group *group, uint32_t at, uint32_t body_bytes)
+{
+	struct link_member *member = &group->members[at];
+	uint32_t cost;
+
+	if (!is_member(member))
+		return false;
+	cost = link_cost(member->peer, body_bytes);
+	if (member->held == cost)
+		return true;
+	link_group_unhold(group, at);
+	if (!link_may_send(member->peer, body_bytes))
+		return false;
+	member->held = cost;
+	flow_hold(&member->peer->flow, cost);
+	return true;
+}
+
+void link_group_unhold(struct link_group *group, uint32_t at)
+{
+	struct link_member *member = &group->members[at];
+
+	if (is_member(member))
+		flow_unhold(&member->peer->flow, member->held);
+	member->held = 0;
+}
+
+bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_txframe *frame)
+{
+	return link_tx_get(group->members[0].peer, body_bytes, frame);
+}
+
+/* What can be told to all: the least that is owed to any. */
+static uint32_t least_owed(const struct link_group *group)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t i = 0; i < group->count; i++) {
+		uint32_t owed = window_rx_owed(&group->members[i].peer->flow.rx);
+
+		least = owed < least ? owed : least;
+	}
+	return least;
+}
+
+void link_group_send(struct link_group *group, struct link_txframe *frame,
+		     const struct link_send_args *args)
+{
+	struct link *link = group->link;
+	uint32_t credits = group->mute ? 0 : least_owed(group);
+
+	group->seq++;
+	group->credits += credits;
+	for (uint32_t i = 0; i < group->count; i++) {
+		struct link_peer *peer = group->members[i].peer;
+
+		assert(is_member(&group->members[i]) &&
+		       group->members[i].held == link_cost(peer, frame->body_total));
+		group->members[i].held = 0;
+		flow_cast(&peer->flow, credits);
+		peer->session->casts.out++;
+		peer->tx_frames++;
+		peer->tx_bytes += frame->body_total;
+	}
+	leave(group, frame, args);
+	link->tx_pulse_payload += args->frag_bytes;
+	link_count(link, CAREFUL_C_TX_FRAMES);
+	link_count(link, CAREFUL_C_TX_BROADCASTS);
+	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
+}
+
+int link_group_admit(struct link_peer *peer, uint64_t cookie)
+{
+	struct link *link = peer->link;
+	struct port *port = link->port;
+	int rc = 0;
+
+	if (cookie && link->heard[peer->slot].cookie == cookie)
+		return 0;
+	if (link->heard[peer->slot].cookie)
+		port->ops->group(port, peer->slot, 0);
+	link->heard[peer->slot] = (struct link_heard){ 0 };
+	if (!cookie)
+		return 0;
+	if (!port->ops->group || link->traditional || !peer->cookie_in)
+		return -EOPNOTSUPP;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link->heard[i].cookie == cookie)
+			return -EEXIST;
+	rc = port->ops->group(port, peer->slot, cookie);
+	if (!rc)
+		link->heard[peer->slot].cookie = cookie;
+	return rc;
+}
+
+bool link_group_heard(struct link_peer *peer)
+{
+	struct link_heard *heard = &peer->link->heard[peer->slot];
+	struct port *port = peer->link->port;
+
+	if (!heard->cookie || heard->heard || !port->ops->grouped(port, peer->slot))
+		return false;
+	heard->heard = true;
+	return true;
+}
+
+/* Who sends to a group with this cookie; NULL: nobody. */
+static struct link_peer *sender_of(struct link *link, uint64_t cookie)
+{
+	for (uint32_t i = 0; cookie && i < link->peers_max; i++)
+		if (link->heard[i].cookie == cookie)
+			return &link->peers[i];
+	return NULL;
+}
+
+enum careful_counter link_group_take(struct link *link, struct link_rxframe *frame)
+{
+	struct link_peer *peer = sender_of(link, be64toh(frame->hdr.cookie));
+	uint32_t ahead, credits = be32toh(frame->hdr.credits);
+	enum flow_verdict verdict;
+	struct link_heard *heard;
+
+	if (!peer || !peer->cookie_in)
+		return CAREFUL_C_DROP_COOKIE;
+	heard = &link->heard[peer->slot];
+	frame->peer = peer;
+	frame->epoch = peer->epoch;
+	ahead = careful_seq_ahead(be32toh(frame->hdr.seq), heard->seq, peer->flow.ahead);
+	verdict = flow_receive_cast(&peer->flow, ahead, frame->cost, credits - heard->credits);
+	if (verdict == FLOW_NEXT) {
+		heard->seq++;
+		peer->session->casts.in++;
+		heard->credits = credits;
+	}
+	return link_judged(peer, verdict, ahead - 1);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Frames to a group (wire.h): one frame that each of several peers takes into a buffer of its
+ * own. Sender and receivers keep the rule of the window as with a frame of their session; here is
+ * what goes beyond. Who is in a group, and what its frames mean, is decided above.
+ */
+#ifndef LINK_GROUP_H
+#define LINK_GROUP_H
+
+#include "link/link.h"
+
+/*
+ * A member, at the sender.
+ *
+ * @epoch: the peer's when the group was opened: in another one it is no member
+ * @held:  credits that are set aside for the next frame
+ */
+struct link_member {
+	struct link_peer *peer;
+	uint64_t epoch;
+	uint32_t held;
+};
+
+/*
+ * A group that we send to.
+ *
+ * @seq:     number of the last frame sent
+ * @credits: buffers that its frames gave back
+ * @probes:  sent so far
+ * @mute:    its frames give nothing back: to measure what that is worth
+ */
+struct link_group {
+	struct link *link;
+	uint64_t cookie;
+	uint32_t seq;
+	uint32_t credits;
+	uint32_t probes;
+	uint32_t count;
+	bool mute;
+	struct llhdr llhdr;
+	struct link_member members[];
+};
+
+/*
+ * What a peer sends to a group that we are in; all 0: nothing.
+ *
+ * @seq:     number of the last frame received
+ * @credits: as of then
+ * @heard:   a probe came
+ */
+struct link_heard {
+	uint64_t cookie;
+	uint32_t seq;
+	uint32_t credits;
+	bool heard;
+};
+
+/* Whether frames to a group can leave here. */
+bool link_group_can(const struct link *link);
+/* Opens a group of sessions that are open, with a cookie of the caller's. -EOPNOTSUPP: no frame
+ * of ours can reach all of them; -ENOMEM. */
+int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
+		    struct link_group **group);
+void link_group_close(struct link_group *group);
+/* Sends a probe: whoever hears it is reached by frames to the group. */
+void link_group_probe(struct link_group *group);
+/* Sets the credits of one member aside, where it has them to give; whether they are. */
+bool link_group_hold(struct link_group *group, uint32_t member, uint32_t body_bytes);
+void link_group_unhold(struct link_group *group, uint32_t member);
+/* A send buffer, and what leaves in it; all credits have been set aside. */
+bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_txframe *frame);
+void link_group_send(struct link_group *group, struct link_txframe *frame,
+		     const struct link_send_args *args);
+
+/* Admits a peer's frames to a group, no other group's any more; 0: none. -EEXIST,
+ * -EOPNOTSUPP. */
+int link_group_admit(struct link_peer *peer, uint64_t cookie);
+/* Whether a probe of the peer came; true once. */
+bool link_group_heard(struct link_peer *peer);
+/* A frame to a group: as admit() in rx.c. */
+enum careful_counter link_group_take(struct link *link, struct link_rxframe *frame);
+/* rx.c: what comes of a verdict, likewise. */
+enum careful_counter link_judged(struct link_peer *peer, enum flow_verdict verdict,
+				 uint32_t missing);
+
+#endif /* LINK_GROUP_H */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The last steps of a frame that leaves, the same for a peer (tx.c) and for a group (group.c):
+ * its link header, its checks, its place in the queue. Calls: crc32c.c, tx.c to kick.
+ */
+#ifndef LINK_OUT_H
+#define LINK_OUT_H
+
+#include <assert.h>
+#include <endian.h>
+#include <string.h>
+
+#include "link/link.h"
+
+/* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
+ * that of an empty datagram: only the length changes, and one's complement sums
+ * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
+ * bytes: what is beyond the headers reaches into *hdr, which is written after. */
+static inline __attribute__((always_inline)) void
+out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_bytes)
+{
+	const uint8_t *from = llhdr->data;
+	uint8_t *p = (uint8_t *)hdr - llhdr->bytes;
+	uint32_t udp = 8 + LINK_HDR_BYTES + body_bytes;
+
+	_Static_assert((int)LLHDR_MAX <= (int)LINK_IPV4_BYTES + (int)LINK_HDR_BYTES,
+		       "the template ends within the header");
+	memcpy(p, from, LLHDR_MAX);
+	if (from[LINK_ETHERNET_BYTES] >> 4 == 4) {
+		uint32_t sum = (uint32_t)(uint8_t)~from[24] << 8 | (uint8_t)~from[25];
+
+		sum += udp - 8;
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = ~sum & 0xffff;
+		p[16] = (uint8_t)((20 + udp) >> 8);
+		p[17] = (uint8_t)(20 + udp);
+		p[24] = (uint8_t)(sum >> 8);
+		p[25] = (uint8_t)sum;
+	} else {
+		p[18] = (uint8_t)(udp >> 8);
+		p[19] = (uint8_t)udp;
+	}
+	p += llhdr->bytes - 4;
+	p[0] = (uint8_t)(udp >> 8);
+	p[1] = (uint8_t)udp;
+}
+
+static inline void out_queue(struct link *link, const struct link_txframe *frame)
+{
+	if (link->tx_queued + frame->segments > LINK_TX_QUEUE)
+		link_kick(link);
+	assert(link->tx_queued + frame->segments <= LINK_TX_QUEUE);
+	for (uint32_t i = 0; i < frame->segments; i++) {
+		link->tx_queue[link->tx_queued++] = frame->desc[i];
+		sink_add(&link->net_tx, frame->desc[i].bytes);
+	}
+	link->tx_pulse_frames++;
+}
+
+/* The payload's CRC, then the header's own: by then the narrow stores of its fields are in the
+ * cache, and the wide loads of the check need not wait for them. */
+static inline void out_seal(struct link_txframe *frame, uint32_t crc_bytes)
+{
+	if (crc_bytes)
+		frame->hdr->payload_crc = htobe32(link_crc32c(frame->body, crc_bytes));
+	frame->hdr->check = htobe32(careful_hdr_check(frame->hdr));
+}
+
+#endif /* LINK_OUT_H */

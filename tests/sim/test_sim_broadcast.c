@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Broadcasts as one frame (P2 section 5.1): how many frames and updates there are, what they do
+ * to the windows, where the network does not have them, and what a loss or a hostile sender of
+ * one is.
+ */
+#include <endian.h>
+#include <stdio.h>
+
+#include <careful/frame.h>
+
+#include "event_world.h"
+#include "link/group.h"
+#include "service/event_private.h"
+
+enum {
+	LAST = CAREFUL_EVENT_F_LAST,
+	CROWD = CAREFUL_EVENT_F_CROWD,
+	ALL = CAREFUL_EVENT_ALL,
+};
+
+static struct world w;
+static struct careful_event_fragment got;
+
+/* Until each node knows how its broadcasts leave; all of them say `how`. */
+static void begin(int how)
+{
+	world_begin(&w);
+	world_join_all(&w);
+	for (uint32_t i = 0; i < w.nodes; i++) {
+		for (int k = 0; k < 1000000 && careful_events_broadcast(w.node[i].ev) == -EAGAIN;
+		     k++)
+			world_step(&w);
+		CHECK_EQ(careful_events_broadcast(w.node[i].ev), how);
+	}
+}
+
+/* At rest both ends of each session agree on what was sent and given back. */
+static void check_accounts(void)
+{
+	for (uint32_t i = 0; i < w.nodes; i++)
+		for (uint32_t k = 0; k < w.nodes; k++) {
+			const struct flow *out, *in;
+			const struct link_peer *there;
+
+			if (i == k)
+				continue;
+			out = &w.node[i].c->link.peers[w.node[i].peers[k]].flow;
+			there = &w.node[k].c->link.peers[w.node[k].peers[i]];
+			in = &there->flow;
+			CHECK_EQ(out->tx.sent, in->rx.received);
+			CHECK_EQ(out->tx.credits, in->rx.announced);
+			CHECK_EQ(out->seq_out, in->seq_in);
+			CHECK_EQ(w.node[i].c->link.sessions[w.node[i].peers[k]].casts.out,
+				 there->session->casts.in);
+			CHECK_EQ(in->rx.received, in->rx.returned + there->kept);
+			CHECK(window_rx_owed(&in->rx) < in->rx.threshold);
+		}
+	CHECK_EQ(world_count(&w, CAREFUL_C_DROP_SEQ), 0);
+	CHECK_EQ(world_count(&w, CAREFUL_C_BAD_CREDITS), 0);
+	CHECK_EQ(world_count(&w, CAREFUL_C_EPOCHS_BROKEN), 0);
+}
+
+static uint32_t events; /* of all_to_all() */
+
+/* Each node broadcasts in each event, and hears all others. */
+static bool all_to_all(struct world *world, uint32_t rank, struct program *p)
+{
+	struct careful_events *ev = world->node[rank].ev;
+
+	while (p->event < events) {
+		uint32_t word = rank << 16 | (uint32_t)p->event;
+
+		if (!p->fragment) {
+			p->rc = careful_event_send(ev, ALL, p->event, &word, sizeof(word),
+						   LAST | CROWD, 0);
+			if (p->rc)
+				return p->rc != -EAGAIN;
+			p->fragment = 1;
+		}
+		p->rc = careful_event_receive(ev, ALL, p->event, &got, 0);
+		if (p->rc)
+			return p->rc != -EAGAIN;
+		memcpy(&word, got.data, sizeof(word));
+		CHECK_EQ(word, got.source << 16 | (uint32_t)p->event);
+		p->got++;
+		if (got.status != CAREFUL_EVENT_EVENT_DONE)
+			continue;
+		p->event++;
+		p->fragment = 0;
+	}
+	return true;
+}
+
+static void play(uint32_t count)
+{
+	struct program programs[WORLD_NODES_MAX] = { 0 };
+
+	events = count;
+	CHECK(world_play(&w, all_to_all, programs, 10000));
+	for (uint32_t i = 0; i < w.nodes; i++) {
+		CHECK_EQ(programs[i].rc, 0);
+		CHECK_EQ(programs[i].got, (w.nodes - 1) * count);
+	}
+	world_run(&w, 5);
+}
+
+static void test_broadcast__one_frame_each(void)
+{
+	static const uint32_t shapes[][2] = { { 3, 4 }, { 4, 8 }, { 8, 4 }, { 8, 16 } };
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		uint64_t frames, updates;
+
+		world_set(&w, shapes[i][0], shapes[i][1], 64);
+		begin(0);
+		frames = world_count(&w, CAREFUL_C_TX_FRAMES);
+		updates = world_count(&w, CAREFUL_C_TX_UPDATES);
+		play(200);
+		frames = world_count(&w, CAREFUL_C_TX_FRAMES) - frames;
+		updates = world_count(&w, CAREFUL_C_TX_UPDATES) - updates;
+		CHECK_EQ(world_count(&w, CAREFUL_C_TX_BROADCASTS), shapes[i][0] * 200);
+		CHECK_EQ(frames - updates, shapes[i][0] * 200); /* not one more */
+		check_accounts();
+		world_end(&w);
+	}
+}
+
+/* With unicast messages in between, in both directions. */
+static bool mixed(struct world *world, uint32_t rank, struct program *p)
+{
+	struct careful_events *ev = world->node[rank].ev;
+
+	while (p->event < events) {
+		bool all = p->event % 3 == 0;
+		uint32_t source = (uint32_t)(p->event % world->nodes),
+			 dst = (source + 1) % world->nodes;
+
+		if (source == rank)
+			p->rc = careful_event_send(ev, all ? ALL : dst, p->event, &p->event,
+						   sizeof(p->event), LAST, 0);
+		else if (all || dst == rank)
+			p->rc = careful_event_receive(ev, source, p->event, &got, 0);
+		else
+			p->rc = 0;
+		if (p->rc)
+			return p->rc != -EAGAIN;
+		p->event++;
+	}
+	return true;
+}
+
+static void test_broadcast__among_messages_to_one(void)
+{
+	struct program programs[WORLD_NODES_MAX] = { 0 };
+
+	world_set(&w, 4, 4, 64);
+	begin(0);
+	events = 3000;
+	CHECK(world_play(&w, mixed, programs, 10000));
+	for (uint32_t i = 0; i < w.nodes; i++)
+		CHECK_EQ(programs[i].rc, 0);
+	CHECK_EQ(world_count(&w, CAREFUL_C_TX_BROADCASTS), events / 3);
+	world_run(&w, 5);
+	check_accounts();
+	world_end(&w);
+}
+
+/* Where one node is not reached, all hear what is sent to all, and it is said. */
+static void test_broadcast__replicated_where_the_network_has_none(void)
+{
+	world_set(&w, 4, 8, 64);
+	w.config.unreached = 1 << 2;
+	world_begin(&w);
+	world_join_all(&w);
+	play(50); /* before it is known, too */
+	world_run(&w, 2000);
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK_EQ(careful_events_broadcast(w.node[i].ev), i == 2 ? 0 : -EHOSTUNREACH);
+	CHECK(world_count(&w, CAREFUL_C_TX_BROADCASTS) <= 50);
+	check_accounts();
+	world_end(&w);
+}
+
+static void test_broadcast__two_nodes_have_none(void)
+{
+	world_set(&w, 2, 8, 64);
+	begin(-EOPNOTSUPP);
+	play(50);
+	CHECK_EQ(world_count(&w, CAREFUL_C_TX_BROADCASTS), 0);
+	world_end(&w);
+}
+
+/* P2's footnote 6: updates that travel alone, of all frames; percent. */
+static double alone(uint32_t nodes, uint32_t window, bool mute, bool one_frame)
+{
+	uint64_t frames, updates;
+
+	world_set(&w, nodes, window, 64);
+	w.config.unreached = one_frame ? 0 : ~0u;
+	begin(one_frame ? 0 : -EHOSTUNREACH);
+	for (uint32_t i = 0; one_frame && i < nodes; i++)
+		w.node[i].ev->group->mute = mute;
+	frames = world_count(&w, CAREFUL_C_TX_FRAMES);
+	updates = world_count(&w, CAREFUL_C_TX_UPDATES);
+	play(1000);
+	frames = world_count(&w, CAREFUL_C_TX_FRAMES) - frames;
+	updates = world_count(&w, CAREFUL_C_TX_UPDATES) - updates;
+	check_accounts();
+	world_end(&w);
+	return 100.0 * (double)updates / (double)frames;
+}
+
+static void test_broadcast__gives_credits_back(void)
+{
+	static const uint32_t shapes[][2] = { { 4, 8 }, { 8, 8 }, { 8, 16 } };
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		double with = alone(shapes[i][0], shapes[i][1], false, true);
+		double without = alone(shapes[i][0], shapes[i][1], true, true);
+		double replicated = alone(shapes[i][0], shapes[i][1], false, false);
+
+		printf("  %u nodes, W = %u: updates alone %.1f %% with, %.1f %% without, "
+		       "%.1f %% replicated\n",
+		       shapes[i][0], shapes[i][1], with, without, replicated);
+		CHECK(with < 5);
+		CHECK(without > 20);
+	}
+}
+
+/* A frame to all that one node does not get ends that session, and the group everywhere. */
+static void lose(bool last)
+{
+	uint64_t began_ns;
+
+	world_set(&w, 4, 8, 64);
+	w.faults_count = 1;
+	w.faults[0] = (struct sim_fault){
+		.kind = SIM_LOSS,
+		.from = 0,
+		.to = 1,
+		.what = SIM_DATA,
+		.one_in = 1,
+		.at_ns = 3000 * world_ms,
+		.until_ns = 3001 * world_ms,
+	};
+	begin(0);
+	world_run(&w, (double)(3000 * world_ms - world_now_ns(&w)) / 1e6 + 0.1);
+	began_ns = world_now_ns(&w);
+	CHECK_EQ(careful_event_send(w.node[0].ev, ALL, 1, "a", 1, LAST, 0), 0);
+	world_run(&w, 2);
+	CHECK_EQ(w.faults[0].hits, 1);
+	if (!last)
+		CHECK_EQ(careful_event_send(w.node[0].ev, ALL, 2, "b", 1, LAST, 0), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		while (!careful_events_failed(w.node[i].ev, NULL) &&
+		       world_now_ns(&w) - began_ns < 1000 * world_ms)
+			world_step(&w);
+		CHECK(careful_events_failed(w.node[i].ev, NULL) < 0);
+	}
+	CHECK(world_count(&w, CAREFUL_C_LOST_FRAMES) > 0);
+	CHECK_EQ(w.node[2].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	CHECK_EQ(w.node[3].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	/* And everybody can begin anew. */
+	for (uint32_t i = 0; i < 4; i++)
+		careful_events_close(w.node[i].ev, 0, 0);
+	world_run(&w, 100);
+	world_join_all(&w);
+	play(10);
+	world_end(&w);
+}
+
+static void test_broadcast__lost_for_one(void)
+{
+	lose(false);
+	lose(true);
+}
+
+/* Nodes close one after the other, and join again; what is on its way is nobody's loss. */
+static void test_broadcast__again(void)
+{
+	world_set(&w, 4, 8, 64);
+	begin(0);
+	for (int round = 0; round < 5; round++) {
+		play(7);
+		CHECK_EQ(careful_event_send(w.node[0].ev, ALL, 7, "x", 1, LAST, 0), 0);
+		for (uint32_t i = 0; i < 4; i++) {
+			careful_events_close(w.node[3 - i].ev, 0, 0);
+			world_run(&w, 1);
+		}
+		world_run(&w, 500);
+		world_join_all(&w);
+	}
+	play(7);
+	check_accounts();
+	world_end(&w);
+}
+
+/* XDP: a group's sender fills no more buffers than its session may, whatever it numbers. */
+static void test_admit__a_group_has_its_sender_s_window(void)
+{
+	struct careful_peer_entry peer = {
+		.cookie = 1,
+		.window = 4,
+		.limit = 4,
+		.may_fill = 4,
+		.buffer_bytes = 1024,
+		.group_cookie = 7,
+	};
+	struct careful_hdr hdr = {
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_BCAST_EVENT,
+		.cookie = htobe64(7),
+	};
+
+	hdr.seq = htobe32(6);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_SEQ);
+	for (uint32_t i = 1; i <= 4; i++) {
+		hdr.seq = htobe32(i);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_ADMITTED);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_SEQ);
+	}
+	hdr.seq = htobe32(5);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_CREDIT);
+	hdr.cookie = htobe64(1);
+	hdr.seq = htobe32(1);
+	CHECK_EQ(careful_frame_admit(&peer, &hdr, 100), CAREFUL_XDP_DROP_CREDIT); /* one window */
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_COOKIE);
+	hdr.cookie = htobe64(7);
+	peer.may_fill = 5;
+	peer.cookie = 0;
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_COOKIE);
+}
+
+/* A node that takes another's cookie for its own gets nothing by it but a refusal. */
+static void test_admit__a_cookie_that_another_has(void)
+{
+	struct link_peer *second, *third;
+
+	world_set(&w, 3, 8, 64);
+	begin(0);
+	second = &w.node[0].c->link.peers[w.node[0].peers[1]];
+	third = &w.node[0].c->link.peers[w.node[0].peers[2]];
+	CHECK_EQ(link_group_admit(third, w.node[1].ev->cookie), -EEXIST);
+	CHECK_EQ(link_group_admit(second, w.node[1].ev->cookie), 0); /* its own, as before */
+	world_end(&w);
+}
+
+int main(void)
+{
+	RUN(test_broadcast__one_frame_each);
+	RUN(test_broadcast__among_messages_to_one);
+	RUN(test_broadcast__replicated_where_the_network_has_none);
+	RUN(test_broadcast__two_nodes_have_none);
+	RUN(test_broadcast__gives_credits_back);
+	RUN(test_broadcast__lost_for_one);
+	RUN(test_broadcast__again);
+	RUN(test_admit__a_group_has_its_sender_s_window);
+	RUN(test_admit__a_cookie_that_another_has);
+	return 0;
+}
