@@ -44,6 +44,7 @@ def test_class_of__is_the_maps(auto: Any) -> None:
         ({"on_trial": {"6": {}}}, False),
         ({"put_back": {"6": {}}}, False),
         ({"unverified": {"7": {}}}, False),
+        ({"unverified": {"39": {}}}, False),
         ({"unverified": {"8": {}}}, True),
         ({"figures": {}}, False),
         ({"figures": {}, "decisions": [{"what": "changed"}]}, False),

@@ -71,7 +71,9 @@ def known() -> dict[str, Any]:
 
 def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
     """Whether there is nothing more to come soon of some classes."""
-    if not path or path["on_trial"] or path["put_back"] or classes & path["unverified"].keys():
+    if not path or path["on_trial"] or path["put_back"]:
+        return False
+    if classes & {str(int(item) % 16) for item in path["unverified"]}:  # plans and thresholds
         return False
     if path["figures"] is None:
         return bool(classes <= path["tried"].keys())
