@@ -66,7 +66,7 @@ enum {
 	 * memory to memory, and no dearer to read there. */
 	P2_COPY_CYCLES = 6,
 	/* Sent and not known to have come: with more, their buffers are copied (section 6.1: "it
-	 * has to buffer and therefore copy more often"). P2 has no number; 3 to 16 give the same. */
+	 * has to buffer and therefore copy more often"). P2 has no number: 4 is assumed. */
 	P2_ON_BOARD = 4,
 	/* Fitted: Table 1, careful, one word on 2 nodes, and how much more it is on 8. */
 	P2_HOP_NS = 73700,

@@ -29,8 +29,8 @@ def burst(
 ) -> None:
     """Measure how many frames the path from HOST takes at once, and bound its window by that.
 
-    HOST sends trains, as many frames as there are receive buffers here; ours counts them. The
-    session begins a new epoch for it: nothing may be under way, and for a moment nothing moves.
+    HOST sends trains, each of as many frames as there are receive buffers here, and this host
+    counts what arrives. The session begins a new epoch for it, so for a moment nothing moves.
     carefuld does the same by itself when a session begins, and after a loss.
     """
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
