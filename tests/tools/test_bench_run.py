@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+import careful
 import pytest
+from hosts import finish
+from lab import Lab
 
-TOOL = Path(__file__).resolve().parents[2] / "tools/bench/run"
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools/bench/run"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +85,33 @@ def test_every_program_of_ours_is_in_the_mode(
     with pytest.raises(tool.BenchError, match="seen"):
         tool.Bench(Path(), 1, "generic").request()
     assert [env.get("CAREFUL_XDP") for env in started] == ["generic"]
+
+
+@pytest.fixture
+def rtt(tmp_path: Path) -> Path:
+    """tools/bench/rtt with the libcareful of this environment."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    library = Path(careful.__file__).parent / "libcareful.so"
+    sources = [ROOT / "tools/bench/rtt.c", f"-I{ROOT / 'datapath/include'}"]
+    linked = [library, f"-Wl,-rpath,{library.parent}"]
+    subprocess.run([compiler, "-o", tmp_path / "rtt", *sources, *linked], check=True)
+    return tmp_path / "rtt"
+
+
+@pytest.mark.lab
+def test_rtt__serves_until_it_is_told_to_end(lab: Lab, rtt: Path) -> None:
+    """It ended four seconds after it began: on a busy machine, before the last request."""
+    server = lab.start("h2", rtt, "serve", "eth1")
+    assert server.stdout
+    assert server.stdout.readline() == "ready\n"
+    time.sleep(4.5)
+    asked = lab.run("h1", rtt, "ask", "eth1", lab.address("h2"), "64", "100")
+    assert json.loads(asked.stdout)["count"] == 100
+    assert server.poll() is None
+    server.terminate()
+    assert finish(server) == (0, "", "")
 
 
 def test_help__says_what_both_is() -> None:
