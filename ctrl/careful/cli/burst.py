@@ -31,6 +31,7 @@ def burst(
 
     HOST sends trains, each of as many frames as there are receive buffers here, and this host
     counts what arrives. The session begins a new epoch for it, so for a moment nothing moves.
+    It is refused while data is under way between the two.
     carefuld does the same by itself when a session begins, and after a loss.
     """
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
