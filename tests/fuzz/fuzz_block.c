@@ -197,7 +197,8 @@ static void ask(struct careful *c, struct input *in)
 static bool idle(const struct block_server *server)
 {
 	for (uint32_t i = 0; i < server->peers_count; i++) {
-		if (server->peers[i].jobs || server->peers[i].parked)
+		if (server->peers[i].jobs.free != server->peers[i].jobs.count ||
+		    server->peers[i].parked)
 			return false;
 		for (const struct block_handle *h = server->peers[i].handles; h; h = h->next)
 			if (h->state != BLOCK_OPEN)
