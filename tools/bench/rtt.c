@@ -64,14 +64,14 @@ static int ask_once(struct careful *c, uint32_t peer, const void *payload, uint3
 	return rc ? rc : failed;
 }
 
-static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
+static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint64_t *ns,
+			 uint32_t count)
 {
 	static uint8_t payload[4096];
-	uint64_t *ns = calloc(count, sizeof(*ns));
 	uint64_t limit = clock_ns() + GIVE_UP_MS * 1000000ull;
 	int rc;
 
-	if (!ns || bytes > sizeof(payload))
+	if (bytes > sizeof(payload))
 		return -EINVAL;
 	for (uint32_t i = 0; i < count + WARMUP; i++) {
 		uint64_t start = clock_ns();
@@ -84,12 +84,21 @@ static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 		if (start > limit)
 			return -ETIMEDOUT;
 	}
-	printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u, \"p50_us\": %.3f, "
-	       "\"p99_us\": %.3f}\n",
-	       bytes, count, clock_quantile(ns, count, 50) / 1e3,
-	       clock_quantile(ns, count, 99) / 1e3);
-	free(ns);
 	return 0;
+}
+
+static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
+{
+	uint64_t *ns = calloc(count, sizeof(*ns));
+	int rc = ns ? time_requests(c, peer, bytes, ns, count) : -ENOMEM;
+
+	if (!rc)
+		printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u, \"p50_us\": %.3f, "
+		       "\"p99_us\": %.3f}\n",
+		       bytes, count, clock_quantile(ns, count, 50) / 1e3,
+		       clock_quantile(ns, count, 99) / 1e3);
+	free(ns);
+	return rc;
 }
 
 static int usage(void)
@@ -108,7 +117,7 @@ int main(int argc, char **argv)
 	int asks = argc == 6 && !strcmp(argv[1], "ask");
 	int rc = 0, peer;
 
-	if ((!asks && (argc != 3 || strcmp(argv[1], "serve"))) ||
+	if ((!asks && (argc != 3 || strcmp(argv[1], "serve") != 0)) ||
 	    (asks && inet_pton(AF_INET, argv[3], &to.sin_addr) != 1))
 		return usage();
 	if (!asks)
