@@ -65,7 +65,8 @@ static uint32_t let_go(struct p2_time *t, uint32_t port, uint32_t other,
 static uint64_t frame_ns(void *user, uint32_t port, uint32_t other, bool sent, const void *frame)
 {
 	struct p2_time *t = user;
-	const struct careful_hdr *hdr = frame;
+	struct careful_hdr header; /* a frame's stands at no boundary */
+	const struct careful_hdr *hdr = memcpy(&header, frame, sizeof(header));
 	bool data = hdr->type == CAREFUL_DATA;
 	uint64_t before = t->node[port].now_spent, ns;
 	uint32_t gone = !sent && t->traditional ? let_go(t, port, other, hdr) : 0;
