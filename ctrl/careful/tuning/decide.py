@@ -6,7 +6,8 @@ what was before on live messages, and undone where it does not hold. Without eno
 stays, marked as unverified, and is tried when they come. On a steady path there is one change in
 ten minutes at most; a path that changed is answered at once, and the next time later. The clock
 and the path are passed in, so that hours pass in a test within seconds.
-Calls propose, searches, ab, watch, path; keeps state.
+Calls measuring, propose, searches, ab, watch, path; keeps state. What another process left is
+leftover.py's.
 """
 
 from __future__ import annotations
@@ -15,29 +16,23 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from careful.errors import CarefulError
-from careful.model.stages import Limits
 from careful.tuning.ab import AB, ours
 from careful.tuning.items import is_stored, told_by
+from careful.tuning.leftover import take_over
+from careful.tuning.measuring import Measuring
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.propose import Measured, Row, measured, moved, proposed
+from careful.tuning.propose import Row, proposed
 from careful.tuning.searches import Searches
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
 from careful.tuning.store_watch import StoreWatch
-from careful.tuning.trying import Trying, restore
+from careful.tuning.trying import Trying
 from careful.tuning.verify import Counts, Trial
 from careful.tuning.watch import Watch
 
-#: So long after a quick measurement the path is measured closely, if it is calm, seconds.
-CLOSELY_S = 30.0
-#: What was measured longer ago than this is looked at again by whoever takes over, seconds.
-TRUST_S = 60.0
 #: How often to look: while nothing is going on, and on average between two flips of an A/B.
 LOOK_S, FLIP_S = 0.1, 0.03
 #: Messages of a class that begin a search, or, of an unverified one, its A/B.
 RETRY_MESSAGES = 10
-#: After a measurement that failed, seconds; twice as long each time once it was done without.
-RETRY_S = 30.0
 
 
 class Controller:
@@ -70,21 +65,17 @@ class Controller:
         self._trying: Trying | None = None
         self.searches = True  # whether ways are tried where nothing is predicted
         self._searches = Searches(path, state, self._save)
-        self._limits = Limits()
         self._alone = True  # no other path is measured now
         self._trials: dict[int, Trial] = {}
         self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
-        self._known: Measured | None = None
-        self._retry_at = self._consider_at = clock()
-        self._retry_s = RETRY_S
+        self._measuring = Measuring(path, state, clock, returned)
+        self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
-        self._was_too_quick = False  # the last measurement: it found no figures
         self._store_answers = False  # so has the store
-        self._closely_at: float | None = None  # a quick measurement is to be followed by another
-        old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
-        self._doubts = state.figures is not None and (returned or old)
         self.considered = False  # whether a round is over but for its A/B, measured or not
-        self._resume()
+        left = take_over(path, state)
+        if left is not None:
+            self._decide("unverified", left, "the controller was ended during the A/B")
 
     @property
     def trying(self) -> bool:
@@ -102,13 +93,14 @@ class Controller:
             if self._test:
                 return FLIP_S * self._random.uniform(0.6, 1.4)
             return LOOK_S
-        if self.state.figures is None or self._doubts:
-            if alone and now >= self._retry_at:
+        measuring = self._measuring
+        if not measuring.believed:
+            if alone and now >= measuring.retry_at:
                 self._stop_trying()
                 self._begin()
-            if self.state.figures is None or self._doubts:
+            if not measuring.believed:
                 self.considered |= alone
-            if self._doubts:
+            if measuring.doubted:
                 return LOOK_S
         if self._trying:
             self._search(self._trying, self._clock())
@@ -117,12 +109,11 @@ class Controller:
         self._look(live, now)
         if not self._test:
             self._look_at_store(now)
-        closely = self._closely_at is not None and now >= self._closely_at
-        if not self._test and closely and alone:
-            self._closely_at = None
+        if not self._test and measuring.is_due_closely(now) and alone:
+            measuring.closely_at = None
             self._measure("more closely", quick=False)
         elif (
-            self._known
+            measuring.known
             and not self._test
             and now >= self._consider_at
             and (alone or self._untold() is None)
@@ -146,77 +137,37 @@ class Controller:
         if self._test:
             self._finish(self._test, self._clock(), "the controller ended")
 
-    # --- what was, and the measurement
-
-    def _resume(self) -> None:
-        """Go on from a state that another process left."""
-        if (figures := self.state.figures) is not None:
-            try:
-                self._known = measured(figures, Limits(64, int(figures["frame_payload_bytes"])))
-            except ValueError:
-                self.state.figures = None
-        plans, pinned = self._path.in_effect(), self._path.by_hand()
-        lost = {
-            index: plan
-            for index, plan in self.state.plans.items()
-            if index not in pinned and plan != plans[index]
-        }
-        if lost:
-            self._path.settle(lost)
-        if self.state.put_back:
-            restore(self._path, self.state)
-        pairs, self.state.on_trial = self.state.on_trial, {}
-        if not pairs:
-            return
-        left = ours(self._path, pairs)
-        self._path.settle({index: pair.after for index, pair in left.items()})
-        self.state.unverified |= left
-        self._decide("unverified", left, "the controller was ended during the A/B")
+    # --- the measurement
 
     def _begin(self) -> None:
         """The first measurement; of what was kept, a quick look at whether it is so still."""
-        kept, self._doubts = self.state.figures, False
-        before, when, why = self._known, self.state.measured_at, self.state.reason
+        measuring, kept = self._measuring, self.state.figures
+        measuring.doubted = False
+        before, when, why = measuring.known, self.state.measured_at, self.state.reason
         if kept is None or before is None:
             self._measure("at the start", quick=False)
         elif not self._measure("what was kept is looked at", quick=True):
-            self._doubts = True
-        elif self._is_moved(before):
+            measuring.doubted = True
+        elif measuring.is_moved(before):
             self._path_changed("it is not as it was kept")
         else:
             self.state.figures, self.state.measured_at, self.state.reason = kept, when, why
-            self.state.confirmed_at, self._known = self._clock(), before
-            self._closely_at = None
+            measuring.confirm(before)
             self._decide("path as before", {}, "it measures as it was kept")
 
     def _measure(self, reason: str, quick: bool) -> bool:
-        """Measure the path; whether that worked, and it is known in `_known`."""
+        """Measure the path; whether that worked."""
         try:
-            figures, limits = self._path.measure(quick)
-            self._limits = limits
-            known = measured(figures, limits)
-        except (CarefulError, ValueError) as error:
-            self._retry_at = self._clock() + self._retry_s
-            if self._searches.ended:
-                self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
-            self._was_too_quick = quick
-            self._decide("not measured", {}, f"{reason}: {error}")
-            return False
+            error = self._measuring.measure(reason, quick, patient=self._searches.ended)
+            if error:
+                self._decide("not measured", {}, f"{reason}: {error}")
+                return False
         finally:
             self._watch.skip(by_class(self._path.live()))  # messages met the measurement's
-        figures = {**figures, "frame_payload_bytes": limits.max_bytes}
-        self.state.figures, self.state.reason = figures, reason
-        self.state.measured_at = self._consider_at = self._clock()
-        self._known = known
+        self._consider_at = self.state.measured_at
         self._searches.clear()
-        self._was_too_quick = False
-        self._closely_at = self._clock() + CLOSELY_S if quick else None
         self._save()
         return True
-
-    def _is_moved(self, before: Measured) -> bool:
-        assert self._known is not None
-        return moved(before, self._known, self._path.in_effect())
 
     def _path_changed(self, why: str) -> None:
         self._answers = True
@@ -242,7 +193,7 @@ class Controller:
             self._answer(shifted, now)
             return
         if shifted:
-            self._closely_at = None  # of a path that comes and goes a closer look tells no more
+            self._measuring.closely_at = None  # of a path that comes and goes it tells no more
         if ready:
             self._try(ready, now, fresh=False)
 
@@ -257,7 +208,7 @@ class Controller:
         """Whether what is stored here has become another store's; what is seen is answered, once
         the path is measured: a store's A/B would put that off.
         """
-        if self._known is None:
+        if self._measuring.known is None:
             return False
         seen = self._stores.look(self._path.stored(), now)
         another = seen == "another" and self.state.may_answer(now)
@@ -275,11 +226,12 @@ class Controller:
 
     def _answer(self, shifted: Sequence[int], now: float) -> None:
         """Live messages take another time than they did: measure, and see why."""
-        state, before = self.state, self._known
+        state, measuring = self.state, self._measuring
+        before = measuring.known
         self.state.hold(now)
         classes = ", ".join(str(index) for index in shifted)
         said = f"live messages of class {classes} took another time"
-        if not self._measure(said, quick=not self._was_too_quick):
+        if not self._measure(said, quick=not measuring.was_too_quick):
             if before is None:  # nothing to doubt but what was tried
                 self._watch.reset()
                 self._searches.stale |= set(shifted)
@@ -287,7 +239,7 @@ class Controller:
                 state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()
-        if before is None or self._is_moved(before):
+        if before is None or measuring.is_moved(before):
             self._path_changed(state.reason)
         else:
             self._decide("path as before", {}, f"{state.reason}, but it measures as before")
@@ -303,8 +255,8 @@ class Controller:
             self._stores.explore(untold, self._path, self.state, self._save)
         state, since = self.state, self.state.changed_at
         values, store = self._path.in_effect(), self._stores.known
-        assert self._known is not None
-        rows = proposed(self._known, store, values, self._path.by_hand())
+        assert self._measuring.known is not None
+        rows = proposed(self._measuring.known, store, values, self._path.by_hand())
         found = {
             item: row for item, row in rows.items() if row.best not in state.refuted.get(item, [])
         }
@@ -367,9 +319,10 @@ class Controller:
         """Search where no model helps, if a change is due."""
         if not (self.searches and self._is_due(now)):
             return
-        self._trying, count = self._searches.begin(live, self._known is not None, self._limits, now)
+        known, limits = self._measuring.known, self._measuring.limits
+        self._trying, count = self._searches.begin(live, known is not None, limits, now)
         if count:
-            why = "live messages refuted what was predicted" if self._known else "none is predicted"
+            why = "live messages refuted what was predicted" if known else "none is predicted"
             self._decide("trying", {}, f"{count} ways to send messages are compared: {why}")
         if self._trying:
             self._watch.reset()
@@ -379,7 +332,7 @@ class Controller:
         live = self._path.live()
         said = trying.step(live, now)
         if not said:
-            if self._known and self.state.may_answer(now):
+            if self._measuring.known and self.state.may_answer(now):
                 shifted = self._shifted(trying.base_counts(live), now)
                 if shifted:
                     self._stop_trying()

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of, fixed_plan
-from careful.tuning import decide
+from careful.tuning import measuring
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState
 from live_path import LIMITS, START, LivePath, Stream, run, scaled, told, truth_us, verdicts
@@ -147,7 +147,7 @@ def test_path_changes__measured_closely_once_it_is_calm() -> None:
     one = controller(on)
     run(one, on, 200)
     assert [quick for _, quick in asked] == [False, True, False]
-    assert asked[2][0] - asked[1][0] >= decide.CLOSELY_S
+    assert asked[2][0] - asked[1][0] >= measuring.CLOSELY_S
     assert len(told(one, "changed")) == 2
     assert len(told(one, "path changed")) == 1
 
@@ -391,7 +391,7 @@ def test_taken_over__soon_it_is_trusted_and_later_looked_at() -> None:
     state = kept_of(on, 30)
     run(controller(on, state), on, 5)
     assert len(on.measured_at) == 1
-    on.advance(2 * decide.TRUST_S)
+    on.advance(2 * measuring.TRUST_S)
     run(controller(on, state), on, 5)
     assert len(on.measured_at) == 2
 
@@ -438,5 +438,5 @@ def test_measurement__that_fails_is_tried_again_later() -> None:
     one = controller(on)
     run(one, on, 120)
     assert len(asked) == 3
-    assert asked[1] - asked[0] >= decide.RETRY_S
+    assert asked[1] - asked[0] >= measuring.RETRY_S
     assert loss(on, GAM) < 0.02

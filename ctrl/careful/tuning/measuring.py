@@ -1,0 +1,105 @@
+"""What is known of one path from measurements, and when the next one is due.
+
+Owns the figures that are believed: those of the last measurement, or those that were kept, until
+a quick look at the path confirms them. Whether a measurement is worth it otherwise, and what
+follows from it, is decide.py's. Calls path, propose; keeps state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from careful.errors import CarefulError
+from careful.model.stages import Limits
+from careful.tuning.path import Path
+from careful.tuning.propose import Measured, measured, moved
+from careful.tuning.state import CHANGE_EVERY_S, PathState
+
+#: So long after a quick measurement the path is measured closely, if it is calm, seconds.
+CLOSELY_S = 30.0
+#: What was measured longer ago than this is looked at again by whoever takes over, seconds.
+TRUST_S = 60.0
+#: After a measurement that failed, seconds; twice as long each time once it was done without.
+RETRY_S = 30.0
+
+
+class Measuring:
+    """The measurements of a path.
+
+    Args:
+        path: what is measured.
+        state: with the figures that were kept; changed in place, saved by the caller.
+        clock: seconds, that only rise, across restarts too.
+        returned: the figures are from before another carefuld, and are looked at again.
+
+    Attributes:
+        known: what the figures say; None: there are none.
+        limits: payload of a frame.
+        doubted: the figures are looked at before they are believed.
+        was_too_quick: the last measurement was a quick one that found no figures.
+        closely_at: when a quick measurement is followed by another, seconds; None: it is not.
+        retry_at: a first measurement is not begun before, seconds.
+    """
+
+    def __init__(
+        self, path: Path, state: PathState, clock: Callable[[], float], returned: bool
+    ) -> None:
+        self._path, self._state, self._clock = path, state, clock
+        self.known: Measured | None = None
+        self.limits = Limits()
+        self.was_too_quick = False
+        self.closely_at: float | None = None
+        self.retry_at = clock()
+        self._retry_s = RETRY_S
+        old = clock() - max(state.measured_at, state.confirmed_at or 0.0) > TRUST_S
+        self.doubted = state.figures is not None and (returned or old)
+        if (figures := state.figures) is not None:
+            try:
+                self.known = measured(figures, Limits(64, int(figures["frame_payload_bytes"])))
+            except ValueError:
+                state.figures = None
+
+    @property
+    def believed(self) -> bool:
+        """Whether there are figures, and no look at them is due."""
+        return self._state.figures is not None and not self.doubted
+
+    def measure(self, reason: str, quick: bool, patient: bool) -> Exception | None:
+        """Measure the path; why that failed, or None: it is known.
+
+        Args:
+            reason: why it is measured.
+            quick: with less precision.
+            patient: messages go without: each retry after a failure waits twice as long.
+        """
+        try:
+            figures, limits = self._path.measure(quick)
+            self.limits = limits
+            known = measured(figures, limits)
+        except (CarefulError, ValueError) as error:
+            self.retry_at = self._clock() + self._retry_s
+            if patient:
+                self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
+            self.was_too_quick = quick
+            return error
+        self._state.figures = {**figures, "frame_payload_bytes": limits.max_bytes}
+        self._state.reason = reason
+        self._state.measured_at = self._clock()
+        self.known = known
+        self.was_too_quick = False
+        self.closely_at = self._clock() + CLOSELY_S if quick else None
+        return None
+
+    def is_moved(self, before: Measured) -> bool:
+        """Whether the path is another than it was."""
+        assert self.known is not None
+        return moved(before, self.known, self._path.in_effect())
+
+    def confirm(self, before: Measured) -> None:
+        """It is as it was: that is believed, not the quick look at it."""
+        self._state.confirmed_at, self.known = self._clock(), before
+        self.closely_at = None
+
+    def is_due_closely(self, now: float) -> bool:
+        """Whether a quick measurement is to be followed by another now."""
+        return self.closely_at is not None and now >= self.closely_at
