@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -17,19 +15,15 @@ import careful
 import pytest
 from hosts import finish
 from lab import Lab
+from tool_module import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/bench/run"
 
 
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("bench_run", str(TOOL))
-    spec = importlib.util.spec_from_loader("bench_run", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load_tool("bench/run", monkeypatch)
 
 
 @dataclass

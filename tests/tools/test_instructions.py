@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
-TOOL = Path(__file__).resolve().parents[2] / "tools/bench/instructions"
+import pytest
+from tool_module import ROOT, load_tool
 
 #: One function of link, with one inlined from its header, calls another, twice. Names are given
 #: once, positions relative to the line before.
@@ -35,27 +36,54 @@ totals: 1016
 """
 
 
-def load() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("instructions", str(TOOL))
-    spec = importlib.util.spec_from_loader("instructions", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load_tool("bench/instructions", monkeypatch)
 
 
-def test_read_profile__charges_each_function_without_its_callees() -> None:
-    assert load().read_profile(PROFILE) == {
+def test_read_profile__charges_each_function_without_its_callees(tool: ModuleType) -> None:
+    assert tool.read_profile(PROFILE) == {
         ("/src/datapath/link/tx.c", "link_send"): 13,
         ("/src/datapath/link/flow.h", "link_send"): 3,
         ("/src/datapath/device/sim.c", "sim_kick"): 1000,
     }
 
 
-def test_layer_of__is_the_folder() -> None:
-    layer_of = load().layer_of
+def test_layer_of__is_the_folder(tool: ModuleType) -> None:
+    layer_of = tool.layer_of
     assert layer_of("/src/datapath/link/flow.h") == "link"
     assert layer_of("/src/datapath/include/careful/wire.h") == "include"
     assert layer_of("/src/tools/bench/memory.c") == "device"
     assert layer_of("/src/tools/bench/null.c") == "bench"
     assert layer_of("../sysdeps/x86_64/memcpy.S") == "libc and others"
+
+
+def test_main__builds_its_program_anew(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What an earlier commit had left in build/bench did not know all words of today."""
+    asked: list[str] = []
+    program = tmp_path / "null"
+
+    def built(*names: str) -> Path:
+        asked.extend(names)
+        program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('only this one')\n")
+        program.chmod(0o755)
+        return tmp_path
+
+    monkeypatch.setattr(tool, "built", built)
+    monkeypatch.setattr(sys, "argv", ["instructions", "--halves", "1"])
+    with pytest.raises(tool.BenchError, match="only this one"):
+        tool.main()
+    assert asked == ["null"]
+
+
+def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/bench/instructions", "--halves", "1", tmp_path / "gone"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"instructions: {tmp_path}/gone: No such file")

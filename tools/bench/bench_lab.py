@@ -1,4 +1,4 @@
-"""The lab of a run of `tools/bench/measure`: programs in it, and what its links report."""
+"""What tools of this folder share: a lab, what its links report, and programs built for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "lab"
+BUILD = ROOT / "build" / "bench"
 LAB = f"bench{os.getpid()}"
 #: Of 40 runs, how many shall be within the bound, and how many intervals shall hold the truth.
 SHARE = 36 / 40
@@ -29,10 +30,22 @@ def commit() -> str:
 
 def run(*argv: str | Path) -> str:
     """Run a program to its end; what it printed."""
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=400)
+    words = [str(word) for word in argv]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    except OSError as error:
+        raise BenchError(f"{argv[0]}: {error.strerror}") from None
     if done.returncode:
-        raise BenchError(f"{argv[0]}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+        why = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()[-1]
+        raise BenchError(f"{argv[0]}: {why}")
     return done.stdout
+
+
+def built(*programs: str) -> Path:
+    """Where programs of this folder are, built from the checkout as it is now."""
+    run("cmake", "-S", ROOT / "datapath", "-B", BUILD, "-G", "Ninja")
+    run("cmake", "--build", BUILD, "--target", *programs)
+    return BUILD
 
 
 def links(*options: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import ROOT, TOOL, BenchError, run
+from bench_lab import TOOL, BenchError, built, run
 from paths import PYTHON, STORES
 
 CTL = PYTHON.with_name("carefulctl")
@@ -25,9 +25,7 @@ CTL = PYTHON.with_name("carefulctl")
 @contextmanager
 def slow_disk(g_us: float, G_us_per_KiB: float, nbytes: int) -> Iterator[Path]:
     """A directory whose writes take so long, with a file of so many bytes."""
-    program = ROOT / "build" / "bench" / "slowfs"
-    if not program.exists():
-        raise BenchError(f"{program}: `cmake --build build/bench` makes it, with libfuse3")
+    program = built("slowfs") / "slowfs"  # needs libfuse3
     with tempfile.TemporaryDirectory() as folder:
         backing, top = Path(folder) / "backing", Path(folder) / "top"
         backing.mkdir()
