@@ -120,17 +120,23 @@ def live_map(instance: str) -> PinnedMap:
     return PinnedMap(PINS / instance / "live", 4, sizeof("careful_live_entry"))
 
 
+def peers_map(instance: str) -> PinnedMap:
+    """The peers map of an instance."""
+    return PinnedMap(PINS / instance / "peers", 4, sizeof("careful_peer_entry"))
+
+
+def session(peers: Map, slot: int) -> Any:
+    """A slot's `struct careful_peer_entry`; its cookie is 0 where no session is open."""
+    entry = ffi.new("struct careful_peer_entry *")
+    ffi.memmove(entry, peers.lookup(slot), sizeof("careful_peer_entry"))
+    return entry
+
+
 def sessions(instance: str) -> dict[int, Any]:
     """Slot -> `struct careful_peer_entry` of each open session."""
-    size = sizeof("careful_peer_entry")
-    found = {}
-    with PinnedMap(PINS / instance / "peers", 4, size) as peers:
-        for slot in range(peers.entries):
-            entry = ffi.new("struct careful_peer_entry *")
-            ffi.memmove(entry, peers.lookup(slot), size)
-            if entry.cookie:
-                found[slot] = entry
-    return found
+    with peers_map(instance) as peers:
+        found = {slot: session(peers, slot) for slot in range(peers.entries)}
+    return {slot: entry for slot, entry in found.items() if entry.cookie}
 
 
 def xdp_counters(instance: str) -> dict[str, int]:

@@ -28,6 +28,7 @@ from careful.errors import CarefulError, Ended
 from careful.tuning.decide import Controller
 from careful.tuning.running import Peer, RunningPath, own_ip
 from careful.tuning.state import PathState, Store
+from careful.tuning.tenancy import LeftError
 from careful.tuning.turns import Turns
 
 #: How often to look for peers that came or went, seconds.
@@ -40,7 +41,7 @@ Say = Callable[[str, dict[str, Any]], None]
 
 
 class _Tuned:
-    """A peer that is tuned."""
+    """A peer that is tuned, for as long as it has its slot: then it is as if we were killed."""
 
     def __init__(
         self,
@@ -50,27 +51,52 @@ class _Tuned:
         store: Store,
         say: Say,
         turns: Turns,
+        client: Client,
     ) -> None:
         # What makes a path this one is `identity`; the process that serves it is not of it.
         self.peer, self.identity = peer, identity
-        self.path = RunningPath(instance, peer, store, turns.meanwhile)
+        self.path = RunningPath(
+            instance, peer, store, turns.meanwhile, lambda: _has_slot(client, peer)
+        )
         name = peer.name
         self.state = store.of(name, identity)
         carefuld = _process(instance.pid)
         returned, self.state.carefuld = self.state.carefuld != carefuld, carefuld
-        self.controller = Controller(
-            self.path,
-            self.state,
-            time.monotonic,
-            save=lambda: store.save(name, self.state),
-            say=lambda decision: say(peer.label, decision),
-            returned=returned,
-        )
-        self._turns, self._turn = turns, turns.add(self.controller)
+        try:
+            self.controller = Controller(
+                self.path,
+                self.state,
+                time.monotonic,
+                save=lambda: store.save(name, self.state),
+                say=lambda decision: say(peer.label, decision),
+                returned=returned,
+            )
+        except CarefulError:
+            self.path.close()
+            raise
+        self._turns, self._turn = turns, turns.add(self)
+
+    @property
+    def trying(self) -> bool:
+        """Whether an A/B is under way, or a search (turns.Stepped)."""
+        return self.controller.trying and not self.path.tenancy.is_over
+
+    def collect(self, keep: bool, /) -> None:
+        """What came since the last look, into it; or out of it."""
+        with suppress(LeftError):
+            self.controller.collect(keep)
+
+    def step(self, alone: bool = True, /) -> float:
+        """Look, and do what is due; seconds until the next look."""
+        with suppress(LeftError):
+            if not self.path.tenancy.is_over:
+                return self.controller.step(alone)
+        return PEERS_S  # until then nobody looks for it
 
     def close(self) -> None:
         self._turns.remove(self._turn)
-        with suppress(OSError):  # the instance has gone, and its maps
+        # The instance has gone, and its maps; or the slot is another's, and nothing is written.
+        with suppress(OSError):
             self.controller.close()
         self.path.close()
 
@@ -162,24 +188,27 @@ class Loop:
         info = client.info()
         found: dict[str, tuple[Peer, dict[str, Any]]] = {}
         for raw in client.peers():
-            one = status.peer(raw, info.port, self._config)
-            address = Address.from_sockaddr(_raw(raw))
-            if one["state"] not in ("up", "stalled", "renewing"):
+            if not _is_up(raw):
                 continue
+            one = status.peer(raw, info.port, self._config)
+            address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
             label = str(one["node"] or one["name"] or one["address"])
             peer = Peer(label, str(one["address"]), address, int(one["slot"]))
             found[peer.name] = (peer, _identity(self._instance, info, one, address))
         for name, tuned in list(self._tuned.items()):
-            if name not in found or found[name] != (tuned.peer, tuned.identity):
+            same = name in found and found[name] == (tuned.peer, tuned.identity)
+            if not same or tuned.path.tenancy.is_over:
                 tuned.close()
                 del self._tuned[name]
+        shared = (self._store, self._say, self._turns, client)
         for name, (peer, identity) in found.items():
             if name not in self._tuned:
-                tuned = _Tuned(self._instance, peer, identity, self._store, self._say, self._turns)
-                tuned.controller.searches = not self._once  # it takes minutes
-                self._tuned[name] = tuned
+                with suppress(LeftError):  # by now
+                    tuned = _Tuned(self._instance, peer, identity, *shared)
+                    tuned.controller.searches = not self._once  # it takes minutes
+                    self._tuned[name] = tuned
 
 
 def _done(one: _Tuned) -> bool:
@@ -187,8 +216,21 @@ def _done(one: _Tuned) -> bool:
     return one.controller.considered and not one.controller.trying
 
 
-def _raw(info: Any) -> bytes:
-    return bytes(ffi.buffer(ffi.addressof(info, "address")))
+def _address(raw: Any) -> Address:
+    return Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(raw, "address"))))
+
+
+def _is_up(raw: Any) -> bool:
+    """Whether a `struct careful_peer_info` is of a session, and not only of a slot."""
+    return raw.state in (lib.CAREFUL_PEER_UP, lib.CAREFUL_PEER_STALLED, lib.CAREFUL_PEER_RENEWING)
+
+
+def _has_slot(client: Client, peer: Peer) -> bool:
+    """Whether a peer has its slot still."""
+    return any(
+        raw.slot == peer.slot and _is_up(raw) and _address(raw) == peer.address
+        for raw in client.peers()
+    )
 
 
 def _identity(

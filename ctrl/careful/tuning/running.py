@@ -26,6 +26,7 @@ from careful.report.measure import blackbox_figures
 from careful.tuning.items import STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
 from careful.tuning.stores import Came, Totals, counted
+from careful.tuning.tenancy import Tenancy
 from careful.tuning.verify import Counts
 
 #: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
@@ -93,16 +94,24 @@ class RunningPath:
         peer: the other end.
         store: with the classes that were set by hand.
         pause: lets seconds pass while this path is measured, or looked at.
+        has_slot: whether the peer has its slot, as carefuld says.
 
     Raises:
-        CarefulError: the maps cannot be opened.
+        CarefulError: the maps cannot be opened; of every method, too.
+        LeftError: of every method that reads or writes the slot: it is not the peer's any more.
     """
 
     def __init__(
-        self, instance: Instance, peer: Peer, store: Store, pause: Callable[[float], None]
+        self,
+        instance: Instance,
+        peer: Peer,
+        store: Store,
+        pause: Callable[[float], None],
+        has_slot: Callable[[], bool],
     ) -> None:
         self._instance, self.peer, self._store = instance, peer, store
         self._pause = pause
+        self.tenancy = Tenancy(instance.name, peer.slot, peer.label, has_slot)
         self._tune = maps.tune_map(instance.name)
         self._live = maps.live_map(instance.name)
         self._two: Versions | None = None
@@ -110,6 +119,7 @@ class RunningPath:
 
     def close(self) -> None:
         """Let go of the maps; what is in effect stays."""
+        self.tenancy.close()
         self._tune.close()
         self._live.close()
 
@@ -129,6 +139,7 @@ class RunningPath:
 
     def in_effect(self) -> tuple[Value, ...]:
         """Values of all items: plans, and thresholds of store and netTx."""
+        self.tenancy.check()
         tune = tune_entry.read(self._tune, self.peer.slot)
         return (*plans(tune), *pulses(tune), *kicks(tune))
 
@@ -139,6 +150,7 @@ class RunningPath:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         with tune_entry.one_writer(maps.PINS / self._instance.name):
+            self.tenancy.check()
             yield
 
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
@@ -161,6 +173,7 @@ class RunningPath:
 
     def live(self) -> dict[tuple[int, int], Counts]:
         """What live messages took, by item and version: those sent, and those stored here."""
+        self.tenancy.check()
         cells = live.cells_of(self._live, [self.peer.slot])
         found = {
             (index, version): Counts(one.count, one.sum_ns, one.sum_sq_ns2)
@@ -173,6 +186,7 @@ class RunningPath:
 
     def stored(self) -> Totals:
         """What was written to files here, and what the writes took."""
+        self.tenancy.check()
         stored, writes = live.stored_of(self._live, self.peer.slot)
         return counted(
             (
