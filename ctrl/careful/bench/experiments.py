@@ -31,6 +31,7 @@ class Table:
         processing: whether it has both, without processing and with it.
         tx_buffers: send buffers of an instance.
         paper_unit: of P2's values, where it is another.
+        more_is_better: of its values.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Table:
     processing: bool = True
     tx_buffers: int = TX_BUFFERS
     paper_unit: str = ""
+    more_is_better: bool = False
 
 
 LATENCY = Table(
@@ -63,6 +65,7 @@ THROUGHPUT = Table(
     (2, 4, 8),
     (1, 200, 1000, 2000),
     messages=3000,
+    more_is_better=True,
 )
 ONE_BUFFER = Table(
     "one-buffer",
@@ -134,12 +137,17 @@ class Cell:
         )
 
     def value(self, took_ns: float) -> float:
-        """A node's time, in the unit of its table: µs, Mbit/s or ms (P2 section 6.1)."""
+        """A node's time, in the unit of its table: µs, Mbit/s or ms (P2 section 6.1).
+
+        To six digits, so that what is kept of it is what was shown.
+        """
         if self.table == "latency":
-            return took_ns / 1e3 / (self.count * self.nodes)
-        if self.table == "throughput":
-            return self.count * self.size * 32e3 * (self.nodes - 1) / took_ns
-        return took_ns / 1e6 if self.table == "flood" else took_ns / 1e3 / self.count
+            value = took_ns / 1e3 / (self.count * self.nodes)
+        elif self.table == "throughput":
+            value = self.count * self.size * 32e3 * (self.nodes - 1) / took_ns
+        else:
+            value = took_ns / 1e6 if self.table == "flood" else took_ns / 1e3 / self.count
+        return float(f"{value:.6g}")
 
 
 def _count(table: Table, nodes: int, scale: float) -> int:

@@ -24,6 +24,7 @@ from careful.cli.params import OUTPUT, SECONDS
 from careful.control import config
 from careful.report import bench as report
 from careful.report import bench_plots
+from careful.report.jsonout import document, write
 from careful.report.measure import environment
 
 #: --quick: one round, of runs as long as this part of what they are.
@@ -160,7 +161,10 @@ def bench(
         inputs |= {"cpus": os.cpu_count(), **environment()}
         found = _run(plan, hosts, mtu)
     text = report.text(found, inputs)
-    show(as_json, "bench", inputs, report.figures(found), text, output=output)
+    figures = report.figures(found)
+    show(as_json, "bench", inputs, figures, text)
+    if output:
+        write(output, document("bench", inputs, figures, compact=True) + "\n")
     if plot_path:
         bench_plots.plot(found, plot_path)
 

@@ -8,6 +8,7 @@ for what they say of themselves.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from careful import __version__, man
 from careful.cli.command import Command, Group, summary
 
 _FONTS = {"strong_open": r"\fB", "em_open": r"\fI", "strong_close": r"\fR", "em_close": r"\fR"}
+
+#: Of a font, or the first character of two that stand for one.
+_ESCAPES = re.compile(r"\\f[BIR]|\\\(.")
+#: Columns of a line that is 80 wide, behind its indent, and between two cells.
+_LINE, _GAP = 70, 2
 
 
 def _plain(text: str) -> str:
@@ -46,9 +52,21 @@ def _verbatim(text: str) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    bold, plain = ["lb"] * len(rows[0]), ["l"] * (len(rows[0]) - 1) + ["lx"]
-    cells = ["\t".join(f"T{{\n{cell}\nT}}" for cell in row) for row in rows]
-    return [".TS", " ".join(bold), " ".join(plain) + ".", *cells, ".TE"]
+    """What fits a line stays in it; tbl folds the cells of a wider one."""
+    widest = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
+    if sum(widest) + _GAP * (len(widest) - 1) <= _LINE:
+        formats = [[f"{one}{_GAP}"] * (len(widest) - 1) + [one] for one in ("lb", "l")]
+        cells = ["\t".join(row) for row in rows]
+    else:
+        formats = [["lb"] * len(widest), ["l"] * (len(widest) - 1) + ["lx"]]
+        cells = ["\t".join(f"T{{\n{cell}\nT}}" for cell in row) for row in rows]
+    bold, plain = (" ".join(one) for one in formats)
+    return [".TS", bold, f"{plain}.", *cells, ".TE"]
+
+
+def _columns(cell: str) -> int:
+    """How many a cell takes, fonts and what stands for a character aside."""
+    return len(_ESCAPES.sub("", cell.replace(r"\-", "-")))
 
 
 def body(markdown: str) -> list[str]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.paper import paper
 from careful.bench.rounds import Found, Result
+from careful.report.bench_delta import (
+    AHEAD,
+    BEHIND,
+    OPEN,
+    ROUNDS_MIN,
+    Delta,
+    compare,
+    totals,
+)
 from careful.report.tables import table
 
 UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}
@@ -17,28 +25,23 @@ UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}
 _NONE = "-"
 
 
-def delta(traditional: float | None, careful: float | None) -> float | None:
-    """What careful's value is above traditional's, per cent; None: one of them is missing."""
-    if traditional is None or careful is None:
-        return None
-    return 100 * (careful / traditional - 1)
-
-
 def percent(value: float | None) -> str:
     """As P2 has it, with its sign."""
     return _NONE if value is None else f"{value:+.1f}"
+
+
+def interval(delta: Delta) -> str:
+    """The same with how sure it is: +6.9 (-4.2 … +24)."""
+    if delta.low is None or delta.high is None:
+        return percent(delta.percent)
+    low, high = (f"{one:+.{1 if abs(one) < 9.5 else 0}f}" for one in (delta.low, delta.high))
+    return f"{percent(delta.percent)} ({low} … {high})"
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return _NONE
     return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def means(found: Found, cell: Cell) -> tuple[float | None, float | None]:
-    """Traditional's and careful's."""
-    traditional, careful = (found.results[cell, protocol].mean for protocol in PROTOCOLS)
-    return traditional, careful
 
 
 def kernel(found: Found, cell: Cell) -> float | None:
@@ -50,7 +53,7 @@ def kernel(found: Found, cell: Cell) -> float | None:
 
 
 def _row(found: Found, cell: Cell) -> list[str]:
-    own, ours, theirs = TABLES[cell.table], means(found, cell), paper(cell)
+    own, theirs = TABLES[cell.table], paper(cell)
     what = str(cell.size) if own is not JACOBI else f"{cell.size} x {cell.size}"
     middle = [str(found.frames.get(cell, _NONE))] if own is not JACOBI else []
     middle += [("with" if cell.processing else "no")] if own.processing else []
@@ -59,8 +62,8 @@ def _row(found: Found, cell: Cell) -> list[str]:
         str(cell.nodes),
         what,
         *middle,
-        *map(_number, ours),
-        percent(delta(*ours)) if cell.nodes > 1 else _NONE,
+        *(_number(found.results[cell, protocol].mean) for protocol in PROTOCOLS),
+        interval(compare(found, cell)),
         _NONE if share is None else f"{share:.0f}",
         _number(theirs.traditional),
         _number(theirs.careful),
@@ -71,21 +74,21 @@ def _row(found: Found, cell: Cell) -> list[str]:
 def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
     """One of P2's tables."""
     own = TABLES[name]
-    unit, paper_unit = UNITS[own.unit], UNITS[own.paper_unit or own.unit]
     columns = (
         "P",
         *(("grid",) if own is JACOBI else ("words", "frames")),
         *(("processing",) if own.processing else ()),
-        f"traditional ({unit})",
-        f"careful ({unit})",
-        "Δ %",
+        "traditional",
+        "careful",
+        "Δ % (95 %)",
         "kernel %",
-        f"P2: traditional ({paper_unit})",
-        f"careful ({paper_unit})",
+        "P2: traditional",
+        "careful",
         "Δ %",
     )
+    units = UNITS[own.unit] + (f"; P2's: {UNITS[own.paper_unit]}" if own.paper_unit else "")
     ordered = sorted(wanted, key=lambda one: (one.nodes, one.size, one.processing))
-    return table(own.title, columns, [_row(found, one) for one in ordered])
+    return table(f"{own.title} ({units})", columns, [_row(found, one) for one in ordered])
 
 
 def text(found: Found, inputs: Mapping[str, Any]) -> str:
@@ -109,28 +112,43 @@ def text(found: Found, inputs: Mapping[str, Any]) -> str:
             **given
         )
     )
+    late.append(verdict(totals(found)))
     return "\n\n".join([*parts, "\n".join(late)])
 
 
+def verdict(count: Mapping[str | None, int]) -> str:
+    """In how many cells which protocol is ahead."""
+    told = sum(count[one] for one in (AHEAD, BEHIND, OPEN))
+    parts = []
+    if told:
+        parts.append(
+            f"careful is ahead in {count[AHEAD]} of {_cells(told)}, behind in {count[BEHIND]}; "
+            f"{count[OPEN]} cannot be told apart"
+        )
+    if count[None]:
+        parts.append(
+            f"{_cells(count[None])} without an interval: under {ROUNDS_MIN} rounds, or a late run"
+        )
+    return "; ".join(parts)
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' if count != 1 else ''}"
+
+
 def markdown(found: Found, name: str) -> str:
-    """One table for the manual: ours beside P2's, each cell a row with and without processing."""
+    """One table for the manual: ours beside P2's, narrow enough for a page."""
     own = TABLES[name]
     wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
-    what = "grid" if own is JACOBI else "words"
-    head = ["P", what, f"traditional, {UNITS[own.unit]}", "careful", "Δ %", "kernel %", "P2's Δ %"]
-    head += ["processing: Δ %", "P2's Δ %"] if own.processing else []
-    lines = [own.title, "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    head = ["P", "grid" if own is JACOBI else "words", *(["processing"] if own.processing else [])]
+    head += ["traditional", "careful", "Δ %", "P2's"]
+    lines = [f"{own.title} ({UNITS[own.unit]})", ""]
+    lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for cell in wanted:
-        if cell.processing:
-            continue
-        _, size, *_ = row = _row(found, cell)
-        traditional, careful, ours, share, _, _, theirs = row[-7:]
-        shown = [str(cell.nodes), size, traditional, careful, ours, share, theirs]
-        if own.processing:
-            again = _row(found, replace(cell, processing=True))
-            shown += [again[-5], again[-1]]
-        lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join(lines)
+        nodes, size, *middle, traditional, careful, ours, _, _, _, theirs = _row(found, cell)
+        how = middle[-1:] if own.processing else []
+        lines.append(f"| {' | '.join([nodes, size, *how, traditional, careful, ours, theirs])} |")
+    return "\n".join(lines).replace("…", "to")  # which man does not show everywhere
 
 
 def figures(found: Found) -> dict[str, Any]:
@@ -147,21 +165,26 @@ def figures(found: Found) -> dict[str, Any]:
             "messages": cell.count,
             "fragments": cell.fragments,
         }
+        ours = compare(found, cell)
         for protocol in PROTOCOLS:
             result = found.results[cell, protocol]
             one[protocol] = {
-                f"values_{unit}": result.values,
-                f"mean_{unit}": result.mean,
-                f"deviation_{unit}": _deviation(result.values),
+                f"values_{unit}": [_rounded(value) for value in result.values],
+                f"mean_{unit}": _rounded(result.mean),
+                f"deviation_{unit}": _rounded(_deviation(result.values)),
                 "late": result.late,
                 "user_us": result.user_us,
                 "system_us": result.system_us,
             }
-        one["delta_percent"] = delta(*means(found, cell))
-        one["kernel_percent"] = kernel(found, cell)
+        one["delta_percent"] = _rounded(ours.percent)
+        one["delta_95_percent"] = [_rounded(ours.low), _rounded(ours.high)]
+        one["verdict"] = ours.verdict
+        one["kernel_percent"] = _rounded(kernel(found, cell))
         one["paper"] = paper(cell)._asdict()
         cells.append(one)
-    return {"kind": "bench", "cells": cells}
+    count = totals(found)
+    told = {f"{one}_count": count[one] for one in (AHEAD, BEHIND, OPEN)}
+    return {"kind": "bench", **told, "cells": cells}
 
 
 def read(kept: dict[str, Any]) -> Found:
@@ -193,3 +216,8 @@ def read(kept: dict[str, Any]) -> Found:
 
 def _deviation(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _rounded(value: float | None) -> float | None:
+    """To six digits, as values are."""
+    return None if value is None else float(f"{value:.6g}")

@@ -12,25 +12,32 @@ from careful.report import figure as draw
 from careful.report.bench import UNITS
 
 #: How far a protocol's values stand beside the middle of their cell.
-_ASIDE = 0.16
+_ASIDE = 0.18
+#: How far they are spread, first to last.
+_SPREAD = 0.2
 
 
 def plot(found: Found, path: str | Path) -> None:
-    """A row of each table: without processing, and with it where it has that."""
+    """A panel of each table: without processing, and beside it with, where it has that."""
     draw.check_path(path)
     cells = list(dict.fromkeys(cell for cell, _ in found.results))
-    names = [name for name in TABLES if any(one.table == name for one in cells)]
-    if not names:
+    names = sorted(TABLES, key=lambda name: not TABLES[name].processing)  # pairs first
+    panels = [
+        (name, wanted)
+        for name in names
+        for processing in (False, True)
+        if (wanted := [one for one in cells if (one.table, one.processing) == (name, processing)])
+    ]
+    if not panels:
         raise ValueError("nothing to plot: no cell was run")
-    size = (16.0, 4.2 * len(names))
-    picture, pairs = draw.grid(len(names), 2, size=size, widths=(1, 1))
-    for name, row in zip(names, pairs, strict=True):
-        for processing, pair in zip((False, True), row, strict=True):
-            wanted = [one for one in cells if one.table == name and one.processing == processing]
-            if wanted:
-                _panel(pair, found, name, sorted(wanted, key=lambda one: (one.nodes, one.size)))
-            else:
-                pair.remove()
+    rows = (len(panels) + 1) // 2
+    picture, pairs = draw.grid(rows, 2, size=(16.0, 4.2 * rows + 0.4), widths=(1, 1))
+    places = [pair for row in pairs for pair in row]
+    for place, (name, wanted) in zip(places, panels, strict=False):
+        _panel(place, found, name, sorted(wanted, key=lambda one: (one.nodes, one.size)))
+    for place in places[len(panels) :]:
+        place.remove()
+    draw.legend_above(picture, places[0])
     draw.save(picture, path)
 
 
@@ -40,24 +47,27 @@ def _panel(pair: Any, found: Found, name: str, cells: Sequence[Cell]) -> None:
         colour, side = draw.COLOURS[number], _ASIDE * (2 * number - 1)
         for at, cell in enumerate(cells):
             result = found.results[cell, protocol]
+            count = len(result.values)
             pair.plot(
-                [at + side] * len(result.values),
+                [at + side + _SPREAD * (one / count - 0.5) for one in range(count)],
                 result.values,
                 draw.MARKERS[number],
                 color=colour,
                 fillstyle="none",
-                markersize=4,
+                markersize=3,
                 label=protocol if not at else None,
             )
             if result.mean is not None:
-                pair.plot([at + side - 0.1, at + side + 0.1], [result.mean] * 2, color=colour)
+                pair.plot([at + side - 0.15, at + side + 0.15], [result.mean] * 2, color=colour)
     with_it = " with processing" if cells[0].processing else ""
     what = "nodes, rows" if own is JACOBI else "nodes, words"
-    draw.label(pair, f"{own.title.partition(':')[0]}{with_it}", what, f"({UNITS[own.unit]})")
+    meant = "throughput" if own.more_is_better else "time"
+    title = f"{own.title.partition(':')[0]}{with_it}"
+    draw.label(pair, title, what, f"{meant} ({UNITS[own.unit]})")
     pair.set_xticks(range(len(cells)), [f"{one.nodes}\n{one.size}" for one in cells], fontsize=10)
     if len(cells) > 1:
         pair.set_yscale("log")
         draw.plain_numbers(pair)
     else:
         pair.set_ylim(bottom=0)
-    pair.legend(loc="best", fontsize=10)
+        pair.set_xlim(-2, 2)

@@ -112,10 +112,22 @@ def legend_below(pair: Any, *, below_pt: float = 46.0, **given: Any) -> None:
 
 
 def plain_numbers(pair: Any) -> None:
-    """A logarithmic ordinate's numbers without exponents: 0.1, 1, 100."""
-    from matplotlib.ticker import FuncFormatter
+    """A logarithmic ordinate's numbers without exponents: 0.1, 1, 100; between them as fit."""
+    from matplotlib.ticker import LogFormatter
 
-    pair.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    class Plain(LogFormatter):
+        def __call__(self, value: float, position: int | None = None) -> str:
+            return f"{value:,g}" if super().__call__(value, position) else ""
+
+    pair.yaxis.set_major_formatter(Plain())
+    pair.yaxis.set_minor_formatter(Plain())
+    pair.tick_params(axis="y", which="minor", labelsize=10)
+
+
+def legend_above(figure: Any, pair: Any) -> None:
+    """One legend for all pairs of axes of a figure, above them; pair: one that has every series."""
+    handles, names = pair.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper right", ncols=len(names))
 
 
 def lines(

@@ -14,18 +14,22 @@ from typing import Any
 SCHEMA = 1
 
 
-def document(command: str, inputs: dict[str, Any], figures: dict[str, Any]) -> str:
+def document(
+    command: str, inputs: dict[str, Any], figures: dict[str, Any], *, compact: bool = False
+) -> str:
     """The object as text, keys in order: schema, command, inputs, then the figures.
 
     inputs: what the user gave, echoed; figures: names end in their unit. numpy scalars and
     arrays become numbers and lists; infinities become null, which JSON lacks a word for.
+    compact: in one line, for a file of many figures.
     """
     whole = {"schema": SCHEMA, "command": command, "inputs": inputs, **figures}
-    text = json.dumps(_plain(whole), indent=2, ensure_ascii=False, allow_nan=False)
+    how: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+    text = json.dumps(_plain(whole), ensure_ascii=False, allow_nan=False, **how)
     try:
         text.encode()
     except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
-        return json.dumps(_plain(whole), indent=2, allow_nan=False)
+        return json.dumps(_plain(whole), allow_nan=False, **how)
     return text
 
 
