@@ -69,13 +69,14 @@ def frames(burst: Burst, path: str | Path) -> None:
     """
     draw.check_path(path)
     count = len(burst.rows)
+    lab = _lab([host for _, host in burst.rows])
     title = f"one burst, messages: {burst.messages_count}"
     if any(one.waited for one in burst.transfers):
         title += "; hatched: waiting for a file"
     if any(len(one.messages) > 1 and one.runs for one in burst.transfers):
         title += "; grey: of several messages"
     figure, pair = draw.axes(
-        "\n".join([title, *burst.notes]),
+        "\n".join([title, *(note.replace(lab, "") for note in burst.notes)]),
         "time (µs)",
         "",
         size=(12.0, 1.6 + 0.75 * count + 0.3 * len(burst.notes)),
@@ -83,10 +84,18 @@ def frames(burst: Burst, path: str | Path) -> None:
     for number, row in enumerate(burst.rows):
         for one in burst.of(row):
             _boxes(pair, one, count - 1 - number, burst.took_us / _EDGED)
-    pair.set_yticks(range(count), [f"{stage}, {host}" for stage, host in reversed(burst.rows)])
+    rows = [f"{stage}, {host.removeprefix(lab)}" for stage, host in reversed(burst.rows)]
+    pair.set_yticks(range(count), rows)
     pair.set_xlim(0, burst.took_us * 1.01)
     pair.grid(False, axis="y")
     draw.save(figure, path)
+
+
+def _lab(hosts: Sequence[str]) -> str:
+    """What the names of instances begin with where each is one host of a lab: "lab-" of lab-h1."""
+    labs = {one.rpartition("-")[0] for one in hosts}
+    named = all(one.rpartition("-")[2][:1].isalpha() for one in hosts)
+    return f"{labs.pop()}-" if len(labs) == 1 < len(set(hosts)) and named else ""
 
 
 def _boxes(pair: Any, one: Transfer, y: int, edged_us: float) -> None:

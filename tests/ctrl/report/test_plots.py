@@ -148,6 +148,31 @@ def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None
 
 
 @pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("bench29-h1", "bench29-h2"), ("h1", "h2")),
+        (("eth1", "eth2"), ("eth1", "eth2")),
+        (("node-1", "node-2"), ("node-1", "node-2")),
+        (("lab-h1", "lab-h1"), ("lab-h1", "lab-h1")),
+        (("lab-h1", "lab-"), ("lab-h1", "lab-")),
+    ],
+)
+def test_plot__hosts_of_a_lab_are_named_without_it(
+    drawn: list[Any], names: tuple[str, str], shown: tuple[str, str]
+) -> None:
+    one, other = names
+    sent = Transfer("netTx", one, 0.0, 5.0, 100, 1, (1,), runs=(other,))
+    taken = Transfer("netRx", other, 1.0, 4.0, 100, 1, (1,))
+    burst = Burst([sent, taken], [("netTx", one), ("netRx", other)], 1, 0)
+    trace_plots.frames(burst, "x.svg")
+    pair = drawn[0].axes[0]
+    labels = [label.get_text() for label in pair.get_yticklabels()]
+    assert labels == [f"netRx, {shown[1]}", f"netTx, {shown[0]}"]
+    note = f"netTx of {shown[0]}: its kick also runs netRx of {shown[1]}"
+    assert pair.get_title(loc="left").splitlines()[1] == note
+
+
+@pytest.mark.parametrize(
     ("value", "half", "text"),
     [
         (0.8981, 0.512, "0.90 ±0.51"),
