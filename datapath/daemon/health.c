@@ -187,8 +187,26 @@ void health_deinit(struct health *health)
 	close(health->socket_fd);
 }
 
+/* Frames pass below a firewall, and control messages do not. */
+static void check_control(struct health *health, struct careful *instance, uint32_t peer,
+			  uint32_t port)
+{
+	struct careful_peer_info info;
+
+	if (careful_peer_info(instance, peer, &info) || info.unheard == health->unheard[peer] ||
+	    !log_allowed(&health->control_limit))
+		return;
+	health->unheard[peer] = info.unheard;
+	if (info.unheard)
+		log_line("peer %u %s: its frames come, but no control messages: does a firewall "
+			 "drop UDP port %u, here or there? The next loss may end the session",
+			 peer, health->names[peer], port);
+	else
+		log_line("peer %u %s: control messages come again", peer, health->names[peer]);
+}
+
 /* The kernel may have learned another link address of who is next on the way to a peer. */
-static void check_peer(struct health *health, struct careful *instance, uint32_t peer)
+static void check_mac(struct health *health, struct careful *instance, uint32_t peer)
 {
 	char whose[HEALTH_NAME_BYTES + 16];
 	struct careful_peer_whereabouts now;
@@ -212,8 +230,10 @@ int health_check(struct health *health, struct careful *instance)
 		return rc;
 	check_program(health, &info);
 	check_counters(health, &info);
-	for (uint32_t i = 0; i < info.peers_max; i++)
-		check_peer(health, instance, i);
+	for (uint32_t i = 0; i < info.peers_max; i++) {
+		check_mac(health, instance, i);
+		check_control(health, instance, i, info.port);
+	}
 	return check_interface(health, &info);
 }
 
@@ -268,6 +288,8 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 		take_name(health->names[peer], &info);
 	if (state == CAREFUL_PEER_NONE)
 		memset(health->macs[peer], 0, MAC_BYTES);
+	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
+		health->unheard[peer] = false;
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
 	    !log_allowed(&health->peers_limit))
 		return;

@@ -28,6 +28,7 @@ struct health_interface {
  * @logged: what the counters were when they were last spoken of
  * @names:  of each peer, address and name: once it is gone, nobody else knows
  * @macs:   of each peer, where frames to it went; 0: not known
+ * @unheard: of each peer, whether it was said that no control message of it comes
  */
 struct health {
 	int socket_fd;
@@ -36,14 +37,16 @@ struct health {
 	struct careful_info logged;
 	struct log_limit counters_limit;
 	struct log_limit peers_limit;
+	struct log_limit control_limit;
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
 	uint8_t macs[CAREFUL_PEERS_MAX][6];
+	bool unheard[CAREFUL_PEERS_MAX];
 };
 
 int health_init(struct health *health, struct careful *instance);
 void health_deinit(struct health *health);
-/* Looks at the counters, the interface and who is next on the way to each peer, once a
- * second or so. -ENODEV where the interface no longer exists. */
+/* Looks at the counters, the interface, whether each peer's control messages come and who is
+ * next on the way to it, once a second or so. -ENODEV where the interface no longer exists. */
 int health_check(struct health *health, struct careful *instance);
 /* A peer's state changed; from careful_peer_watch(). */
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,

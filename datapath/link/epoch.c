@@ -3,7 +3,7 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
  * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, train.c, peer.c, group.c, reserve.c, traditional.c.
+ * Calls ping.c, train.c, watch.c, peer.c, group.c, reserve.c, traditional.c.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -114,6 +114,7 @@ void epoch_opened(struct link_peer *peer)
 	if (link->port->ops->resolve(link->port, &session->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
 	session->no_way = 0;
+	watch_begin(peer);
 	if (peer->phase == LINK_OPEN)
 		link_state(peer, CAREFUL_PEER_UP);
 }

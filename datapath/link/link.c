@@ -222,7 +222,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 	*info = (struct careful_peer_info){
 		.state = peer->state,
 		.last_errno = (uint16_t)session->last_errno,
-		.slot = peer->slot,
+		.slot = (uint8_t)peer->slot,
 		.frame_bytes = peer->frame_bytes,
 		.buffers_kept = peer->kept,
 		.operations = peer->operations,
@@ -234,6 +234,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.rx_bytes = peer->rx_bytes,
 		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
+		.unheard = watch_unheard(peer),
 	};
 	flow_info(&peer->flow, info);
 	if (peer->link->traditional)

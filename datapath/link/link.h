@@ -430,6 +430,14 @@ bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
 bool link_awaits(const struct link_peer *peer);
 bool link_sync_tick(struct link_peer *peer);
 
+/* watch.c: whether control messages pass */
+void watch_begin(struct link_peer *peer);
+void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
+bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
+void watch_heard(struct link_peer *peer);
+void watch_tick(struct link_peer *peer);
+bool watch_unheard(const struct link_peer *peer);
+
 /* control.c: the control socket, and time */
 void link_control(struct link *link);
 void link_drained(struct link *link);

@@ -90,6 +90,21 @@ struct link_sync {
 };
 
 /*
+ * Whether control messages pass while frames do (watch.c).
+ *
+ * @nonce:    of the question without an answer; 0: none
+ * @asked_ns: when the last one was due
+ * @frames:   that had come then
+ * @missed:   questions in a row without an answer, though frames came after them
+ */
+struct link_watch {
+	uint64_t nonce;
+	uint64_t asked_ns;
+	uint64_t frames;
+	uint32_t missed;
+};
+
+/*
  * Trains (train.c): what is known of the path from the peer, those that we ask it for, and
  * the one that it asked us for.
  *
@@ -196,6 +211,7 @@ struct session {
 	struct flow_casts casts;
 	struct link_question question;
 	struct link_sync sync;
+	struct link_watch watch;
 	struct link_ping ping;
 	struct link_train train;
 	uint64_t lost_here;

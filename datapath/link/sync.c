@@ -3,8 +3,8 @@
  * What silence means. A lost last frame leaves no gap, so when credits or replies
  * have been outstanding for sync_ms without an arrival, each end tells the other
  * what it sent and received. Only answers that disagree are a loss; no answer is a
- * stall, and after stall_ms the end of the session. Calls session.c, epoch.c, peer.c,
- * traditional_tx.c.
+ * stall, and after stall_ms the end of the session. Calls watch.c, yield.c, session.c, epoch.c,
+ * peer.c, traditional_tx.c.
  */
 #include "link/link.h"
 
@@ -44,19 +44,23 @@ static void ask_with(struct link_peer *peer, uint32_t status)
 
 static void ask(struct link_peer *peer)
 {
-	ask_with(peer, 0);
+	ask_with(peer, CAREFUL_SYNC_COUNTS);
 }
 
 void link_sync_yield(struct link_peer *peer)
 {
-	ask_with(peer, 1);
+	ask_with(peer, CAREFUL_SYNC_YIELD);
 }
 
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (be32toh(ctrl->status) == 1 && link_yield(peer, ctrl))
+	if (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && link_yield(peer, ctrl))
 		return true;
+	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
+		watch_answer(peer, ctrl);
+		return true;
+	}
 	if (peer->phase == LINK_OPEN && peer->session->question.nonce != ctrl->nonce)
 		peer->session->question = (struct link_question){ .nonce = ctrl->nonce };
 	return true; /* else it will be asked again */
@@ -121,9 +125,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
 	struct link *link = peer->link;
 
-	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce ||
-	    be64toh(ctrl->cookie) != peer->cookie_in)
+	if (peer->phase != LINK_OPEN || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
+	if (watch_on_answer(peer, ctrl))
+		return true;
+	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
+		return false;
+	watch_heard(peer);
 	sync->nonce = 0;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
@@ -285,7 +293,9 @@ bool link_sync_tick(struct link_peer *peer)
 	question_tick(peer);
 	if (refused_tick(peer))
 		return true;
-	if (peer->phase == LINK_OPEN)
+	if (peer->phase == LINK_OPEN) {
+		watch_tick(peer);
 		sync_tick(peer);
+	}
 	return false;
 }

@@ -189,6 +189,21 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
         yield Finding("XDP", OK, f"ours, {link.xdp_mode}")
 
 
+def _control(instance: Instance) -> Iterator[Finding]:
+    """Whether peers' control messages come, which a firewall sees and frames pass by."""
+    if not instance.pid:
+        return
+    try:
+        unheard = status.unheard_at(instance)
+    except CarefulError as error:
+        yield Finding("control", UNKNOWN, str(error))
+        return
+    for one in unheard:
+        yield Finding("control", WARN, one, "the next loss may end the session")
+    if not unheard:
+        yield Finding("control", OK, "no peer's control messages are missing")
+
+
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth":
@@ -252,4 +267,5 @@ def look(case: Case) -> list[Finding]:
         found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
     found.append(_tried("exports", lambda: _exports(case.options)))
+    found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

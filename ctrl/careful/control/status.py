@@ -116,6 +116,7 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "rx_bytes": info.rx_bytes,
         "lost_here_frames": info.lost_here,
         "lost_there_frames": info.lost_there,
+        "control_unheard": bool(info.unheard),
     }
 
 
@@ -221,3 +222,24 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
 def slow_clients(found: dict[str, Any]) -> list[str]:
     """Peers whose frames local clients keep for so long that credits are withheld."""
     return [one["name"] or one["address"] for one in found["peers"] if one["withholding"]]
+
+
+def unheard(peers: list[dict[str, Any]], port: int) -> list[str]:
+    """Of each peer whose frames come, but none of its control messages: a line."""
+    return [
+        f"the frames of {one['node'] or one['name'] or one['address']} come, but no control "
+        f"messages: does a firewall drop UDP port {port}, here or there?"
+        for one in peers
+        if one["control_unheard"]
+    ]
+
+
+def unheard_at(instance: Instance) -> list[str]:
+    """The same of a running instance, asked of it.
+
+    Raises:
+        CarefulError: carefuld does not answer.
+    """
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        port = client.info().port
+        return unheard([peer(one, port, Config()) for one in client.peers()], port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, DECIDED, slow_clients
+from careful.control.status import BOUNDS, DECIDED, slow_clients, unheard
 from careful.report.tables import alarm, table
 from careful.units import shown_bytes as size
 
@@ -119,6 +119,7 @@ def status(found: dict[str, Any]) -> str:
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))
     for name in slow_clients(found):
         parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")
+    parts += [alarm(f"  {one}") for one in unheard(found["peers"], found["port"])]
     counted = _counts(found["counters"])
     xdp = _counts(found["xdp_counters"])
     names = [*((name, value, "") for name, value in counted)]

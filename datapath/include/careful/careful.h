@@ -255,7 +255,8 @@ struct careful_peer_info {
 	uint8_t burst; /* enum careful_burst_verdict, */
 	uint8_t bursts_measured; /* which changed so often, modulo 256 */
 	uint16_t last_errno;
-	uint16_t slot;
+	uint8_t slot;
+	uint8_t unheard; /* 1: its frames come, and for some seconds none of its control messages */
 	uint32_t burst_frames;
 	uint32_t window; /* credits that it has here, our buffers */
 	/* What we may send, the peer's buffers; traditional: what it certainly has room for. */

@@ -232,6 +232,15 @@ enum careful_refusal {
 	CAREFUL_REFUSED_PROTOCOL = 4, /* another one is spoken here (careful_protocol) */
 };
 
+/* What a SYNC asks (careful_ctrl.status). */
+enum careful_sync {
+	CAREFUL_SYNC_COUNTS = 0, /* what was sent and received */
+	/* Its window is wanted: if nothing is under way in the session, a BYE is the answer. */
+	CAREFUL_SYNC_YIELD = 1,
+	CAREFUL_SYNC_HEARD =
+		2, /* whether it is heard: the answer comes at once, and proves no loss */
+};
+
 /*
  * A control message: one UDP datagram through the kernel's socket. One layout
  * for all; a field that a type does not name is 0.
@@ -255,8 +264,7 @@ enum careful_refusal {
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
- *                      enum careful_refusal; SYNC: 1: its window is wanted, and if nothing is
- *                      under way in the session, a BYE is the answer; SYNC_ACK: 1 while frames
+ *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device: it proves no loss
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch

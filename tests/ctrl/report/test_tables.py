@@ -37,6 +37,7 @@ PEER = {
     "lost_there_frames": 0,
     "epochs": 1,
     "withholding": False,
+    "control_unheard": False,
 }
 IN_EFFECT = {
     "instance": "eth1",
@@ -124,6 +125,13 @@ def test_status__says_what_bounds_a_window() -> None:
     assert "at once" not in shown()
     assert "at once" not in shown(burst="lossy", burst_frames=96)
     assert "at once" not in shown(burst="short", burst_frames=600)
+
+
+def test_status__says_that_control_messages_are_dropped() -> None:
+    said = "the frames of h2 come, but no control messages: does a firewall drop UDP port"
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown(control_unheard=True))
+    assert said in " ".join(plain.split())
+    assert "firewall" not in shown()
 
 
 @pytest.mark.parametrize("state", ["stalled", "failed"])

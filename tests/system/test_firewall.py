@@ -1,0 +1,63 @@
+"""A firewall that drops control messages: frames pass below it, and every place says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hosts import MIB, Host, Hosts, make_file, moving, wait_for
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+#: Of a get that ends by itself in eight minutes.
+TRICKLE = ("--block-bytes", "4KiB", "--rate-limit", "128KiB")
+#: What the kernel would do with datagrams to the port; frames never get there.
+_RULE = ("iif", "eth1", "ipproto", "udp", "dport", "51966", "prio", "1", "blackhole")
+
+
+def drop_control(host: Host, drop: bool) -> None:
+    """As a firewall's rule for input, with what iproute2 has."""
+
+    def rule(*words: str) -> None:
+        host.lab.run(host.name, "ip", "rule", *words)
+
+    if drop:
+        rule("add", "prio", "2", "lookup", "local")
+        rule("add", *_RULE)
+        rule("del", "prio", "0")
+    else:
+        rule("del", *_RULE)
+
+
+def control(host: Host) -> list[tuple[str, str]]:
+    """State and text of what doctor says of control messages."""
+    found = json.loads(host.ctl("doctor", "eth1", "--json").stdout)["findings"]
+    return [(one["state"], one["text"]) for one in found if one["check"] == "control"]
+
+
+def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
+    a, b = hosts()
+    for host in (a, b):
+        host.up("--sync", "50ms")  # is asked for each 500 ms, not each 2 s
+    make_file(b.export / "f", 64 * MIB)
+    get = a.start("get", "h2:f", a.own, *TRICKLE)
+    moving(a)
+    assert [state for state, _ in control(a)] == ["ok"]
+    drop_control(b, True)
+    for host, other in ((a, b), (b, a)):
+        wait_for(lambda host=host: "no control messages" in host.log, f"{host.name}'s log")
+        ((state, text),) = control(host)
+        assert state == "warn"
+        assert f"{other.name} come, but no control messages: does a firewall" in text
+        said = text[text.index("come, but") :]  # status has the names that this host gave
+        assert said in " ".join(host.ctl("status").stdout.split())
+    moving(a)
+    assert get.poll() is None  # traffic goes on
+    drop_control(b, False)
+    for host in (a, b):
+        wait_for(lambda host=host: "control messages come again" in host.log, f"{host.name}'s log")
+        assert host.log.count("no control messages") == 1
+        (peer,) = host.status()["peers"]
+        assert (peer["control_unheard"], peer["epochs"]) == (False, 1)
+    get.kill()
+    get.wait()
