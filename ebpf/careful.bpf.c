@@ -43,6 +43,14 @@ struct {
 	__type(value, struct careful_live_entry);
 } live SEC(".maps");
 
+/* Who sends to a group, by its cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, CAREFUL_PEERS_MAX);
+	__type(key, __u64);
+	__type(value, __u32);
+} groups SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, CAREFUL_QUEUES_MAX);
@@ -80,8 +88,21 @@ static __always_inline int pass(__u32 why)
 	return XDP_PASS;
 }
 
+/* A frame to a group: its cookie says whose it is. */
+static __always_inline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_bytes,
+					 __u32 source)
+{
+	__u64 cookie = CAREFUL_BE64(hdr->cookie);
+	__u32 *slot = bpf_map_lookup_elem(&groups, &cookie);
+	struct careful_peer_entry *peer = slot ? bpf_map_lookup_elem(&peers, slot) : NULL;
+
+	if (!peer)
+		return CAREFUL_XDP_DROP_COOKIE;
+	return careful_frame_admit_group(peer, hdr, frame_bytes, source);
+}
+
 /* A function of its own, so that BTF knows careful_hdr. */
-static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
+static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes, __u32 source)
 {
 	__u32 slot = CAREFUL_BE16(hdr->src_node);
 	struct careful_peer_entry *peer;
@@ -93,6 +114,8 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(peer, hdr, frame_bytes);
+	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
+		return admit_group(hdr, frame_bytes, source);
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
@@ -109,7 +132,7 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 	verdict = careful_frame_judge(hdr, datagram->bytes - sizeof(*hdr));
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(hdr, frame_bytes);
+	return admit(hdr, frame_bytes, careful_frame_source(datagram));
 }
 
 /* Whether the kernel would forward a datagram rather than take it: what it cannot is no

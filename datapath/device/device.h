@@ -181,12 +181,14 @@ struct port_ops {
 	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
 	 * NULL: it is as soon as admit() has returned. */
 	bool (*closed)(struct port *port, uint32_t slot);
-	/* Opens a slot whose session is open to frames of a group with this cookie, too, whose
-	 * numbers begin with 1; 0 closes that. -EEXIST: another slot has it. grouped: number of the
-	 * last probe of that group that came; 0: none did. multicast: headers of a frame to all
-	 * hosts of the link that have such a group, by the kind of `like`; -errno. All or none of
-	 * them are NULL. */
-	int (*group)(struct port *port, uint32_t slot, uint64_t cookie);
+	/* Opens a slot whose session is open to frames of a group with this cookie, too, which
+	 * come from this address and whose numbers begin with 1; soon, and until grouped() says so
+	 * none but probes may come. 0 closes that. -EEXIST: another slot has it; another -errno:
+	 * there are no such frames here. grouped: number of the last probe of that group that came;
+	 * 0: none did. multicast: headers of a frame to all hosts of the link that have such a
+	 * group, for one that is to reach `like`; -EHOSTUNREACH: a router is on the way there,
+	 * -EAGAIN, or another -errno. All or none of them are NULL. */
+	int (*group)(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
 	uint32_t (*grouped)(struct port *port, uint32_t slot);
 	int (*multicast)(struct port *port, const union address *like, struct llhdr *llhdr);
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);

@@ -265,6 +265,33 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 	return 0;
 }
 
+/*
+ * Headers of a frame to every host of the link that has joined our port's multicast group, made for
+ * a peer there: the group is of the local scope (RFC 2365), which no router forwards, and its MAC
+ * address follows from it (RFC 1112 section 6.4).
+ */
+int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr)
+{
+	struct ip_address dst, group = { .bytes = 4 };
+	struct in_addr address;
+	struct hop hop;
+	int rc = to->sa.sa_family == AF_INET ? find_neighbour(route, to, &dst, &hop) :
+					       -EAFNOSUPPORT;
+
+	if (rc)
+		return rc;
+	if (hop.next.bytes != dst.bytes || memcmp(hop.next.data, dst.data, dst.bytes) != 0)
+		return -EHOSTUNREACH;
+	address = route_group(to->in.sin_port ? ntohs(to->in.sin_port) : route->port);
+	memcpy(group.data, &address, sizeof(address));
+	memcpy(hop.mac, (const uint8_t[]){ 0x01, 0x00, 0x5e }, 3);
+	memcpy(hop.mac + 3, group.data + 1, 3);
+	hop.mac[3] &= 0x7f;
+	hop.hops = 1;
+	put_headers(route, to, &group, &hop, llhdr);
+	return 0;
+}
+
 /* The kernel believes what it knows of a neighbour for up to 45 s, and then asks that link
  * address alone for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit): longer
  * than anybody here waits. Where it knows nothing, it asks everybody with the next message.

@@ -182,7 +182,7 @@ int sim_multicast(struct port *nic, const union address *like, struct llhdr *llh
 
 /* sim_xdp.c: the rule, and groups */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes);
-int sim_group(struct port *nic, uint32_t slot, uint64_t cookie);
+int sim_group(struct port *nic, uint32_t slot, uint64_t cookie, const union address *from);
 uint32_t sim_grouped(struct port *nic, uint32_t slot);
 
 static inline struct sim_device *to_sim(struct queue *queue)

@@ -20,7 +20,7 @@ static struct careful_peer_entry *sender_of(struct sim_device *sim, uint64_t coo
 	return NULL;
 }
 
-int sim_group(struct port *nic, uint32_t slot, uint64_t cookie)
+int sim_group(struct port *nic, uint32_t slot, uint64_t cookie, const union address *from)
 {
 	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
@@ -29,7 +29,9 @@ int sim_group(struct port *nic, uint32_t slot, uint64_t cookie)
 		return -EEXIST;
 	if (cookie && !peer->cookie)
 		sim_fail(sim->world, "port %u: slot %u has no session", sim->port, slot);
-	peer->group_seq = peer->group_probe = 0;
+	peer->group_seq = peer->group_probe = peer->group_source = 0;
+	if (cookie && from->sa.sa_family == AF_INET)
+		peer->group_source = ntohl(from->in.sin_addr.s_addr);
 	peer->group_cookie = cookie;
 	return 0;
 }
@@ -40,7 +42,7 @@ uint32_t sim_grouped(struct port *nic, uint32_t slot)
 }
 
 static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr,
-				      uint32_t frame_bytes)
+				      uint32_t frame_bytes, uint32_t source)
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	enum careful_xdp_counter verdict;
@@ -51,7 +53,9 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT) {
 		struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
 
-		return peer ? careful_frame_admit_group(peer, hdr, frame_bytes) : verdict;
+		if (peer)
+			verdict = careful_frame_admit_group(peer, hdr, frame_bytes, source);
+		return verdict;
 	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
@@ -79,5 +83,5 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	verdict = careful_frame_judge(&hdr, datagram.bytes - (uint32_t)sizeof(hdr));
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(sim, &hdr, bytes);
+	return admit(sim, &hdr, bytes, careful_frame_source(&datagram));
 }

@@ -8,6 +8,7 @@
  *   xsk_socket.c  UMEM and the socket, bound to the queue
  *   xsk_rings.c   the hot path
  *   xsk_port.c    opens and closes a port; admission
+ *   xsk_group.c   frames to a group: who may send them here, how they get here
  *   xsk_check.c   what may stand in the way, thing by thing
  *   xsk_ctrl.c    control messages: the kernel's UDP sockets
  *   xsk_bpf.c     program and maps
@@ -100,6 +101,21 @@ struct xsk_grace {
 };
 
 /*
+ * What a slot's peer sends to a group (xsk_group.c).
+ *
+ * @cookie:  0: nothing
+ * @from:    its IPv4 address, host order
+ * @open:    XDP admits it; until then the one before may still be ending:
+ * @closing: the wait that its end asked for
+ */
+struct xsk_group {
+	uint64_t cookie;
+	uint64_t closing;
+	uint32_t from;
+	bool open;
+};
+
+/*
  * @owner:    the process that opened it: what a child of fork() closes is its copy
  * @without:  enum xsk_without
  * @xdp_mode: in effect, enum careful_xdp_mode
@@ -108,6 +124,8 @@ struct xsk_grace {
  * @link:     holds the program on the interface; -1: none
  * @native_refused: in whose words, where xdp_mode is generic for that reason
  * @closing:  of each slot, the wait that its closing asked for
+ * @groups:   of each slot; @groups_count: those with a cookie
+ * @member:   a socket that is in the multicast group; -1: there are none
  */
 struct xsk_port {
 	struct port port; /* first: what the engine sees */
@@ -119,6 +137,9 @@ struct xsk_port {
 	uint64_t closing[CAREFUL_PEERS_MAX];
 	struct route route;
 	struct netdev netdev;
+	struct xsk_group groups[CAREFUL_PEERS_MAX];
+	uint32_t groups_count;
+	int member;
 	int ctrl[2];
 	int lock;
 	int link;
@@ -231,6 +252,14 @@ void xsk_bpf_wait_rcu(struct xsk_port *port); /* returns when no program still r
 int xsk_bpf_program(const struct xsk_port *port);
 void xsk_bpf_close(struct xsk_port *port);
 
+int xsk_bpf_groups(const struct xsk_port *port); /* of the map */
+
+/* xsk_group.c: port_ops; close: at the port's end. */
+int xsk_group(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
+uint32_t xsk_grouped(struct port *port, uint32_t slot);
+int xsk_multicast(struct port *port, const union address *like, struct llhdr *llhdr);
+void xsk_group_close(struct xsk_port *port);
+
 /* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
  * is another one. */
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
@@ -262,6 +291,14 @@ bool xsk_cpus_visit(int cpus, int but);
 /* route.c: where frames go. */
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
 void route_distrust(struct route *route, const union address *to);
+
+/* The multicast group of those who have one event group or more, on a port. */
+static inline struct in_addr route_group(uint16_t port)
+{
+	return (struct in_addr){ .s_addr = htonl(0xefff0000 | port) }; /* 239.255.0.0/16 */
+}
+
+int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr);
 
 /* route_news.c: what changes. */
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);

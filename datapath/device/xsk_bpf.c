@@ -19,12 +19,12 @@
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 
-static const char *const pinned[] = { "tune", "peers", "live", "xsks", "counters" };
+static const char *const pinned[] = { "tune", "peers", "live", "groups", "xsks", "counters" };
 
 struct xsk_bpf {
 	struct bpf_object *object;
 	int program;
-	int xsks;
+	int xsks, groups;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
 	size_t tune_bytes, peers_bytes, live_bytes; /* of the mappings */
@@ -190,6 +190,7 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 	if (rc)
 		return rc;
 	port->bpf->xsks = bpf_object__find_map_fd_by_name(port->bpf->object, "xsks");
+	port->bpf->groups = bpf_object__find_map_fd_by_name(port->bpf->object, "groups");
 	rc = prepare_grace(port->bpf, error);
 	if (rc)
 		return rc;
@@ -208,6 +209,11 @@ bool xsk_bpf_frags(const struct xsk_port *port)
 int xsk_bpf_program(const struct xsk_port *port)
 {
 	return port->bpf->program;
+}
+
+int xsk_bpf_groups(const struct xsk_port *port)
+{
+	return port->bpf->groups;
 }
 
 /* From now on XDP brings a queue's admitted frames to the socket. */

@@ -38,6 +38,7 @@ static int open_socket(const struct xsk_port *port, int family)
 {
 	union address any = { .sa.sa_family = (sa_family_t)family };
 	bool ipv4 = family == AF_INET;
+	const int off = 0;
 	int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int rc;
 
@@ -48,6 +49,8 @@ static int open_socket(const struct xsk_port *port, int family)
 	else
 		any.in6.sin6_port = htons(port->udp);
 	rc = ipv4 ? set(fd, IPPROTO_IP, IP_RECVERR) : set(fd, IPPROTO_IPV6, IPV6_RECVERR);
+	if (!rc && ipv4) /* what reaches the host for a group (xsk_group.c) is no control message */
+		rc = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 	if (!rc && !ipv4)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 	if (!rc)

@@ -2,7 +2,7 @@
 /*
  * The interface of an instance: opened and closed in the right order, with the peers
  * that XDP admits. Calls the files of its parts: xsk_check.c, xsk_ctrl.c, xsk_bpf.c,
- * xsk_grace.c, xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
+ * xsk_group.c, xsk_grace.c, xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
  */
 #include "device/xsk.h"
 
@@ -153,6 +153,7 @@ static void close_port(struct port *port)
 
 	if (xsk_ours(xsk) && xsk->own_qdisc)
 		qdisc_remove(&xsk->route.ask, xsk->netdev.ifindex);
+	xsk_group_close(xsk);
 	xsk_grace_close(xsk);
 	xsk_bpf_close(xsk);
 	xsk_ctrl_close(xsk);
@@ -167,6 +168,9 @@ static const struct port_ops port_ops = {
 	.stamps = xsk_stamps,
 	.admit = xsk_admit,
 	.closed = xsk_closed,
+	.group = xsk_group,
+	.grouped = xsk_grouped,
+	.multicast = xsk_multicast,
 	.probed = xsk_probed,
 	.train = xsk_train,
 	.trained = xsk_trained,
@@ -241,7 +245,7 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	xsk->port.ops = &port_ops;
 	xsk->without = without;
 	xsk->owner = getpid();
-	xsk->lock = xsk->link = xsk->ctrl[0] = xsk->ctrl[1] = -1;
+	xsk->lock = xsk->link = xsk->member = xsk->ctrl[0] = xsk->ctrl[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);
 	if (rc) {

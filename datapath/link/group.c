@@ -12,6 +12,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "link/out.h"
 
@@ -25,11 +26,27 @@ bool link_group_can(const struct link *link)
 	return link->port->ops->multicast && !link->traditional;
 }
 
+/* One frame goes to all members alike: to the same address, from the same one of ours. */
+static int add_member(struct link_group *group, uint32_t at, struct link_peer *peer)
+{
+	struct port *port = group->link->port;
+	struct llhdr llhdr = { 0 };
+	int rc = port->ops->multicast(port, &peer->session->address, &llhdr);
+
+	if (rc)
+		return rc;
+	if (at && memcmp(&llhdr, &group->llhdr, sizeof(llhdr)) != 0)
+		return -EHOSTUNREACH;
+	group->llhdr = llhdr;
+	group->members[at] = (struct link_member){ peer, peer->epoch, 0 };
+	return peer->llhdr.bytes == llhdr.bytes && is_member(&group->members[at]) ? 0 : -EOPNOTSUPP;
+}
+
 int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
 		    struct link_group **out)
 {
-	struct port *port = link->port;
 	struct link_group *group;
+	int rc = 0;
 
 	if (!link_group_can(link))
 		return -EOPNOTSUPP;
@@ -38,16 +55,11 @@ int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers
 		return -ENOMEM;
 	group->link = link;
 	group->count = count;
-	if (port->ops->multicast(port, &peers[0]->session->address, &group->llhdr)) {
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = add_member(group, i, peers[i]);
+	if (rc) {
 		free(group);
-		return -EOPNOTSUPP;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		group->members[i] = (struct link_member){ peers[i], peers[i]->epoch, 0 };
-		if (peers[i]->llhdr.bytes != group->llhdr.bytes || !is_member(&group->members[i])) {
-			free(group);
-			return -EOPNOTSUPP;
-		}
+		return rc;
 	}
 	group->cookie = cookie;
 	*out = group;
@@ -181,7 +193,7 @@ int link_group_admit(struct link_peer *peer, uint64_t cookie)
 	if (cookie && link->heard[peer->slot].cookie == cookie)
 		return 0;
 	if (link->heard[peer->slot].cookie)
-		port->ops->group(port, peer->slot, 0);
+		port->ops->group(port, peer->slot, 0, NULL);
 	link->heard[peer->slot] = (struct link_heard){ 0 };
 	if (!cookie)
 		return 0;
@@ -190,7 +202,7 @@ int link_group_admit(struct link_peer *peer, uint64_t cookie)
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (link->heard[i].cookie == cookie)
 			return -EEXIST;
-	rc = port->ops->group(port, peer->slot, cookie);
+	rc = port->ops->group(port, peer->slot, cookie, &peer->session->address);
 	if (!rc)
 		link->heard[peer->slot].cookie = cookie;
 	return rc;

@@ -57,8 +57,9 @@ struct link_heard {
 
 /* Whether frames to a group can leave here. */
 bool link_group_can(const struct link *link);
-/* Opens a group of sessions that are open, with a cookie of the caller's. -EOPNOTSUPP: no frame
- * of ours can reach all of them; -ENOMEM. */
+/* Opens a group of sessions that are open, with a cookie of the caller's. -ENOMEM; -EAGAIN: later;
+ * else no frame of ours can reach all of them: -EHOSTUNREACH, as a router is on the way to one;
+ * -EAFNOSUPPORT, by IPv6; -EOPNOTSUPP. */
 int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
 		    struct link_group **group);
 void link_group_close(struct link_group *group);
@@ -72,8 +73,8 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 void link_group_send(struct link_group *group, struct link_txframe *frame,
 		     const struct link_send_args *args);
 
-/* Admits a peer's frames to a group, no other group's any more; 0: none. -EEXIST,
- * -EOPNOTSUPP. */
+/* Admits a peer's frames to a group, no other group's any more; 0: none. -EEXIST, or what the
+ * port refuses it with. */
 int link_group_admit(struct link_peer *peer, uint64_t cookie);
 /* Whether a probe of the peer came; true once. */
 bool link_group_heard(struct link_peer *peer);

@@ -239,6 +239,7 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 	node->owes_fail = node->owes_leave = false;
 	watch(node, false);
 	event_group_off(ev, -EPIPE);
+	event_group_say_off(ev, node);
 	ev->c->told++;
 	if (node->in.open)
 		event_fail(ev, rank, -EPROTO);
@@ -279,6 +280,8 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 		if (takes_part)
 			event_group_heard(ev, rank, am);
 		break;
+	case CAREFUL_EVENT_ONE_BY_ONE:
+		break; /* event_group_ends() */
 	default:
 		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
 	}

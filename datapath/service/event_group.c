@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A broadcast as one frame (P2 section 5.1): each node tells all others, with its JOIN, the cookie
- * of its frames to the group, and sends probes with it. When all have said that one came, its broadcasts are one frame each. Until then, and for ever where one does not hear it or
- * refuses, they are replicated. Calls event.c, link's group.c.
+ * of its frames to the group, and sends probes with it. When all have said that one came, its
+ * broadcasts are one frame each. Until then, and for ever where one does not hear it or refuses,
+ * they are replicated. Calls event.c, link's group.c.
  */
 #include "service/event_private.h"
 
@@ -11,7 +12,9 @@
 
 enum {
 	PROBE_AGAIN_NS = 5 * 1000 * 1000,
-	PROBES_MAX = 200, /* a second */
+	PROBES_SOON = 100, /* so far apart; then they are */
+	PROBE_LATER_NS = 95 * 1000 * 1000,
+	PROBES_MAX = 200, /* ten seconds */
 	NODES_LEAST = 3, /* with fewer, a frame to all is a frame to one */
 };
 
@@ -22,6 +25,26 @@ void event_group_off(struct careful_events *ev, int error)
 		link_group_close(ev->group);
 	ev->group = NULL;
 	ev->group_error = error;
+}
+
+/* To a node that has left, and hears no LEAVE of ours: as far as it can be said now. If not, it
+ * admits our frames to all until the session ends; none comes. */
+void event_group_say_off(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
+
+	if (ev->cookie)
+		event_tell(ev, node, &am);
+}
+
+/* Whether a peer's frames to all are over, by what it says; our group may be, too. */
+void event_group_ends(struct link_peer *peer, const struct careful_am *am)
+{
+	uint16_t what = be16toh(am->handler);
+
+	if (what == CAREFUL_EVENT_LEAVE || what == CAREFUL_EVENT_ONE_BY_ONE ||
+	    (what == CAREFUL_EVENT_FAIL && am->args[2]))
+		link_group_admit(peer, 0);
 }
 
 static void open_group(struct careful_events *ev)
@@ -39,7 +62,7 @@ static void open_group(struct careful_events *ev)
 		count++;
 	}
 	rc = link_group_open(&ev->c->link, ev->cookie, peers, count, &ev->group);
-	if (rc)
+	if (rc && rc != -EAGAIN)
 		event_group_off(ev, rc);
 }
 
@@ -86,12 +109,10 @@ void event_group_heard(struct careful_events *ev, uint32_t rank, const struct ca
 	struct event_node *node = &ev->node[rank];
 	int error = (int)(be32toh(am->args[0]) & 0xfff);
 
+	if (error && !ev->group_error) /* also before there is a group */
+		event_group_off(ev, error == EAGAIN ? -EPROTO : -error);
 	if (!ev->group || node->hears)
 		return;
-	if (error) {
-		event_group_off(ev, -error);
-		return;
-	}
 	node->hears = true;
 	ev->hear++;
 }
@@ -108,7 +129,7 @@ static void probe(struct careful_events *ev)
 		return;
 	}
 	link_group_probe(ev->group);
-	ev->probe_ns = now_ns + PROBE_AGAIN_NS;
+	ev->probe_ns = now_ns + (ev->group->probes < PROBES_SOON ? PROBE_AGAIN_NS : PROBE_LATER_NS);
 }
 
 /* Once a round. */

@@ -2,7 +2,8 @@
 /*
  * Fragments in (P2 section 5.1): kept in their receive buffers, in their order, until the
  * application consumes them; what runs short is copied out beneath (link's hold.c, P2 section
- * 5.3). The one that the application has does not move. Calls event.c, event_trace.c, link's
+ * 5.3). The one that the application has does not move. Calls event.c, event_group.c,
+ * event_trace.c, link's
  * hold.c and rx.c.
  */
 #include "service/event_private.h"
@@ -116,6 +117,7 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 	uint32_t rank = ev ? ev->rank_of[frame->peer->slot] : EVENT_NOBODY;
 	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->number;
 
+	event_group_ends(frame->peer, am);
 	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
 		event_said(ev, rank, am);
 	else if (ours && take(ev, rank, frame, am))

@@ -84,7 +84,8 @@ static void test_peer_entry__fields(void)
 		F(careful_peer_entry, may_fill),       F(careful_peer_entry, train),
 		F(careful_peer_entry, train_whole),    F(careful_peer_entry, pad),
 		F(careful_peer_entry, group_cookie),   F(careful_peer_entry, group_seq),
-		F(careful_peer_entry, group_probe),    F(careful_peer_entry, pad2),
+		F(careful_peer_entry, group_probe),    F(careful_peer_entry, group_source),
+		F(careful_peer_entry, pad2),
 	};
 
 	CHECK_STRUCT(careful_peer_entry, fields);
@@ -166,6 +167,10 @@ static void test_maps__sizes(void)
 		  BPF_F_MMAPABLE);
 	check_map("live", BPF_MAP_TYPE_ARRAY, sizeof(struct careful_live_entry), CAREFUL_PEERS_MAX,
 		  BPF_F_MMAPABLE);
+	CHECK_EQ(bpf_map__key_size(bpf_object__find_map_by_name(object, "groups")), 8);
+	CHECK_EQ(bpf_map__value_size(bpf_object__find_map_by_name(object, "groups")), 4);
+	CHECK_EQ(bpf_map__max_entries(bpf_object__find_map_by_name(object, "groups")),
+		 CAREFUL_PEERS_MAX);
 	check_map("xsks", BPF_MAP_TYPE_XSKMAP, 4, CAREFUL_QUEUES_MAX, 0);
 	check_map("counters", BPF_MAP_TYPE_PERCPU_ARRAY, 8, CAREFUL_XDP_COUNTERS, 0);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The order in which the XDP program reads and writes a peers entry, as compiled: between the
- * cookie and what the epoch began with, and before a ping's number, stands a full barrier
- * where the CPU needs one, and nothing where it does not. Both load and admit frames.
+ * cookie and what the epoch began with, likewise a group's, and before a ping's number, stands a
+ * full barrier where the CPU needs one, and nothing where it does not. Both load and admit frames.
  */
 #include <stddef.h>
 
@@ -32,6 +32,17 @@ static size_t find_barrier(const struct bpf_insn *insns, size_t count, size_t at
 	return at;
 }
 
+/* The barrier between the load of a cookie and that of what was written before it. */
+static size_t ordered(const struct bpf_insn *insns, size_t count, int cookie, int before)
+{
+	size_t at = find(insns, count, 0, LOAD_U64, cookie);
+	size_t barrier = find_barrier(insns, count, at);
+
+	CHECK(barrier < find(insns, count, at, LOAD_U32, before));
+	CHECK(find(insns, count, at, LOAD_U32, before) < count);
+	return barrier;
+}
+
 /* Where admit() begins: behind the program itself, as it stands in the file. */
 static size_t admit_at(const char *name)
 {
@@ -47,22 +58,27 @@ static void expect_order(const char *name, bool barriers)
 	const struct bpf_program *program = bpf_object__find_program_by_name(xdp.object, name);
 	const struct bpf_insn *insns = bpf_program__insns(program) + admit_at(name);
 	size_t count = bpf_program__insn_cnt(program) - admit_at(name);
-	size_t cookie, window, number, barrier;
+	size_t session, group, number, barrier, all = 0, last = count;
 
 	/* Nothing else of what admit() reads or writes lies so far into its structure. */
-	window = find(insns, count, 0, LOAD_U32, offsetof(struct careful_peer_entry, window));
 	number = find(insns, count, 0, STORE_U32, offsetof(struct careful_peer_entry, probe_last));
-	CHECK(window < count && number < count);
-	barrier = find_barrier(insns, count, 0);
+	CHECK(number < count);
 	if (!barriers) {
-		CHECK_EQ(barrier, count);
+		CHECK_EQ(find_barrier(insns, count, 0), count);
 		return;
 	}
-	cookie = find(insns, count, 0, LOAD_U64, offsetof(struct careful_peer_entry, cookie));
-	CHECK(cookie < barrier && barrier < window);
-	barrier = find_barrier(insns, count, barrier + 1);
-	CHECK(window < barrier && barrier < number);
-	CHECK_EQ(find_barrier(insns, count, barrier + 1), count);
+	session = ordered(insns, count, offsetof(struct careful_peer_entry, cookie),
+			  offsetof(struct careful_peer_entry, window));
+	group = ordered(insns, count, offsetof(struct careful_peer_entry, group_cookie),
+			offsetof(struct careful_peer_entry, group_source));
+	for (barrier = find_barrier(insns, count, 0); barrier < count;
+	     barrier = find_barrier(insns, count, barrier + 1)) {
+		all++;
+		if (barrier < number)
+			last = barrier;
+	}
+	CHECK_EQ(all, 3);
+	CHECK(session != group && last != session && last != group);
 }
 
 static void test_ordered__as_built_here(const char *name)

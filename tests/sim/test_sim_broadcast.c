@@ -174,7 +174,7 @@ static void test_broadcast__replicated_where_the_network_has_none(void)
 	world_begin(&w);
 	world_join_all(&w);
 	play(50); /* before it is known, too */
-	world_run(&w, 2000);
+	world_run(&w, 12000);
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK_EQ(careful_events_broadcast(w.node[i].ev), i == 2 ? 0 : -EHOSTUNREACH);
 	CHECK(world_count(&w, CAREFUL_C_TX_BROADCASTS) <= 50);
@@ -306,6 +306,7 @@ static void test_admit__a_group_has_its_sender_s_window(void)
 		.may_fill = 4,
 		.buffer_bytes = 1024,
 		.group_cookie = 7,
+		.group_source = 9,
 	};
 	struct careful_hdr hdr = {
 		.type = CAREFUL_DATA,
@@ -314,22 +315,22 @@ static void test_admit__a_group_has_its_sender_s_window(void)
 	};
 
 	hdr.seq = htobe32(6);
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_SEQ);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_DROP_SEQ);
 	for (uint32_t i = 1; i <= 4; i++) {
 		hdr.seq = htobe32(i);
-		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_ADMITTED);
-		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_SEQ);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_ADMITTED);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_DROP_SEQ);
 	}
 	hdr.seq = htobe32(5);
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_DROP_CREDIT);
 	hdr.cookie = htobe64(1);
 	hdr.seq = htobe32(1);
 	CHECK_EQ(careful_frame_admit(&peer, &hdr, 100), CAREFUL_XDP_DROP_CREDIT); /* one window */
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_DROP_COOKIE);
 	hdr.cookie = htobe64(7);
 	peer.may_fill = 5;
 	peer.cookie = 0;
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, 9), CAREFUL_XDP_DROP_COOKIE);
 }
 
 /* A node that takes another's cookie for its own gets nothing by it but a refusal. */

@@ -36,6 +36,7 @@ struct shape {
 	uint16_t port; /* instead of the right one */
 	uint16_t source; /* likewise */
 	const uint8_t *to; /* its address; NULL: all 0 */
+	const uint8_t *from; /* IPv4: likewise */
 	uint32_t padding; /* after the datagram */
 
 	uint8_t version; /* instead of the right one */
@@ -102,6 +103,8 @@ static inline void frame_ipv4(struct frame *frame, const struct shape *shape, ui
 	frame->data[frame->bytes++] = 64;
 	frame->data[frame->bytes++] = shape->protocol ? shape->protocol : 17;
 	frame_zero(frame, 2 + 4);
+	if (shape->from)
+		memcpy(frame->data + frame->bytes - 4, shape->from, 4);
 	frame_to(frame, shape, 4);
 	memset(frame->data + frame->bytes, 1, 4 * shape->option_words); /* NOP */
 	frame->bytes += 4 * shape->option_words;

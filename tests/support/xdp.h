@@ -30,7 +30,7 @@ enum {
 
 struct xdp {
 	struct bpf_object *object;
-	int program, peers, xsks, counters;
+	int program, peers, groups, xsks, counters;
 	bool frags;
 };
 
@@ -75,6 +75,7 @@ static inline int xdp_load(const char *name, uint32_t queue)
 	program = bpf_object__find_program_by_name(xdp.object, name);
 	xdp.program = bpf_program__fd(program);
 	xdp.peers = bpf_object__find_map_fd_by_name(xdp.object, "peers");
+	xdp.groups = bpf_object__find_map_fd_by_name(xdp.object, "groups");
 	xdp.xsks = bpf_object__find_map_fd_by_name(xdp.object, "xsks");
 	xdp.counters = bpf_object__find_map_fd_by_name(xdp.object, "counters");
 	return 0;

@@ -38,6 +38,15 @@ _TEXTS = {
     errno.EBUSY: "the node takes part in a group already",
     errno.ECANCELED: "it ended in the middle of an event",
 }
+#: Why broadcasts are replicated.
+_REPLICATED = {
+    errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
+    "multicast",
+    errno.EAFNOSUPPORT: "frames to all need IPv4",
+    errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way?",
+    errno.EEXIST: "two groups have the same cookie",
+    errno.EPIPE: "a node has left",
+}
 #: Of these what they mean of the whole group; of others what they mean anywhere.
 _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
 
@@ -131,6 +140,18 @@ class Events:
             return
         milliseconds = int(timeout_s * 1000)
         self._engine.run(lambda _: lib.careful_events_close(events, -status, milliseconds))
+
+    @property
+    def broadcasts(self) -> str:
+        """How what this node sends to all leaves: "one frame", "replicated: " and why, or
+        "replicated for now: " while that is being found out (as far as this node polls).
+        """
+        rc = lib.careful_events_broadcast(self._live())
+        if rc == 0:
+            return "one frame"
+        if rc == -errno.EAGAIN:
+            return "replicated for now: not every node has said yet that frames to all reach it"
+        return f"replicated: {_REPLICATED.get(-rc) or meaning(-rc)}"
 
     @property
     def fragment_bytes(self) -> int:

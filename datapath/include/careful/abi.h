@@ -33,7 +33,8 @@ struct careful_xdp_config {
  * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
  * The engine writes all of it at an epoch's start (cookie last, 0 closes); from then on XDP
  * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe, and the engine
- * may_fill, train (which begins a count) and group_cookie (the other two before it), in a cache line that XDP reads when the limit that it read last is used up.
+ * may_fill, train (which begins a count) and group_cookie (the rest of group_* before it), in a
+ * cache line that XDP reads when the limit that it read last is used up.
  * Counts of buffers are of all the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
@@ -52,9 +53,10 @@ struct careful_xdp_config {
  * @train_frames: frames of it that came,
  * @train_whole:  of which so many before any was missing,
  * @train_first_ns, @train_last_ns: and when the first and the last of them did
- * @group_cookie: of the peer's frames to a group; 0: none. The virtual device alone has groups
+ * @group_cookie: of the peer's frames to a group; 0: none
  * @group_seq:    highest sequence number of those that was admitted
  * @group_probe:  number of the last of its probes that came
+ * @group_source: the IPv4 address that they come from, host order; 0: no IPv4
  */
 struct careful_peer_entry {
 	__u64 cookie;
@@ -76,8 +78,14 @@ struct careful_peer_entry {
 	__u64 group_cookie;
 	__u32 group_seq;
 	__u32 group_probe;
-	__u32 pad2[8];
+	__u32 group_source;
+	__u32 pad2[7];
 };
+
+/*
+ * groups map (HASH), key: the cookie of a group, host order, as __u64; value: the slot of its
+ * sender, as __u32. The engine alone writes it, after group_seq and before group_cookie.
+ */
 
 /* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
 enum careful_sink {

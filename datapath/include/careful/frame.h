@@ -250,6 +250,16 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	return 1;
 }
 
+/* The IPv4 address that a datagram comes from, host order; 0: it comes by IPv6. */
+CAREFUL_FRAME_FN __u32 careful_frame_source(const struct careful_datagram *datagram)
+{
+	const __u8 *ip = datagram->ip;
+
+	if (datagram->ipv6 || ip + CAREFUL_FRAME_IPV4 > datagram->end)
+		return 0;
+	return (__u32)careful_frame_be16(ip + 12) << 16 | careful_frame_be16(ip + 14);
+}
+
 /* Whether a frame header can be read there: CAREFUL_XDP_ADMITTED, or why not. */
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_readable(const struct careful_datagram *datagram)
@@ -388,17 +398,19 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 }
 
 /*
- * The same of a frame to a group, in the slot of whoever sends to it. Its buffers are charged to
- * that one's window, so nobody takes more by it than it may take anyway.
+ * The same of a frame to a group, in the slot of whoever sends to it, and by its address: all
+ * members know the cookie. Its buffers are charged to that one's window, so nobody takes more by it
+ * than it may take anyway.
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
 								    const struct careful_hdr *hdr,
-								    __u32 frame_bytes)
+								    __u32 frame_bytes, __u32 source)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
 	__u64 cookie = careful_frame_acquire(&peer->group_cookie);
 
-	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie)
+	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie ||
+	    source != peer->group_source)
 		return CAREFUL_XDP_DROP_COOKIE;
 	if (hdr->type == CAREFUL_TRAIN) {
 		*(volatile __u32 *)&peer->group_probe = CAREFUL_BE32(hdr->msg_id);

@@ -112,8 +112,8 @@ enum {
  * frame of the session. credits are those that the group's frames have given back, cumulative: each
  * frame adds the least that is owed to any member (P2 section 5.3), and no frame of the
  * session counts them. A TRAIN frame to a group is a probe: it has no seq, and costs no credit;
- * msg_id is its number, from 1. Who knows a group's cookie can send in its sender's name: that
- * ends the session of these two, and no other.
+ * msg_id is its number, from 1. XDP admits them from their sender's IPv4 address alone. A member
+ * that forges it can send in the sender's name: that ends the session of these two, and no other.
  */
 
 /*
@@ -193,6 +193,7 @@ enum careful_event_what {
 	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
 	/* To who said JOIN with a cookie: args: 0: a probe with it came; else (errno): none will. */
 	CAREFUL_EVENT_HEARD = 4,
+	CAREFUL_EVENT_ONE_BY_ONE = 5, /* no more frames to all come; nor after LEAVE */
 };
 
 /*

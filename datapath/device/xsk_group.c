@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Frames to a group: which peers' XDP admits here (the groups map, and the group's part of the
+ * peers map), and the multicast group by which they get here: the kernel tells the NIC, and the
+ * switch (IGMP), for as long as a socket is in it. Calls xsk_bpf.c, xsk_grace.c, route.c.
+ */
+#include <assert.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "device/xsk.h"
+
+/* In the multicast group, while anybody sends to us. */
+static int join(struct xsk_port *port)
+{
+	const struct ip_mreqn group = {
+		.imr_multiaddr = route_group(port->udp),
+		.imr_ifindex = (int)port->netdev.ifindex,
+	};
+	int rc = 0;
+
+	if (port->member >= 0)
+		return 0;
+	port->member = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (port->member < 0)
+		return -errno;
+	if (setsockopt(port->member, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group))) {
+		rc = -errno;
+		close(port->member);
+		port->member = -1;
+	}
+	return rc;
+}
+
+/* Of a program that read the cookie before this one, nothing may come any more. */
+static void begin(struct xsk_port *port, uint32_t slot)
+{
+	struct careful_peer_entry *peer = &port->peers[slot];
+	struct xsk_group *group = &port->groups[slot];
+
+	if (!group->cookie || group->open || !xsk_grace_over(port, group->closing))
+		return;
+	peer->group_seq = peer->group_probe = 0;
+	peer->group_source = group->from;
+	if (bpf_map_update_elem(xsk_bpf_groups(port), &group->cookie, &slot, BPF_NOEXIST))
+		return; /* no probe is ever heard: they replicate */
+	__atomic_store_n(&peer->group_cookie, group->cookie, __ATOMIC_RELEASE);
+	group->open = true;
+}
+
+static void end(struct xsk_port *port, uint32_t slot)
+{
+	struct xsk_group *group = &port->groups[slot];
+
+	if (!group->cookie)
+		return;
+	if (group->open) {
+		__atomic_store_n(&port->peers[slot].group_cookie, 0, __ATOMIC_RELEASE);
+		bpf_map_delete_elem(xsk_bpf_groups(port), &group->cookie);
+		group->closing = xsk_grace_ask(port);
+	}
+	group->cookie = 0;
+	group->open = false;
+	if (--port->groups_count)
+		return;
+	close(port->member);
+	port->member = -1;
+}
+
+int xsk_group(struct port *nic, uint32_t slot, uint64_t cookie, const union address *from)
+{
+	struct xsk_port *port = to_xsk_port(nic);
+	struct xsk_group *group = &port->groups[slot];
+	int rc;
+
+	assert(slot < CAREFUL_PEERS_MAX);
+	end(port, slot);
+	if (!cookie)
+		return 0;
+	if (from->sa.sa_family != AF_INET)
+		return -EAFNOSUPPORT;
+	if (!(port->netdev.flags & IFF_MULTICAST))
+		return -EOPNOTSUPP;
+	rc = join(port);
+	if (rc)
+		return rc;
+	group->cookie = cookie;
+	group->from = ntohl(from->in.sin_addr.s_addr);
+	port->groups_count++;
+	begin(port, slot);
+	return 0;
+}
+
+uint32_t xsk_grouped(struct port *nic, uint32_t slot)
+{
+	struct xsk_port *port = to_xsk_port(nic);
+
+	begin(port, slot);
+	if (!port->groups[slot].open)
+		return 0;
+	return *(const volatile uint32_t *)&port->peers[slot].group_probe;
+}
+
+int xsk_multicast(struct port *nic, const union address *like, struct llhdr *llhdr)
+{
+	struct xsk_port *port = to_xsk_port(nic);
+
+	if (!(port->netdev.flags & IFF_MULTICAST))
+		return -EOPNOTSUPP;
+	return route_multicast(&port->route, like, llhdr);
+}
+
+void xsk_group_close(struct xsk_port *port)
+{
+	if (port->member >= 0)
+		close(port->member);
+	port->member = -1;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The XDP program on frames to a group: whose cookie, address and number open the way, whose
+ * window they are charged to, and what becomes of the others.
+ */
+#include "xdp.h"
+
+enum { GROUP_SLOT = 3 };
+
+static const uint64_t group_cookie = 0x8877665544332211ULL;
+static const uint8_t sender[] = { 10, 77, 0, 3 }, member[] = { 10, 77, 0, 2 },
+		     everybody[] = { 239, 255, 202, 254 };
+
+/* A session in a slot, whose peer sends to a group. */
+static void set_group(uint64_t session)
+{
+	const struct careful_peer_entry entry = {
+		.cookie = session,
+		.window = WINDOW,
+		.buffer_bytes = BUFFER_BYTES,
+		.may_fill = CREDITS,
+		.group_cookie = group_cookie,
+		.group_source = 10u << 24 | 77u << 16 | 3,
+	};
+	const uint32_t slot = GROUP_SLOT;
+
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+	CHECK(!bpf_map_update_elem(xdp.groups, &group_cookie, &slot, BPF_ANY));
+}
+
+static uint32_t judge_shape(struct shape shape)
+{
+	static struct frame frame;
+
+	shape.to = shape.ipv6 ? NULL : everybody;
+	frame_build(&frame, &shape);
+	return judge_bytes(frame.data, frame.bytes);
+}
+
+/* A frame to the group, unless it says otherwise; src_node says nothing, and another session is in
+ * the slot that it names. */
+static uint32_t judge_group(struct shape shape)
+{
+	shape.flags |= CAREFUL_F_BCAST_EVENT;
+	if (!shape.cookie)
+		shape.cookie = group_cookie;
+	if (!shape.from)
+		shape.from = sender;
+	return judge_shape(shape);
+}
+
+#define JUDGE_GROUP(...) judge_group((struct shape){ __VA_ARGS__ })
+#define JUDGE_SHAPE(...) judge_shape((struct shape){ .from = sender, __VA_ARGS__ })
+
+static void test_group__admitted_by_its_cookie_in_its_own_sequence(void)
+{
+	struct careful_peer_entry entry;
+
+	set_peer(FRAME_NODE, frame_cookie, 5);
+	set_group(7);
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_DROP_SEQ);
+	CHECK_EQ(JUDGE_GROUP(.seq = 2), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(JUDGE_GROUP(.seq = 2 + WINDOW), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(JUDGE_GROUP(.seq = 2 + WINDOW + WINDOW + 1), CAREFUL_XDP_DROP_SEQ);
+	entry = entry_of(GROUP_SLOT);
+	CHECK_EQ(entry.group_seq, 2 + WINDOW);
+	CHECK_EQ(entry.seq_last, 0);
+	CHECK_EQ(entry.filled, 3);
+	CHECK_EQ(seq_last(FRAME_NODE), 5);
+}
+
+/* One window for what comes to all and to one. */
+static void test_group__charged_to_its_sender_s_window(void)
+{
+	set_group(7);
+	for (uint32_t seq = 1; seq < CREDITS; seq++)
+		CHECK_EQ(JUDGE_GROUP(.seq = seq), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(JUDGE_GROUP(.seq = CREDITS, .padding = BUFFER_BYTES), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(JUDGE_SHAPE(.node = GROUP_SLOT, .cookie = 7), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(JUDGE_GROUP(.seq = CREDITS), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(judge_shape((struct shape){
+			 .node = GROUP_SLOT, .cookie = 7, .seq = 2, .frag_bytes = 9 }),
+		 CAREFUL_XDP_DROP_CREDIT);
+}
+
+static void test_group__who_is_refused(void)
+{
+	set_group(7);
+	/* A member that uses the cookie as its own; and by IPv6, nobody. */
+	CHECK_EQ(JUDGE_GROUP(.from = member), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_GROUP(.ipv6 = true), CAREFUL_XDP_DROP_COOKIE);
+	/* Another cookie, 0, or the session's; the group's on a frame to one. */
+	CHECK_EQ(JUDGE_GROUP(.cookie = group_cookie + 1), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_GROUP(.cookie = 7), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_SHAPE(.cookie = group_cookie), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_SHAPE(.cookie = group_cookie, .node = GROUP_SLOT), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_GROUP(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
+	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_UPDATE), CAREFUL_XDP_DROP_TYPE);
+	CHECK_EQ(JUDGE_GROUP(.udp_bytes_delta = -1), CAREFUL_XDP_DROP_SHORT);
+	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
+	/* Its session is over. */
+	set_group(0);
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_DROP_COOKIE);
+}
+
+/* A group that is no more is none, whichever of the two is taken away first. */
+static void test_group__removed(void)
+{
+	const uint32_t slot = GROUP_SLOT;
+	struct careful_peer_entry entry;
+
+	set_group(7);
+	CHECK(!bpf_map_delete_elem(xdp.groups, &group_cookie));
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_DROP_COOKIE);
+	set_group(7);
+	entry = entry_of(GROUP_SLOT);
+	entry.group_cookie = 0;
+	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
+}
+
+/* A probe is noted, and takes no buffer and no number. */
+static void test_group__probe(void)
+{
+	set_group(7);
+	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_TRAIN, .msg_id = 5, .from = member),
+		 CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(entry_of(GROUP_SLOT).group_probe, 0);
+	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_TRAIN, .msg_id = 5), CAREFUL_XDP_DROP_TRAIN);
+	CHECK_EQ(entry_of(GROUP_SLOT).group_probe, 5);
+	CHECK_EQ(entry_of(GROUP_SLOT).group_seq, 0);
+	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
+}
+
+static void run_all(const char *name)
+{
+	(void)name;
+	RUN(test_group__admitted_by_its_cookie_in_its_own_sequence);
+	RUN(test_group__charged_to_its_sender_s_window);
+	RUN(test_group__who_is_refused);
+	RUN(test_group__removed);
+	RUN(test_group__probe);
+}
+
+int main(void)
+{
+	xdp_each(run_all);
+	return 0;
+}

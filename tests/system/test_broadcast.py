@@ -1,0 +1,74 @@
+"""A broadcast event on the wire: one frame to all, or replicated by its sender, who says why."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import Lab
+
+pytest.importorskip("careful._binding")
+pytestmark = pytest.mark.lab
+
+PROGRAM = Path(__file__).with_name("broadcast_program.py")
+
+
+@pytest.fixture(scope="module")
+def lab(lab_possible: None) -> Iterator[Lab]:
+    if shutil.which("bpftool") is None:
+        pytest.skip("bpftool is missing")
+    one = Lab(hosts=4)
+    yield one
+    one.down()
+
+
+def run(lab: Lab, folder: Path, cases: list[str], hosts: list[str]) -> list[str]:
+    """The program on as many hosts as there are cases; what each said."""
+    started = [
+        lab.start(host, sys.executable, PROGRAM, case, str(rank), str(folder), *hosts)
+        for rank, (host, case) in enumerate(zip(lab.hosts, cases, strict=False))
+    ]
+    said = [one.communicate(timeout=110) for one in started]
+    assert [one.returncode for one in started] == [0] * len(cases), said
+    return [out.strip() for out, _ in said]
+
+
+def test_three_hosts__one_frame_and_a_host_that_is_no_member(lab: Lab, tmp_path: Path) -> None:
+    run(lab, tmp_path, ["one_frame"] * 3 + ["stranger"], lab.hosts[:3])
+
+
+def test_by_ipv6__replicated(lab: Lab, tmp_path: Path) -> None:
+    hosts = [lab.address(host, 6) for host in lab.hosts[:3]]
+    said = run(lab, tmp_path, ["replicated"] * 3, hosts)
+    assert said == ["replicated: frames to all need IPv4"] * 3
+
+
+def test_a_router_on_the_way__replicated(lab: Lab, tmp_path: Path) -> None:
+    """Only who is behind it cannot be reached: the others have their one frame."""
+    for key, value in {
+        "all/send_redirects": 0,
+        "eth1/send_redirects": 0,
+        "all/forwarding": 1,
+    }.items():
+        lab.run("h2", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/{key}")
+    lab.run("h1", "ip", "route", "add", "10.77.0.3/32", "via", "10.77.0.2")
+    try:
+        said = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
+    finally:
+        lab.run("h1", "ip", "route", "del", "10.77.0.3/32")
+    assert said[0].startswith("replicated: frames to all do not reach every node")
+    assert said[1:] == ["one frame"] * 2
+
+
+def test_an_interface_without_multicast__replicated(lab: Lab, tmp_path: Path) -> None:
+    """Its own host sends none, and takes none: the others replicate, too."""
+    lab.run("h2", "ip", "link", "set", "eth1", "multicast", "off")
+    try:
+        said = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
+    finally:
+        lab.run("h2", "ip", "link", "set", "eth1", "multicast", "on")
+    assert [one.split(":")[0] for one in said] == ["replicated"] * 3
+    assert "without multicast" in said[0] + said[2]
