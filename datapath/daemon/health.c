@@ -34,6 +34,7 @@ static const struct trouble troubles[] = {
 	{ COUNTER(DROP_CRC), "damaged frames" },
 	{ COUNTER(CREDITS_WITHHELD), "times that credits had to be withheld" },
 	{ COUNTER(CTRL_REFUSED), "sessions refused" },
+	{ COUNTER(CTRL_KEY), "of them, for want of a key that is trusted here (carefulctl key)" },
 	{ COUNTER(CTRL_PROTOCOL), "of them, with the other protocol (up --protocol)" },
 	{ STATISTIC(rx_ring_full), "frames lost to a full RX ring" },
 	{ STATISTIC(rx_fill_ring_empty), "frames lost to an empty fill ring" },

@@ -46,6 +46,7 @@ struct daemon {
 	struct block_server *block;
 	struct ipc *ipc;
 	struct health health;
+	struct log_limit keys_limit;
 	struct trial trial;
 	struct ipc_event signal_event, block_event;
 	int signal_fd;
@@ -247,6 +248,18 @@ static int earlier(int a_ms, int b_ms)
 	return a_ms < b_ms ? a_ms : b_ms;
 }
 
+/* What `carefulctl key` wrote counts at once. A file that is wrong is told of until it is right. */
+static void refresh_keys(struct daemon *d)
+{
+	struct careful_error error;
+	int rc = careful_keys_refresh(d->instance, &error);
+
+	if (rc > 0)
+		log_line("keys: read again");
+	else if (rc < 0 && log_allowed(&d->keys_limit))
+		log_line("keys: %s; those that were read before stay", error.text);
+}
+
 /* 0, or -errno where there is no going on. */
 static int run(struct daemon *d)
 {
@@ -270,6 +283,7 @@ static int run(struct daemon *d)
 			handle_events(d);
 			if (now_ms() - checked_ms >= HEALTH_MS) {
 				checked_ms = now_ms();
+				refresh_keys(d);
 				rc = health_check(&d->health, d->instance);
 				if (rc)
 					return rc;

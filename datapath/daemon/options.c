@@ -31,6 +31,8 @@ static const char usage[] =
 	"  --tx-buffers N         send buffers (512)\n"
 	"  --reserve N            receive buffers kept out of all windows, to be granted to peers\n"
 	"                         for messages larger than their window (0)\n"
+	"  --keys DIR             directory of keys (carefulctl key): a peer must prove one to get\n"
+	"                         anything (none: whoever asks gets a session)\n"
 	"  --xdp MODE             native, generic, or auto: the better, as measured (auto)\n"
 	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
@@ -62,6 +64,7 @@ enum option_id {
 	OPT_RX_BUFFERS,
 	OPT_TX_BUFFERS,
 	OPT_RESERVE,
+	OPT_KEYS,
 	OPT_XDP,
 	OPT_ZEROCOPY,
 	OPT_WAIT,
@@ -90,6 +93,7 @@ static const struct option long_options[] = {
 	{ "rx-buffers", required_argument, NULL, OPT_RX_BUFFERS },
 	{ "tx-buffers", required_argument, NULL, OPT_TX_BUFFERS },
 	{ "reserve", required_argument, NULL, OPT_RESERVE },
+	{ "keys", required_argument, NULL, OPT_KEYS },
 	{ "xdp", required_argument, NULL, OPT_XDP },
 	{ "require-zerocopy", no_argument, NULL, OPT_ZEROCOPY },
 	{ "wait", required_argument, NULL, OPT_WAIT },
@@ -190,6 +194,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return number(name, arg, 1, 1 << 20, &c->tx_buffers, error);
 	case OPT_RESERVE:
 		return number(name, arg, 0, 65535, &c->reserve, error);
+	case OPT_KEYS:
+		c->keys = arg;
+		return 0;
 	case OPT_XDP:
 		return choice(name, arg, xdp, &c->xdp_mode, error);
 	case OPT_ZEROCOPY:

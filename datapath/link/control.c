@@ -29,7 +29,9 @@ static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *
 	       be64toh(sync->cookie) == peer->session->cookie_was;
 }
 
-static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl)
+/* @keyed: what came in the place of careful_ctrl, of which there is the beginning then; or NULL */
+static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
+		     const struct careful_keyed *keyed)
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	bool meant = false;
@@ -37,7 +39,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 	if (ctrl->type == CAREFUL_HELLO) {
 		if (peer && link_drain_begun(&peer->session->bye)) /* it is back already */
 			link_bye(peer);
-		handshake_on_hello(link, from, ctrl);
+		handshake_on_hello(link, from, ctrl, keyed);
 		return;
 	}
 	if (ctrl->type == CAREFUL_SYNC &&
@@ -55,7 +57,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		meant = handshake_on_challenge(peer, ctrl);
 		break;
 	case CAREFUL_WELCOME:
-		meant = handshake_on_welcome(peer, ctrl);
+		meant = handshake_on_welcome(peer, ctrl, keyed);
 		break;
 	case CAREFUL_REFUSE:
 		meant = handshake_on_refuse(peer, ctrl);
@@ -101,17 +103,36 @@ static void other_version(struct link *link, const union address *from,
 		handshake_on_refuse(peer, ctrl);
 }
 
-static void on_control(struct link *link, const union address *from,
-		       const struct careful_ctrl *ctrl, size_t got)
+static void on_keyed(struct link *link, const union address *from,
+		     const struct careful_keyed *keyed)
 {
-	if (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
+	struct careful_ctrl head = { .type = keyed->type,
+				     .nonce = keyed->nonce,
+				     .token = keyed->token };
+
+	if (be32toh(keyed->check) != careful_message_check(keyed, sizeof(*keyed)))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+	else
+		dispatch(link, from, &head, keyed);
+}
+
+static void on_control(struct link *link, const union address *from,
+		       const union link_message *message, size_t got)
+{
+	const struct careful_ctrl *ctrl = &message->ctrl;
+	bool keyed = got == sizeof(message->keyed) &&
+		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
+
+	if (!keyed && (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT)))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)
 		other_version(link, from, ctrl);
+	else if (keyed)
+		on_keyed(link, from, &message->keyed);
 	else if (be32toh(ctrl->check) != careful_ctrl_check(ctrl))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else
-		dispatch(link, from, ctrl);
+		dispatch(link, from, ctrl, NULL);
 }
 
 static void on_message(struct link *link, const union address *from,
@@ -124,7 +145,7 @@ static void on_message(struct link *link, const union address *from,
 	} else if (message->answer.type == CAREFUL_PING_ANSWER && got == sizeof(message->answer)) {
 		meant = link_on_ping_answer(link, from, &message->answer, arrival);
 	} else {
-		on_control(link, from, &message->ctrl, got);
+		on_control(link, from, message, got);
 		return;
 	}
 	if (!meant)

@@ -81,13 +81,13 @@ bool epoch_drained(struct link_peer *peer)
 }
 
 /* Opens our window to the peer; the message that tells it so comes after. */
-void epoch_begin(struct link_peer *peer)
+void epoch_begin(struct link_peer *peer, uint64_t cookie)
 {
 	struct link *link = peer->link;
 
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	reserve_return(peer);
-	peer->cookie_in = link_random(link);
+	peer->cookie_in = cookie;
 	peer->session->casts = (struct flow_casts){ 0 };
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	if (link->traditional)

@@ -11,11 +11,14 @@
  * ended, which nobody else knows, and which is good for one new epoch. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
  *
- * Calls epoch.c, train.c, peer.c.
+ * Where there are keys, the last two prove them (keyed.c), and nothing changes here before that.
+ *
+ * Calls keyed.c, epoch.c, train.c, peer.c.
  */
 #include "link/link.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <sodium/crypto_shorthash.h>
 #include <string.h>
 
@@ -141,6 +144,10 @@ static void send_hello(struct link_peer *peer)
 	struct careful_ctrl ctrl = { .nonce = htobe64(session->handshake.nonce) };
 
 	session->asked_ns = peer->link->now_ns;
+	if (peer->phase == LINK_ASKED && peer->link->keyed) {
+		keyed_send(peer);
+		return;
+	}
 	if (peer->phase == LINK_ASKED) {
 		ctrl.token = htobe64(session->handshake.token);
 		describe(peer, &ctrl);
@@ -156,7 +163,10 @@ void handshake_ask(struct link_peer *peer)
 	handshake->nonce = link_random(peer->link);
 	handshake->token = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
-	send_hello(peer);
+	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
+		link_close(peer, ENOKEY);
+	else
+		send_hello(peer);
 }
 
 /* The same of who shared an epoch with us until now, and may know it still. */
@@ -198,12 +208,39 @@ void handshake_refuse(struct link *link, const union address *to, const struct c
 	link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
 }
 
+/* Strangers, and whoever has another key, get this, whatever the session here is. */
+static void refuse_key(struct link *link, const union address *to, const struct careful_ctrl *hello)
+{
+	link_count(link, CAREFUL_C_CTRL_KEY);
+	handshake_refuse(link, to, hello, CAREFUL_REFUSED_KEY);
+}
+
 static void welcome(struct link_peer *peer)
 {
 	struct careful_ctrl ctrl = { .nonce = htobe64(peer->session->handshake.nonce_in) };
 
+	if (peer->link->keyed) {
+		if (peer->session->keyed.message.type == CAREFUL_WELCOME) /* not since then asked */
+			keyed_send(peer);
+		return;
+	}
 	describe(peer, &ctrl);
 	link_ctrl_send(peer->link, &peer->session->address, &ctrl, CAREFUL_WELCOME);
+}
+
+/* Opens our window, before the message that says so; with keys its cookie follows from that one,
+ * which is made now, and said again as it is. */
+static void begin(struct link_peer *peer, uint8_t type)
+{
+	struct careful_ctrl ctrl = { 0 };
+
+	if (!peer->link->keyed) {
+		epoch_begin(peer, link_random(peer->link));
+		return;
+	}
+	epoch_begin(peer, keyed_begin(peer, type));
+	describe(peer, &ctrl);
+	keyed_seal(peer, &ctrl);
 }
 
 /* A valid HELLO waits until the old epoch has drained. */
@@ -211,18 +248,23 @@ static void try_welcome(struct link_peer *peer)
 {
 	if (!epoch_drained(peer))
 		return;
-	epoch_begin(peer);
+	begin(peer, CAREFUL_WELCOME);
 	epoch_opened(peer);
 	welcome(peer);
 }
 
 void handshake_on_hello(struct link *link, const union address *from,
-			const struct careful_ctrl *hello)
+			const struct careful_ctrl *hello, const struct careful_keyed *keyed)
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	uint64_t nonce = be64toh(hello->nonce);
 	uint64_t token = challenge_token(link, from, nonce, peer);
+	struct keyed_heard heard;
 
+	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
+		refuse_key(link, from, hello);
+		return;
+	}
 	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
 		/* Ours got lost; or a HELLO from before its challenge comes late. */
 		if (hello->token)
@@ -238,6 +280,16 @@ void handshake_on_hello(struct link *link, const union address *from,
 		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
 		return;
 	}
+	/* Both ask at once: the larger nonce is answered, the other is not. */
+	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
+	    peer->session->handshake.nonce > nonce)
+		return;
+	if (link->keyed != !!keyed || (keyed && !keyed_hear(link, from, keyed, &heard))) {
+		refuse_key(link, from, hello);
+		return;
+	}
+	if (keyed)
+		hello = &heard.ctrl;
 	if (be32toh(hello->status) != link_protocol(link)) {
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
 		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PROTOCOL);
@@ -245,10 +297,6 @@ void handshake_on_hello(struct link *link, const union address *from,
 			link_close(peer, EPROTOTYPE);
 		return;
 	}
-	/* Both ask at once: the larger nonce is answered, the other is not. */
-	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
-	    peer->session->handshake.nonce > nonce)
-		return;
 	if (!peer && link_peer_welcome(link, from))
 		peer = link_peer_get(link, from);
 	if (!peer) { /* it asks again, where somebody may give up a window */
@@ -265,6 +313,8 @@ void handshake_on_hello(struct link *link, const union address *from,
 	}
 	handshake_forget(&peer->session->handshake);
 	peer->session->handshake.nonce_in = nonce;
+	if (keyed)
+		keyed_adopt(peer, &heard);
 	peer->phase = LINK_DRAINING;
 	link->draining = true;
 	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
@@ -279,7 +329,7 @@ static void try_hello(struct link_peer *peer)
 {
 	if (!epoch_drained(peer))
 		return;
-	epoch_begin(peer);
+	begin(peer, CAREFUL_HELLO);
 	peer->phase = LINK_ASKED;
 	send_hello(peer);
 }
@@ -310,10 +360,19 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	return true;
 }
 
-bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl)
+bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
+			  const struct careful_keyed *keyed)
 {
-	if (peer->phase != LINK_ASKED || !handshake_answers(&peer->session->handshake, ctrl))
+	struct careful_ctrl opened;
+
+	if (peer->phase != LINK_ASKED || !handshake_answers(&peer->session->handshake, ctrl) ||
+	    peer->link->keyed != !!keyed)
 		return false;
+	if (keyed) {
+		if (!keyed_welcomed(peer, keyed, &opened))
+			return false;
+		ctrl = &opened;
+	}
 	if (be32toh(ctrl->status) != link_protocol(peer->link) || adopt(peer, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
@@ -329,8 +388,14 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
+	if (why == CAREFUL_REFUSED_KEY && keyed_other(peer)) {
+		epoch_end(peer);
+		handshake_ask(peer);
+		return true;
+	}
 	link_close(peer, why == CAREFUL_REFUSED_VERSION	 ? EPROTONOSUPPORT :
 			 why == CAREFUL_REFUSED_PEERS	 ? EUSERS :
+			 why == CAREFUL_REFUSED_KEY	 ? EKEYREJECTED :
 			 why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
 							   EMSGSIZE);
 	return true;

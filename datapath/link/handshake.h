@@ -2,8 +2,7 @@
 /*
  * How two ends agree on a session: who asks, what proves that the asker is at its address,
  * what each says of its receive side. What an epoch is it leaves to epoch.c, and when one is
- * wanted to session.c. A handshake with keys takes the place of these functions and of this
- * struct; nobody else reads the struct.
+ * wanted to session.c. What proves who the asker is, where there are keys, is keyed.h's.
  */
 #ifndef LINK_HANDSHAKE_H
 #define LINK_HANDSHAKE_H
@@ -42,9 +41,10 @@ void handshake_refuse(struct link *link, const union address *to, const struct c
 
 /* Messages; those that return say whether they meant anything. */
 void handshake_on_hello(struct link *link, const union address *from,
-			const struct careful_ctrl *hello);
+			const struct careful_ctrl *hello, const struct careful_keyed *keyed);
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
+			  const struct careful_keyed *keyed);
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl);
 
 /* Whether a message answers the HELLO that we sent last. */

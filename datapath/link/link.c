@@ -129,6 +129,12 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		return rc;
 	link->sync_ms = options->sync_ms;
 	link->stall_ms = options->stall_ms;
+	if (options->keys) {
+		rc = keys_load(&link->keys, options->keys, error);
+		if (rc)
+			return rc;
+		link->keyed = true;
+	}
 	link->measures = options->measure_burst &&
 			 options->protocol != CAREFUL_PROTOCOL_TRADITIONAL;
 	snprintf(link->name, sizeof(link->name), "%s", options->name);
@@ -172,6 +178,9 @@ void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
 	reserve_deinit(link);
+	keys_forget(&link->keys);
+	for (uint32_t i = 0; link->sessions && i < link->peers_max; i++)
+		keyed_forget(&link->sessions[i].keyed);
 	free(link->peers);
 	free(link->sessions);
 	free(link->heard);
@@ -211,6 +220,7 @@ void link_info(struct link *link, struct careful_info *info)
 	info->copyout_used = link->pool_count - link->pool_share.free;
 	info->reserve_buffers = link->reserve.count;
 	info->reserve_free = link->reserve.free;
+	info->keyed = link->keyed;
 	link_complete(link);
 	memcpy(info->counters, link->counters, sizeof(info->counters));
 }

@@ -23,6 +23,7 @@
 #include "link/peer.h"
 #include "link/reserve.h"
 #include "link/traditional.h"
+#include "secure/keys.h"
 
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
@@ -67,6 +68,7 @@ struct careful_kept {
 /* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
 union link_message {
 	struct careful_ctrl ctrl;
+	struct careful_keyed keyed;
 	struct careful_hdr hdr;
 	struct careful_ping_answer answer;
 };
@@ -119,6 +121,8 @@ struct link {
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
+	struct keys keys;
+	bool keyed; /* a session takes a key: keys has those that do */
 	uint32_t sync_ms, stall_ms;
 	bool measures; /* the burst that paths take */
 	char name[CAREFUL_NAME_BYTES];
@@ -398,7 +402,7 @@ static inline void link_awaited(struct link_peer *peer)
 }
 
 /* epoch.c: beginning and end */
-void epoch_begin(struct link_peer *peer);
+void epoch_begin(struct link_peer *peer, uint64_t cookie);
 void epoch_opened(struct link_peer *peer);
 void epoch_end(struct link_peer *peer);
 bool epoch_drained(struct link_peer *peer);

@@ -17,6 +17,7 @@
 #include "device/device.h"
 #include "link/flow.h"
 #include "link/handshake.h"
+#include "link/keyed.h"
 
 /*
  * The ping to a peer, and what was answered to the peer's. The answer needs nothing
@@ -184,6 +185,7 @@ struct session {
 	union address address;
 	char name[CAREFUL_NAME_BYTES];
 	struct handshake handshake;
+	struct keyed keyed;
 	uint64_t incarnation;
 	uint32_t lives;
 	uint32_t tenants;

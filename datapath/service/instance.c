@@ -357,6 +357,20 @@ int careful_info(struct careful *c, struct careful_info *info)
 	return 0;
 }
 
+int careful_keys_refresh(struct careful *c, struct careful_error *error)
+{
+	const char *directory = c->options.keys;
+	int rc;
+
+	if (!directory || !keys_changed(&c->link.keys, directory))
+		return 0;
+	rc = keys_load(&c->link.keys, directory, error);
+	if (rc)
+		return rc;
+	keyed_changed(&c->link);
+	return 1;
+}
+
 const char *careful_version(void)
 {
 	return "0.1.0";

@@ -28,7 +28,7 @@ static void test_another_host__passes_where_it_is_forwarded(void)
 	const struct shape bad[] = {
 		{ .bad_check = true, .to = there },
 		{ .cookie = 7, .to = there },
-		{ .version = 2, .to = there },
+		{ .version = CAREFUL_WIRE_VERSION + 1, .to = there },
 		{ .node = 999, .to = there },
 		{ .frag_bytes = 9, .udp_bytes_delta = -40, .to = there },
 		{ .bad_check = true, .ipv6 = true, .to = there6 },

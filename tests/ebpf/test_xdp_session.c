@@ -10,7 +10,7 @@
 
 static void test_header__each_reason(void)
 {
-	CHECK_EQ(JUDGE(.version = 2), CAREFUL_XDP_DROP_VERSION);
+	CHECK_EQ(JUDGE(.version = CAREFUL_WIRE_VERSION + 1), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.version = 255, .bad_check = true), CAREFUL_XDP_DROP_VERSION);
 	CHECK_EQ(JUDGE(.bad_check = true), CAREFUL_XDP_DROP_CHECK);
 	for (uint32_t type = CAREFUL_ACK + 1; type < CAREFUL_CTRL_BIT; type++)

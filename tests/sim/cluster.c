@@ -106,6 +106,7 @@ void cluster_start(struct node *node)
 	node->idle_polls = 0;
 	node->late_count = 0;
 	tune(node);
+	keys_open(node);
 	work_open(node);
 	pings_open(node);
 }

@@ -115,6 +115,8 @@ struct node {
  * What a seed, and what is left of it when a schedule is cut down, stands for.
  *
  * @protocols: of each node, enum careful_protocol, where not that of the options
+ * @keyed:     nodes that have keys, a bit each, @wrong_keys: of which others know another
+ * @old_keys:  before each key that is trusted stands one that its host has no longer
  * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
@@ -132,6 +134,8 @@ struct scenario {
 	struct sim_shape shape;
 	struct careful_options options;
 	uint32_t protocols[NODES_MAX];
+	uint32_t keyed, wrong_keys;
+	bool old_keys;
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
 	uint32_t hostile;
@@ -210,6 +214,9 @@ void work_close(struct node *node);
 void work_close_peers(struct node *node);
 /* Does what is due; when there is more to do. */
 uint64_t work_run(struct node *node);
+
+/* keys.c */
+void keys_open(struct node *node);
 
 /* pings.c */
 void pings_open(struct node *node);

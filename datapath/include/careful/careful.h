@@ -98,6 +98,7 @@ enum careful_wait_mode {
  *                     no larger than its share of that (0)
  * @reserve:           receive buffers that no window holds: they are granted to peers that have
  *                     a message larger than their window to send (0)
+ * @keys:              directory of keys (`carefulctl key`); NULL: whoever asks gets a session
  */
 struct careful_options {
 	const char *ifname;
@@ -118,6 +119,7 @@ struct careful_options {
 	uint32_t protocol;
 	uint32_t measure_burst;
 	uint32_t reserve;
+	const char *keys;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -208,6 +210,7 @@ enum careful_counter {
 	CAREFUL_C_GRANTED, /* buffers granted beside windows */
 	CAREFUL_C_GRANTS_ENDED, /* epochs ended because a grant lay unused while others waited */
 	CAREFUL_C_TX_BROADCASTS, /* of TX_FRAMES: to all of a group at once */
+	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
 	CAREFUL_COUNTERS,
 };
 
@@ -228,6 +231,7 @@ struct careful_info {
 	uint32_t protocol; /* enum careful_protocol */
 	uint32_t reserve_buffers;
 	uint32_t reserve_free;
+	uint32_t keyed; /* 1: a session takes a key */
 };
 
 enum careful_peer_state {
@@ -459,6 +463,20 @@ struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);
 const void *careful_kept_payload(struct careful_kept *kept);
 void careful_release(struct careful *instance, struct careful_kept *kept);
+
+/*
+ * Looks whether the files of keys are others than they were (careful_options.keys). 1: they were
+ * read again, and epochs whose peer proved a key that is trusted no longer have ended; 0: they
+ * are not, or there are none; -errno: they cannot be, and what was known of them stays.
+ */
+int careful_keys_refresh(struct careful *instance, struct careful_error *error);
+
+enum { CAREFUL_SECRET_BYTES = 32 }; /* of a private or public key */
+
+/* The public key of a private one, which is any 32 random bytes. */
+int careful_key_public(const uint8_t *private_key, uint8_t *public_key);
+/* 0; -EINVAL: it is nobody's public key. */
+int careful_key_check(const uint8_t *public_key);
 
 const char *careful_version(void);
 

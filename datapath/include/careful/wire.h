@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 1,
+	CAREFUL_WIRE_VERSION = 2,
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
 	/* A type with this bit set is a control message: XDP passes it. */
@@ -24,6 +24,7 @@ enum {
 	CAREFUL_NAME_BYTES = 32,
 	CAREFUL_AM_ARGS = 4,
 	CAREFUL_DIGEST_BYTES = 8,
+	CAREFUL_KEY_BYTES = 32,
 };
 
 enum careful_type {
@@ -231,6 +232,8 @@ enum careful_refusal {
 	CAREFUL_REFUSED_PEERS = 2,
 	CAREFUL_REFUSED_FRAME = 3, /* the frames announced don't fit the window */
 	CAREFUL_REFUSED_PROTOCOL = 4, /* another one is spoken here (careful_protocol) */
+	CAREFUL_REFUSED_KEY =
+		5, /* no key that is trusted here was proved; or keys are not spoken */
 };
 
 /* What a SYNC asks (careful_ctrl.status). */
@@ -298,6 +301,38 @@ struct careful_ctrl {
 	__be32 lost;
 	__be32 hold_ms;
 	__u8 name[CAREFUL_NAME_BYTES];
+};
+
+/*
+ * Between hosts with keys: the HELLO that has a token, and WELCOME. They are the two messages of
+ * Noise_KKpsk0_25519_ChaChaPoly_SHA256, whose prologue is "careful", version, nonce and token (of
+ * the HELLO both times). No cookie is sent: that of the frames to whoever says HELLO is taken
+ * from the chaining key after the first message, the other after the second (link/keyed.c).
+ *
+ * @version, @type, @nonce, @token: as in careful_ctrl
+ * @bytes:     sizeof(struct careful_keyed)
+ * @check:     as in careful_ctrl
+ * @mac:       HMAC-SHA256 of the whole message with check and mac 0, by a key that follows from
+ *             both static keys; the first bytes of it. What is not from one of the two costs
+ *             no more than this.
+ * @ephemeral: the message's public key
+ * @sealed:    careful_ctrl from incarnation on, encrypted, and its tag
+ */
+enum {
+	CAREFUL_SEALED_BYTES = 80,
+	CAREFUL_TAG_BYTES = 16,
+};
+
+struct careful_keyed {
+	__u8 version;
+	__u8 type;
+	__be16 bytes;
+	__be32 check;
+	__be64 nonce;
+	__be64 token;
+	__u8 mac[CAREFUL_TAG_BYTES];
+	__u8 ephemeral[CAREFUL_KEY_BYTES];
+	__u8 sealed[CAREFUL_SEALED_BYTES + CAREFUL_TAG_BYTES];
 };
 
 /* Where pings that end at STORE are written. */
@@ -384,6 +419,10 @@ enum careful_peace_handler {
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
+_Static_assert(sizeof(struct careful_keyed) == 168, "careful_keyed fits the smallest MTU");
+_Static_assert(sizeof(struct careful_ctrl) - __builtin_offsetof(struct careful_ctrl, incarnation) ==
+		       CAREFUL_SEALED_BYTES,
+	       "what is sealed of careful_ctrl");
 _Static_assert(sizeof(struct careful_ping_answer) <= sizeof(struct careful_hdr),
 	       "an answer is never larger than its probe");
 

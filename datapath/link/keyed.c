@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * See keyed.h. The order of what a message must pass is that of what it costs: the address is
+ * trusted, the token is right (handshake.c), then the mac, and only then a multiplication.
+ * Calls keys.c, noise.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+
+/* Both ends begin with it: a message is of one attempt, and of the epoch that the token names. */
+static void begin(struct noise *noise, const struct noise_pair *pair, bool initiator,
+		  const struct careful_keyed *message, __be64 token)
+{
+	struct {
+		uint8_t name[7], version;
+		__be64 nonce, token;
+	} prologue = { "careful", CAREFUL_WIRE_VERSION, message->nonce, token };
+
+	noise_begin(noise, pair, initiator, &prologue, sizeof(prologue));
+}
+
+static uint64_t cookie_of(const struct noise *noise)
+{
+	uint8_t out[NOISE_KEY_BYTES];
+	uint64_t cookie;
+
+	noise_export(noise, "careful cookie", out);
+	memcpy(&cookie, out, sizeof(cookie));
+	return cookie ? cookie : 1; /* 0 is none */
+}
+
+static void mac_of(const uint8_t *key, const struct careful_keyed *message, uint8_t *mac)
+{
+	struct careful_keyed in = *message;
+	uint8_t out[crypto_auth_hmacsha256_BYTES];
+
+	in.check = 0;
+	memset(in.mac, 0, sizeof(in.mac));
+	crypto_auth_hmacsha256(out, (const uint8_t *)&in, sizeof(in), key);
+	memcpy(mac, out, CAREFUL_TAG_BYTES);
+}
+
+static bool mac_right(const uint8_t *key, const struct careful_keyed *message)
+{
+	uint8_t mac[CAREFUL_TAG_BYTES];
+
+	mac_of(key, message, mac);
+	return !sodium_memcmp(mac, message->mac, sizeof(mac));
+}
+
+/* The payload into its place; what comes before it from the message. */
+static bool open_sealed(struct noise *noise, const struct careful_keyed *message,
+			struct careful_ctrl *ctrl)
+{
+	*ctrl = (struct careful_ctrl){ .version = message->version,
+				       .type = message->type,
+				       .nonce = message->nonce,
+				       .token = message->token };
+	if (noise_read(noise, message->ephemeral))
+		return false;
+	ctrl->cookie = htobe64(cookie_of(noise));
+	return !noise_open(noise, message->sealed, sizeof(message->sealed), &ctrl->incarnation);
+}
+
+bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
+		struct keyed_heard *heard)
+{
+	const struct keys_trusted *one = NULL;
+
+	while ((one = keys_find(&link->keys, from, one)))
+		if (mac_right(one->mac_key, hello))
+			break;
+	if (!one)
+		return false;
+	heard->trusted = one;
+	begin(&heard->noise, &one->pair, false, hello, hello->token);
+	return open_sealed(&heard->noise, hello, &heard->ctrl);
+}
+
+void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard)
+{
+	struct keyed *keyed = &peer->session->keyed;
+
+	keyed->noise = heard->noise;
+	noise_forget(&heard->noise);
+	memcpy(keyed->mac_key, heard->trusted->mac_key, sizeof(keyed->mac_key));
+	memcpy(keyed->theirs, heard->trusted->pair.theirs, sizeof(keyed->theirs));
+	keyed->tries = 0;
+}
+
+/* The key to ask for: the one whose turn it is. */
+static const struct keys_trusted *choose(const struct link_peer *peer)
+{
+	const struct keys *keys = &peer->link->keys;
+	const union address *at = &peer->session->address;
+	const struct keys_trusted *one = keys_find(keys, at, NULL);
+
+	for (uint32_t i = 0; one && i < peer->session->keyed.turn; i++)
+		one = keys_find(keys, at, one);
+	return one ? one : keys_find(keys, at, NULL);
+}
+
+uint64_t keyed_begin(struct link_peer *peer, uint8_t type)
+{
+	struct session *session = peer->session;
+	struct port *port = peer->link->port;
+	struct keyed *keyed = &session->keyed;
+	bool hello = type == CAREFUL_HELLO;
+	uint8_t private[NOISE_KEY_BYTES];
+	int rc;
+
+	keyed->message = (struct careful_keyed){
+		.version = CAREFUL_WIRE_VERSION,
+		.type = type,
+		.bytes = htobe16(sizeof(keyed->message)),
+		.nonce = htobe64(hello ? session->handshake.nonce : session->handshake.nonce_in),
+		.token = htobe64(hello ? session->handshake.token : 0),
+	};
+	if (hello) {
+		const struct keys_trusted *trusted = choose(peer);
+
+		assert(trusted); /* handshake_ask() saw to it */
+		memcpy(keyed->mac_key, trusted->mac_key, sizeof(keyed->mac_key));
+		memcpy(keyed->theirs, trusted->pair.theirs, sizeof(keyed->theirs));
+		begin(&keyed->noise, &trusted->pair, true, &keyed->message, keyed->message.token);
+	}
+	port->ops->random(port, private, sizeof(private));
+	rc = noise_write(&keyed->noise, private, keyed->message.ephemeral);
+	assert(!rc); /* the other end's keys were multiplied before, and are good */
+	sodium_memzero(private, sizeof(private));
+	return cookie_of(&keyed->noise);
+}
+
+void keyed_seal(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct keyed *keyed = &peer->session->keyed;
+	struct careful_keyed *message = &keyed->message;
+	struct careful_ctrl whole = *ctrl;
+
+	whole.incarnation = htobe64(peer->link->incarnation);
+	noise_seal(&keyed->noise, &whole.incarnation, CAREFUL_SEALED_BYTES, message->sealed);
+	mac_of(keyed->mac_key, message, message->mac);
+	message->check = htobe32(careful_message_check(message, sizeof(*message)));
+	if (message->type == CAREFUL_WELCOME)
+		noise_forget(&keyed->noise);
+}
+
+void keyed_send(struct link_peer *peer)
+{
+	const struct careful_keyed *message = &peer->session->keyed.message;
+	struct port *port = peer->link->port;
+
+	port->ops->ctrl_send(port, &peer->session->address, message, sizeof(*message));
+}
+
+bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
+		    struct careful_ctrl *ctrl)
+{
+	struct keyed *keyed = &peer->session->keyed;
+	struct noise noise;
+	bool good;
+
+	if (!mac_right(keyed->mac_key, welcome))
+		return false;
+	noise = keyed->noise; /* what is no answer leaves it as it is */
+	good = open_sealed(&noise, welcome, ctrl);
+	if (good) {
+		keyed->tries = 0;
+		noise_forget(&keyed->noise);
+	}
+	noise_forget(&noise);
+	return good;
+}
+
+bool keyed_other(struct link_peer *peer)
+{
+	struct keyed *keyed = &peer->session->keyed;
+	const struct keys_trusted *one = NULL;
+	uint32_t count = 0;
+
+	while ((one = keys_find(&peer->link->keys, &peer->session->address, one)))
+		count++;
+	if (++keyed->tries >= count) {
+		keyed->tries = 0;
+		return false;
+	}
+	keyed->turn = (keyed->turn + 1) % count;
+	return true;
+}
+
+/* Whether the key that the peer proved, or is to prove, is trusted; *other: any is at its address. */
+static bool trusted_still(const struct link_peer *peer, bool *other)
+{
+	const union address *at = &peer->session->address;
+	const struct keys *keys = &peer->link->keys;
+	const struct keys_trusted *one = NULL;
+
+	*other = false;
+	while ((one = keys_find(keys, at, one))) {
+		*other = true;
+		if (peer->phase == LINK_ASKING || /* whom it will ask is not known yet */
+		    !sodium_memcmp(one->pair.theirs, peer->session->keyed.theirs, NOISE_KEY_BYTES))
+			return true;
+	}
+	return false;
+}
+
+void keyed_changed(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		bool other;
+
+		if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
+		    trusted_still(peer, &other))
+			continue;
+		/* Its host may have another key by now, and shows that in a new epoch. */
+		if (other && (link_has_epoch(peer) || peer->phase == LINK_ASKED))
+			link_renew(peer);
+		else if (!peer->session->dormant)
+			link_close(peer, EKEYREVOKED);
+	}
+}
+
+void keyed_forget(struct keyed *keyed)
+{
+	sodium_memzero(keyed, sizeof(*keyed));
+}

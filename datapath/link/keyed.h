@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What proves to each end of a handshake who the other is (wire.h, struct careful_keyed), and
+ * where the cookies of their frames come from. When what is said is handshake.c's.
+ */
+#ifndef LINK_KEYED_H
+#define LINK_KEYED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/wire.h>
+
+#include "device/device.h"
+#include "secure/keys.h"
+#include "secure/noise.h"
+
+struct link;
+struct link_peer;
+
+/*
+ * A peer's.
+ *
+ * @noise:   of the handshake under way, from our first message on or the peer's
+ * @mac_key: between us two
+ * @message: our HELLO or WELCOME
+ * @turn:    which of the keys that are trusted at the address is asked for
+ * @tries:   keys that were refused in a row
+ * @theirs:  the key that the peer proved last, or is to prove next
+ */
+struct keyed {
+	struct noise noise;
+	uint8_t mac_key[NOISE_KEY_BYTES];
+	struct careful_keyed message;
+	uint32_t turn;
+	uint32_t tries;
+	uint8_t theirs[NOISE_KEY_BYTES];
+};
+
+/* A HELLO whose sender has a key that is trusted at its address. */
+struct keyed_heard {
+	struct noise noise;
+	const struct keys_trusted *trusted;
+	struct careful_ctrl ctrl; /* what it says; with the cookie that our frames have */
+};
+
+/* false: no key was proved. Changes nothing. */
+bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
+		struct keyed_heard *heard);
+/* What was heard is this peer's, and is answered next. */
+void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard);
+
+/* Begins a HELLO, or the WELCOME; returns the cookie of the peer's frames. */
+uint64_t keyed_begin(struct link_peer *peer, uint8_t type);
+/* Ends it with what we say of our receive side. */
+void keyed_seal(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void keyed_send(struct link_peer *peer);
+
+/* false: not the peer's answer. */
+bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
+		    struct careful_ctrl *ctrl);
+/* The peer has not the key that was asked for: whether another is trusted at its address. */
+bool keyed_other(struct link_peer *peer);
+
+/* Other keys are trusted now: ends the epochs that stand on one that is not, and the
+ * session where none is at that address. */
+void keyed_changed(struct link *link);
+
+void keyed_forget(struct keyed *keyed);
+
+#endif /* LINK_KEYED_H */

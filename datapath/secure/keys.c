@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See keys.h. Calls noise.c, error.c. */
+#include "secure/keys.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <careful/wire.h>
+
+#include "device/error.h"
+
+enum {
+	TEXT_BYTES = 1 << 16, /* of a file, at most */
+	TRUSTED_MAX = 4096,
+};
+
+/* The whole file as text. A secret one must not be for others to read. */
+static int read_text(const char *directory, const char *name, bool secret, char *text,
+		     struct careful_error *error)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return refuse(error, -EINVAL, "%s: must be a file", path);
+	}
+	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH)) {
+		close(fd);
+		return refuse(error, -EACCES,
+			      secret ? "%s: others may read it: chmod 600 it, and make another key "
+				       "if somebody did" :
+				       "%s: others may write it: chmod 644 it",
+			      path);
+	}
+	if (st.st_uid != geteuid() && st.st_uid) {
+		close(fd);
+		return refuse(error, -EACCES, "%s: belongs to another user", path);
+	}
+	got = read(fd, text, TEXT_BYTES);
+	close(fd);
+	if (got < 0 || got == TEXT_BYTES)
+		return refuse(error, got < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
+	text[got] = 0;
+	return 0;
+}
+
+/* A key at the beginning of text; where it ends. */
+static bool read_key(const char *text, const char **end, uint8_t *key)
+{
+	size_t bytes;
+
+	return !sodium_base642bin(key, NOISE_KEY_BYTES, text, strcspn(text, " \t\r\n"), NULL,
+				  &bytes, end, sodium_base64_VARIANT_ORIGINAL) &&
+	       bytes == NOISE_KEY_BYTES;
+}
+
+static int read_secret(const char *directory, const char *name, char *text, uint8_t *key,
+		       struct careful_error *error)
+{
+	const char *end;
+	int rc = read_text(directory, name, true, text, error);
+
+	if (rc)
+		return rc;
+	if (!read_key(text, &end, key) || end[strspn(end, " \t\r\n")])
+		return refuse(error, -EINVAL, "%s/%s: must be one key in base64 (carefulctl key)",
+			      directory, name);
+	return 0;
+}
+
+static bool read_address(const char *text, size_t bytes, union address *address)
+{
+	char copy[INET6_ADDRSTRLEN];
+
+	if (bytes >= sizeof(copy))
+		return false;
+	memcpy(copy, text, bytes);
+	copy[bytes] = 0;
+	*address = (union address){ .sa.sa_family = AF_INET };
+	if (inet_pton(AF_INET, copy, &address->in.sin_addr) == 1)
+		return true;
+	*address = (union address){ .sa.sa_family = AF_INET6 };
+	return inet_pton(AF_INET6, copy, &address->in6.sin6_addr) == 1;
+}
+
+int keys_trust(struct keys *keys, const union address *address, const uint8_t *ours_private,
+	       const uint8_t *theirs, const uint8_t *psk)
+{
+	struct keys_trusted *more = realloc(keys->trusted, (keys->count + 1) * sizeof(*more));
+	crypto_auth_hmacsha256_state state;
+	struct keys_trusted *one;
+	int rc;
+
+	if (!more)
+		return -ENOMEM;
+	keys->trusted = more;
+	one = &more[keys->count];
+	*one = (struct keys_trusted){ .family = address->sa.sa_family };
+	if (one->family == AF_INET)
+		memcpy(one->host, &address->in.sin_addr, 4);
+	else
+		memcpy(one->host, &address->in6.sin6_addr, sizeof(one->host));
+	rc = noise_pair_init(&one->pair, ours_private, theirs, psk);
+	if (rc)
+		return rc;
+	crypto_auth_hmacsha256_init(&state, one->pair.shared, sizeof(one->pair.shared));
+	crypto_auth_hmacsha256_update(&state, (const uint8_t *)"careful mac", 11);
+	crypto_auth_hmacsha256_final(&state, one->mac_key);
+	keys->count++;
+	return 0;
+}
+
+/* One line of `trusted`. */
+static int read_line(struct keys *keys, const char *line, const uint8_t *ours, const uint8_t *psk)
+{
+	size_t bytes = strcspn(line, " \t");
+	uint8_t theirs[NOISE_KEY_BYTES];
+	union address address;
+	const char *end;
+
+	if (!read_address(line, bytes, &address))
+		return -EINVAL;
+	line += bytes;
+	line += strspn(line, " \t");
+	if (!read_key(line, &end, theirs))
+		return -EINVAL;
+	return keys_trust(keys, &address, ours, theirs, psk);
+}
+
+static int read_trusted(struct keys *keys, const char *directory, char *text, const uint8_t *ours,
+			const uint8_t *psk, struct careful_error *error)
+{
+	int rc = read_text(directory, "trusted", false, text, error);
+	char *rest = text, *line;
+
+	if (rc == -ENOENT) /* nobody yet */
+		return 0;
+	for (uint32_t n = 1; !rc && (line = strsep(&rest, "\n")); n++) {
+		line += strspn(line, " \t\r");
+		if (!*line || *line == '#')
+			continue;
+		rc = keys->count < TRUSTED_MAX ? read_line(keys, line, ours, psk) : -E2BIG;
+		if (rc)
+			refuse(error, rc, "%s/trusted, line %u: %s", directory, n,
+			       rc == -EINVAL ? "must be ADDRESS KEY [NAME]" : strerror(-rc));
+	}
+	return rc;
+}
+
+static const char *const file_names[] = { "private", "cluster", "trusted" };
+
+/* What stat() says of the files, in one number. */
+static uint64_t look(const char *directory)
+{
+	uint64_t seen = 0;
+
+	for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
+		char path[PATH_MAX];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "%s/%s", directory, file_names[i]);
+		if (stat(path, &st))
+			memset(&st, 0, sizeof(st));
+		seen = careful_mix(seen, st.st_ino);
+		seen = careful_mix(seen, (uint64_t)st.st_size << 32 | st.st_mode);
+		seen = careful_mix(seen, (uint64_t)st.st_ctim.tv_sec);
+		seen = careful_mix(seen, (uint64_t)st.st_ctim.tv_nsec);
+	}
+	return seen;
+}
+
+bool keys_changed(const struct keys *keys, const char *directory)
+{
+	return look(directory) != keys->seen;
+}
+
+int keys_load(struct keys *keys, const char *directory, struct careful_error *error)
+{
+	uint8_t ours[NOISE_KEY_BYTES], psk[NOISE_KEY_BYTES] = { 0 };
+	char *text = malloc(TEXT_BYTES);
+	struct keys fresh = { .seen = look(directory) };
+	int rc;
+
+	if (!text || sodium_init() < 0) {
+		free(text);
+		return refuse(error, -ENOMEM, "%s: out of memory", directory);
+	}
+	rc = read_secret(directory, "private", text, ours, error);
+	if (!rc) {
+		rc = read_secret(directory, "cluster", text, psk, error);
+		if (rc == -ENOENT)
+			rc = 0;
+	}
+	if (!rc)
+		rc = read_trusted(&fresh, directory, text, ours, psk, error);
+	sodium_memzero(text, TEXT_BYTES);
+	sodium_memzero(ours, sizeof(ours));
+	sodium_memzero(psk, sizeof(psk));
+	free(text);
+	if (rc) {
+		keys_forget(&fresh);
+		return rc;
+	}
+	keys_forget(keys);
+	*keys = fresh;
+	return 0;
+}
+
+int careful_key_public(const uint8_t *private_key, uint8_t *public_key)
+{
+	return crypto_scalarmult_curve25519_base(public_key, private_key) ? -EINVAL : 0;
+}
+
+int careful_key_check(const uint8_t *public_key)
+{
+	static const uint8_t any[NOISE_KEY_BYTES] = { 1 };
+	struct noise_pair pair;
+
+	return noise_pair_init(&pair, any, public_key, any);
+}
+
+void keys_forget(struct keys *keys)
+{
+	if (keys->trusted)
+		sodium_memzero(keys->trusted, keys->count * sizeof(*keys->trusted));
+	free(keys->trusted);
+	*keys = (struct keys){ 0 };
+}
+
+static bool is_at(const struct keys_trusted *one, const union address *address)
+{
+	if (one->family != address->sa.sa_family)
+		return false;
+	return one->family == AF_INET ?
+		       !memcmp(one->host, &address->in.sin_addr, 4) :
+		       !memcmp(one->host, &address->in6.sin6_addr, sizeof(one->host));
+}
+
+const struct keys_trusted *keys_find(const struct keys *keys, const union address *address,
+				     const struct keys_trusted *after)
+{
+	for (uint32_t i = after ? (uint32_t)(after - keys->trusted) + 1 : 0; i < keys->count; i++)
+		if (is_at(&keys->trusted[i], address))
+			return &keys->trusted[i];
+	return NULL;
+}

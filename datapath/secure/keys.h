@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The keys of this host and of those that it trusts: files in a directory, written by
+ * `carefulctl key`. Calls noise.c.
+ *
+ *   private   our private key, base64; nobody but its owner may read it
+ *   trusted   lines of ADDRESS KEY [NAME]: whose public key is what, base64. An address may
+ *             stand there with several keys: any of them is believed, the first is asked for first.
+ *   cluster   a key of all hosts of a cluster, base64, as `private`; may be missing
+ */
+#ifndef SECURE_KEYS_H
+#define SECURE_KEYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+#include "device/device.h"
+#include "secure/noise.h"
+
+/*
+ * @host:    IPv4 in its first four bytes
+ * @mac_key: of messages between these two, so that no stranger makes us multiply
+ */
+struct keys_trusted {
+	uint16_t family;
+	uint8_t host[16];
+	uint8_t mac_key[NOISE_KEY_BYTES];
+	struct noise_pair pair;
+};
+
+/* @seen: of the files, when they were read: what stat() says of them, mixed */
+struct keys {
+	struct keys_trusted *trusted;
+	uint32_t count;
+	uint64_t seen;
+};
+
+/* Whether the files are others than those that were read. */
+bool keys_changed(const struct keys *keys, const char *directory);
+
+/* *keys is as it was where it fails. */
+int keys_load(struct keys *keys, const char *directory, struct careful_error *error);
+void keys_forget(struct keys *keys);
+
+/* Adds one; -EINVAL: theirs is no public key. */
+int keys_trust(struct keys *keys, const union address *address, const uint8_t *ours_private,
+	       const uint8_t *theirs, const uint8_t *psk);
+
+/* What is trusted at the address, whatever the port: the next after `after` (NULL: the first), or
+ * NULL. */
+const struct keys_trusted *keys_find(const struct keys *keys, const union address *address,
+				     const struct keys_trusted *after);
+
+#endif /* SECURE_KEYS_H */

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Sessions on the virtual network between nodes with keys, and without. */
+#include <errno.h>
+
+#include "sim.h"
+
+enum { BOTH = 3, SEEDS = 10 };
+
+/* The keys of both nodes, as the scenario says, and something to do. */
+static void scene_keyed(uint64_t seed)
+{
+	sim_scene(seed);
+	scene->keyed = BOTH;
+	sim_op(OP_STORE, 0, 12000, 0)->from_file = true;
+	sim_op(OP_GET, 1, 5000, 0);
+	sim_op(OP_REQUEST, 0, 100, 0);
+	sim_op(OP_REQUEST, 1, 100, 1);
+}
+
+static void test_keys__both_ask_at_once(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_keyed(seed);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2); /* one at each end */
+		CHECK_EQ(cluster->counters[CAREFUL_C_CTRL_KEY], 0);
+	}
+}
+
+/* A new epoch is agreed on without a CHALLENGE, with keys as well. */
+static void test_keys__a_loss_renews_the_session(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_keyed(seed);
+		sim_op(OP_STORE, 0, 12000, 21);
+		sim_fault(SIM_LOSS, 0, 1, 20, 40)->one_in = 8;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->counters[CAREFUL_C_CTRL_KEY], 0);
+	}
+	CHECK(cluster->counters[CAREFUL_C_EPOCHS_BROKEN] > 0);
+}
+
+/* Messages that are lost, come twice, and late. */
+static void test_keys__control_messages_suffer(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_keyed(seed);
+		for (uint32_t kind = SIM_LOSS; kind <= SIM_REORDER; kind++) {
+			struct sim_fault *fault = sim_fault(kind, SIM_ANY, SIM_ANY, 0, 200);
+
+			fault->what = SIM_CONTROL;
+			fault->one_in = 3;
+			fault->amount = 2 * SIM_MS;
+		}
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->counters[CAREFUL_C_CTRL_KEY], 0);
+	}
+}
+
+/* What passed before is said again in its sender's name: no session suffers. */
+static void test_keys__replays_change_nothing(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_keyed(seed);
+		sim_op(OP_STORE, 0, 12000, 60);
+		sim_fault(SIM_REPLAY, 0, 1, 1, 100)->amount = 100000;
+		sim_fault(SIM_REPLAY, 1, 0, 1, 100)->amount = 100000;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->epochs, 2);
+	}
+}
+
+/* Nobody gets anything, and each is told. */
+static void expect_refused(int error)
+{
+	const char *why = sim_play();
+
+	CHECK(why && strstr(why, error == EKEYREJECTED ? "EKEYREJECTED" : "ENOKEY"));
+	CHECK_EQ(cluster->epochs, 0);
+	CHECK(cluster->counters[CAREFUL_C_CTRL_KEY] > 0);
+	CHECK_EQ(cluster->counters[CAREFUL_C_RX_FRAMES], 0);
+}
+
+static void test_keys__a_peer_without_gets_nothing(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		sim_scene(seed);
+		scene->keyed = 1U << seed % 2;
+		sim_op(OP_REQUEST, 0, 100, 0);
+		expect_refused(EKEYREJECTED);
+	}
+}
+
+static void test_keys__a_peer_with_another_gets_nothing(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		sim_scene(seed);
+		scene->keyed = BOTH;
+		scene->wrong_keys = 1U << seed % 2;
+		sim_op(OP_GET, 0, 5000, 0);
+		expect_refused(EKEYREJECTED);
+	}
+}
+
+/* While keys are exchanged two stand there: the next is tried where one is refused. */
+static void test_keys__an_old_one_stands_first(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		sim_scene(seed);
+		scene->keyed = BOTH;
+		scene->old_keys = true;
+		sim_op(OP_GET, seed % 2, 5000, 0); // NOLINT: whole steps
+		EXPECT_WELL(sim_play());
+		CHECK(cluster->counters[CAREFUL_C_CTRL_KEY] > 0);
+	}
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_keys__both_ask_at_once);
+	RUN(test_keys__a_loss_renews_the_session);
+	RUN(test_keys__control_messages_suffer);
+	RUN(test_keys__replays_change_nothing);
+	RUN(test_keys__a_peer_without_gets_nothing);
+	RUN(test_keys__a_peer_with_another_gets_nothing);
+	RUN(test_keys__an_old_one_stands_first);
+	cluster_destroy(cluster);
+	return 0;
+}
