@@ -36,6 +36,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.up:down",
             "Take careful off IFACE: stop carefuld, and remove everything it left.",
         ),
+        "key": (
+            "careful.cli.key:key",
+            "Make this host's key, and say whose keys are trusted.",
+        ),
         "status": (
             "careful.cli.status:status",
             "Show the settings in effect, the peers, and every counter that is not 0.",

@@ -9,9 +9,9 @@ import click
 from careful._abi import lib
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import instance_option, json_option, shared, show
+from careful.cli.common import instance_option, json_option, say, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, state_dir, status, tuner
+from careful.control import config, daemon, keys, state_dir, status, tuner
 from careful.report import status as report
 
 
@@ -92,6 +92,12 @@ from careful.report import status as report
     help="Receive buffers kept for large messages (`help reservation`).  [default: 0]",
 )
 @click.option(
+    "--keys",
+    metavar="DIR|none",
+    help="Directory of the keys that a session takes (`help key`).  [default: /etc/careful/keys, "
+    "if this host has one there]",
+)
+@click.option(
     "--sync",
     "sync_ms",
     type=WholeDuration(1000, 3600.0),
@@ -134,7 +140,10 @@ def up(
     settings = config.load(config_path)
     name = instance or ifname
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
-    options = options.over(settings.options(name))
+    options = keys.in_effect(options.over(settings.options(name)))
+    if not options.keys:
+        text = "no key (carefulctl key new): whoever can send to the port gets a session"
+        say(f"carefulctl: {text}", err=True)
     tune = tune or settings.tune(name)
     done = daemon.up(ifname, name, options, state_dir.place(settings))
     if tune == "auto":

@@ -41,6 +41,7 @@ class UpOptions:
         rx_buffers: receive buffers, a power of two.
         tx_buffers: send buffers.
         reserve: receive buffers that no window holds, granted for large messages.
+        keys: directory of keys that a session takes, or "none".
         xdp: auto, native or generic.
         require_zerocopy: fail rather than copy.
         wait: adaptive, spin or block.
@@ -59,6 +60,7 @@ class UpOptions:
     rx_buffers: int | None = None
     tx_buffers: int | None = None
     reserve: int | None = None
+    keys: str | None = None
     xdp: str | None = None
     require_zerocopy: bool | None = None
     wait: str | None = None

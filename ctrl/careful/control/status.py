@@ -137,6 +137,7 @@ def in_effect(info: Any) -> dict[str, Any]:
         "protocol": name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
         "wait": name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
         "spin_us": info.spin_us,
+        "keyed": bool(info.keyed),
     }
 
 

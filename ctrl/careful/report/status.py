@@ -27,7 +27,7 @@ def effect(found: dict[str, Any]) -> str:
     lines = [
         f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']} ({why}), {copy}, "
         f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}, "
-        f"protocol {found['protocol']}",
+        f"protocol {found['protocol']}{', keys' if found['keyed'] else ''}",
         f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
         f"(bounded by {bound}){kept} / P {found['peers_max']} peers, "
         f"updates from {found['update_threshold_buffers']} owed, "

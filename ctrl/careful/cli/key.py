@@ -1,0 +1,143 @@
+"""`carefulctl key`: the key of this host, and whose keys it trusts."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from careful.cli.command import Group
+from careful.cli.common import config_option, json_option, show
+from careful.control import config, keys
+from careful.errors import CarefulError
+from careful.report import keys as report
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _where(command: _F) -> _F:
+    """--keys, --config and --json."""
+    option = click.option(
+        "--keys",
+        "directory",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Directory of the keys.  [default: `keys` of [up] in careful.toml, else "
+        f"{keys.DEFAULT}]",
+    )
+    return option(config_option(json_option(command)))
+
+
+def _keys(directory: Path | None, config_path: Path | None) -> keys.Keys:
+    said = config.load(config_path).up.keys
+    said = None if said == keys.NONE else said
+    return keys.Keys(directory or (Path(said) if said else keys.DEFAULT))
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        ("carefulctl key new", "on each host: make its key, and print the public one"),
+        ("carefulctl key trust h2 KEY", "believe whoever is at h2 and has that key"),
+        ("carefulctl key remove h2", "no longer: its session ends"),
+    ],
+    topics=("security",),
+)
+def key() -> None:
+    """Make this host's key, and say whose keys are trusted.
+
+    Where a host has a key when `up` runs, a session takes one: a peer that does not prove the key
+    that is trusted at its address gets nothing. What is trusted can change at any time; a running
+    carefuld reads it again within a second.
+    """
+
+
+@key.command(
+    "new",
+    examples=[
+        ("carefulctl key new", "the first one"),
+        ("carefulctl key new --later", "make another, for the others to trust beside this one"),
+        ("carefulctl key new --replace", "and then use that one; no session ends"),
+    ],
+)
+@click.option("--later", is_flag=True, help="Make the key that --replace will take.")
+@click.option("--replace", "instead", is_flag=True, help="Take it instead of the one there is.")
+@_where
+def new(
+    later: bool, instead: bool, directory: Path | None, config_path: Path | None, as_json: bool
+) -> None:
+    """Make the private key of this host, and print the public one."""
+    if later and instead:
+        raise click.UsageError("--later and --replace: one after the other")
+    place = _keys(directory, config_path)
+    public = place.new(later, instead)
+    inputs = {"keys": str(place.directory), "later": later, "replace": instead}
+    show(as_json, "key new", inputs, {"key": public}, public)
+
+
+@key.command("show", examples=[("carefulctl key show", "for `key trust` on the other hosts")])
+@_where
+def show_key(directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+    """Print the public key of this host."""
+    place = _keys(directory, config_path)
+    public = place.public()
+    if public is None:
+        path = str(place.directory / "private")
+        raise CarefulError(errno.ENOENT, "this host has no key: carefulctl key new", path)
+    figures = {"key": public, "next": place.public("next")}
+    show(as_json, "key show", {"keys": str(place.directory)}, figures, public)
+
+
+@key.command("trust", examples=[("carefulctl key trust h2 KEY", "KEY as h2's `key show` prints")])
+@click.argument("host", metavar="HOST")
+@click.argument("public", metavar="KEY")
+@_where
+def trust(
+    host: str, public: str, directory: Path | None, config_path: Path | None, as_json: bool
+) -> None:
+    """Believe whoever is at HOST and has KEY.
+
+    HOST becomes an address now. Several keys may be trusted at one address, while its host
+    changes keys.
+    """
+    settings = config.load(config_path)
+    place = _keys(directory, config_path)
+    one = place.trust(settings.resolve(host).ip, public, host)
+    inputs = {"keys": str(place.directory), "host": host, "key": public}
+    show(
+        as_json,
+        "key trust",
+        inputs,
+        {"trusted": report.figures([one])},
+        f"trusted at {one.address}: {one.key}",
+    )
+
+
+@key.command("list", examples=[("carefulctl key list", "the latest first")])
+@_where
+def list_keys(directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+    """List whose keys are trusted."""
+    place = _keys(directory, config_path)
+    found = place.trusted()
+    figures = {"trusted": report.figures(found)}
+    show(as_json, "key list", {"keys": str(place.directory)}, figures, report.trusted(found))
+
+
+@key.command("remove", examples=[("carefulctl key remove h2", "end what there is with h2")])
+@click.argument("which", metavar="HOST|KEY")
+@_where
+def remove(which: str, directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+    """Trust a host or a key no longer; sessions that stand on it end."""
+    place = _keys(directory, config_path)
+    settings = config.load(config_path)
+    names = [which]
+    with suppress(CarefulError):  # a key, or a host that is not known any more
+        names.append(settings.resolve(which).ip)
+    gone = place.remove(*names)
+    inputs = {"keys": str(place.directory), "which": which}
+    text = "\n".join(f"no longer trusted at {one.address}: {one.key}" for one in gone)
+    show(as_json, "key remove", inputs, {"removed": report.figures(gone)}, text)

@@ -1,0 +1,216 @@
+"""The key of this host, and whose keys it trusts: files in a directory.
+
+Owns how they are written: each is whole or as it was, and what is secret is root's alone.
+carefuld reads them (datapath/secure/keys.h), and again when they change. Calls the binding.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from careful._abi import ffi, lib
+from careful.control.config import UpOptions
+from careful.errors import CarefulError, from_os
+
+#: Where they are, unless --keys or `keys` of [up] names another directory.
+DEFAULT = Path("/etc/careful/keys")
+#: In the place of a directory: no keys, whatever is in DEFAULT.
+NONE = "none"
+_HEAD = "# Whose key is what: ADDRESS KEY [NAME]; carefulctl key writes it.\n"
+_BYTES = int(lib.CAREFUL_SECRET_BYTES)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """A host whose key is known.
+
+    Attributes:
+        address: numeric.
+        key: public, base64.
+        name: what it was called when it was trusted; may be "".
+    """
+
+    address: str
+    key: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.address, self.key, self.name)))
+
+
+def _decode(text: str, what: str) -> bytes:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != _BYTES:
+        raise CarefulError(errno.EINVAL, f"must be a key: {_BYTES} bytes in base64", what)
+    return raw
+
+
+def check(text: str) -> str:
+    """A public key, as it is written.
+
+    Raises:
+        CarefulError: it is none.
+    """
+    raw = _decode(text, f"key {text!r}")
+    if lib.careful_key_check(raw):
+        raise CarefulError(errno.EINVAL, "is nobody's public key", f"key {text!r}")
+    return base64.b64encode(raw).decode()
+
+
+def in_effect(options: UpOptions) -> UpOptions:
+    """Options of `up` with the directory that counts; None: sessions take no key."""
+    if options.keys == NONE:
+        return replace(options, keys=None)
+    if options.keys is None:
+        with suppress(OSError):
+            if (DEFAULT / "private").exists():
+                return replace(options, keys=str(DEFAULT))
+        return options
+    return replace(options, keys=str(Path(options.keys).resolve()))
+
+
+class Keys:
+    """The files in a directory.
+
+    Args:
+        directory: the first key that is made makes it.
+    """
+
+    def __init__(self, directory: Path = DEFAULT) -> None:
+        self.directory = directory
+
+    def _write(self, name: str, text: str, mode: int) -> None:
+        path, made = self.directory / name, self.directory / f".{name}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made.unlink(missing_ok=True)
+            with os.fdopen(os.open(made, flags, mode), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+
+    def _secret(self, name: str) -> bytes | None:
+        """A private key; None: there is none.
+
+        Raises:
+            CarefulError: others can read it, or it is no key.
+        """
+        path = self.directory / name
+        try:
+            mode, text = path.stat().st_mode, path.read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+        if not stat.S_ISREG(mode) or mode & 0o077:
+            said = "others may read it: chmod 600 it, and make another key if somebody did"
+            raise CarefulError(errno.EACCES, said, str(path))
+        return _decode(text.strip(), str(path))
+
+    @staticmethod
+    def _public(private: bytes) -> str:
+        public = ffi.new("uint8_t[]", _BYTES)
+        if lib.careful_key_public(private, public):
+            raise CarefulError(errno.EINVAL, "the private key is none")
+        return base64.b64encode(bytes(public)).decode()
+
+    def public(self, name: str = "private") -> str | None:
+        """The public key of this host, or (`next`) the one that it is to have; None: none."""
+        private = self._secret(name)
+        return None if private is None else self._public(private)
+
+    def new(self, later: bool = False, instead: bool = False) -> str:
+        """Make a private key; its public one.
+
+        Args:
+            later: not in the place of the one that there is: for the next time with `instead`.
+            instead: in the place of the one that there is.
+
+        Raises:
+            CarefulError: there is one already, or it cannot be written.
+        """
+        if later:
+            private = os.urandom(_BYTES)
+            self._write("next", base64.b64encode(private).decode() + "\n", 0o600)
+            return self._public(private)
+        if not instead and (self.directory / "private").exists():
+            said = "there is one: --later and then --replace give this host another"
+            raise CarefulError(errno.EEXIST, said, str(self.directory / "private"))
+        private = self._secret("next") or os.urandom(_BYTES)
+        self._write("private", base64.b64encode(private).decode() + "\n", 0o600)
+        with suppress(OSError):
+            (self.directory / "next").unlink()
+        return self._public(private)
+
+    def trusted(self) -> list[Trusted]:
+        """Whose keys are known, the latest first.
+
+        Raises:
+            CarefulError: the file cannot be read, or has what is no line of it.
+        """
+        path, found = self.directory / "trusted", []
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split(None, 2)
+            if not words or words[0].startswith("#"):
+                continue
+            if len(words) < 2:
+                said = f"line {number}: must be ADDRESS KEY [NAME]"
+                raise CarefulError(errno.EINVAL, said, str(path))
+            found.append(Trusted(*words))
+        return found
+
+    def _put(self, trusted: list[Trusted]) -> None:
+        self._write("trusted", _HEAD + "".join(f"{one}\n" for one in trusted), 0o644)
+
+    def trust(self, address: str, key: str, name: str = "") -> Trusted:
+        """Believe whoever is at an address and has a key; keys that it had count, too.
+
+        Args:
+            address: numeric.
+            key: public.
+            name: of the host.
+
+        Raises:
+            CarefulError: the key is none, or our own.
+        """
+        one = Trusted(address, check(key), "" if name.strip("[]") == address else name)
+        if one.key in (self.public(), self.public("next")):
+            raise CarefulError(errno.EINVAL, "is this host's own key", f"key {key}")
+        others = [
+            other for other in self.trusted() if (other.address, other.key) != (address, one.key)
+        ]
+        self._put([one, *others])
+        return one
+
+    def remove(self, *which: str) -> list[Trusted]:
+        """Trust no longer what is called by any of these: address, name or key; what was removed.
+
+        Raises:
+            CarefulError: none is known of them.
+        """
+        kept, wanted = self.trusted(), set(which)
+        gone = [one for one in kept if wanted & {one.address, one.name, one.key}]
+        if not gone:
+            raise CarefulError(errno.ENOENT, "no key is trusted there, nor is it one", which[0])
+        self._put([one for one in kept if one not in gone])
+        return gone

@@ -1,0 +1,125 @@
+"""The files of keys, as `carefulctl key` writes them, and what is refused of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from careful.cli.main import cli
+from careful.control import keys
+from careful.control.config import UpOptions
+from careful.control.keys import Keys, Trusted
+from careful.errors import CarefulError
+from click.testing import CliRunner
+
+#: A pair of the public vectors in tests/datapath/secure/test_noise.c.
+PRIVATE = "e61ef9919cde45dd5f82166404bd08e38bceb5dfdfded0a34c8df7ed542214d1"
+PUBLIC = "6bc3822a2aa7f4e6981d6538692b3cdf3e6df9eea6ed269eb41d93c22757b75a"
+
+
+def text(key: str) -> str:
+    """A key in hexadecimal, as files have it."""
+    return base64.b64encode(bytes.fromhex(key)).decode()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Keys:
+    """A directory with a key in it."""
+    one = Keys(tmp_path / "keys")
+    one.new()
+    return one
+
+
+def test_new__is_its_owners_alone(place: Keys) -> None:
+    assert place.directory.stat().st_mode & 0o777 == 0o700
+    private = place.directory / "private"
+    assert private.stat().st_mode & 0o777 == 0o600
+    public = place.public()
+    assert public is not None
+    assert keys.check(public) == public
+    with pytest.raises(CarefulError, match="there is one"):
+        place.new()
+    assert place.public() == public
+    private.write_text(text(PRIVATE) + "\n")
+    assert place.public() == text(PUBLIC)
+
+
+def test_new__later_and_then_instead(place: Keys) -> None:
+    first = place.public()
+    later = place.new(later=True)
+    assert (place.public(), place.public("next")) == (first, later)
+    assert place.new(instead=True) == later
+    assert (place.public(), place.public("next")) == (later, None)
+    assert place.new(instead=True) not in (first, later)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_private__that_others_can_read_is_refused(place: Keys, mode: int) -> None:
+    (place.directory / "private").chmod(mode)
+    with pytest.raises(CarefulError, match="others may read it"):
+        place.public()
+
+
+def test_trust__the_latest_comes_first(place: Keys) -> None:
+    one = Trusted("10.0.0.2", text(PUBLIC), "h2")
+    assert place.trust("10.0.0.2", text(PUBLIC), "h2") == one
+    other = Keys(place.directory / "other").new()
+    place.trust("10.0.0.2", other, "h2")
+    six = place.trust("fe80::1", text(PUBLIC), "[fe80::1]")
+    place.trust("10.0.0.2", text(PUBLIC), "h2")
+    assert place.trusted() == [one, six, Trusted("10.0.0.2", other, "h2")]
+    assert six.name == ""
+    assert place.remove(other) == [Trusted("10.0.0.2", other, "h2")]
+    assert place.remove("h2") == [one]
+    assert place.trusted() == [six]
+    with pytest.raises(CarefulError, match="no key is trusted there"):
+        place.remove("h2")
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "AAAA", text(PUBLIC)[:-4], text(PUBLIC) + "=", text("00" * 32), "é" * 44]
+)
+def test_trust__what_is_no_key(place: Keys, bad: str) -> None:
+    with pytest.raises(CarefulError, match=r"must be a key|nobody's public key"):
+        place.trust("10.0.0.2", bad)
+    assert place.trusted() == []
+
+
+def test_trust__our_own_is_refused(place: Keys) -> None:
+    with pytest.raises(CarefulError, match="this host's own"):
+        place.trust("10.0.0.2", place.public() or "")
+
+
+def test_trusted__a_line_that_is_none_is_named(place: Keys) -> None:
+    (place.directory / "trusted").write_text("# a comment\n\n10.0.0.2\n")
+    with pytest.raises(CarefulError, match="line 3: must be ADDRESS KEY"):
+        place.trusted()
+
+
+def test_in_effect__the_default_only_where_there_is_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "DEFAULT", tmp_path)
+    assert keys.in_effect(UpOptions()).keys is None
+    Keys(tmp_path).new()
+    assert keys.in_effect(UpOptions()).keys == str(tmp_path)
+    assert keys.in_effect(UpOptions(keys="none")).keys is None
+    assert keys.in_effect(UpOptions(keys="/some/where")).keys == "/some/where"
+
+
+def test_command__as_json(tmp_path: Path) -> None:
+    def call(*args: str) -> dict[str, object]:
+        done = CliRunner().invoke(cli, ["key", *args, "--keys", str(tmp_path), "--json"])
+        assert done.exit_code == 0, done.output
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    public = call("new")["key"]
+    assert call("show")["key"] == public
+    call("trust", "10.0.0.2", text(PUBLIC))
+    line = {"address": "10.0.0.2", "name": None, "key": text(PUBLIC)}
+    assert call("list")["trusted"] == [line]
+    assert call("remove", "10.0.0.2")["removed"] == [line]
+    assert call("list")["trusted"] == []

@@ -1,0 +1,126 @@
+"""Sessions between real daemons with keys, without, and with others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hosts import MIB, Host, Hosts, make_file, wait_for
+
+
+class Keyed:
+    """Two hosts, each with a key in its folder and the other's trusted."""
+
+    def __init__(self, one: Host, other: Host) -> None:
+        self.hosts = (one, other)
+        for host in self.hosts:
+            self.key(host, "new")
+        for host, peer in ((one, other), (other, one)):
+            self.key(host, "trust", peer.name, self.public(peer))
+
+    @staticmethod
+    def folder(host: Host) -> Path:
+        return host.own / "keys"
+
+    def key(self, host: Host, *args: str) -> dict[str, object]:
+        """Run `carefulctl key`."""
+        done = host.ctl("key", *args, "--keys", self.folder(host), "--json")
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    def public(self, host: Host) -> str:
+        return str(self.key(host, "show")["key"])
+
+    def up(self) -> None:
+        for host in self.hosts:
+            host.up("--keys", self.folder(host))
+
+
+@pytest.fixture
+def keyed(hosts: Hosts) -> Keyed:
+    return Keyed(*hosts())
+
+
+def peer(host: Host) -> dict[str, object]:
+    """Its only peer."""
+    found: dict[str, object] = host.status()["peers"][0]
+    return found
+
+
+def refused(host: Host) -> int:
+    """HELLOs that it refused for want of a key."""
+    return int(host.status()["counters"]["ctrl_key"])
+
+
+def test_keys__files_there_and_back(keyed: Keyed) -> None:
+    a, b = keyed.hosts
+    keyed.up()
+    kept = make_file(b.export / "big", MIB)
+    a.ctl("get", "h2:big", a.own / "big")
+    assert (a.own / "big").read_bytes() == kept
+    b.ctl("ls", "h1:")
+    for host in keyed.hosts:
+        assert host.status()["keyed"] is True
+        assert refused(host) == 0
+    a.assert_nothing_lost()
+
+
+def test_keys__who_has_none_or_another_gets_nothing(keyed: Keyed) -> None:
+    a, b = keyed.hosts
+    a.up()  # without
+    b.up("--keys", keyed.folder(b))
+    (b.export / "file").write_text("secret")
+    failed = a.ctl("get", "h2:file", a.own, check=False)
+    assert failed.returncode == 1
+    assert "it does not trust our key, or we have none" in failed.stderr
+    assert refused(b) > 0
+    wait_for(lambda: "for want of a key" in b.log, "line in the log")
+    a.down()
+    keyed.key(a, "new", "--replace")  # and b is not told
+    a.up("--keys", keyed.folder(a))
+    before = refused(b)
+    assert "does not trust our key" in a.ctl("ls", "h2:", check=False).stderr
+    assert "does not trust our key" in b.ctl("ls", "h1:", check=False).stderr
+    assert refused(b) > before
+    assert not (a.own / "file").exists()
+
+
+def test_keys__another_one_without_an_end_and_then_none(keyed: Keyed) -> None:
+    a, b = keyed.hosts
+    keyed.up()
+    a.ctl("ls", "h2:")
+    first = keyed.public(b)
+    keyed.key(a, "trust", "h2", str(keyed.key(b, "new", "--later")["key"]))
+    keyed.key(b, "new", "--replace")
+    for host in keyed.hosts:
+        wait_for(lambda host=host: "keys: read again" in host.log, "new keys")  # type: ignore[misc]
+    a.ctl("ls", "h2:")
+    assert peer(a)["epochs"] == 1  # nothing ended
+    keyed.key(a, "remove", first)
+    wait_for(lambda: peer(a)["epochs"] == 2 and peer(a)["state"] == "up", "new epoch")
+    a.ctl("ls", "h2:")
+    b.ctl("ls", "h1:")
+    keyed.key(a, "remove", "h2")
+    wait_for(lambda: peer(a)["state"] == "failed", "end of the session")
+    said = a.ctl("ls", "h2:", check=False).stderr
+    assert "no key is trusted at its address" in said
+    assert "does not trust our key" in b.ctl("ls", "h1:", check=False).stderr
+
+
+@pytest.mark.parametrize("name", ["private", "trusted"])
+def test_keys__files_that_are_not_right_are_refused(keyed: Keyed, name: str) -> None:
+    a, _ = keyed.hosts
+    path = keyed.folder(a) / name
+    path.chmod(0o666)
+    failed = a.ctl("up", "eth1", "--keys", keyed.folder(a), check=False)
+    assert failed.returncode == 1
+    assert f"{path}: others may" in failed.stderr
+
+
+def test_keys__none_is_told_of(hosts: Hosts) -> None:
+    a, _ = hosts()
+    done = a.ctl("up", "eth1", "--keys", "none")
+    assert "no key (carefulctl key new)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert a.status()["keyed"] is False
