@@ -67,7 +67,7 @@ class AB:
 
     def ended(self, now: float) -> str | None:
         """Why it is over, "" where something is decided; None: it goes on."""
-        if any(self._trials[item].verdict().what != "undecided" for item in self.pairs):
+        if any(self._trials[item].is_decided for item in self.pairs):
             return ""
         if self._is_late(now):
             return f"the A/B took {TRIAL_S_MAX:.0f} s"

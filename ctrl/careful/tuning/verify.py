@@ -1,8 +1,9 @@
 """What an A/B on live messages says: two arms' latencies, and whether the second is faster.
 
 Owns the statistics. An arm is counts and sums, as the datapath keeps them, in blocks: what came
-between two flips. Messages of one block share what else the path did then, so blocks count, too,
-and the wider of both errors is used. Pure.
+between two flips. Messages of one block share what else the path did then, so an error is that of
+blocks. Of these the middle half counts: a few messages that a busy machine held up for a hundred
+times as long say nothing of the plan, and made up most of a mean. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +15,15 @@ from typing import Any
 from careful.measure.statistics.estimate import Estimate
 
 #: What an A/B of plans measures, and one of a store's thresholds.
-MEASURES = "mean latency of live messages, from the engine to an answer from behind them, µs"
-MEASURES_STORED = "mean latency of messages to files, from the first fragment until written, µs"
+_MIDDLE = "less the quarters of turns with the least and the most"
+MEASURES = (
+    f"mean latency of live messages, {_MIDDLE}, from the engine to an answer from behind them, µs"
+)
+MEASURES_STORED = (
+    f"mean latency of messages to files, {_MIDDLE}, from the first fragment until written, µs"
+)
+#: The share of messages that is left out at either end, by their blocks' means.
+_LEFT_OUT = 0.25
 #: Messages an arm before anything is said.
 MESSAGES_MIN = 30
 #: Messages an arm after which what was not shown to hold does not.
@@ -80,17 +88,31 @@ class Arm:
             self.total += block
             self.blocks.append(block)
 
-    def mean(self) -> Estimate:
-        """Its mean latency, µs, with the wider of both errors."""
-        total, mean = self.total, self.total.mean_us
-        alone = Estimate(mean, math.sqrt(total.variance_us2 / total.count), total.count - 1)
-        many = len(self.blocks)
+    def middle(self) -> Estimate:
+        """The mean latency of the middle half of its messages, by their blocks' means, µs.
+
+        A trimmed mean, and its error from winsorized blocks (Yuen, Biometrika 61, 1974, p. 165).
+        """
+        many, total = len(self.blocks), self.total
         if many < 2:
-            return alone
-        # Of a ratio: the sums of blocks over their counts, which differ.
-        spread = sum((one.sum_ns / 1e3 - mean * one.count) ** 2 for one in self.blocks)
-        se = math.sqrt(spread * many / (many - 1)) / total.count
-        return Estimate(mean, se, many - 1) if se > alone.se else alone
+            return Estimate(
+                total.mean_us, math.sqrt(total.variance_us2 / total.count), total.count - 1
+            )
+        ordered = sorted((one.mean_us, one.count) for one in self.blocks)
+        low, high = _LEFT_OUT * total.count, (1 - _LEFT_OUT) * total.count
+        sum_us, before, least, most = 0.0, 0, math.inf, math.inf
+        for mean, count in ordered:
+            inside = min(before + count, high) - max(before, low)
+            if inside > 0:
+                sum_us += inside * mean
+                least, most = min(least, mean), mean
+            before += count
+        held = [(min(max(mean, least), most), count) for mean, count in ordered]
+        about = sum(mean * count for mean, count in held) / total.count
+        spread = sum(((mean - about) * count) ** 2 for mean, count in held)
+        freedom = max(1.0, many * (1 - 2 * _LEFT_OUT) - 1)
+        se = math.sqrt(spread * (1 + 1 / freedom)) / (high - low)
+        return Estimate(sum_us / (high - low), se, freedom)
 
 
 @dataclass(frozen=True)
@@ -98,23 +120,30 @@ class Verdict:
     """What became of an A/B of one message class.
 
     what: "held" (B is faster), "not held", or "undecided": more messages may tell.
-    gain: A less B, µs, None below MESSAGES_MIN messages an arm.
+    a_count, b_count: messages.
+    a, b: their latencies, µs, None below MESSAGES_MIN messages an arm.
     """
 
     what: str
-    a: Counts
-    b: Counts
-    gain: Estimate | None = None
+    a_count: int
+    b_count: int
+    a: Estimate | None = None
+    b: Estimate | None = None
+
+    @property
+    def gain(self) -> Estimate | None:
+        """A less B, µs; None where there is none to say."""
+        return self.a - self.b if self.a and self.b else None
 
     def said(self) -> str:
         """In words."""
-        least = min(self.a.count, self.b.count)
-        if self.gain is None:
+        gain = self.gain
+        if gain is None or self.a is None or self.b is None:
+            least = min(self.a_count, self.b_count)
             return f"not verified: {least} messages of {MESSAGES_MIN}"
-        low, high = self.gain.low, self.gain.high
         return (
-            f"{self.what}: {self.a.mean_us:.1f} µs before, {self.b.mean_us:.1f} µs after, "
-            f"gain {low:.1f} to {high:.1f} µs, {self.a.count} and {self.b.count} messages"
+            f"{self.what}: {self.a.value:.1f} µs before, {self.b.value:.1f} µs after, "
+            f"gain {gain.low:.1f} to {gain.high:.1f} µs, {self.a_count} and {self.b_count} messages"
         )
 
     def as_dict(self, measures: str = MEASURES) -> dict[str, Any]:
@@ -122,15 +151,16 @@ class Verdict:
         figures: dict[str, Any] = {
             "measures": measures,
             "verdict": self.what,
-            "before_count": self.a.count,
-            "after_count": self.b.count,
+            "before_count": self.a_count,
+            "after_count": self.b_count,
             "messages_needed_count": MESSAGES_MIN,
         }
-        if self.gain is not None:
+        gain = self.gain
+        if gain and self.a and self.b:
             figures |= {
-                "before_us": self.a.mean_us,
-                "after_us": self.b.mean_us,
-                **self.gain.figures("gain", "us"),
+                "before_us": self.a.value,
+                "after_us": self.b.value,
+                **gain.figures("gain", "us"),
             }
         return {**figures, "said": self.said()}
 
@@ -143,6 +173,22 @@ class Trial:
     b: Arm = field(default_factory=Arm)
     _next_look: int = MESSAGES_MIN
     _decided: Verdict | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is; costs nothing between two looks."""
+        if self._decided is None and self._is_due():
+            self.verdict()
+        return self._decided is not None
+
+    @property
+    def count(self) -> int:
+        """Messages of the arm that has fewer."""
+        return min(self.a.total.count, self.b.total.count)
+
+    def _is_due(self) -> bool:
+        blocks = min(len(self.a.blocks), len(self.b.blocks))
+        return self.count >= self._next_look and blocks >= BLOCKS_MIN
 
     def verdict(self) -> Verdict:
         """What they say so far; once decided it stays so.
@@ -158,18 +204,18 @@ class Trial:
         return self._decided
 
     def _looked(self) -> Verdict:
-        a, b = self.a.total, self.b.total
-        least = min(a.count, b.count)
-        if least < MESSAGES_MIN:
-            return Verdict("undecided", a, b)
-        gain = self.a.mean() - self.b.mean()
-        if least < self._next_look or min(map(len, (self.a.blocks, self.b.blocks))) < BLOCKS_MIN:
-            return Verdict("undecided", a, b, gain)
-        while self._next_look <= least:
+        counts = (self.a.total.count, self.b.total.count)
+        if self.count < MESSAGES_MIN:
+            return Verdict("undecided", *counts)
+        a, b = self.a.middle(), self.b.middle()
+        gain = a - b
+        if not self._is_due():
+            return Verdict("undecided", *counts, a, b)
+        while self._next_look <= self.count:
             self._next_look *= 2
         half = gain.half_at(_LEVEL)
         if gain.value > half:
-            return Verdict("held", a, b, gain)
-        if gain.value < -half or least >= MESSAGES_MAX:
-            return Verdict("not held", a, b, gain)
-        return Verdict("undecided", a, b, gain)
+            return Verdict("held", *counts, a, b)
+        if gain.value < -half or self.count >= MESSAGES_MAX:
+            return Verdict("not held", *counts, a, b)
+        return Verdict("undecided", *counts, a, b)

@@ -81,16 +81,11 @@ class Way:
     trial: Trial = field(default_factory=Trial)
 
     @property
-    def count(self) -> int:
-        """Messages of the arm that has fewer."""
-        return min(self.trial.a.total.count, self.trial.b.total.count)
-
-    @property
     def gain(self) -> float:
         """How much less a message seems to take, as a share; -1 below the least to judge by."""
-        if self.count < MESSAGES_MIN:
+        if self.trial.count < MESSAGES_MIN:
             return -1.0
-        return 1 - self.trial.b.total.mean_us / self.trial.a.total.mean_us
+        return 1 - self.trial.b.middle().value / self.trial.a.middle().value
 
 
 class Search:
@@ -116,9 +111,9 @@ class Search:
     def look(self) -> bool:
         """Whether the turn is another's, or the search is over, after the messages that came."""
         trial = self.way.trial
-        if trial.verdict().what == "not held":
+        if trial.is_decided and trial.verdict().what == "not held":
             del self.left[self._at]
-        elif self.way.count >= self._need and len(trial.b.blocks) >= BLOCKS_MIN:
+        elif trial.count >= self._need and len(trial.b.blocks) >= BLOCKS_MIN:
             self._at += 1
         else:
             return False
@@ -135,7 +130,7 @@ class Search:
     @property
     def judged(self) -> bool:
         """Whether any way had messages enough to say something."""
-        return not self.left or any(one.count >= MESSAGES_MIN for one in self.left)
+        return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
 
     def best(self) -> Way | None:
         """What looks best so far, if it looks better than what is in effect."""

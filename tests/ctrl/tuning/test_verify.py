@@ -21,7 +21,8 @@ def trial(seed: int, gain: float, blocks: int, size: int = 10, drift: float = 0.
     for _ in range(blocks):
         for arm, mean in ((one.a, 100.0), (one.b, 100.0 - gain)):
             arm.add(block(random_, size, mean + random_.gauss(0, drift), 20))
-        said = one.verdict().what
+        if one.is_decided:
+            said = one.verdict().what
     return said
 
 
@@ -66,6 +67,40 @@ def test_trial__blocks_that_differ_count_as_one_message_each() -> None:
     """Messages of a block share the path's mood: they are no proof of each other."""
     said = [trial(seed, 0.0, blocks=8, size=100, drift=30.0) for seed in range(100)]
     assert said.count("held") <= 10
+
+
+def held_up(random_: random.Random, mean_us: float) -> Counts:
+    """Ten messages; one of a hundred took twenty times as long more, on average."""
+    took = [max(1.0, random_.gauss(mean_us, mean_us * 0.15)) for _ in range(10)]
+    took = [one + (random_.random() < 0.01) * random_.expovariate(1 / 2000) for one in took]
+    ns = [int(1000 * one) for one in took]
+    return Counts(10, sum(ns), sum(one * one for one in ns))
+
+
+@pytest.mark.parametrize(
+    ("gain", "least", "most"), [(0.1, 29, 30), (0.03, 25, 30), (0.0, 0, 2), (-0.03, 0, 0)]
+)
+def test_trial__a_few_that_were_held_up_do_not_decide(gain: float, least: int, most: int) -> None:
+    """With the mean of all messages 14 of 30 held of a gain of 10 %, and none of one of 3 %."""
+    held = 0
+    for seed in range(30):
+        random_, one = random.Random(seed), Trial()
+        while not one.is_decided:
+            one.a.add(held_up(random_, 100.0))
+            one.b.add(held_up(random_, 100.0 * (1 - gain)))
+        held += one.verdict().what == "held"
+    assert least <= held <= most
+
+
+def test_middle__of_blocks_that_differ_in_size() -> None:
+    """The quarters are of messages: of the larger blocks a part is left out."""
+    arm = Arm()
+    for count, mean_us in ((10, 50), (30, 100), (40, 200), (20, 1000)):
+        arm.add(Counts(count, count * mean_us * 1000, count * mean_us**2 * 10**6))
+    found = arm.middle()
+    assert found.value == pytest.approx((15 * 100 + 35 * 200) / 50)
+    assert found.se > 0
+    assert found.dof == 1
 
 
 def test_trial__what_is_decided_stays_so() -> None:
