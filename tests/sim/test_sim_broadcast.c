@@ -296,6 +296,33 @@ static void test_broadcast__again(void)
 	world_end(&w);
 }
 
+/* Groups whose frames are admitted, in all nodes together. */
+static uint32_t admitted(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w.nodes; i++)
+		for (uint32_t slot = 0; slot < w.node[i].c->link.peers_max; slot++)
+			n += w.node[i].c->link.heard[slot].cookie != 0;
+	return n;
+}
+
+/* Who has left admits nobody's frames to all once they have left, too; the sessions go on. */
+static void test_broadcast__nothing_is_left_of_a_group(void)
+{
+	world_set(&w, 4, 8, 64);
+	begin(0);
+	play(7);
+	CHECK_EQ(admitted(), 4 * 3);
+	for (uint32_t i = 0; i < 4; i++) {
+		careful_events_close(w.node[i].ev, 0, 0);
+		world_run(&w, 20);
+	}
+	CHECK_EQ(admitted(), 0);
+	CHECK_EQ(world_count(&w, CAREFUL_C_EPOCHS_BROKEN), 0);
+	world_end(&w);
+}
+
 /* XDP: a group's sender fills no more buffers than its session may, whatever it numbers. */
 static void test_admit__a_group_has_its_sender_s_window(void)
 {
@@ -356,6 +383,7 @@ int main(void)
 	RUN(test_broadcast__gives_credits_back);
 	RUN(test_broadcast__lost_for_one);
 	RUN(test_broadcast__again);
+	RUN(test_broadcast__nothing_is_left_of_a_group);
 	RUN(test_admit__a_group_has_its_sender_s_window);
 	RUN(test_admit__a_cookie_that_another_has);
 	return 0;

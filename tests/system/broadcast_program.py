@@ -1,6 +1,6 @@
-"""What test_broadcast.py runs on each host: CASE RANK FOLDER HOST ... Fails with an AssertionError.
+"""What test_broadcast.py runs on each host: CASE RANK FOLDER MODE HOST ...; AssertionError: no.
 
-FOLDER is common to all hosts: there they meet where they cannot by careful.
+FOLDER is common to all hosts: there they meet where they cannot by careful. MODE: of XDP.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from careful.control.maps import xdp_counters
 from careful.event import Events, join
 from careful.node import Node
 
-CASE, RANK, FOLDER, HOSTS = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
+CASE, RANK, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+MODE, HOSTS = sys.argv[4], sys.argv[5:]
 GROUP = "239.255.202.254"  # of careful's port, 0xcafe
 LIMIT_S = 80.0
 #: None of these may count where nothing is lost, of whatever is ours.
@@ -168,7 +169,7 @@ def stranger(node: Node) -> None:
 
 def main() -> None:
     others = 3 if CASE == "stranger" else len(HOSTS) - 1
-    with careful.open("eth1", peers=others, stall_ms=60000) as node:
+    with careful.open("eth1", peers=others, stall_ms=60000, xdp=MODE) as node:
         globals()[CASE](node)
 
 

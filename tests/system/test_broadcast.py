@@ -25,10 +25,12 @@ def lab(lab_possible: None) -> Iterator[Lab]:
     one.down()
 
 
-def run(lab: Lab, folder: Path, cases: list[str], hosts: list[str]) -> list[str]:
+def run(
+    lab: Lab, folder: Path, cases: list[str], hosts: list[str], mode: str = "auto"
+) -> list[str]:
     """The program on as many hosts as there are cases; what each said."""
     started = [
-        lab.start(host, sys.executable, PROGRAM, case, str(rank), str(folder), *hosts)
+        lab.start(host, sys.executable, PROGRAM, case, str(rank), str(folder), mode, *hosts)
         for rank, (host, case) in enumerate(zip(lab.hosts, cases, strict=False))
     ]
     said = [one.communicate(timeout=110) for one in started]
@@ -36,8 +38,12 @@ def run(lab: Lab, folder: Path, cases: list[str], hosts: list[str]) -> list[str]
     return [out.strip() for out, _ in said]
 
 
-def test_three_hosts__one_frame_and_a_host_that_is_no_member(lab: Lab, tmp_path: Path) -> None:
-    run(lab, tmp_path, ["one_frame"] * 3 + ["stranger"], lab.hosts[:3])
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_three_hosts__one_frame_and_a_host_that_is_no_member(
+    lab: Lab, tmp_path: Path, mode: str
+) -> None:
+    """Also where the switch gives each host a clone of it, which generic XDP must not share."""
+    run(lab, tmp_path, ["one_frame"] * 3 + ["stranger"], lab.hosts[:3], mode)
 
 
 def test_by_ipv6__replicated(lab: Lab, tmp_path: Path) -> None:
