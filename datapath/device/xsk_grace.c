@@ -16,9 +16,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 
+#include "device/thread.h"
 #include "device/xsk.h"
 
 enum { STACK_BYTES = 64 << 10 };
@@ -56,24 +56,6 @@ static void *waiter(void *arg)
 	return NULL;
 }
 
-/* Signals are the application's business. */
-static int start(struct xsk_port *port)
-{
-	struct xsk_grace *grace = &port->grace;
-	pthread_attr_t attr;
-	sigset_t all, before;
-	int rc;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&grace->thread, &attr, waiter, port);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -rc;
-}
-
 int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 {
 	struct xsk_grace *grace = &port->grace;
@@ -82,7 +64,7 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	grace->cpus = xsk_cpus_count();
 	pthread_mutex_init(&grace->lock, NULL);
 	pthread_cond_init(&grace->wake, NULL);
-	rc = start(port);
+	rc = thread_start(&grace->thread, STACK_BYTES, waiter, port);
 	if (rc)
 		return refuse(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;

@@ -7,12 +7,12 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "device/thread.h"
 #include "service/block_private.h"
 
 enum { STACK_BYTES = 256 << 10 };
@@ -149,24 +149,15 @@ struct block_job *block_work_take(struct block_server *server)
 	return job;
 }
 
-/* With the lock held. Signals are the main thread's business. */
-static int start_thread(struct block_server *server)
+/* With the lock held. */
+static int start_worker(struct block_server *server)
 {
 	struct block_work *work = &server->work;
-	pthread_attr_t attr;
-	sigset_t all, before;
-	int rc;
+	int rc = thread_start(&work->threads[work->threads_count], STACK_BYTES, worker, server);
 
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&work->threads[work->threads_count], &attr, worker, server);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
 	work->threads_count += !rc;
 	work->threads_living += !rc;
-	return -rc;
+	return rc;
 }
 
 void block_work_put(struct block_server *server, struct block_job *job)
@@ -179,7 +170,7 @@ void block_work_put(struct block_server *server, struct block_job *job)
 	work->queued++;
 	/* Where it cannot, what waits does so a little longer. */
 	if (work->queued > work->idle && work->threads_count < most && may_run(work, job))
-		start_thread(server);
+		start_worker(server);
 	pthread_mutex_unlock(&work->lock);
 	pthread_cond_signal(&work->wake);
 }
@@ -210,7 +201,7 @@ int block_work_init(struct block_server *server)
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_lock(&work->lock);
 	while (!rc && work->threads_count < BLOCK_WORKERS)
-		rc = start_thread(server);
+		rc = start_worker(server);
 	pthread_mutex_unlock(&work->lock);
 	if (rc && !block_work_stop(server))
 		block_work_deinit(server);

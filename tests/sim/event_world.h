@@ -44,6 +44,20 @@ struct world {
 	uint32_t faults_count;
 };
 
+/* Every frame of data from one node to another is lost, for a millisecond. */
+static inline void world_lose(struct world *w, uint32_t from, uint32_t to, uint64_t at_ms)
+{
+	w->faults[w->faults_count++] = (struct sim_fault){
+		.kind = SIM_LOSS,
+		.from = from,
+		.to = to,
+		.what = SIM_DATA,
+		.one_in = 1,
+		.at_ns = at_ms * world_ms,
+		.until_ns = (at_ms + 1) * world_ms,
+	};
+}
+
 static inline void world_start(struct world *w, uint32_t port)
 {
 	struct world_node *node = &w->node[port];

@@ -234,16 +234,7 @@ static void lose(bool last)
 	uint64_t began_ns;
 
 	world_set(&w, 4, 8, 64);
-	w.faults_count = 1;
-	w.faults[0] = (struct sim_fault){
-		.kind = SIM_LOSS,
-		.from = 0,
-		.to = 1,
-		.what = SIM_DATA,
-		.one_in = 1,
-		.at_ns = 3000 * world_ms,
-		.until_ns = 3001 * world_ms,
-	};
+	world_lose(&w, 0, 1, 3000);
 	begin(0);
 	world_run(&w, (double)(3000 * world_ms - world_now_ns(&w)) / 1e6 + 0.1);
 	began_ns = world_now_ns(&w);

@@ -548,16 +548,7 @@ static void fail(uint32_t how, double within_ms)
 
 	world_set(&w, 4, 4, 16);
 	if (how == LOST_FRAME)
-		w.faults_count = 1;
-	w.faults[0] = (struct sim_fault){
-		.kind = SIM_LOSS,
-		.from = 0,
-		.to = 1,
-		.what = SIM_DATA,
-		.one_in = 1,
-		.at_ns = 2000 * world_ms,
-		.until_ns = 2001 * world_ms,
-	};
+		world_lose(&w, 0, 1, 2000);
 	world_begin(&w);
 	world_join_all(&w);
 	CHECK_EQ(world_send(&w, 0, ALL, 1, "a", 1, LARGE), 0);

@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -164,23 +164,19 @@ async def write(given: dict[str, Any]) -> None:
     each arm's writes took, and requests that move nothing, µs.
     """
     async with files.aconnect("h2") as host, await host.open("file", "r+") as file:
-        for size in given["sizes"]:
-            took_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
-            empty_us: list[float] = []
-            for counted in [False] + [True] * given["rounds"]:
-                for arm in size["arms"]:
-                    set_plan(arm["frame"])
-                    set_classes(store_pulse(arm["write"]), given["store"])
-                    starts = range(0, size["bytes"], arm["piece"])
-                    pieces = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
-                    began = time.monotonic_ns()
-                    await asyncio.gather(*(file.write(*piece) for piece in pieces))
-                    took_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
-                began = time.monotonic_ns()
-                await host.stat("file")
-                empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
-            found = {"bytes": size["bytes"], "took_us": took_us, "empty_us": empty_us}
-            print(json.dumps(found), flush=True)
+
+        def pieces(size: dict[str, Any], arm: dict[str, Any]) -> Awaitable[object]:
+            set_plan(arm["frame"])
+            set_classes(store_pulse(arm["write"]), given["store"])
+            starts = range(0, size["bytes"], arm["piece"])
+            cut = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
+
+            async def all_of_them() -> None:
+                await asyncio.gather(*(file.write(*piece) for piece in cut))
+
+            return all_of_them()
+
+        await timed(given, host, "took_us", pieces)
 
 
 async def read(given: dict[str, Any]) -> None:
@@ -188,20 +184,37 @@ async def read(given: dict[str, Any]) -> None:
     how long each arm's reads took, and requests that move nothing, µs.
     """
     async with files.aconnect("h2") as host, await host.open("file") as file:
-        for size in given["sizes"]:
-            arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
-            empty_us: list[float] = []
-            for counted in [False] + [True] * given["rounds"]:
-                for arm in size["arms"]:
-                    set_arm(arm, given["instance"], given["slot"])
-                    began = time.monotonic_ns()
-                    await file.read(0, size["bytes"])
-                    arms_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
+
+        def whole(size: dict[str, Any], arm: dict[str, Any]) -> Awaitable[object]:
+            set_arm(arm, given["instance"], given["slot"])
+            return file.read(0, size["bytes"])
+
+        await timed(given, host, "arms_us", whole)
+
+
+async def timed(
+    given: dict[str, Any],
+    host: files.AsyncHost,
+    name: str,
+    prepare: Callable[[dict[str, Any], dict[str, Any]], Awaitable[object]],
+) -> None:
+    """Each arm's messages of each size in turn, given["rounds"] times after one that counts not.
+
+    name: of the arms' times in what is printed; prepare: of a size and an arm makes what is timed.
+    """
+    for size in given["sizes"]:
+        arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
+        empty_us: list[float] = []
+        for counted in [False] + [True] * given["rounds"]:
+            for arm in size["arms"]:
+                message = prepare(size, arm)
                 began = time.monotonic_ns()
-                await host.stat("file")
-                empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
-            found = {"bytes": size["bytes"], "empty_us": empty_us, "arms_us": arms_us}
-            print(json.dumps(found), flush=True)
+                await message
+                arms_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
+            began = time.monotonic_ns()
+            await host.stat("file")
+            empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
+        print(json.dumps({"bytes": size["bytes"], name: arms_us, "empty_us": empty_us}), flush=True)
 
 
 async def mix(given: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
+from careful import child
 from careful.errors import CarefulError
 
 #: Frames that a port of the switch can hold: more than all windows together.
@@ -98,14 +99,7 @@ class _Namespace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe:
-                pipe.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        child.end(self._process)
 
 
 class OwnHosts:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from careful import child
 from careful.bench.experiments import Cell
 from careful.bench.ground import Host
 from careful.errors import CarefulError
@@ -82,12 +83,7 @@ class _Node:
 
     def end(self, patience_s: float) -> int:
         """Its status, once it has ended, or is made to."""
-        self.out.close()
-        try:
-            return self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        return child.end(self._process, patience_s)
 
 
 class Nodes:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from careful import child
 from careful._abi import ffi
 from careful.address import Address
 from careful.errors import CarefulError
@@ -76,14 +77,7 @@ class TcpLayer:
 
     def close(self) -> None:
         """End the program; its end is that of its input."""
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe:
-                pipe.close()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        child.end(self._process)
 
     def _ended(self) -> CarefulError:
         assert self._process.stderr

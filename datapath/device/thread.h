@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Threads beside the application's own. Calls nobody. */
+#ifndef DEVICE_THREAD_H
+#define DEVICE_THREAD_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+
+/* Starts one with a stack of so many bytes; signals are the application's business. 0 or -errno. */
+static inline int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
+			       void *arg)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, stack_bytes);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(thread, &attr, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -rc;
+}
+
+#endif /* DEVICE_THREAD_H */
