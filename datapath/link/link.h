@@ -21,8 +21,10 @@
 #include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
+#include "link/ping.h"
 #include "link/reserve.h"
 #include "link/traditional.h"
+#include "link/train.h"
 #include "secure/keys.h"
 
 enum {
@@ -447,35 +449,6 @@ void link_control(struct link *link);
 void link_drained(struct link *link);
 void link_tick(struct link *link);
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
-
-/* ping.c: pings */
-int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
-bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result);
-void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
-		      uint64_t now_ns);
-bool link_on_ping(struct link *link, const struct careful_hdr *hdr);
-bool link_on_ping_answer(struct link *link, const union address *from,
-			 const struct careful_ping_answer *answer, const struct arrival *arrival);
-void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
-		       const struct arrival *arrival);
-void link_ping_tick(struct link_peer *peer);
-void link_ping_reset(struct link_peer *peer);
-void link_stamps_tick(struct link *link);
-
-/* train.c: what burst a path takes */
-uint32_t link_peer_window(const struct link_peer *peer);
-uint32_t link_train_hold_ms(const struct link_peer *peer);
-bool link_train_begin(struct link_peer *peer);
-void link_train_reset(struct link_peer *peer);
-void link_train_lost(struct link_peer *peer);
-void link_train_want(struct link_peer *peer);
-bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl);
-void link_trains_send(struct link *link);
-bool link_train_opens(struct link_peer *peer);
-void link_train_tick(struct link_peer *peer);
-void link_train_info(const struct link_peer *peer, struct careful_peer_info *info);
 
 /* crc32c.c */
 uint32_t link_crc32c(const void *data, uint32_t bytes);

@@ -6,25 +6,21 @@
  * peer for trains of frames, back to back, and XDP counts them. Both ends hold their data back
  * until that is over: what is lost on the way is of a train, and no operation fails when a
  * lower window begins with a new epoch. What the peer makes of it, by lies or by silence,
- * bounds its own window, never below what the rule needs, and nobody else's. Calls epoch.c,
- * handshake.c, tx.c, peer.c.
+ * bounds its own window, never below what the rule needs, and nobody else's. Calls train_out.c,
+ * epoch.c, handshake.c, session.c.
  */
 #include "link/link.h"
 
 #include <endian.h>
-#include <string.h>
 
 enum {
 	BROKEN_MAX = 4, /* trains that did not come whole, before they are judged, */
 	LATE_MAX = 3, /* and that nothing or no end was heard of */
-	ASKS_MAX = 16, /* trains that a peer gets in one epoch */
 	RESTARTS_MAX = 3, /* epochs that may end before their trains do */
-	SLICE = 512, /* frames sent at a time */
 	ANSWER_MS = 100, /* for the first sign of a train, or of its end */
 	SETTLE_MS = 40, /* without a frame, after its end: none comes any more */
 	BUDGET_MS = 1500, /* for all trains of an epoch, */
-	HOLD_MS = 2000, /* so long does the peer hold its data, without another word, */
-	HELD_MS = 5000, /* and never for longer than this */
+	HELD_MS = 5000, /* nobody holds data for longer */
 	SPAN_MS = 200, /* a train that would take longer is not sent for a first look */
 	OVER_TIMES = 3, /* the end is told so often: it may be lost */
 	AGAIN_MS = 10 * 1000, /* from one look to the next after a loss, doubled each time, */
@@ -64,35 +60,24 @@ static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)
 	return (peer->link->now_ns - at_ns) / 1000000;
 }
 
-static void say(const struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
-{
-	struct careful_ctrl ctrl = {
-		.nonce = htobe64(number),
-		.cookie = htobe64(peer->cookie_out),
-		.window = htobe32(frames),
-		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? HOLD_MS : 0),
-	};
-
-	link_ctrl_send(peer->link, &peer->session->address, &ctrl, type);
-}
-
 /* What HELLO and WELCOME say: hold your data back. */
 uint32_t link_train_hold_ms(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
 
-	return train->wanted || train->measuring ? HOLD_MS : 0;
+	return train->wanted || train->measuring ? TRAIN_HOLD_MS : 0;
 }
 
 /* And what we make of that. */
-static void hold(struct link_peer *peer, uint32_t hold_ms)
+void train_hold(struct link_peer *peer, uint32_t hold_ms)
 {
 	struct link_train *train = &peer->session->train;
 
 	train->hold_until_ns = 0;
 	if (hold_ms)
 		train->hold_until_ns =
-			peer->link->now_ns + (hold_ms < HOLD_MS ? hold_ms : HOLD_MS) * 1000000ull;
+			peer->link->now_ns +
+			(hold_ms < TRAIN_HOLD_MS ? hold_ms : TRAIN_HOLD_MS) * 1000000ull;
 }
 
 /* What the peer may send at once anyway. */
@@ -126,7 +111,7 @@ static void ask(struct link_peer *peer, uint32_t frames)
 	train->ended = false;
 	train->asked_ns = train->seen_ns = peer->link->now_ns;
 	port->ops->train(port, peer->slot, train->number);
-	say(peer, CAREFUL_TRAIN_ASK, train->number, frames);
+	train_say(peer, CAREFUL_TRAIN_ASK, train->number, frames);
 }
 
 /* The epoch has begun: whether data is held back at first. */
@@ -137,7 +122,7 @@ bool link_train_begin(struct link_peer *peer)
 
 	train->begun_ns = link->now_ns;
 	train->asks = 0;
-	hold(peer, train->hold_ms);
+	train_hold(peer, train->hold_ms);
 	if (train->wanted) {
 		train->wanted = false;
 		train->measuring = true;
@@ -325,74 +310,12 @@ bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* The peer wants a train. */
-bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
-{
-	struct link_train *train = &peer->session->train;
-	uint32_t frames = be32toh(ctrl->window);
-	uint64_t number = be64toh(ctrl->nonce);
-
-	if (peer->phase != LINK_HELD || be64toh(ctrl->cookie) != peer->cookie_in || !number ||
-	    number > UINT32_MAX)
-		return false;
-	if (train->asks++ >= ASKS_MAX)
-		return true;
-	hold(peer, be32toh(ctrl->hold_ms));
-	train->out_number = (uint32_t)number;
-	train->out_frames = train->left = frames < CAREFUL_TRAIN_FRAMES ? frames :
-									  CAREFUL_TRAIN_FRAMES;
-	train->unsaid = true;
-	peer->link->trains = true;
-	return true;
-}
-
 bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
 	peer->session->train.hold_until_ns = 0;
 	return true;
-}
-
-/* One frame of the train; what its buffer held before is nobody's business. */
-static bool send_one(struct link_peer *peer)
-{
-	struct link_train *train = &peer->session->train;
-	uint32_t body = link_body_single(peer);
-	struct link_send_args args = {
-		.type = CAREFUL_TRAIN,
-		.msg_id = train->out_number,
-		.frag_off = train->out_frames - train->left,
-		.frag_bytes = (uint16_t)body,
-	};
-	struct link_txframe frame;
-
-	if (!link_tx_get(peer, body, &frame)) {
-		link_kick(peer->link);
-		if (peer->link->kick_again || !link_tx_get(peer, body, &frame))
-			return false;
-	}
-	memset(frame.body, 0, body);
-	link_send_outside(&frame, &args, 0);
-	train->left--;
-	return true;
-}
-
-/* Sends on what is left of trains, after each poll. */
-void link_trains_send(struct link *link)
-{
-	link->trains = false;
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-		struct link_train *train = &peer->session->train;
-		uint32_t slice = SLICE;
-
-		if (!train->left || !peer->llhdr.bytes)
-			continue;
-		while (train->left && slice-- && !link->kick_again && send_one(peer))
-			;
-		link->trains |= train->left != 0;
-	}
 }
 
 /* Nothing holds data back any more. */
@@ -425,11 +348,7 @@ static void held_tick(struct link_peer *peer)
 
 	if (link_train_opens(peer))
 		return;
-	link->trains |= train->left != 0;
-	if (train->unsaid && !train->left && !link->kick_again && !link->tx_queued) {
-		train->unsaid = false;
-		say(peer, CAREFUL_TRAIN_SENT, train->out_number, train->out_frames);
-	}
+	train_out_tick(peer);
 	if (train->measuring)
 		measure_tick(peer);
 	if (peer->phase != LINK_HELD)
@@ -448,7 +367,7 @@ void link_train_tick(struct link_peer *peer)
 		held_tick(peer);
 	if (train->over && link_has_epoch(peer)) {
 		train->over--;
-		say(peer, CAREFUL_TRAIN_OVER, 0, 0);
+		train_say(peer, CAREFUL_TRAIN_OVER, 0, 0);
 	}
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Pings: questions that a stranger may ask, and their answers (ping.c). */
+#ifndef LINK_PING_H
+#define LINK_PING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/ping.h>
+#include <careful/wire.h>
+
+struct arrival;
+struct link;
+struct link_peer;
+union address;
+
+int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
+bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result);
+void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
+		      uint64_t now_ns);
+bool link_on_ping(struct link *link, const struct careful_hdr *hdr);
+bool link_on_ping_answer(struct link *link, const union address *from,
+			 const struct careful_ping_answer *answer, const struct arrival *arrival);
+void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
+		       const struct arrival *arrival);
+void link_ping_tick(struct link_peer *peer);
+void link_ping_reset(struct link_peer *peer);
+void link_stamps_tick(struct link *link);
+
+#endif /* LINK_PING_H */

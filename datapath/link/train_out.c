@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Trains that a peer asked us for (train.c): as many frames, back to back, between whatever
+ * else there is to do, and word of their end. Calls train.c, tx.c, peer.c.
+ */
+#include "link/link.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum {
+	SLICE = 512, /* frames sent at a time */
+	ASKS_MAX = 16, /* trains that a peer gets in one epoch */
+};
+
+void train_say(const struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
+{
+	struct careful_ctrl ctrl = {
+		.nonce = htobe64(number),
+		.cookie = htobe64(peer->cookie_out),
+		.window = htobe32(frames),
+		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
+	};
+
+	link_ctrl_send(peer->link, &peer->session->address, &ctrl, type);
+}
+
+/* The peer wants a train. */
+bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	struct link_train *train = &peer->session->train;
+	uint32_t frames = be32toh(ctrl->window);
+	uint64_t number = be64toh(ctrl->nonce);
+
+	if (peer->phase != LINK_HELD || be64toh(ctrl->cookie) != peer->cookie_in || !number ||
+	    number > UINT32_MAX)
+		return false;
+	if (train->asks++ >= ASKS_MAX)
+		return true;
+	train_hold(peer, be32toh(ctrl->hold_ms));
+	train->out_number = (uint32_t)number;
+	train->out_frames = train->left = frames < CAREFUL_TRAIN_FRAMES ? frames :
+									  CAREFUL_TRAIN_FRAMES;
+	train->unsaid = true;
+	peer->link->trains = true;
+	return true;
+}
+
+/* One frame of the train; what its buffer held before is nobody's business. */
+static bool send_one(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	uint32_t body = link_body_single(peer);
+	struct link_send_args args = {
+		.type = CAREFUL_TRAIN,
+		.msg_id = train->out_number,
+		.frag_off = train->out_frames - train->left,
+		.frag_bytes = (uint16_t)body,
+	};
+	struct link_txframe frame;
+
+	if (!link_tx_get(peer, body, &frame)) {
+		link_kick(peer->link);
+		if (peer->link->kick_again || !link_tx_get(peer, body, &frame))
+			return false;
+	}
+	memset(frame.body, 0, body);
+	link_send_outside(&frame, &args, 0);
+	train->left--;
+	return true;
+}
+
+/* Sends on what is left of trains, after each poll. */
+void link_trains_send(struct link *link)
+{
+	link->trains = false;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		struct link_train *train = &peer->session->train;
+		uint32_t slice = SLICE;
+
+		if (!train->left || !peer->llhdr.bytes)
+			continue;
+		while (train->left && slice-- && !link->kick_again && send_one(peer))
+			;
+		link->trains |= train->left != 0;
+	}
+}
+
+/* Who waits for the train is told when all of it has left. */
+void train_out_tick(struct link_peer *peer)
+{
+	struct link_train *train = &peer->session->train;
+	struct link *link = peer->link;
+
+	link->trains |= train->left != 0;
+	if (!train->unsaid || train->left || link->kick_again || link->tx_queued)
+		return;
+	train->unsaid = false;
+	train_say(peer, CAREFUL_TRAIN_SENT, train->out_number, train->out_frames);
+}
