@@ -45,6 +45,8 @@ static const char usage[] =
 	"                         With several, paths start with the last component of a DIR.\n"
 	"                         :rw,owners lets them set owners and set-user-ID bits as root may;\n"
 	"                         :rw,host=ADDRESS or :ro,host=ADDRESS is for that host alone\n"
+	"  --insecure             let peers write though there are no --keys: whoever can send to the\n"
+	"                         port is one\n"
 	"  --run-dir DIR          for the socket, pid file and log (/run/careful/INSTANCE)\n"
 	"  --state-dir DIR        for what is remembered of --xdp auto\n"
 	"                         ($CAREFUL_STATE_DIR, else /var/lib/careful)\n"
@@ -74,6 +76,7 @@ enum option_id {
 	OPT_STALL_MS,
 	OPT_CPU,
 	OPT_EXPORT,
+	OPT_INSECURE,
 	OPT_RUN_DIR,
 	OPT_STATE_DIR,
 	OPT_LOG,
@@ -103,6 +106,7 @@ static const struct option long_options[] = {
 	{ "stall-ms", required_argument, NULL, OPT_STALL_MS },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "export", required_argument, NULL, OPT_EXPORT },
+	{ "insecure", no_argument, NULL, OPT_INSECURE },
 	{ "run-dir", required_argument, NULL, OPT_RUN_DIR },
 	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
 	{ "log", required_argument, NULL, OPT_LOG },
@@ -218,6 +222,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return rc;
 	case OPT_EXPORT:
 		return add_export(o, arg, error);
+	case OPT_INSECURE:
+		o->insecure = true;
+		return 0;
 	case OPT_RUN_DIR:
 		snprintf(o->run_dir, sizeof(o->run_dir), "%s", arg);
 		return strlen(arg) < sizeof(o->run_dir) ?
@@ -249,6 +256,18 @@ static int check_instance(const char *name, struct careful_error *error)
 		return refuse(error, -EINVAL,
 			      "--instance %s: must be a name of 1 to 64 characters without /",
 			      name);
+	return 0;
+}
+
+/* Without keys a peer is whoever can send to the port. */
+static int check_exports(const struct daemon_options *options, struct careful_error *error)
+{
+	for (uint32_t i = 0; i < options->exports_count; i++)
+		if (options->exports[i].writable && !options->careful.keys && !options->insecure)
+			return refuse(error, -EPERM,
+				      "--export %s:rw: whoever can send to the port could write: "
+				      "make keys (carefulctl key new), or add --insecure",
+				      options->exports[i].path);
 	return 0;
 }
 
@@ -302,6 +321,8 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
 	rc = check_instance(options->careful.instance, error);
+	if (!rc)
+		rc = check_exports(options, error);
 	if (!rc && !options->run_dir[0])
 		snprintf(options->run_dir, sizeof(options->run_dir), "/run/careful/%s",
 			 options->careful.instance);

@@ -16,6 +16,7 @@
  * @run_dir: pid, lock, socket and log are there
  * @state_dir: what outlives us
  * @cpu:     to run on, or -1
+ * @insecure: exports may be writable without keys
  * @ready_fd: gets one line when the daemon serves or has failed, or -1
  */
 struct daemon_options {
@@ -28,6 +29,7 @@ struct daemon_options {
 	int cpu;
 	int ready_fd;
 	bool foreground;
+	bool insecure;
 };
 
 /* 0; 1 where --help or --version was all; -EINVAL with *error. Cuts up argv. */

@@ -62,7 +62,8 @@ class Host:
 
     def up(self, *options: str | Path) -> None:
         """Run carefulctl up eth1, the folder exported for writing, owners and all."""
-        self.ctl("up", "eth1", "--export", f"{self.export}:rw,owners", *options)
+        export = ("--export", f"{self.export}:rw,owners", "--insecure")
+        self.ctl("up", "eth1", *export, *options)
 
     def down(self) -> None:
         """Run carefulctl down eth1."""

@@ -72,7 +72,7 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     (a.own / "f").chmod(0o4755)
     a.up()
     exports = (f"{tmp_path}/mine:rw,host={a.lab.address('h1')}", f"{tmp_path}/other:rw,host=::1")
-    b.ctl("up", "eth1", *(word for one in exports for word in ("--export", one)))
+    b.ctl("up", "eth1", "--insecure", *(word for one in exports for word in ("--export", one)))
     assert a.ctl("ls", "h2:").stdout == "mine/\n"
     a.ctl("put", "-a", a.own / "f", "h2:mine/")
     found = (tmp_path / "mine/f").stat()

@@ -49,7 +49,7 @@ def test_frozen__others_are_served_and_down_ends(
     other.mkdir()
     (other / "f").write_text("served")
     a.up()
-    b.ctl("up", "eth1", "--export", f"{disk.top}:rw", "--export", other)
+    b.ctl("up", "eth1", "--export", f"{disk.top}:rw", "--insecure", "--export", other)
     make_file(a.own / "source", 1000)
     puts = []
     try:

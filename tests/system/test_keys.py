@@ -124,3 +124,9 @@ def test_keys__none_is_told_of(hosts: Hosts) -> None:
     assert "no key (carefulctl key new)" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert a.status()["keyed"] is False
+    a.down()
+    export = ("--export", f"{a.export}:rw")
+    failed = a.ctl("up", "eth1", *export, "--keys", "none", check=False)
+    assert failed.returncode == 1
+    assert "make keys (carefulctl key new), or add --insecure" in failed.stderr
+    a.ctl("up", "eth1", *export, "--keys", "none", "--insecure")

@@ -54,7 +54,7 @@ def on(lab: str, host: str, *argv: str | Path) -> str:
 def up(lab: str, top: Path) -> None:
     """Careful on both hosts; h2 exports the disk."""
     on(lab, "h1", CTL, "up", "eth1", "--peers", "2")
-    on(lab, "h2", CTL, "up", "eth1", "--peers", "2", "--export", f"{top}:rw")
+    on(lab, "h2", CTL, "up", "eth1", "--peers", "2", "--export", f"{top}:rw", "--insecure")
 
 
 def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:

@@ -42,6 +42,9 @@ from careful.report import status as report
     "repeated.",
 )
 @click.option(
+    "--insecure", is_flag=True, default=None, help="Export with :rw though there are no keys."
+)
+@click.option(
     "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"
 )
 @click.option(

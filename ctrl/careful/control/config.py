@@ -51,6 +51,7 @@ class UpOptions:
         stall_ms: silence before a peer counts as gone, milliseconds.
         cpu: CPU to run on.
         export: directories that peers may read; with ":rw" write, too.
+        insecure: they may write where sessions take no key.
     """
 
     name: str | None = None
@@ -70,6 +71,7 @@ class UpOptions:
     stall_ms: int | None = None
     cpu: int | None = None
     export: tuple[str, ...] | None = None
+    insecure: bool | None = None
 
     def over(self, defaults: UpOptions) -> UpOptions:
         """These options, with what they leave open taken from `defaults`."""
@@ -88,6 +90,7 @@ DEFAULTS = UpOptions(
     reserve=0,
     xdp="auto",
     require_zerocopy=False,
+    insecure=False,
     wait="adaptive",
     protocol="careful",
     spin_us=50,

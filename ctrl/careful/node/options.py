@@ -11,7 +11,7 @@ from careful.control.config import UpOptions, matches
 from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.
-NOT_OURS = ("cpu", "export")
+NOT_OURS = ("cpu", "export", "insecure")
 _ENUMS = {
     "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
     "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),

@@ -32,12 +32,14 @@ def host(lab: object, tmp_path: Path) -> object:
 def test_up__twice_is_once(host: Host) -> None:
     host.up("--peers", "4")
     pid = host.pid
-    again = host.ctl("up", "eth1", "--export", f"{host.export}:rw,owners", "--peers", "4")
+    again = host.ctl(
+        "up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", "--peers", "4"
+    )
     assert again.stdout == f"eth1: is already up with these options (carefuld {pid})\n"
     assert host.pid == pid
     # An option that is given as what it is by default makes no difference.
     done = host.ctl(
-        *("up", "eth1", "--export", f"{host.export}:rw,owners", "--peers", "4"),
+        *("up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", "--peers", "4"),
         *("--wait", "adaptive", "--rx-buffers", "512", "--json"),
     )
     assert json.loads(done.stdout)["already"] is True
@@ -98,7 +100,9 @@ def test_status__program_taken_off(host: Host) -> None:
     said = host.ctl("doctor", "eth1", check=False)
     assert said.returncode == 1
     assert "the program was taken off eth1, no frame arrives" in said.stdout
-    again = host.ctl("up", "eth1", "--export", f"{host.export}:rw,owners", check=False)
+    again = host.ctl(
+        "up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", check=False
+    )
     assert "but its XDP program was taken off; first: carefulctl down eth1" in again.stderr
     host.down()
     host.up()

@@ -74,6 +74,7 @@ def daemon(lab: Lab, tmp_path: Path) -> Iterator[Daemon]:
         (["--ifname", "eth1", "--instance", "a/b"], "--instance a/b"),
         (["--ifname", "eth1", "--export", ":rw"], "no directory is given"),
         (["--ifname", "eth1", "--export", "/a:rw,owner"], "'owner' is no word of"),
+        (["--ifname", "eth1", "--export", "/tmp:rw"], "make keys (carefulctl key new), or add"),
         (["--ifname", "eth1", "--export", "/a:ro,owners"], "'owners' is no word of"),
         (["--ifname", "eth1", "--export", "/a:rw,host=h1"], "h1 is not the address of a host"),
         (["--ifname", "eth1", "--bad"], "unknown option --bad (see carefuld --help)"),

@@ -105,7 +105,7 @@ class Host:
 
     def up(self, *options: str) -> None:
         where = ["--instance", self.lab.instance(self.name), "--run-dir", self.run]
-        export = ["--export", f"{self.export}:rw"]
+        export = ["--export", f"{self.export}:rw", "--insecure"]
         self.lab.run(self.name, "carefuld", "--ifname", "eth1", *where, *export, *options)
 
     @property
