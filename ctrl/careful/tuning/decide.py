@@ -242,6 +242,7 @@ class Controller:
         if before is None or measuring.is_moved(before):
             self._path_changed(state.reason)
         else:
+            self._searches.sources |= set(shifted)
             self._decide("path as before", {}, f"{state.reason}, but it measures as before")
         self._consider(self._clock())
 
@@ -316,13 +317,16 @@ class Controller:
     # --- ways that are tried without a prediction
 
     def _begin_trying(self, live: Live, now: float) -> None:
-        """Search where no model helps, if a change is due."""
-        if not (self.searches and self._is_due(now)):
+        """Search where no model helps, if a change is due, or messages have another source."""
+        due, sources = self._is_due(now), bool(self._searches.sources)
+        if not (self.searches and (due or sources)):
             return
         known, limits = self._measuring.known, self._measuring.limits
-        self._trying, count = self._searches.begin(live, known is not None, limits, now)
+        self._trying, count = self._searches.begin(live, known is not None, due, limits, now)
         if count:
             why = "live messages refuted what was predicted" if known else "none is predicted"
+            if known and sources:
+                why = "the path is the same, so it may be their source that is another"
             self._decide("trying", {}, f"{count} ways to send messages are compared: {why}")
         if self._trying:
             self._watch.reset()
@@ -337,6 +341,10 @@ class Controller:
                 if shifted:
                     self._stop_trying()
                     self._answer(shifted, now)
+                    return
+            answered = self._store_answers
+            if self._look_at_store(now) or self._store_answers > answered:
+                self._stop_trying()  # what is stored does not wait for it
             return
         self._stop_trying()
         self._watch.reset()

@@ -1,7 +1,8 @@
 """The classes of a path whose best way to be sent is searched by trying, and what was found.
 
 Owns which classes those are: messages come, and there is no prediction for them, or live messages
-refuted it, and no search has ended. Calls ways and trying; keeps state.
+refuted it, and no search has ended; or messages take another time and the path does not, so that
+it is their source. Calls ways and trying; keeps state.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from careful.model.stages import Limits
+from careful.tuning.items import Value
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.state import Pair, PathState, Tried
+from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState, Tried
 from careful.tuning.trying import Trying
 from careful.tuning.verify import Counts
-from careful.tuning.ways import Search, ways
+from careful.tuning.ways import Search, reads, ways
 
 #: Messages of a class that begin its search.
 BEGIN_MESSAGES = 10
@@ -25,10 +27,12 @@ class Searches:
 
     Attributes:
         stale: classes whose messages took another time since a search: there may be another.
+        sources: classes whose messages take another time than they did, and the path does not.
     """
 
     def __init__(self, path: Path, state: PathState, save: Callable[[], None]) -> None:
         self.stale: set[int] = set()
+        self.sources: set[int] = set()
         self._path, self._state, self._save = path, state, save
         self._searches: dict[int, Search] = {}
         self._began = 0.0
@@ -46,6 +50,7 @@ class Searches:
     def forget(self) -> None:
         """So is what was found."""
         self.clear()
+        self.sources.clear()
         self._state.tried.clear()
 
     @property
@@ -54,29 +59,31 @@ class Searches:
         return not self._searches and any(one.ways_count for one in self._state.tried.values())
 
     def begin(
-        self, live: Live, predicted: bool, limits: Limits, now: float
+        self, live: Live, predicted: bool, due: bool, limits: Limits, now: float
     ) -> tuple[Trying | None, int]:
         """Begin, or go on, with the classes that need it, and how many ways are new.
 
         Args:
             live: the messages so far.
             predicted: whether there is a model.
+            due: whether a change is, though no source has changed.
             limits: payload of a frame.
             now: seconds.
         """
-        found = self._untold(live, predicted)
+        found = self._untold(live, predicted, due, now)
         if not found:
             return None, 0
         if not self._searches:
             self._began = now
         values, pinned = self._path.in_effect(), self._path.by_hand()
         count, going = 0, {}
-        for index in found:
+        for index, candidates in found.items():
             if index not in self._searches:
-                one = Search(ways(index, values, limits, pinned))
+                one = Search(candidates(index, values, limits, pinned))
                 count += one.ways_count
                 if one.over:
                     self._state.tried[index] = Tried(now, 0, found=False)
+                    self.sources.discard(index)
                     continue
                 self._searches[index] = one
             going[index] = self._searches[index]
@@ -84,17 +91,22 @@ class Searches:
             return None, 0
         return Trying(self._path, self._state, going, self._save, now, self._began), count
 
-    def _untold(self, live: Live, predicted: bool) -> list[int]:
-        """Classes with messages for which there is no prediction, or a wrong one."""
-        state = self._state
-        return [
-            index
-            for index, one in sent(by_class(live)).items()
-            if one.since(self._seen.get(index, Counts())).count >= BEGIN_MESSAGES
-            and (index not in state.tried or index in self.stale)
-            and index not in state.unverified
-            and (not predicted or state.is_refuted(index))
-        ]
+    def _untold(
+        self, live: Live, predicted: bool, due: bool, now: float
+    ) -> dict[int, Callable[..., list[dict[int, Value]]]]:
+        """Classes with messages of which too little is known, each with what gives its ways."""
+        state, found = self._state, {}
+        for index, one in sent(by_class(live)).items():
+            came = one.since(self._seen.get(index, Counts())).count
+            if came < BEGIN_MESSAGES or index in state.unverified:
+                continue
+            tried = state.tried.get(index)
+            wrong = not predicted or state.is_refuted(index)
+            if due and wrong and (tried is None or index in self.stale):
+                found[index] = ways
+            elif index in self.sources and (tried is None or now >= tried.at_s + CHANGE_EVERY_S):
+                found[index] = reads
+        return found
 
     def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Any]]:
         """The changes that one led to, by item, and what they looked to gain."""
@@ -102,6 +114,7 @@ class Searches:
         for index, search in trying.searches.items():
             self._searches.pop(index, None)
             self.stale.discard(index)
+            self.sources.discard(index)
             if search.judged:
                 was = index in tried and tried[index].found
                 tried[index] = Tried(now, search.ways_count, found=was or index in best)

@@ -60,6 +60,30 @@ def ways(
     return found
 
 
+def reads(
+    index: int, now: Sequence[Value], limits: Limits, but: frozenset[int]
+) -> list[dict[int, Value]]:
+    """Candidates where the plan is right and the messages' source may be slow: other least kicks.
+
+    Of a file no less is read than a kick takes (datapath/message/out.c). From the whole message
+    by halves down to a frame; arguments as of ways().
+    """
+    nbytes, plan, kick = class_bytes(index), now[index], now[NET_TX + index]
+    assert isinstance(plan, TunePlan)
+    assert isinstance(kick, Kick)
+    if NET_TX + index in but:
+        return []
+    seen, least = {_effect(plan, kick, nbytes, limits)}, nbytes
+    found: list[dict[int, Value]] = []
+    while least >= min(FRAGMENT_BYTES_MIN, nbytes):
+        effect = _effect(plan, Kick(least), nbytes, limits)
+        if effect not in seen:
+            seen.add(effect)
+            found.append({NET_TX + index: Kick(least)})
+        least //= 2
+    return found
+
+
 def _plans(nbytes: int, limits: Limits) -> list[TunePlan]:
     whole = TunePlan.fixed(nbytes).sizes(nbytes, limits)[0]
     sizes = [math.ceil(whole / 2**times) for times in range(HALVINGS + 1)]
