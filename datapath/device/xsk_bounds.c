@@ -8,7 +8,16 @@
 
 enum {
 	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
+	/* Drivers put buffers back into their ring in batches, of a NAPI poll's budget at most:
+	 * so many places of it may have none. */
+	REFILL_BATCH = 64,
 };
+
+/* What a device's own ring certainly holds. */
+static uint32_t of_device(uint32_t ring)
+{
+	return ring > 2 * REFILL_BATCH ? ring - REFILL_BATCH : ring / 2;
+}
 
 /* R: what every resource on the way of a frame can hold (DESIGN: Windows). */
 void xsk_bounds(struct xsk_queue *xsk)
@@ -21,7 +30,7 @@ void xsk_bounds(struct xsk_queue *xsk)
 	info->bounds[CAREFUL_BOUND_UMEM] = xsk->queue.rx_chunks;
 	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
 	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
-	info->bounds[CAREFUL_BOUND_DEVICE_RING] = port->netdev.rx_ring;
+	info->bounds[CAREFUL_BOUND_DEVICE_RING] = of_device(port->netdev.rx_ring);
 	/* A veth's ring stops a sender that has a qdisc; but only since 6.16, which a kernel
 	 * that knows the budget (6.17) certainly is. */
 	if (veth && !generic && !xsk->tx_budget)

@@ -160,6 +160,10 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 
 	/* An older kernel fills less of it. */
 	getsockopt(xsk->queue.fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
+	/* A driver that fills buffers itself asks for more than there are, with as many in its
+	 * own ring as may be filled: that it found none says nothing of a frame. */
+	if (queue->info.zerocopy)
+		kernel.rx_fill_ring_empty_descs = 0;
 	*out = (struct careful_device_statistics){
 		.rx_dropped = kernel.rx_dropped,
 		.rx_ring_full = kernel.rx_ring_full,

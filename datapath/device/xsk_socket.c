@@ -20,6 +20,9 @@ enum {
 	/* Zero-copy drivers keep room for an skb's tail in a buffer of several, and round
 	 * down to the unit in which their hardware counts. */
 	ZEROCOPY_UNIT_BYTES = 128,
+	/* Drivers put their own header before a frame: virtio_net's has 12 bytes, and it refuses
+	 * a UMEM without room for it (virtnet_xsk_pool_enable()). */
+	ZEROCOPY_HEADROOM = 64,
 	/* Of the fill and TX rings: the kernel shows us a frame before it shows that it has
 	 * taken the frame's entry from them (xsk_flush(), net/xdp/xsk.c), so an entry can
 	 * come back while it still seems to be there. */
@@ -99,6 +102,7 @@ static int bind_once(struct xsk_queue *xsk, uint32_t flags)
 		.fill_size = RING_SLACK * power_of_two(queue->rx_chunks),
 		.comp_size = power_of_two(queue->tx_chunks),
 		.frame_size = queue->chunk_bytes,
+		.frame_headroom = flags & XDP_ZEROCOPY ? ZEROCOPY_HEADROOM : 0,
 	};
 	const struct xsk_socket_config socket = {
 		.rx_size = power_of_two(queue->rx_chunks),
@@ -141,9 +145,10 @@ static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool mu
 	 * In copy mode the kernel fills each one to there. */
 	uint32_t bytes = xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM;
 
-	if (zerocopy && multibuffer)
-		bytes -= XSK_SKB_TAIL_BYTES;
-	return zerocopy ? bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1) : bytes;
+	if (!zerocopy)
+		return bytes;
+	bytes -= ZEROCOPY_HEADROOM + (multibuffer ? XSK_SKB_TAIL_BYTES : 0);
+	return bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1);
 }
 
 /* Largest frame where there are no frames of several buffers: the driver has to hold it

@@ -1,0 +1,131 @@
+"""The first process of an emulated machine: configures its network, then runs what it is told.
+
+A request is a line of JSON on a virtio port. Answers are what the command prints, in pieces: a
+byte (1: standard output, 2: standard error, 0: the end), the length, the bytes; the end's are its
+status. Who asks and goes has his command ended. Needs the standard library alone.
+
+Usage: agent.py HOST MTU, in the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+PIECE = struct.Struct("!BI")
+PORTS = Path("/sys/class/virtio-ports")
+#: So long a command's children may hold its output open after its end, seconds.
+LINGER_S = 1.0
+
+
+def configure(host: int, mtu: int) -> None:
+    """eth1, as a lab's host has it."""
+    socket.sethostname(f"h{host}")
+    (nic,) = (one.name for one in Path("/sys/class/net").iterdir() if (one / "device").exists())
+    for line in (
+        "link set lo up",
+        f"link set {nic} name eth1",
+        f"link set eth1 mtu {mtu} up",
+        f"addr add 10.77.0.{host}/24 dev eth1",
+        f"addr add fd77::{host:x}/64 dev eth1 nodad",
+    ):
+        subprocess.run(["ip", *line.split()], check=True)
+
+
+class Port:
+    """One that a host's `exec` speaks to, one after another."""
+
+    def __init__(self, device: Path) -> None:
+        self._file = os.open(device, os.O_RDWR)
+        self._lock = threading.Lock()
+
+    def serve(self) -> None:
+        """Run what is asked for, for ever."""
+        asked = b""
+        while True:
+            got = os.read(self._file, 65536)
+            if not got:  # nobody is there
+                asked = b""
+                time.sleep(0.02)
+                continue
+            asked += got
+            if asked.endswith(b"\n"):
+                self._run(json.loads(asked))
+                asked = b""
+
+    def _run(self, request: dict[str, Any]) -> None:
+        try:
+            job = subprocess.Popen(
+                request["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=request["cwd"],
+                env=request["env"],
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._say(2, f"{error.strerror}: {error.filename}\n".encode())
+            self._say(0, b"127")
+            return
+        streams = [
+            threading.Thread(target=self._pass_on, args=(kind, stream), daemon=True)
+            for kind, stream in ((1, job.stdout), (2, job.stderr))
+        ]
+        for one in streams:
+            one.start()
+        while job.poll() is None:
+            if self._is_left():
+                os.killpg(job.pid, signal.SIGTERM)
+                job.wait()
+                return
+            time.sleep(0.01)
+        for one in streams:
+            one.join(LINGER_S)
+        self._say(0, str(job.returncode if job.returncode >= 0 else 128 - job.returncode).encode())
+
+    def _is_left(self) -> bool:
+        poll = select.poll()
+        poll.register(self._file, 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+    def _pass_on(self, kind: int, stream: IO[bytes]) -> None:
+        while data := stream.read1(65536):  # type: ignore[attr-defined]
+            self._say(kind, data)
+
+    def _say(self, kind: int, data: bytes) -> None:
+        with self._lock:
+            left = PIECE.pack(kind, len(data)) + data
+            while left and not self._is_left():
+                left = left[os.write(self._file, left) :]
+
+
+def main() -> None:
+    """Serve all ports in a process of its own; this one, the first, waits for orphans."""
+    os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    host, mtu = map(int, sys.argv[1:])
+    if os.fork():
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                time.sleep(1)
+    configure(host, mtu)
+    ports = [one for one in PORTS.iterdir() if (one / "name").read_text().startswith("exec")]
+    threads = [threading.Thread(target=Port(Path("/dev") / one.name).serve) for one in ports]
+    for one in threads:
+        one.start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""An emulated machine: its first file system, its QEMU, and running commands in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import lzma
+import os
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from laboratory.state import LabError
+
+from emulated.agent import PIECE
+from emulated.kernels import Kernel
+
+HERE = Path(__file__).parent
+QEMU = "qemu-system-x86_64"
+#: Commands that run in a machine at the same time.
+PORTS = 8
+#: Longest start, seconds; it takes ten or twenty on an idle machine.
+BOOT_S = 300.0
+MEMORY_MIB = 1024
+
+#: What --nic offers: QEMU's device, and its driver.
+NICS = {
+    "virtio": ("virtio-net-pci", "virtio_net"),
+    # Zero-copy wants the DMA API, and queues beside the one that is used.
+    "virtio-zerocopy": (
+        "virtio-net-pci,mq=on,vectors=10,iommu_platform=on,disable-legacy=on",
+        "virtio_net",
+    ),
+    "e1000e": ("e1000e", "e1000e"),
+    "igb": ("igb", "igb"),
+}
+BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+
+
+def has_nic(nic: str) -> bool:
+    """Whether this QEMU has the device."""
+    device = NICS[nic][0].partition(",")[0]
+    done = subprocess.run([QEMU, "-device", f"{device},help"], capture_output=True)
+    return done.returncode == 0
+
+
+def ramdisk(kernel: Kernel, nic: str, to: Path) -> None:
+    """Write the first file system: busybox, init, and the modules in their order."""
+    tree = to.with_suffix(".d")
+    shutil.rmtree(tree, ignore_errors=True)
+    (tree / "bin").mkdir(parents=True)
+    (tree / "modules").mkdir()
+    shutil.copy2("/bin/busybox", tree / "bin")
+    shutil.copy2(HERE / "init", tree / "init")  # it is executable
+    paths: list[str] = []
+    for name in (*BASE, NICS[nic][1]):
+        argv = ["modprobe", "-d", str(kernel.modules), "-S", kernel.version, "--show-depends", name]
+        done = subprocess.run(argv, capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(f"kernel {kernel.version} has no {name}")
+        found = (row.split() for row in done.stdout.splitlines() if row.startswith("insmod"))
+        paths += [row[1] for row in found if row[1] not in paths]
+    for number, path in enumerate(paths):
+        data = Path(path).read_bytes()
+        data = lzma.decompress(data) if path.endswith(".xz") else data
+        (tree / f"modules/{number:02}-{Path(path).name.removesuffix('.xz')}").write_bytes(data)
+    names = "\n".join(str(one.relative_to(tree)) for one in sorted(tree.rglob("*")))
+    argv = ["cpio", "--quiet", "-o", "-H", "newc"]
+    with to.open("wb") as file:
+        subprocess.run(argv, cwd=tree, input=names.encode(), stdout=file, check=True)
+    shutil.rmtree(tree)
+
+
+def start(folder: Path, kernel: Kernel, nic: str, net: str, host: int, mtu: int) -> None:
+    """Start a machine; its files are in `folder`, its network is QEMU's `-netdev net`."""
+    folder.mkdir()
+    agent = HERE / "agent.py"
+    argv: list[str | Path] = [
+        QEMU, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
+        "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
+        # KVM within a virtual machine is there at times, and ends in an internal error.
+        "-accel", "tcg,thread=multi", "-cpu", "max",
+        "-smp", "2", "-m", str(MEMORY_MIB),
+        "-kernel", kernel.image, "-initrd", folder.parent / "ramdisk",
+        "-append", f"console=ttyS0 quiet panic=-1 careful={agent},{host},{mtu}",
+        "-virtfs",
+        "local,path=/,mount_tag=root,security_model=passthrough,readonly=on,multidevs=remap",
+        "-netdev", f"{net},id=net",
+        "-device", f"{NICS[nic][0]},netdev=net,mac=02:77:00:00:00:{host:02x}",
+        "-device", "virtio-rng-pci",
+        "-device", f"virtio-serial-pci,max_ports={PORTS + 1}",
+    ]  # fmt: skip
+    for number in range(PORTS):
+        path = folder / f"exec{number}"
+        argv += ["-chardev", f"socket,id=exec{number},path={path},server=on,wait=off"]
+        argv += ["-device", f"virtserialport,chardev=exec{number},name=exec{number}"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"QEMU: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+
+
+def wait_until_up(folder: Path) -> None:
+    """Until it runs commands."""
+    until = time.monotonic() + BOOT_S
+    while time.monotonic() < until:
+        if not pid_of(folder):
+            break
+        if run(folder, ["true"], limit_s=1.0) == 0:
+            return
+    console = (folder / "console").read_text(errors="replace").strip().splitlines()
+    raise LabError(f"{folder.name} does not start: {(console or ['its console is silent'])[-1]}")
+
+
+def pid_of(folder: Path) -> int:
+    """The machine's QEMU; 0: it has ended."""
+    try:
+        pid = int((folder / "pid").read_text())
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return 0
+    return pid if str(folder / "pid").encode() in line.split(b"\0") else 0
+
+
+def _connect(folder: Path, locks: list[IO[bytes]]) -> socket.socket:
+    """A port that nobody uses, which is ours until `locks` is closed."""
+    for number in range(PORTS):
+        lock = (folder / f"lock{number}").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        locks.append(lock)
+        one = socket.socket(socket.AF_UNIX)
+        one.connect(str(folder / f"exec{number}"))
+        return one
+    raise LabError(f"{folder.name} runs {PORTS} commands already")
+
+
+def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
+    """Run a command in a machine, its output ours; its status.
+
+    Args:
+        folder: the machine's.
+        argv: the command.
+        limit_s: so long nothing may come of it; then the status is -1.
+    """
+    keep = {key: os.environ[key] for key in ("PATH", "HOME", "TERM", "LANG") if key in os.environ}
+    own = {key: value for key, value in os.environ.items() if key.startswith("CAREFUL_")}
+    request = {"argv": argv, "cwd": str(Path.cwd()), "env": keep | own}
+    locks: list[IO[bytes]] = []
+    try:
+        with _connect(folder, locks) as port:
+            port.settimeout(limit_s)
+            port.sendall(json.dumps(request).encode() + b"\n")
+            stream = port.makefile("rb")
+            while True:
+                kind, count = PIECE.unpack(stream.read(PIECE.size))
+                data = stream.read(count)
+                if kind == 0:
+                    return int(data)
+                out = sys.stdout if kind == 1 else sys.stderr
+                out.buffer.write(data)
+                out.flush()
+    except TimeoutError:
+        return -1
+    except (struct.error, ConnectionError):
+        if limit_s is None:
+            raise LabError(f"{folder.name} has ended") from None
+        return -1
+    finally:
+        for one in locks:
+            one.close()
+
+
+def wait_for(handle: int) -> None:
+    """Until a process that was told to end has; closes its pidfd."""
+    select.select([handle], [], [])
+    os.close(handle)
