@@ -144,11 +144,11 @@ def up(
     name = instance or ifname
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = keys.in_effect(options.over(settings.options(name)))
-    if not options.keys:
-        text = "no key (carefulctl key new): whoever can send to the port gets a session"
-        say(f"carefulctl: {text}", err=True)
     tune = tune or settings.tune(name)
     done = daemon.up(ifname, name, options, state_dir.place(settings))
+    if not options.keys and not done.already:
+        text = "no key (carefulctl key new): whoever can send to the port gets a session"
+        say(f"carefulctl: {text}", err=True)
     if tune == "auto":
         tuner.start(ifname, done.instance, config_path)
     found = status.gather(done.instance, settings)
