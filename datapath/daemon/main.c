@@ -19,6 +19,7 @@
 #include <careful/careful.h>
 
 #include "daemon/clock.h"
+#include "daemon/confine.h"
 #include "daemon/health.h"
 #include "daemon/ipc.h"
 #include "daemon/log.h"
@@ -152,12 +153,16 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 			return -EINVAL;
 		}
 	}
-	rc = careful_open(&d->options.careful, &d->instance, error);
+	rc = confine_programs(error);
+	if (!rc)
+		rc = careful_open(&d->options.careful, &d->instance, error);
 	if (rc)
 		return rc;
 	sched_setaffinity(0, sizeof(before), &before);
-	rc = block_serve(d->instance, d->options.exports, d->options.exports_count, &d->block,
-			 error);
+	rc = confine(&d->options, error);
+	if (!rc)
+		rc = block_serve(d->instance, d->options.exports, d->options.exports_count,
+				 &d->block, error);
 	if (d->options.cpu >= 0)
 		sched_setaffinity(0, sizeof(one), &one);
 	if (rc) {

@@ -14,9 +14,12 @@
  * program and its flush are a read side of, proves the same.
  */
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "device/thread.h"
 #include "device/xsk.h"
@@ -33,11 +36,22 @@ static void wait_for_softirqs(struct xsk_port *port, int here)
 	xsk_bpf_wait_rcu(port);
 }
 
+/* Waiting takes no capability (bpf() of a map since Linux 5.19). What the application drops
+ * later this thread would keep, for each has its own. */
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { { 0 } };
+
+	syscall(SYS_capset, &header, none);
+}
+
 static void *waiter(void *arg)
 {
 	struct xsk_port *port = arg;
 	struct xsk_grace *grace = &port->grace;
 
+	drop_capabilities();
 	pthread_mutex_lock(&grace->lock);
 	while (!grace->stop) {
 		uint64_t asked = grace->asked;

@@ -111,6 +111,47 @@ def test_start__ready_and_clean_end(daemon: Daemon) -> None:
     assert daemon.log.endswith("ended\n")
 
 
+_CAPABILITIES = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "DAC_READ_SEARCH": 2, "FOWNER": 3, "FSETID": 4,
+    "NET_ADMIN": 12, "SYS_ADMIN": 21, "SETFCAP": 31,
+}  # fmt: skip
+_READ = {"NET_ADMIN", "DAC_READ_SEARCH"}
+_WRITE = _READ | {"DAC_OVERRIDE", "FOWNER"}
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (None, {"NET_ADMIN"}),
+        ("", _READ),
+        (":rw", _WRITE),
+        (":rw,owners", _WRITE | {"CHOWN", "FSETID", "SETFCAP", "SYS_ADMIN"}),
+    ],
+)
+def test_start__keeps_the_capabilities_that_it_uses(
+    daemon: Daemon, tmp_path: Path, words: str | None, kept: set[str]
+) -> None:
+    """Of each thread: it kept all of root's for life. So would a program that it ran."""
+    exports = [] if words is None else ["--export", f"{tmp_path}{words}"]
+    daemon.start("--insecure", *exports)
+    tasks = list(Path(f"/proc/{daemon.pid}/task").iterdir())
+    assert words is None or len(tasks) > 2  # the block server's workers among them
+    most = sum(1 << _CAPABILITIES[one] for one in kept)
+    sets = set()
+    for task in tasks:
+        lines = (task / "status").read_text().splitlines()
+        found = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        mine = [int(found[f"Cap{which}"], 16) for which in ("Eff", "Prm", "Inh", "Amb")]
+        assert mine[0] == mine[1]
+        assert mine[2] == mine[3] == 0
+        assert found["NoNewPrivs"] == "1"
+        sets.add(mine[0])
+    assert max(sets) == most
+    assert sets <= {most, 0}
+    daemon.stop()
+    assert "pfifo" not in daemon.qdisc()
+
+
 def test_start__foreground_ready_fd_and_interrupt(daemon: Daemon) -> None:
     read, write = os.pipe()
     argv = daemon.lab.argv("h1", *daemon.argv("--foreground", "--ready-fd", str(write)))
