@@ -123,9 +123,11 @@ static void meet(void)
 	trial_poll(&trial);
 }
 
-/* As if it had been quiet for long enough. */
+/* As if it had been quiet for long enough. What came too late for the last try is taken first, or
+ * it would be under way for ever. */
 static void next_try(void)
 {
+	careful_wait(ends.c[0], 1, -1);
 	trial.due_ns[ends.peer] = 1;
 	trial.moved[ends.peer] = 0;
 	trial_poll(&trial);
