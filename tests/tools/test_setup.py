@@ -20,7 +20,9 @@ def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
     """Version and hashes of each package that a file of requirements names."""
     text = (TOOLS / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    found = [re.fullmatch(r"(\S+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+) *", one) for one in lines]
+    found = [
+        re.fullmatch(r"(\S+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+) *", one) for one in lines
+    ]
     assert all(found), [line for line, one in zip(lines, found, strict=True) if not one]
     return {normal(one[1]): (one[2], one[3].split()) for one in found if one}
 
