@@ -36,7 +36,7 @@ enum {
 	CAREFUL_EVENT_F_CROWD =
 		0x04, /* all others send to dst in this event, too (P2: BCAST_Event) */
 	CAREFUL_EVENT_F_LARGE =
-		0x08, /* the event has several fragments; a hint, of no effect yet */
+		0x08, /* the message has several fragments; set on each of them */
 };
 
 /* What careful_event_receive() says of what comes after a fragment. */

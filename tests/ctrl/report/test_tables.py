@@ -51,6 +51,7 @@ IN_EFFECT = {
     "mtu_bytes": 3826,
     "port": 51966,
     "protocol": "careful",
+    "keyed": False,
     "wait": "adaptive",
     "spin_us": 50,
     "receive_bound": "umem",
@@ -80,6 +81,11 @@ def test_effect__names_the_reserve_where_there_is_one() -> None:
     kept = {**IN_EFFECT, "reserve_buffers": 256, "reserve_free_buffers": 200}
     assert "UMEM" in report.effect(kept)
     assert "less a reserve of 256 (200 free) / P 8" in report.effect(kept)
+
+
+def test_effect__names_keys_where_sessions_take_them() -> None:
+    assert "keys" not in report.effect(IN_EFFECT)
+    assert "protocol careful, keys" in report.effect({**IN_EFFECT, "keyed": True})
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
