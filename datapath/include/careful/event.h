@@ -35,8 +35,7 @@ enum {
 	CAREFUL_EVENT_F_LAST = 0x02, /* this node's last fragment to dst in this event */
 	CAREFUL_EVENT_F_CROWD =
 		0x04, /* all others send to dst in this event, too (P2: BCAST_Event) */
-	CAREFUL_EVENT_F_LARGE =
-		0x08, /* the message has several fragments; set on each of them */
+	CAREFUL_EVENT_F_LARGE = 0x08, /* the message has several fragments; set on each of them */
 };
 
 /* What careful_event_receive() says of what comes after a fragment. */
