@@ -149,7 +149,8 @@ def draw(
             label=label if span is steps[0] else None,
         )
     pair.axvline(changes - zero, color="black", linewidth=1)
-    pair.text(changes - zero, 0.02, " the path", transform=pair.get_xaxis_transform(), fontsize=10)
+    across = pair.get_xaxis_transform()
+    pair.text(changes - zero, 0.02, " the path changes", transform=across, fontsize=10)
     drawn_ones = [one for one in decisions() if one["what"] in DRAWN]
     for number, one in enumerate(drawn_ones):
         when, height = float(str(one["at_s"])) - zero, 0.96 - 0.06 * (number % 4)

@@ -109,14 +109,16 @@ def connected() -> Iterator[tuple[careful.Peer, careful.RemoteRegion]]:
 
 
 def sweep(given: dict[str, Any]) -> None:
-    """A line a message size: the first round is not counted, then each arm once a round."""
+    """A line a message size: the first round is not counted, then each arm once a round, in any
+    order: what comes right after an empty message is slower by microseconds.
+    """
     with connected() as (peer, region):
         for size in given["sizes"]:
             message = bytes(size["bytes"])
             arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
             empty_us: list[float] = []
             for counted in [False] + [True] * given["rounds"]:
-                for arm in size["arms"]:
+                for arm in random.sample(size["arms"], len(size["arms"])):
                     set_arm(arm)
                     began = time.monotonic_ns()
                     took = elapsed_us(region.store(message), began)
@@ -198,7 +200,8 @@ async def timed(
     name: str,
     prepare: Callable[[dict[str, Any], dict[str, Any]], Awaitable[object]],
 ) -> None:
-    """Each arm's messages of each size in turn, given["rounds"] times after one that counts not.
+    """Each arm's messages of each size, given["rounds"] times after one that counts not; the order
+    is another each time, as in sweep().
 
     name: of the arms' times in what is printed; prepare: of a size and an arm makes what is timed.
     """
@@ -206,7 +209,7 @@ async def timed(
         arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
         empty_us: list[float] = []
         for counted in [False] + [True] * given["rounds"]:
-            for arm in size["arms"]:
+            for arm in random.sample(size["arms"], len(size["arms"])):
                 message = prepare(size, arm)
                 began = time.monotonic_ns()
                 await message
