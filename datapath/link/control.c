@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
+ * Calls door.c, handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
  * traditional.c.
  */
 #include "link/link.h"
@@ -49,7 +49,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		if (peer && is_renewed(peer, ctrl))
 			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		link_ctrl_send(link, from, &gone, CAREFUL_GONE);
+		if (door_answers(link))
+			link_ctrl_send(link, from, &gone, CAREFUL_GONE);
 		return;
 	}
 	switch (peer ? ctrl->type : 0) {
@@ -97,7 +98,7 @@ static void other_version(struct link *link, const union address *from,
 	struct link_peer *peer = link_peer_find(link, from);
 
 	link_count(link, CAREFUL_C_CTRL_VERSION);
-	if (ctrl->type == CAREFUL_HELLO)
+	if (ctrl->type == CAREFUL_HELLO && door_answers(link))
 		handshake_refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
 	else if (ctrl->type == CAREFUL_REFUSE && peer)
 		handshake_on_refuse(peer, ctrl);

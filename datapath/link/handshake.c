@@ -13,7 +13,7 @@
  *
  * Where there are keys, the last two prove them (keyed.c), and nothing changes here before that.
  *
- * Calls keyed.c, epoch.c, train.c, peer.c.
+ * Calls door.c, keyed.c, epoch.c, train.c, peer.c.
  */
 #include "link/link.h"
 
@@ -262,12 +262,13 @@ void handshake_on_hello(struct link *link, const union address *from,
 	struct keyed_heard heard;
 
 	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
-		refuse_key(link, from, hello);
+		if (door_answers(link))
+			refuse_key(link, from, hello);
 		return;
 	}
 	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
 		/* Ours got lost; or a HELLO from before its challenge comes late. */
-		if (hello->token)
+		if (hello->token && door_admits(link, from))
 			welcome(peer);
 		return;
 	}
@@ -276,10 +277,14 @@ void handshake_on_hello(struct link *link, const union address *from,
 	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
 		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
+		if (!door_answers(link))
+			return;
 		link_count(link, CAREFUL_C_CTRL_CHALLENGED);
 		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
 		return;
 	}
+	if (!door_admits(link, from))
+		return;
 	/* Both ask at once: the larger nonce is answered, the other is not. */
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	    peer->session->handshake.nonce > nonce)

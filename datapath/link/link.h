@@ -18,6 +18,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
+#include "link/door.h"
 #include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
@@ -123,6 +124,7 @@ struct link {
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
+	struct door door;
 	struct keys keys;
 	bool keyed; /* a session takes a key: keys has those that do */
 	uint32_t sync_ms, stall_ms;

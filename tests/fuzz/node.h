@@ -93,6 +93,8 @@ bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello);
 struct careful_ctrl node_hello(uint32_t host);
 /* A host sends a control message, checked, and the instance sees it. */
 void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
+/* The same, and it is not seen yet. */
+void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 
 /* One step each, as the input says. */
 void node_frame(struct node *node, struct input *in);

@@ -23,7 +23,7 @@ static void push_ctrl(struct node *node, uint32_t host, const void *data, int32_
 		memcpy(node->ctrl[at].data, data, (size_t)bytes);
 }
 
-static void push_checked(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
+void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 {
 	ctrl->check = 0;
 	ctrl->check = htobe32(careful_ctrl_check(ctrl));
@@ -55,7 +55,7 @@ struct careful_ctrl node_hello(uint32_t host)
 
 void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 {
-	push_checked(node, host, ctrl);
+	node_hear(node, host, ctrl);
 	node_time(node, 1);
 }
 
@@ -148,7 +148,7 @@ void node_ctrl(struct node *node, struct input *in)
 		ctrl.nonce = htobe64(take16(in));
 	if (what & 0x40)
 		bend(in, (uint8_t *)&ctrl, sizeof(ctrl));
-	push_checked(node, host, &ctrl);
+	node_hear(node, host, &ctrl);
 }
 
 /* ICMP: nobody listens. It quotes what was said last, or a frame's cookie, or neither. */

@@ -211,6 +211,7 @@ enum careful_counter {
 	CAREFUL_C_GRANTS_ENDED, /* epochs ended because a grant lay unused while others waited */
 	CAREFUL_C_TX_BROADCASTS, /* of TX_FRAMES: to all of a group at once */
 	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
+	CAREFUL_C_CTRL_LIMITED, /* control messages too many: not answered (link/door.h) */
 	CAREFUL_COUNTERS,
 };
 

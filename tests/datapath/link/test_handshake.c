@@ -216,6 +216,59 @@ static void test_hello__one_address_leaves_slots_to_others(void)
 	node_close(node);
 }
 
+/* HELLOs of hosts that prove nothing: as many are answered as the loop can afford, and nothing is
+ * kept of any. */
+static void test_flood__of_strangers_is_answered_at_a_rate(void)
+{
+	enum { MS = 500, EACH_MS = 30 };
+	const uint64_t most = DOOR_ANSWERS_BURST + DOOR_ANSWERS / 1000 * MS;
+	struct node *node = node_open();
+	const uint64_t *counters = node->c->link.counters;
+
+	for (uint32_t i = 0; i < MS * EACH_MS; i++) {
+		struct careful_ctrl hello = node_hello(i % NODE_HOSTS);
+
+		hello.nonce = htobe64(1000 + i);
+		hello.token = htobe64(i % 3);
+		node_hear(node, i % NODE_HOSTS, &hello);
+		if (i % EACH_MS == EACH_MS - 1)
+			node_time(node, 1);
+	}
+	node_time(node, 1);
+	CHECK(counters[CAREFUL_C_CTRL_CHALLENGED] <= most + 16);
+	CHECK(counters[CAREFUL_C_CTRL_CHALLENGED] >= most - 16);
+	CHECK_EQ(counters[CAREFUL_C_CTRL_CHALLENGED] + counters[CAREFUL_C_CTRL_LIMITED],
+		 MS * EACH_MS);
+	for (uint32_t i = 0; i < NODE_PEERS; i++)
+		CHECK_EQ(node->c->link.peers[i].state, CAREFUL_PEER_NONE);
+	CHECK(node_session(node, 0));
+	node_close(node);
+}
+
+/* One that proves its address begins a new epoch again and again: others find the loop free. */
+static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
+{
+	enum { ATTEMPTS = 1000 };
+	struct node *node = node_open();
+	const struct link *link = &node->c->link;
+
+	for (uint32_t i = 0; i < ATTEMPTS; i++) {
+		struct careful_ctrl hello = node_hello(0);
+
+		hello.nonce = htobe64(1000 + i);
+		node_tell(node, 0, &hello); /* each a millisecond */
+		hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+		node_hear(node, 0, &hello);
+	}
+	CHECK(link->sessions[0].epochs <= DOOR_PROVED_BURST + ATTEMPTS * DOOR_PROVED / 1000 + 1);
+	CHECK(link->sessions[0].epochs >= DOOR_PROVED_BURST);
+	CHECK(link->counters[CAREFUL_C_CTRL_LIMITED] > ATTEMPTS / 2);
+	CHECK(node_session(node, 1));
+	node_time(node, 1000);
+	CHECK(node_session(node, 0));
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
@@ -225,5 +278,7 @@ int main(void)
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
 	RUN(test_hello__one_address_leaves_slots_to_others);
+	RUN(test_flood__of_strangers_is_answered_at_a_rate);
+	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	return 0;
 }

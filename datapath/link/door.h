@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How often strangers are answered, and how often a handshake is gone on with: a flood of them
+ * costs a bounded share of the loop, and keeps nothing. What they say is for control.c and
+ * handshake.c.
+ */
+#ifndef LINK_DOOR_H
+#define LINK_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/device.h"
+
+struct link;
+
+enum {
+	/* Answers a second to all who have not proved that they are where they say; each is as
+	 * long as what it answers. */
+	DOOR_ANSWERS = 8000,
+	DOOR_ANSWERS_BURST = 64,
+	/* Handshakes a second of one address that has proved itself: each may cost four
+	 * multiplications, or an epoch. */
+	DOOR_PROVED = 100,
+	DOOR_PROVED_BURST = 100,
+	DOOR_SOURCES = 256,
+};
+
+/* When the next one would be due at that rate, ns; beyond now, of a burst. */
+struct door {
+	uint64_t answers_ns;
+	uint64_t proved_ns[DOOR_SOURCES]; /* by a secret hash of the address */
+};
+
+/* Whether a message whose sender has proved nothing is answered; else that is counted. */
+bool door_answers(struct link *link);
+/* Whether a HELLO whose sender is at its address is gone on with; else that is counted. */
+bool door_admits(struct link *link, const union address *from);
+
+#endif /* LINK_DOOR_H */
