@@ -8,7 +8,10 @@
 #include <endian.h>
 #include <string.h>
 
-enum { DISTRUST_MS = 1000 }; /* without an answer: maybe its link address is another now */
+enum {
+	DISTRUST_MS = 1000, /* without an answer: maybe its link address is another now */
+	SETTINGS_TRIES = 8, /* to read settings that nobody changes meanwhile */
+};
 
 /* Whether it is the same host, whatever the port. */
 static bool host_equal(const union address *a, const union address *b)
@@ -70,12 +73,34 @@ bool link_peer_welcome(struct link *link, const union address *address)
 	return false;
 }
 
-/* A slot's next tenant. */
+/* The slot's settings are those of new peers, whatever its last tenant had: a spare version, then
+ * the index, as every writer does (abi.h). */
+static void settings_reset(struct link_peer *peer)
+{
+	const struct port_ops *ops = peer->link->port->ops;
+	const struct careful_tune_entry *from = ops->tune(peer->link->port, CAREFUL_TUNE_DEFAULT);
+	struct careful_tune_entry *entry = ops->tune(peer->link->port, peer->slot);
+	uint32_t spare = (entry->active + 1) % CAREFUL_TUNE_VERSIONS, active;
+
+	/* Somebody who sets those of new peers meanwhile changes `active` last. */
+	for (int i = 0; i < SETTINGS_TRIES; i++) {
+		active = __atomic_load_n(&from->active, __ATOMIC_ACQUIRE);
+		entry->version[spare] = from->version[active % CAREFUL_TUNE_VERSIONS];
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&from->active, __ATOMIC_RELAXED) == active)
+			break;
+	}
+	__atomic_store_n(&entry->active, spare, __ATOMIC_RELEASE);
+}
+
+/* A slot's next tenant. Who is back in the slot that it had finds its settings there. */
 static void reset(struct link_peer *peer, const union address *address)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 
+	if (!address_equal(&session->address, address))
+		settings_reset(peer);
 	*session = (struct session){
 		.address = *address,
 		.tenants = session->tenants + 1,

@@ -62,21 +62,20 @@ bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t por
 	return false;
 }
 
-/* The scenario's plan, for all peers; without one the engine's own stays. */
+/* The scenario's plan, for all peers to come; without one the engine's own stays. */
 static void tune(struct node *node)
 {
 	const struct scenario *s = &node->cluster->scenario;
 	struct port *port = node->c->port;
+	struct careful_tune_entry *entry = port->ops->tune(port, CAREFUL_TUNE_DEFAULT);
+	struct careful_class *classes = entry->version[0].classes;
 
-	for (uint32_t slot = 0; s->plan_bytes && slot < s->options.peers; slot++) {
-		struct careful_tune_entry *entry = port->ops->tune(port, slot);
-		struct careful_class *classes = entry->version[0].classes;
-
-		plan_default(entry, s->plan_bytes);
-		for (uint32_t i = 0; s->minpulse_bytes && i < CAREFUL_CLASSES; i++)
-			memcpy(classes[i].minpulse_bytes, s->minpulse_bytes,
-			       sizeof(classes[i].minpulse_bytes));
-	}
+	if (!s->plan_bytes)
+		return;
+	plan_default(entry, s->plan_bytes);
+	for (uint32_t i = 0; s->minpulse_bytes && i < CAREFUL_CLASSES; i++)
+		memcpy(classes[i].minpulse_bytes, s->minpulse_bytes,
+		       sizeof(classes[i].minpulse_bytes));
 }
 
 void cluster_start(struct node *node)

@@ -125,7 +125,8 @@ struct careful_tune {
  * tune map (ARRAY, mmapable), key: slot, or CAREFUL_TUNE_DEFAULT. A writer fills
  * version (active + 1) % CAREFUL_TUNE_VERSIONS and then changes active, an aligned
  * word; a reader takes active once a message and checks afterwards that it is
- * still the same, so a message never mixes two versions.
+ * still the same, so a message never mixes two versions. When a slot's next peer is
+ * another host than the last, the engine is such a writer: it copies the default's.
  */
 struct careful_tune_entry {
 	__u32 active;

@@ -150,6 +150,35 @@ static void test_slot__the_next_host_waits_for_the_ring(void)
 	ends_close(&ends);
 }
 
+static uint32_t fragment_bytes(struct careful *c, uint32_t slot)
+{
+	const struct careful_tune_entry *entry = c->port->ops->tune(c->port, slot);
+
+	return entry->version[entry->active].classes[0].plan.first_bytes;
+}
+
+/* P is 1: what was set for a host is there when it is back, and nothing of it for another. */
+static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
+{
+	struct pair pair;
+	struct careful *c;
+
+	pair_open(&pair, 1500);
+	c = open_watched(&pair, 0);
+	plan_default(c->port->ops->tune(c->port, CAREFUL_TUNE_DEFAULT), 777);
+	CHECK_EQ(peer_at(c, "10.77.0.2", NOBODY_PORT), 0);
+	CHECK_EQ(fragment_bytes(c, 0), 777);
+	plan_default(c->port->ops->tune(c->port, 0), 333);
+	CHECK_EQ(careful_peer_close(c, 0), 0);
+	CHECK_EQ(peer_at(c, "10.77.0.2", NOBODY_PORT), 0);
+	CHECK_EQ(fragment_bytes(c, 0), 333);
+	CHECK_EQ(careful_peer_close(c, 0), 0);
+	CHECK_EQ(peer_at(c, "10.77.0.9", NOBODY_PORT), 0);
+	CHECK_EQ(fragment_bytes(c, 0), 777);
+	careful_close(c);
+	pair_close(&pair);
+}
+
 /* The BYE goes another way than frames do: it must not overtake them. */
 static void test_close__what_was_answered_before_arrives(void)
 {
@@ -441,5 +470,6 @@ int main(void)
 	RUN(test_wait_fds__a_poll_after_it_keeps_time);
 	RUN(test_slot__the_next_host_is_announced);
 	RUN(test_slot__the_next_host_waits_for_the_ring);
+	RUN(test_slot__the_next_host_has_the_settings_of_new_ones);
 	return 0;
 }
