@@ -7,9 +7,8 @@ and what it holds beside the message, says datapath/service/live.c. Calls maps.p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from careful._abi import ffi, lib, sizeof
 from careful.control import maps
@@ -78,7 +77,7 @@ class Write:
     sum_sq_ns2: int
 
 
-def _whole(live: Map, slot: int) -> bytes | None:
+def whole(live: Map, slot: int) -> bytes | None:
     """A slot's entry as it stood at one time; None: its engine ended while it wrote.
 
     A lookup copies an entry in no order that could be relied on. So the sequence is looked
@@ -91,69 +90,83 @@ def _whole(live: Map, slot: int) -> bytes | None:
     return None
 
 
-def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
-    """What was measured, of some slots of a live map; see cells()."""
-    found = {}
-    for slot in slots:
-        entry = _entry(live, slot)
-        if entry is None:
-            continue
-        for index, version in _CELLS:
-            one = entry.cells[index][version]
-            if one.count:
-                cell = Cell(int(one.count), int(one.asked), int(one.sum_ns), _squares(one))
-                found[slot, index, version] = cell
-    return found
+def _words(struct: str) -> dict[str, int]:
+    """Where the words of a cell stand in it, by name: it holds nothing else."""
+    fields = ffi.typeof(f"struct {struct}").fields
+    assert 8 * len(fields) == sizeof(struct)
+    return {name: field.offset // 8 for name, field in fields}
 
 
-_CELLS = [
-    (index, version)
-    for index in range(lib.CAREFUL_CLASSES)
-    for version in range(lib.CAREFUL_TUNE_VERSIONS)
-]
+_VERSIONS = int(lib.CAREFUL_TUNE_VERSIONS)
+_CELL, _STORED, _WRITE = map(
+    _words, ("careful_live_cell", "careful_live_stored", "careful_live_write")
+)
+_FIRST = {
+    name: ffi.offsetof("struct careful_live_entry", name) // 8
+    for name in ("cells", "stored", "writes")
+}
 
 
-def _entry(live: Map, slot: int) -> Any:
-    raw = _whole(live, slot)
-    if raw is None:
-        return None
-    entry = ffi.new("struct careful_live_entry *")
-    ffi.memmove(entry, raw, sizeof("careful_live_entry"))
-    return entry
+def _counted(
+    entry: bytes, what: str, words: Mapping[str, int], count: int
+) -> Iterator[tuple[int, dict[str, int]]]:
+    """Of an entry's array of cells those that counted anything: index and words, by name."""
+    view = memoryview(entry).cast("Q")
+    for index in range(count):
+        at = _FIRST[what] + index * len(words)
+        if view[at + words["count"]]:
+            yield index, {name: view[at + offset] for name, offset in words.items()}
 
 
-def _squares(one: Any) -> int:
-    return int(one.sum_square_high) << 64 | int(one.sum_square_low)
+def _squares(one: Mapping[str, int]) -> int:
+    return one["sum_square_high"] << 64 | one["sum_square_low"]
 
 
-def stored_of(live: Map, slot: int) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
-    """What a slot's peer sent to files here: messages by class and version, writes by class.
+def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
+    """What a whole entry says of messages that were sent, by class and version."""
+    if entry is None:
+        return {}
+    return {
+        divmod(index, _VERSIONS): Cell(one["count"], one["asked"], one["sum_ns"], _squares(one))
+        for index, one in _counted(entry, "cells", _CELL, lib.CAREFUL_CLASSES * _VERSIONS)
+    }
+
+
+def stored_in(
+    entry: bytes | None,
+) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
+    """What it says of those that its slot's peer sent to files here: messages by class and
+    version, writes by class.
 
     A message's class and version are those of its settings here, a write's class is that of its
     own size. What there was none of is left out.
     """
-    entry = _entry(live, slot)
-    stored: dict[tuple[int, int], Stored] = {}
-    writes: dict[int, Write] = {}
     if entry is None:
-        return stored, writes
-    for index, version in _CELLS:
-        one = entry.stored[index][version]
-        if one.count:
-            stored[index, version] = Stored(
-                count=int(one.count),
-                frames=int(one.frames),
-                writes=int(one.writes),
-                nbytes=int(one.bytes),
-                sum_came_ns=int(one.sum_came_ns),
-                sum_ns=int(one.sum_ns),
-                sum_sq_ns2=_squares(one),
-            )
-    for index in range(lib.CAREFUL_CLASSES):
-        one = entry.writes[index]
-        if one.count:
-            writes[index] = Write(int(one.count), int(one.bytes), int(one.sum_ns), _squares(one))
+        return {}, {}
+    stored = {
+        divmod(index, _VERSIONS): Stored(
+            count=one["count"],
+            frames=one["frames"],
+            writes=one["writes"],
+            nbytes=one["bytes"],
+            sum_came_ns=one["sum_came_ns"],
+            sum_ns=one["sum_ns"],
+            sum_sq_ns2=_squares(one),
+        )
+        for index, one in _counted(entry, "stored", _STORED, lib.CAREFUL_CLASSES * _VERSIONS)
+    }
+    writes = {
+        index: Write(one["count"], one["bytes"], one["sum_ns"], _squares(one))
+        for index, one in _counted(entry, "writes", _WRITE, lib.CAREFUL_CLASSES)
+    }
     return stored, writes
+
+
+def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
+    """What was measured, of some slots of a live map; see cells()."""
+    return {
+        (slot, *key): cell for slot in slots for key, cell in cells_in(whole(live, slot)).items()
+    }
 
 
 def cells(name: str) -> dict[Key, Cell]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
 from careful.model.rounding import equal_sizes
@@ -18,6 +20,7 @@ from careful.model.stages import (
     COST_US_MAX,
     KIB,
     MESSAGE_BYTES_MAX,
+    Array,
     Limits,
     check_message_bytes,
     is_cost,
@@ -79,6 +82,23 @@ class Regime:
         return f"{self.low_bytes:.0f} to {self.high_bytes:.0f} bytes"
 
 
+def equal_latency_us(
+    message_bytes: float,
+    k: float,
+    sum_g_us: Array | float,
+    g_b_us: Array | float,
+    G_b_us_per_KiB: Array | float,
+    sum_G_others_us_per_KiB: Array | float,
+) -> Array | float:
+    """Latency with k equal fragments, µs, of one path or of many at once (P1 equation 13)."""
+    return (
+        k * g_b_us
+        + message_bytes / k * sum_G_others_us_per_KiB / KIB
+        + np.maximum(sum_g_us - g_b_us, 0.0)
+        + message_bytes * G_b_us_per_KiB / KIB
+    )
+
+
 @dataclass(frozen=True)
 class BlackBox:
     """A pipeline seen from outside (P1 Table 2).
@@ -133,20 +153,21 @@ class BlackBox:
 
     def latency_us(self, message_bytes: float, k: float) -> float:
         """Latency with k equal fragments, µs (P1 equation 13)."""
-        regime = self._at(message_bytes / k)
-        return (
-            k * regime.g_b_us
-            + message_bytes / k * regime.sum_G_others_us_per_KiB / KIB
-            + max(self.sum_g_us - regime.g_b_us, 0.0)
-            + message_bytes * regime.G_b_us_per_KiB / KIB
+        one = self._at(message_bytes / k)
+        costs = (one.g_b_us, one.G_b_us_per_KiB, one.sum_G_others_us_per_KiB)
+        return float(equal_latency_us(message_bytes, k, self.sum_g_us, *costs))
+
+    def regime_at(self, size_bytes: float) -> int:
+        """Index of the regime of a size, else of the nearest."""
+        return min(
+            range(len(self.regimes)),
+            key=lambda k: max(
+                self.regimes[k].low_bytes - size_bytes, size_bytes - self.regimes[k].high_bytes
+            ),
         )
 
     def _at(self, size_bytes: float) -> Regime:
-        """The regime of a size, else the nearest."""
-        return min(
-            self.regimes,
-            key=lambda one: max(one.low_bytes - size_bytes, size_bytes - one.high_bytes),
-        )
+        return self.regimes[self.regime_at(size_bytes)]
 
     def plan(
         self,

@@ -78,12 +78,20 @@ def _store(each: dict[str, Any]) -> str:
 def _tried(each: dict[str, Any]) -> str:
     """What came of trying, where nothing is predicted."""
     size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
+    reads = each["tried"]["reads"]
     if not count:
-        return f"{size}: no other way to send them is worth a try"
+        return f"{size}: no other way to {'read' if reads else 'send'} them is worth a try"
     if not each["tried"]["found"]:
-        return f"{size}: {count} other ways to send them were tried, none is surely faster"
+        ways = "least reads of their file" if reads else "ways to send them"
+        return f"{size}: {count} other {ways} were tried, none is surely faster"
     took, sent = each["measured_us"], cut(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
+    if reads:
+        return (
+            f"{size}: their source had become another; the best of {count} least reads that were "
+            f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}; "
+            "what a source takes is not predicted"
+        )
     return (
         f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
         f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"

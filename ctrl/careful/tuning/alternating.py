@@ -41,7 +41,9 @@ class Alternating:
         for item, trial in trials.items():
             for version, arm in zip(self.versions, (trial.a, trial.b), strict=True):
                 key = (told_by(item), version)
-                block = live.get(key, Counts()).since(self._seen.get(key, Counts()))
+                if (total := live.get(key)) is None:  # none of its messages came yet
+                    continue
+                block = total.since(self._seen.get(key, Counts()))
                 arm.add(block)
                 if block.count:
                     self._count[item] = self._count.get(item, 0) + block.count

@@ -180,14 +180,15 @@ class Controller:
 
     def _look(self, live: Live, now: float) -> None:
         totals = by_class(live)
-        if self.state.unverified:
-            self.state.unverified = ours(self._path, self.state.unverified)
         ready = {
             index: pair
             for index, pair in self.state.unverified.items()
             if _count(totals, index)
             >= self._arrived.setdefault(index, _count(totals, index)) + RETRY_MESSAGES
         }
+        if ready:  # what was set by hand is not looked for at each look: that is dear
+            self.state.unverified = ours(self._path, self.state.unverified)
+            ready = {index: ready[index] for index in ready.keys() & self.state.unverified.keys()}
         shifted = self._shifted(sent(totals), now)
         if shifted and self.state.may_answer(now):
             self._answer(shifted, now)

@@ -112,7 +112,8 @@ def _class(
         "standing": _standing(now, state, bool(by_hand), ab),
         "measured_us": _measured_us(now, ab),
         "ab": ab["ab"] if ab else None,
-        "tried": tried and {"ways_count": tried.ways_count, "found": tried.found},
+        "tried": tried
+        and {"ways_count": tried.ways_count, "found": tried.found, "reads": tried.reads},
     }
 
 

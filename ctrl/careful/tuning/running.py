@@ -86,6 +86,36 @@ class Peer:
     slot: int
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """An entry of the live map, and what it says."""
+
+    entry: bytes | None
+    live: Mapping[tuple[int, int], Counts]
+    stored: Totals
+
+
+def _read(entry: bytes | None) -> _Counted:
+    found = {
+        key: Counts(one.count, one.sum_ns, one.sum_sq_ns2)
+        for key, one in live.cells_in(entry).items()
+    }
+    stored, writes = live.stored_in(entry)
+    for (index, version), each in stored.items():
+        found[STORE + index, version] = Counts(each.count, each.sum_ns, each.sum_sq_ns2)
+    totals = counted(
+        (
+            (index, Came(one.count, one.frames, one.nbytes, one.sum_came_ns))
+            for (index, _), one in stored.items()
+        ),
+        {
+            index: (one.nbytes, Counts(one.count, one.sum_ns, one.sum_sq_ns2))
+            for index, one in writes.items()
+        },
+    )
+    return _Counted(entry, found, totals)
+
+
 class RunningPath:
     """A path of a running instance (path.Path).
 
@@ -116,6 +146,7 @@ class RunningPath:
         self._live = maps.live_map(instance.name)
         self._two: Versions | None = None
         self._payload_bytes = 0  # of a frame; 0: not known yet
+        self._seen: _Counted | None = None
 
     def close(self) -> None:
         """Let go of the maps; what is in effect stays."""
@@ -171,33 +202,21 @@ class RunningPath:
             with self._alone():
                 tune_entry.apply(self._tune, [self.peer.slot], _settings(values))
 
-    def live(self) -> dict[tuple[int, int], Counts]:
-        """What live messages took, by item and version: those sent, and those stored here."""
+    def _counted(self) -> _Counted:
+        """What the engine has counted; of an entry that is as it was, what was made of it then."""
         self.tenancy.check()
-        cells = live.cells_of(self._live, [self.peer.slot])
-        found = {
-            (index, version): Counts(one.count, one.sum_ns, one.sum_sq_ns2)
-            for (_, index, version), one in cells.items()
-        }
-        stored, _ = live.stored_of(self._live, self.peer.slot)
-        for (index, version), each in stored.items():
-            found[STORE + index, version] = Counts(each.count, each.sum_ns, each.sum_sq_ns2)
-        return found
+        entry = live.whole(self._live, self.peer.slot)
+        if self._seen is None or entry != self._seen.entry:
+            self._seen = _read(entry)
+        return self._seen
+
+    def live(self) -> Mapping[tuple[int, int], Counts]:
+        """What live messages took, by item and version: those sent, and those stored here."""
+        return self._counted().live
 
     def stored(self) -> Totals:
         """What was written to files here, and what the writes took."""
-        self.tenancy.check()
-        stored, writes = live.stored_of(self._live, self.peer.slot)
-        return counted(
-            (
-                (index, Came(one.count, one.frames, one.nbytes, one.sum_came_ns))
-                for (index, _), one in stored.items()
-            ),
-            {
-                index: (one.nbytes, Counts(one.count, one.sum_ns, one.sum_sq_ns2))
-                for index, one in writes.items()
-            },
-        )
+        return self._counted().stored
 
     def wait(self, seconds: float) -> None:
         """Let messages flow."""

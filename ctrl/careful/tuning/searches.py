@@ -8,10 +8,10 @@ it is their source. Calls ways and trying; keeps state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from careful.model.stages import Limits
-from careful.tuning.items import Value
 from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState, Tried
 from careful.tuning.trying import Trying
@@ -77,12 +77,13 @@ class Searches:
             self._began = now
         values, pinned = self._path.in_effect(), self._path.by_hand()
         count, going = 0, {}
-        for index, candidates in found.items():
+        for index, of_reads in found.items():
             if index not in self._searches:
-                one = Search(candidates(index, values, limits, pinned))
+                candidates = reads if of_reads else ways
+                one = Search(candidates(index, values, limits, pinned), of_reads)
                 count += one.ways_count
                 if one.over:
-                    self._state.tried[index] = Tried(now, 0, found=False)
+                    self._state.tried[index] = self._told(index, one, False, now)
                     self.sources.discard(index)
                     continue
                 self._searches[index] = one
@@ -91,22 +92,28 @@ class Searches:
             return None, 0
         return Trying(self._path, self._state, going, self._save, now, self._began), count
 
-    def _untold(
-        self, live: Live, predicted: bool, due: bool, now: float
-    ) -> dict[int, Callable[..., list[dict[int, Value]]]]:
-        """Classes with messages of which too little is known, each with what gives its ways."""
-        state, found = self._state, {}
+    def _untold(self, live: Live, predicted: bool, due: bool, now: float) -> dict[int, bool]:
+        """Classes with messages of which too little is known; True: of their source alone."""
+        state, found = self._state, dict[int, bool]()
         for index, one in sent(by_class(live)).items():
             came = one.since(self._seen.get(index, Counts())).count
             if came < BEGIN_MESSAGES or index in state.unverified:
                 continue
             tried = state.tried.get(index)
             wrong = not predicted or state.is_refuted(index)
-            if due and wrong and (tried is None or index in self.stale):
-                found[index] = ways
+            never = tried is None or (tried.reads and not tried.found)
+            if due and wrong and (never or index in self.stale):
+                found[index] = False
             elif index in self.sources and (tried is None or now >= tried.at_s + CHANGE_EVERY_S):
-                found[index] = reads
+                found[index] = True
         return found
+
+    def _told(self, index: int, search: Search, found: bool, now: float) -> Tried:
+        """What is known of a class now; what an earlier search found stays what that one says."""
+        before = self._state.tried.get(index)
+        if before and before.found and not found:
+            return replace(before, at_s=now)
+        return Tried(now, search.ways_count, found, reads=search.of_reads)
 
     def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Any]]:
         """The changes that one led to, by item, and what they looked to gain."""
@@ -116,8 +123,7 @@ class Searches:
             self.stale.discard(index)
             self.sources.discard(index)
             if search.judged:
-                was = index in tried and tried[index].found
-                tried[index] = Tried(now, search.ways_count, found=was or index in best)
+                tried[index] = self._told(index, search, index in best, now)
         self._began = now
         pairs: dict[int, Pair] = {}
         figures: dict[int, dict[str, Any]] = {}

@@ -54,12 +54,14 @@ class Pair:
 class Tried:
     """That ways to send a class's messages were tried, without a model.
 
-    at_s: when; ways_count: how many; found: whether what is in effect was found so.
+    at_s: when; ways_count: how many; found: whether what is in effect was found so; reads: they
+    were other reads of a file, with the plan as it was.
     """
 
     at_s: float
     ways_count: int
     found: bool
+    reads: bool = False
 
 
 @dataclass
@@ -239,7 +241,8 @@ def _check(kept: dict[str, Any]) -> None:
 def _tried(data: dict[str, Any]) -> Tried:
     if not _is_time(data["at_s"]):
         raise ValueError
-    return Tried(float(data["at_s"]), int(data["ways_count"]), bool(data["found"]))
+    flags = (bool(data["found"]), bool(data.get("reads")))
+    return Tried(float(data["at_s"]), int(data["ways_count"]), *flags)
 
 
 def _is_time(value: Any) -> bool:

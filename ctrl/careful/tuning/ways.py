@@ -22,8 +22,9 @@ from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
 #: Least kicks that are tried beside the one in effect: each frame by itself, and some at a time.
 KICKS_BYTES = (1, 4096)
-#: Messages of each arm in the first round; in all of each later one, twice as many.
-ROUND_MESSAGES = 120
+#: Messages of each arm in the first round; in all of each later one, twice as many. Of reads
+#: there are few, and what they gain where a source has become slow is no matter of some percent.
+ROUND_MESSAGES, READS_MESSAGES = 120, MESSAGES_MIN
 #: The best of them must look faster than what is in effect by this share.
 GAIN_MIN = 0.02
 
@@ -48,13 +49,13 @@ def ways(
     assert isinstance(kick, Kick)
     kicks = [kick] + [Kick(one) for one in KICKS_BYTES] * (NET_TX + index not in but)
     plans = [plan] + _plans(nbytes, limits) * (index not in but)
-    seen = {_effect(plan, kick, nbytes, limits)}
+    seen = {effect(plan, kick, nbytes, limits)}
     found = []
     for one in plans:
         for least in kicks:
-            effect = _effect(one, least, nbytes, limits)
-            if effect not in seen:
-                seen.add(effect)
+            made = effect(one, least, nbytes, limits)
+            if made not in seen:
+                seen.add(made)
                 changed: dict[int, Value] = {index: one, NET_TX + index: least}
                 found.append({item: value for item, value in changed.items() if value != now[item]})
     return found
@@ -73,12 +74,12 @@ def reads(
     assert isinstance(kick, Kick)
     if NET_TX + index in but:
         return []
-    seen, least = {_effect(plan, kick, nbytes, limits)}, nbytes
+    seen, least = {effect(plan, kick, nbytes, limits)}, nbytes
     found: list[dict[int, Value]] = []
     while least >= min(FRAGMENT_BYTES_MIN, nbytes):
-        effect = _effect(plan, Kick(least), nbytes, limits)
-        if effect not in seen:
-            seen.add(effect)
+        made = effect(plan, Kick(least), nbytes, limits)
+        if made not in seen:
+            seen.add(made)
             found.append({NET_TX + index: Kick(least)})
         least //= 2
     return found
@@ -90,8 +91,11 @@ def _plans(nbytes: int, limits: Limits) -> list[TunePlan]:
     return [TunePlan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
 
 
-def _effect(plan: TunePlan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
-    """What a plan and a least kick make of a message: its fragments, and frames of a kick."""
+def effect(plan: TunePlan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
+    """What a plan and a least kick make of a message: its fragments, and frames of a kick.
+
+    Two that make the same of it are one way.
+    """
     sizes = plan.sizes(nbytes, limits)
     frames = math.ceil(kick.net_tx_bytes / sizes[0]) if sizes else 1
     return tuple(sizes), max(1, min(frames, len(sizes)))
@@ -118,14 +122,16 @@ class Search:
     Attributes:
         left: the ways that may be it.
         ways_count: how many there were.
+        of_reads: whether they are reads().
         over: whether no more messages are needed.
     """
 
-    def __init__(self, found: Sequence[Mapping[int, Value]]) -> None:
+    def __init__(self, found: Sequence[Mapping[int, Value]], of_reads: bool = False) -> None:
         self.left = [Way(values) for values in found]
         self.ways_count = len(found)
         self.over = not found
-        self._at, self._need = 0, ROUND_MESSAGES
+        self.of_reads = of_reads
+        self._at, self._need = 0, READS_MESSAGES if of_reads else ROUND_MESSAGES
 
     @property
     def way(self) -> Way:

@@ -78,7 +78,7 @@ def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
     one.sum_square_low, one.sum_square_high = 5, 3 << 2
     write = made.writes[9]
     write.count, write.bytes, write.sum_ns, write.sum_square_low = 4, 4 << 15, 400, 40000
-    stored, writes = live.stored_of(FakeMap(bytes(ffi.buffer(made))), 0)
+    stored, writes = live.stored_in(live.whole(FakeMap(bytes(ffi.buffer(made))), 0))
     squares = (3 << 66) + 5
     assert stored == {(10, 2): live.Stored(3, 48, 6, 3 << 16, 1000, 3 << 33, squares)}
     assert writes == {9: live.Write(4, 4 << 15, 400, 40000)}
@@ -86,7 +86,7 @@ def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
 
 
 def test_stored__of_an_entry_that_is_never_whole() -> None:
-    assert live.stored_of(FakeMap(entry(3, 4)), 0) == ({}, {})
+    assert live.stored_in(live.whole(FakeMap(entry(3, 4)), 0)) == ({}, {})
 
 
 def test_read__of_no_instance() -> None:

@@ -229,6 +229,9 @@ def test_tried__says_so_and_predicts_nothing(
         )
         assert said in text
         assert "1 KiB, kicks of 65536 → 1 bytes or more" in text
+        each["tried"] |= {"reads": True}
+        text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
+        assert "1 KiB: their source had become another; the best of 2 least reads" in text
     else:
         assert each["standing"].startswith("as before")
         assert "1 KiB: 2 other ways to send them were tried, none is surely faster" in text

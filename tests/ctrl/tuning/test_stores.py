@@ -14,7 +14,7 @@ from careful.tuning import items, stores
 from careful.tuning.decide import Controller
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse
 from careful.tuning.propose import store_table, worth
-from careful.tuning.state import PathState
+from careful.tuning.state import PathState, Tried
 from careful.tuning.store_watch import StoreWatch
 from careful.tuning.stores import Came, Totals, another, fit
 from careful.tuning.verify import Counts
@@ -311,13 +311,13 @@ def read_us(kick: Kick, g_us: float = 50.0, G_us_per_KiB: float = 60.0) -> float
     return reads + 40 * pulse / 1024
 
 
-def sender(took: Callable[[float, Kick], float], **more: object) -> LivePath:
+def sender(took: Callable[[float, Kick], float], every_s: float = 0.02, **more: object) -> LivePath:
     """Whose live messages take so much more at a time than the path that is measured."""
 
     def all_us(message_bytes: int, plan: TunePlan, kick: Kick) -> float:
         return truth_us(GAM, message_bytes, plan) + took(on.now, kick)
 
-    streams = [Stream(SENT, 0.02)]
+    streams = [Stream(SENT, every_s)]
     on = LivePath(lambda _: GAM, streams, took=all_us, noise=0.2, **more)  # type: ignore[arg-type]
     return on
 
@@ -337,6 +337,9 @@ def test_slow_disk_at_the_sender__reads_follow_it() -> None:
     (row,) = kept["classes"]
     assert (row["sink"], row["by"]) == ("net_tx", "trying")
     assert row["ab"]["gain_low_us"] > 0
+    tried = one.state.tried[SENT_CLASS]
+    assert (tried.ways_count, tried.found, tried.reads) == (4, True, True)
+    assert PathState.from_dict(one.state.as_dict()).tried == one.state.tried
     assert not told(one, "path changed")
     trials = told(one, "trying")
     assert len(trials) == 1
@@ -362,11 +365,26 @@ def test_slow_disk_at_the_sender__where_no_reads_are_better(pinned: set[int]) ->
     assert len(tried) == (0 if pinned else 1)
 
 
+def test_slow_disk_at_the_sender__what_was_found_before_is_still_said() -> None:
+    """The best of eight ways does not become the best of three, for three reads were no better."""
+    at = 1000.0 + 60
+    on = sender(lambda now, _: 2000.0 if now > at else 0.0)
+    one = controller(on)
+    run(one, on, at - on.now)
+    one.state.tried[SENT_CLASS] = Tried(at - 2000, 8, found=True)
+    run(one, on, 100)
+    (tried,) = told(one, "trying")
+    assert told(one, "nothing better")
+    found = one.state.tried[SENT_CLASS]
+    assert (found.ways_count, found.found, found.reads) == (8, True, False)
+    assert found.at_s > tried
+
+
 def test_slow_disk_at_both_ends__the_stores_does_not_wait() -> None:
     """While reads are tried here, what is stored here becomes slow, and is answered."""
-    sends, stores_ = (1000.0 + at for at in (60, 75))  # an answer holds the next up for 10 s
+    sends, stores_ = (1000.0 + at for at in (120, 135))  # an answer holds the next up for 10 s
     stream = ToFile(BYTES, 0.02, FRAMES, CAME_US, lambda now: DISK if now > stores_ else MEMORY)
-    on = sender(lambda now, kick: read_us(kick) * (now > sends), files=[stream])
+    on = sender(lambda now, kick: read_us(kick) * (now > sends), 0.05, files=[stream])
     one = controller(on)
     run(one, on, stores_ - on.now)
     assert told(one, "trying")
