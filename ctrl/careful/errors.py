@@ -17,7 +17,7 @@ _MEANINGS = {
     errno_module.EUSERS: "all its windows for peers are taken (raise --peers of `up` there)",
     errno_module.EBADMSG: "the data's digest does not match",
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
-    errno_module.EPROTONOSUPPORT: "the peer speaks another version of careful",
+    errno_module.EPROTONOSUPPORT: "it speaks another wire version (`carefulctl --version`)",
     errno_module.EPROTOTYPE: "one end speaks careful, the other traditional (`up --protocol`)",
     errno_module.EKEYREJECTED: "it does not trust our key, or we have none (`carefulctl key`)",
     errno_module.ENOKEY: "no key is trusted at its address (`carefulctl key trust`)",

@@ -36,6 +36,8 @@ static const struct trouble troubles[] = {
 	{ COUNTER(CTRL_REFUSED), "sessions refused" },
 	{ COUNTER(CTRL_KEY), "of them, for want of a key that is trusted here (carefulctl key)" },
 	{ COUNTER(CTRL_PROTOCOL), "of them, with the other protocol (up --protocol)" },
+	{ COUNTER(CTRL_VERSION),
+	  "control messages of another wire version (carefulctl --version)" },
 	{ STATISTIC(rx_ring_full), "frames lost to a full RX ring" },
 	{ STATISTIC(rx_fill_ring_empty), "frames lost to an empty fill ring" },
 	{ STATISTIC(rx_dropped), "frames dropped by the device" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as the polls of ipc_peer.c and ipc_measure.c; answers
+ * ipc_op.c's, which this calls, as the polls of ipc_peer.c and ipc_measure.c, and log.c; answers
  * leave through ipc_answer.c.
  */
 #include <assert.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/ipc_private.h"
+#include "daemon/log.h"
 
 static void unpark(struct ipc_client *client)
 {
@@ -67,6 +68,20 @@ static int take_fd(struct msghdr *msg)
 	return first;
 }
 
+/* A client of another release: told here and there, once, for its packets may be of any shape. */
+static int other_version(const struct ipc_client *client, uint32_t version)
+{
+	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EPROTO };
+	static struct log_limit limit;
+
+	ipc_send_packet(client->fd, &head, NULL);
+	if (log_allowed(&limit))
+		log_line("a client speaks version %u of the local socket, and this carefuld %u: "
+			 "one of them is another release's (carefulctl --version)",
+			 version, CAREFUL_IPC_VERSION);
+	return -EPROTO;
+}
+
 /* Reads one packet into the shared buffer. 1; 0: none; -errno: the client is to go. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
@@ -95,6 +110,11 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 		return -EPIPE;
 	q->fd = take_fd(&msg);
 	q->payload = client->ipc->buffer;
+	if (n >= (ssize_t)sizeof(q->head.version) && q->head.version != CAREFUL_IPC_VERSION) {
+		if (q->fd >= 0)
+			close(q->fd);
+		return other_version(client, q->head.version);
+	}
 	if (n < (ssize_t)sizeof(q->head) || (msg.msg_flags & MSG_TRUNC) ||
 	    q->head.payload_bytes != (size_t)n - sizeof(q->head)) {
 		if (q->fd >= 0)

@@ -310,7 +310,7 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		op = ipc_op_take(client, &q->head, reserve_of(client, &q->head));
 	if (!op)
 		return -EAGAIN;
-	switch (q->head.version == CAREFUL_IPC_VERSION ? q->head.op : 0) {
+	switch (q->head.op) {
 	case CAREFUL_IPC_INFO:
 		answer_info(client, op);
 		break;
@@ -346,7 +346,7 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		rc = ipc_measure(client->ipc, op, &q->head);
 		break;
 	default:
-		rc = q->head.version == CAREFUL_IPC_VERSION ? -EOPNOTSUPP : -EPROTO;
+		rc = -EOPNOTSUPP;
 	}
 	if (rc == -EAGAIN) {
 		ipc_op_free(op);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <careful/abi.h>
+#include <careful/ipc.h>
 #include <careful/wire.h>
 
 #include "daemon/export_option.h"
@@ -304,7 +305,8 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			return 1;
 		}
 		if (id == OPT_VERSION) {
-			printf("carefuld %s\n", careful_version());
+			printf("carefuld %s (wire %d, socket %d, maps %d)\n", careful_version(),
+			       CAREFUL_WIRE_VERSION, CAREFUL_IPC_VERSION, CAREFUL_ABI_VERSION);
 			return 1;
 		}
 		if (id == '?' || id == ':')

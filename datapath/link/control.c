@@ -124,10 +124,13 @@ static void on_control(struct link *link, const union address *from,
 	bool keyed = got == sizeof(message->keyed) &&
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
 
-	if (!keyed && (got != sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT)))
+	/* Of another version a HELLO may be larger; what it is answered with never is. */
+	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)
 		other_version(link, from, ctrl);
+	else if (!keyed && got != sizeof(*ctrl))
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (keyed)
 		on_keyed(link, from, &message->keyed);
 	else if (be32toh(ctrl->check) != careful_ctrl_check(ctrl))

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from careful._abi import lib, unpack
+from careful._abi import lib, pack, sizeof, unpack
 from careful.transfer.file import journal
 from hosts import (
     CRAWLING,
@@ -268,6 +268,31 @@ def test_get__peer_of_another_version(hosts: Hosts) -> None:
         thread.join()
     assert "version" in said
     assert a.status()["counters"]["ctrl_version"] + a.status()["counters"]["ctrl_refused"] > 0
+
+
+ASK = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.settimeout(60)
+    s.sendto(bytes.fromhex(sys.argv[1]), ("{to}", {port}))
+    print(s.recv(2000).hex())
+"""
+
+
+def test_hello__of_another_version_is_told_at_both_ends(hosts: Hosts) -> None:
+    """Of whatever size: the next version's HELLO may have more to say."""
+    a, b = hosts()
+    a.up()
+    version = int(lib.CAREFUL_WIRE_VERSION)
+    hello = pack("careful_ctrl", version=version + 1, type=int(lib.CAREFUL_HELLO), nonce=77)
+    text = ASK.format(to=a.lab.address("h1"), port=int(lib.CAREFUL_PORT_DEFAULT))
+    for more in (0, sizeof("careful_keyed") - len(hello), 200):
+        done = b.lab.run("h2", "python3", "-c", text, (hello + bytes(more)).hex())
+        answer = unpack("careful_ctrl", bytes.fromhex(done.stdout))
+        said = [answer[one] for one in ("version", "type", "nonce", "status")]
+        wanted = [version, lib.CAREFUL_REFUSE, 77, lib.CAREFUL_REFUSED_VERSION]
+        assert said == [int(one) for one in wanted]
+    wait_for(lambda: "of another wire version" in a.log, "line about the version")
 
 
 def setns(fd: int) -> None:

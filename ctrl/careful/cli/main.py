@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import shell_complete
 
-from careful import __version__
 from careful.cli.command import LazyGroup
 from careful.cli.exit_status import Exit
 from careful.errors import CarefulError, Ended, LossError, is_debugging, shown
@@ -114,6 +113,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    invoke_without_command=True,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=[
         ("carefulctl up eth1 --export /srv/data:rw", "serve a directory"),
@@ -121,12 +122,29 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     ],
     topics=("exit-status", "files"),
 )
-@click.version_option(__version__, prog_name="carefulctl")
+@click.option("--version", is_flag=True, help="Show the version, and what it speaks and has.")
+@click.option("--json", "as_json", is_flag=True, help="With --version: print one JSON object.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
     """Bring up careful on an interface, move files, and tune it while it runs."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    if version:
+        _show_version(as_json)
+        ctx.exit()
+    if as_json:
+        raise click.UsageError("--json stands behind the command, or goes with --version", ctx)
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError("Missing command", ctx)
+
+
+def _show_version(as_json: bool) -> None:
+    from careful.cli.common import show
+    from careful.report.version import shown as text
+    from careful.versions import versions
+
+    found = versions()
+    show(as_json, "version", {}, found, text(found))
 
 
 def _line(error: OSError | ValueError | MissingExtraError) -> str:

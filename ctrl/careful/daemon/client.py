@@ -11,6 +11,7 @@ import asyncio
 import errno
 import select
 import socket
+import sys
 import time
 from array import array
 from collections.abc import Callable
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from careful._abi import ffi, lib, sizeof
+from careful._abi import ffi, layout, lib, sizeof
 from careful.errors import CarefulError, check, meaning
 
 _HEADER_BYTES = sizeof("careful_ipc")
+_VERSION = layout("careful_ipc")[0]
+assert _VERSION.name == "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +155,15 @@ class Client:
     def _lost(self, error: OSError | None) -> CarefulError:
         if isinstance(error, CarefulError):
             return error
-        with suppress(OSError):  # its last word may lie behind the error
-            if self._socket.recv_into(self._buffer) >= _HEADER_BYTES:
-                header = ffi.from_buffer("struct careful_ipc *", self._buffer)
-                if header.version == lib.CAREFUL_IPC_VERSION and not header.id:
-                    return self._unserved(header)
+        with suppress(BlockingIOError, ConnectionError):  # its last word may lie behind the error
+            size = self._socket.recv_into(self._buffer)
+            try:
+                self._check_version(size)
+            except CarefulError as other:
+                return other
+            header = ffi.from_buffer("struct careful_ipc *", self._buffer)
+            if size >= _HEADER_BYTES and not header.id:
+                return self._unserved(header)
         return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
 
     def _unserved(self, header: Any) -> CarefulError:
@@ -183,17 +190,25 @@ class Client:
                 break
             except OSError as error:
                 raise self._lost(error) from None
+            self._check_version(size)
             if size < _HEADER_BYTES:
                 raise self._lost(None)
             self._take(size)
             count += 1
         return count
 
+    def _check_version(self, size: int) -> None:
+        """Before anything else of a packet is read: it may have another layout there."""
+        version = int.from_bytes(self._buffer[: _VERSION.size], sys.byteorder)
+        if size >= _VERSION.size and version != lib.CAREFUL_IPC_VERSION:
+            text = (
+                f"carefuld is another release's: its socket speaks version {version}, this command "
+                f"{lib.CAREFUL_IPC_VERSION} (carefulctl --version); restart it"
+            )
+            raise CarefulError(errno.EPROTO, text, self.name)
+
     def _take(self, size: int) -> None:
         header = ffi.from_buffer("struct careful_ipc *", self._buffer)
-        if header.version != lib.CAREFUL_IPC_VERSION:
-            text = f"it is another release's (version {header.version} of its socket): restart it"
-            raise CarefulError(errno.EPROTO, text, self.name)
         if not header.id:
             raise self._unserved(header)
         end = min(size, _HEADER_BYTES + header.payload_bytes)

@@ -120,7 +120,8 @@ struct careful_burst {
 };
 
 /*
- * @version:     CAREFUL_IPC_VERSION
+ * @version:     CAREFUL_IPC_VERSION; in every version the first four bytes. A client of another
+ *               one gets a header with id 0 and -EPROTO
  * @op:          enum careful_ipc_op, the same in question and answer
  * @id:          chosen by the client, not 0; returned in the answer. 0: why the connection
  *               is not served, before it is closed

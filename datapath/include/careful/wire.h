@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 2,
+	CAREFUL_WIRE_VERSION = 2, /* raised when a host of the last one could not talk */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
 	/* A type with this bit set is a control message: XDP passes it. */
@@ -34,7 +34,9 @@ enum careful_type {
 	CAREFUL_TRAIN = 4, /* one of a train, or a group's probe: XDP notes it and drops it */
 	CAREFUL_ACK = 5, /* traditional: what has come, or is wanted again; below */
 
-	CAREFUL_HELLO = 0x80, /* asks for a session, or for a new epoch of it */
+	/* Asks for a session, or for a new epoch of it. Of every version: no smaller than careful_ctrl,
+	 * and as that up to nonce, so that whoever speaks another one can REFUSE it. */
+	CAREFUL_HELLO = 0x80,
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
 	CAREFUL_WELCOME = 0x82, /* grants the session */
 	CAREFUL_REFUSE = 0x83, /* does not; says why. Never changes format. */

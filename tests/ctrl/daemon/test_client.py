@@ -19,7 +19,9 @@ from careful.errors import CarefulError
 
 
 @contextmanager
-def carefuld(path: Path, version: int, payload: bytes = b"") -> Iterator[None]:
+def carefuld(
+    path: Path, version: int, payload: bytes = b"", header_bytes: int = sizeof("careful_ipc")
+) -> Iterator[None]:
     """Answers one question, in this version of the socket."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(path))
@@ -30,7 +32,7 @@ def carefuld(path: Path, version: int, payload: bytes = b"") -> Iterator[None]:
             header = ffi.new("struct careful_ipc *")
             ffi.memmove(header, client.recv(1 << 17), sizeof("careful_ipc"))
             header.version, header.payload_bytes = version, len(payload)
-            client.send(bytes(ffi.buffer(header)) + payload)
+            client.send(bytes(ffi.buffer(header))[:header_bytes] + payload)
             client.recv(1)
 
     thread = threading.Thread(target=serve)
@@ -49,3 +51,11 @@ def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool)
             client.peers() if peers else client.info()
         assert caught.value.errno == errno.EPROTO
         assert f"version {older}" in str(caught.value)
+
+
+def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    newer = lib.CAREFUL_IPC_VERSION + 1
+    said = pytest.raises(CarefulError, match=f"version {newer}, this command")
+    with carefuld(path, newer, header_bytes=8), Client(path) as client, said:
+        client.info()

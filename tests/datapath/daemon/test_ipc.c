@@ -28,6 +28,7 @@
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 
 static struct careful *c;
@@ -525,14 +526,30 @@ static void test_packet__malformed(void)
 	assert(closed(fd));
 	close(fd);
 	fd = client();
-	head.version = 99;
-	ask(fd, head, NULL, 0);
-	assert(answered(fd, 8)->head.status == -EPROTO);
-	head.version = CAREFUL_IPC_VERSION;
 	head.op = 77;
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 8)->head.status == -EOPNOTSUPP);
 	close(fd);
+	turn();
+	assert(!server->clients && !server->busy);
+}
+
+/* Of whatever size: another release's header may have another one. */
+static void test_packet__of_another_version_is_told(void)
+{
+	uint32_t packet[40] = { CAREFUL_IPC_VERSION + 1 };
+	struct answer *a;
+
+	for (size_t bytes = sizeof(packet[0]); bytes <= sizeof(packet);
+	     bytes += sizeof(packet[0])) {
+		int fd = client();
+
+		send_raw(fd, packet, bytes, NULL, 0);
+		a = next_answer(fd);
+		assert(a && !a->head.id && a->head.status == -EPROTO);
+		assert(closed(fd));
+		close(fd);
+	}
 	turn();
 	assert(!server->clients && !server->busy);
 }
@@ -1038,6 +1055,7 @@ int main(void)
 	test_burst__begins_or_is_refused();
 	test_file__kinds();
 	test_packet__malformed();
+	test_packet__of_another_version_is_told();
 	test_packet__random();
 	test_client__gone_with_work_under_way();
 	test_client__closes_its_handles_itself();

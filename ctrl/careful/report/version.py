@@ -1,0 +1,16 @@
+"""What `carefulctl --version` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def shown(found: dict[str, Any]) -> str:
+    """The release, its numbers, and what it has, a line each."""
+    lines = [
+        f"carefulctl {found['version']}, libcareful {found['library']}",
+        f"wire {found['wire_version']}, socket {found['socket_version']}, "
+        f"maps {found['maps_version']}",
+    ]
+    lines += [f"{kind}: {', '.join(names) or 'none'}" for kind, names in found["features"].items()]
+    return "\n".join(lines)

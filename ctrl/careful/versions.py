@@ -1,0 +1,47 @@
+"""What this build of careful speaks: the numbers that decide who can talk to whom, and what it has.
+
+Owns no number: they are the headers' own, from the generated binding. Calls _abi.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from careful import __version__
+from careful._abi import enum_names, ffi, lib
+from careful.extras import EXTRAS
+
+
+def _names(enum: str, prefix: str) -> list[str]:
+    return list(enum_names(enum, prefix).values())
+
+
+def features() -> dict[str, list[str]]:
+    """What there is of each kind, by the names that options and messages use."""
+    kinds = set(EXTRAS.values())
+    return {
+        "protocols": _names("careful_protocol", "CAREFUL_PROTOCOL_"),
+        "xdp": _names("careful_xdp_mode", "CAREFUL_XDP_"),
+        "wait": _names("careful_wait_mode", "CAREFUL_WAIT_"),
+        "digests": _names("careful_block_algorithm", "CAREFUL_BLOCK_"),
+        "extras": sorted(
+            extra
+            for extra in kinds
+            if all(find_spec(name) for name, of in EXTRAS.items() if of == extra)
+        ),
+    }
+
+
+def versions() -> dict[str, Any]:
+    """The release, and what raises a number: `wire` between hosts, `socket` between a program and
+    carefuld, `maps` between carefuld and whoever opens its pinned maps.
+    """
+    return {
+        "version": __version__,
+        "library": ffi.string(lib.careful_version()).decode(),
+        "wire_version": int(lib.CAREFUL_WIRE_VERSION),
+        "socket_version": int(lib.CAREFUL_IPC_VERSION),
+        "maps_version": int(lib.CAREFUL_ABI_VERSION),
+        "features": features(),
+    }

@@ -1,0 +1,44 @@
+"""`carefulctl --version`: the release, the numbers that decide who can talk to whom, features."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+import careful
+from careful._abi import lib
+from careful.cli.main import run
+
+
+def test_version__names_every_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"carefulctl {careful.__version__}, libcareful {careful.__version__}\n")
+    numbers = lib.CAREFUL_WIRE_VERSION, lib.CAREFUL_IPC_VERSION, lib.CAREFUL_ABI_VERSION
+    assert "wire {}, socket {}, maps {}\n".format(*numbers) in said
+    assert "protocols: careful, traditional\n" in said
+    daemon = subprocess.run(["carefuld", "--version"], capture_output=True, text=True, check=True)
+    assert "(wire {}, socket {}, maps {})\n".format(*numbers) in daemon.stdout
+
+
+def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--version", "--json"], ["--json", "--version"]):
+        assert run(words) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["command"] == "version"
+        assert found["wire_version"] == lib.CAREFUL_WIRE_VERSION
+        assert found["features"]["digests"] == ["xxh3", "blake3", "blake3_root"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["--json"], "stands behind the command"), (["--"], "Missing command")]
+)
+def test_version__what_cannot_be_meant(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""A number for what two programs must agree on: it is raised when they would not.
+
+versions.json keeps what each number stood for when it was last raised: layouts and values. What
+is kept must hold as long as the number does; what is added beside it is no change. After raising
+one: `python tests/datapath/include/test_versions.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful._abi import layout, lib
+from careful.versions import versions
+
+KEPT = Path(__file__).with_name("versions.json")
+HEADERS = Path(__file__).parents[3] / "datapath" / "include" / "careful"
+#: Number -> the headers that declare what it stands for.
+OF = {
+    "wire": ("wire.h", "block.h"),
+    "socket": ("ipc.h", "careful.h", "ping.h"),
+    "maps": ("abi.h",),
+}
+#: Raised themselves, or only as large as what they count.
+_NO_PROMISE = re.compile(
+    r"CAREFUL_(\w*VERSION|COUNTERS|STAGES|BOUNDS|CHECKS|XDP_COUNTERS|\w+_MAX)$"
+)
+
+
+def declared(number: str) -> dict[str, Any]:
+    """Layouts of the structs and values of the constants that a number's headers declare."""
+    structs: dict[str, Any] = {}
+    constants: dict[str, int] = {}
+    for name in OF[number]:
+        text = re.sub(r"/\*.*?\*/", "", (HEADERS / name).read_text(), flags=re.S)
+        for struct in re.findall(r"^struct (\w+) \{", text, re.M):
+            try:
+                fields = layout(struct)
+            except (TypeError, KeyError):  # holds pointers: not between programs
+                continue
+            structs[struct] = [[one.name, one.offset, one.size] for one in fields]
+        for body in re.findall(r"^enum(?: \w+)? \{(.*?)^\};", text, re.M | re.S):
+            for constant in re.findall(r"\b(CAREFUL_\w+)\s*(?:=[^,]*)?(?:,|$)", body):
+                if not _NO_PROMISE.match(constant):
+                    constants[constant] = int(getattr(lib, constant))
+    return {"structs": structs, "constants": constants}
+
+
+def numbers() -> dict[str, int]:
+    found = versions()
+    return {name: found[f"{name}_version"] for name in OF}
+
+
+def changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What no longer is as it was."""
+    return [
+        f"{kind} {name}"
+        for kind in ("structs", "constants")
+        for name, was in before[kind].items()
+        if now[kind].get(name) != was
+    ]
+
+
+@pytest.mark.parametrize("number", OF)
+def test_versions__what_a_number_stood_for_still_holds(number: str) -> None:
+    kept = json.loads(KEPT.read_text())[number]
+    now = numbers()[number]
+    assert now == kept["version"], f"keep what {number} {now} stands for (see above)"
+    differing = changed(kept, declared(number))
+    assert not differing, f"raise the {number} version: {', '.join(differing)}"
+
+
+def test_versions__a_change_is_found() -> None:
+    kept = json.loads(KEPT.read_text())
+    for number, name in (("wire", "careful_hdr"), ("socket", "careful_ipc")):
+        assert not changed(kept[number], declared(number))
+        for change in (lambda fields: fields.pop(), lambda fields: fields.insert(1, ["x", 1, 1])):
+            now = declared(number)
+            change(now["structs"][name])
+            assert changed(kept[number], now) == [f"structs {name}"]
+    now = declared("wire")
+    now["constants"]["CAREFUL_HELLO"] += 1
+    now["structs"]["careful_new"] = []
+    assert changed(kept["wire"], now) == ["constants CAREFUL_HELLO"]
+
+
+if __name__ == "__main__":
+    made = {name: {"version": value, **declared(name)} for name, value in numbers().items()}
+    KEPT.write_text(json.dumps(made, separators=(",", ":")).replace('],"', '],\n"') + "\n")
