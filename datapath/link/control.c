@@ -8,7 +8,10 @@
 
 #include <endian.h>
 
-enum { CONTROL_BATCH = 32 }; /* control messages handled in one go */
+enum {
+	CONTROL_BATCH = 32, /* control messages handled in one go, */
+	CONTROL_CROWDED = 16, /* and while more than that keep coming */
+};
 
 static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
@@ -166,12 +169,14 @@ static void on_refused(struct link *link, const union address *at, const union l
 }
 
 /* Reads the control socket: a bounded number of messages, so that a flood of them
- * cannot keep frames waiting. */
+ * cannot keep frames waiting; nor wake who waits for frames (crowded). */
 void link_control(struct link *link)
 {
 	struct port *port = link->port;
+	int most = link->crowded ? CONTROL_CROWDED : CONTROL_BATCH;
 
-	for (int i = 0; i < CONTROL_BATCH; i++) {
+	link->crowded = false;
+	for (int i = 0; i < most; i++) {
 		union link_message message = { 0 };
 		struct arrival arrival = { 0 };
 		union address from = { 0 };
@@ -190,6 +195,7 @@ void link_control(struct link *link)
 			return;
 		on_message(link, &from, &message, (size_t)got, &arrival);
 	}
+	link->crowded = true;
 }
 
 /* Goes on where something waits for what was in the RX ring; not only when the clock is looked at. */
@@ -211,7 +217,7 @@ void link_drained(struct link *link)
 /* For how long nothing here needs the clock or a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
-	if (link->kick_again || link->draining)
+	if (link->kick_again || link->draining || link->crowded)
 		return 1;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		const struct link_peer *peer = &link->peers[i];

@@ -125,6 +125,7 @@ struct link {
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
 	struct door door;
+	bool crowded; /* more control messages than are read at once: the next come by time alone */
 	struct keys keys;
 	bool keyed; /* a session takes a key: keys has those that do */
 	uint32_t sync_ms, stall_ms;

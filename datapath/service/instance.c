@@ -235,7 +235,8 @@ int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 	for (uint32_t i = 0; i < 2 && count < n; i++)
 		if (own[i] >= 0)
 			fds[count++] = own[i];
-	count += c->port->ops->wait_fds(c->port, fds + count, n - count);
+	if (!c->link.crowded)
+		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
 	*timeout_ms = round_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
 	c->polls = ENGINE_POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
 	return (int)count;

@@ -245,6 +245,39 @@ static void test_flood__of_strangers_is_answered_at_a_rate(void)
 	node_close(node);
 }
 
+static uint32_t one_fd(struct port *port, int *fds, uint32_t n)
+{
+	(void)port;
+	(void)n;
+	fds[0] = 0;
+	return 1;
+}
+
+/* While more come than are read at once they wake nobody who waits for frames. */
+static void test_flood__wakes_nobody(void)
+{
+	struct node *node = node_open();
+	struct careful_ctrl hello = node_hello(0);
+	struct port_ops ops = *node->port.ops;
+	int fds[DEVICE_WAIT_FDS_MAX + 1], quiet_ms, timeout_ms;
+	int count = careful_wait_fds(node->c, fds, DEVICE_WAIT_FDS_MAX + 1, &quiet_ms);
+
+	ops.wait_fds = one_fd;
+	node->port.ops = &ops;
+	for (int i = 0; i < NODE_CTRL; i++)
+		node_hear(node, 0, &hello);
+	for (int i = 0; i < 3; i++) { /* 32, 16 and 16 */
+		node_time(node, 1);
+		CHECK_EQ(careful_wait_fds(node->c, fds, DEVICE_WAIT_FDS_MAX + 1, &timeout_ms),
+			 count);
+		CHECK_EQ(timeout_ms, 1);
+	}
+	node_time(node, 1);
+	CHECK_EQ(careful_wait_fds(node->c, fds, DEVICE_WAIT_FDS_MAX + 1, &timeout_ms), count + 1);
+	CHECK_EQ(timeout_ms, quiet_ms);
+	node_close(node);
+}
+
 /* One that proves its address begins a new epoch again and again: others find the loop free. */
 static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 {
@@ -279,6 +312,7 @@ int main(void)
 	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
 	RUN(test_hello__one_address_leaves_slots_to_others);
 	RUN(test_flood__of_strangers_is_answered_at_a_rate);
+	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	return 0;
 }
