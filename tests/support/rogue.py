@@ -1,0 +1,396 @@
+"""A peer that misbehaves towards a real carefuld: rogue.py SERVER MISDEED [SECONDS].
+
+Speaks the protocol from a plain UDP socket: a session as anybody may open one without keys, frames
+under the right cookie, and in them what no honest peer says. Each misdeed has sessions of its own,
+and is repeated for SECONDS, once at least. Prints how much it did, as JSON. It runs in a host's
+network namespace; what becomes of others meanwhile is for who started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from careful._abi import ffi, layout, lib, pack, sizeof, unpack
+
+PORT = int(lib.CAREFUL_PORT_DEFAULT)
+HELLO, SYNC = int(lib.CAREFUL_HELLO), int(lib.CAREFUL_SYNC)
+HDR, AM = sizeof("careful_hdr"), sizeof("careful_am")
+WHOLE = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
+BULK = int(lib.CAREFUL_F_BULK)
+ANSWER_S = 20.0
+rng = random.Random(18)
+
+
+class Ended(Exception):  # noqa: N818
+    """The session is over, as the server has it."""
+
+
+def altered(struct: str, data: bytes, spare: tuple[str, ...] = ()) -> bytes:
+    """The same struct with one field of another value."""
+    field = rng.choice([one for one in layout(struct) if one.name not in (*spare, "check")])
+    at, size = field.offset, field.item_bytes
+    old = int.from_bytes(data[at : at + size], "big")
+    values = (0, (1 << 8 * size) - 1, old + 1, old - 1, rng.getrandbits(8 * size))
+    new = rng.choice(values) % (1 << 8 * size)
+    return data[:at] + new.to_bytes(size, "big") + data[at + size :]
+
+
+def checked(struct: str, data: bytes) -> bytes:
+    """The same with its check made right."""
+    field = next(one for one in layout(struct) if one.name == "check")
+    at, size = field.offset, field.offset + field.item_bytes
+    data = data[:at] + bytes(field.item_bytes) + data[size:]
+    if struct == "careful_hdr":
+        check = lib.careful_wire_hdr_check(ffi.from_buffer(data))
+    else:
+        check = lib.careful_wire_message_check(ffi.from_buffer(data), len(data))
+    return data[:at] + int(check).to_bytes(4, "big") + data[size:]
+
+
+class Rogue:
+    """A session with a carefuld.
+
+    Attributes:
+        credits: what its frames say was given back; None: the truth.
+        answers: whether a SYNC is answered.
+        replies: status and words of the answers that came, by token.
+    """
+
+    def __init__(self, server: str, name: bytes = b"rogue", port: int = 0) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(("0.0.0.0", port))
+        self.socket.connect((server, PORT))
+        self.name = name
+        self.credits: int | None = None
+        self.answers = True
+        self.replies: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.cookie = rng.getrandbits(63) | 1
+        self._said: dict[str, Any] = {}
+        self.seq = self.returned = self.received = self.token = 0
+
+    def __enter__(self) -> Rogue:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Makes room for the next: one address has half of the slots."""
+        self.control(int(lib.CAREFUL_BYE), cookie=self._said["cookie"])
+        self.socket.close()
+
+    # --- control messages
+
+    def control(self, kind: int, **fields: Any) -> None:
+        values = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": kind}
+        data = pack("careful_ctrl", bytes=sizeof("careful_ctrl"), **values, **fields)
+        self.send(checked("careful_ctrl", data))
+
+    def hello(self, nonce: int, token: int) -> None:
+        """What an honest peer says of itself."""
+        self.control(
+            HELLO,
+            nonce=nonce,
+            token=token,
+            cookie=self.cookie,
+            window=64,
+            buffer_bytes=4096,
+            frame_bytes=3840,
+            incarnation=7,
+            name=self.name,
+        )
+
+    def open(self) -> None:
+        """The handshake; Ended where it is refused."""
+        nonce, token, until = rng.getrandbits(63) | 1, 0, time.monotonic() + ANSWER_S
+        while time.monotonic() < until:
+            self.hello(nonce, token)
+            heard = self._heard(0.1)
+            if heard.get("nonce") != nonce:
+                continue
+            if heard["type"] == lib.CAREFUL_CHALLENGE:
+                token = heard["token"]
+            elif heard["type"] == lib.CAREFUL_WELCOME:
+                self._said = heard
+                return
+            elif heard["type"] == lib.CAREFUL_REFUSE:
+                raise Ended
+        raise TimeoutError("no answer to HELLO")
+
+    def _heard(self, timeout_s: float) -> dict[str, Any]:
+        self.socket.settimeout(timeout_s)
+        try:
+            data = self.socket.recv(1 << 16)
+        except (TimeoutError, ConnectionRefusedError):
+            return {}
+        if len(data) != sizeof("careful_ctrl"):
+            return {}
+        return unpack("careful_ctrl", data)
+
+    def lie(self, kind: int) -> None:
+        """A control message of the session with a field that is a lie."""
+        values = {"type": kind, "nonce": rng.getrandbits(64), "cookie": self._said["cookie"]}
+        version, size = int(lib.CAREFUL_WIRE_VERSION), sizeof("careful_ctrl")
+        data = pack("careful_ctrl", version=version, bytes=size, seq_sent=self.seq, **values)
+        self.send(checked("careful_ctrl", altered("careful_ctrl", data, ("version",))))
+
+    # --- frames
+
+    @property
+    def window(self) -> int:
+        return int(self._said["window"])
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # ICMP of an earlier one, or a full queue
+            self.socket.send(data)
+
+    def frame(self, payload: bytes = b"", flags: int = WHOLE, **am: Any) -> bytes:
+        """One message in one frame, of the next number; not sent yet."""
+        self.seq += 1
+        body = pack("careful_am", **am) + payload
+        covered = AM if flags & BULK else len(body)
+        header = pack(
+            "careful_hdr",
+            version=int(lib.CAREFUL_WIRE_VERSION),
+            type=int(lib.CAREFUL_DATA),
+            flags=flags,
+            src_node=self._said["slot"],
+            queue=self._said["queue"],
+            cookie=self._said["cookie"],
+            seq=self.seq,
+            credits=self.received if self.credits is None else self.credits,
+            msg_id=self.seq,
+            msg_bytes=len(payload),
+            frag_bytes=len(payload),
+            payload_crc=lib.careful_wire_crc32c(body, covered),
+        )
+        return checked("careful_hdr", header) + body
+
+    def pump(self, timeout_s: float = 0) -> None:
+        """Takes what came. Ended: the server knows the session no more."""
+        self.socket.settimeout(timeout_s)
+        with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionRefusedError):
+            while True:
+                self._take(self.socket.recv(1 << 16))
+                self.socket.settimeout(0)
+
+    def _take(self, data: bytes) -> None:
+        if data[1] & lib.CAREFUL_CTRL_BIT:
+            self._question(data)
+            return
+        header = unpack("careful_hdr", data)
+        self.received += 1
+        self.returned = max(self.returned, header["credits"])
+        if header["flags"] & lib.CAREFUL_F_FIRST and len(data) >= HDR + AM:
+            am = unpack("careful_am", data, HDR)
+            if am["kind"] == lib.CAREFUL_AM_REPLY:
+                self.replies[am["token"]] = (am["status"], am["args"])
+
+    def _question(self, data: bytes) -> None:
+        if len(data) != sizeof("careful_ctrl"):
+            return
+        asked = unpack("careful_ctrl", data)
+        if asked["type"] in (lib.CAREFUL_HELLO, lib.CAREFUL_GONE, lib.CAREFUL_BYE):
+            raise Ended
+        if asked["type"] == SYNC and self.answers:
+            self.control(
+                int(lib.CAREFUL_SYNC_ACK),
+                nonce=asked["nonce"],
+                cookie=self._said["cookie"],
+                seq_sent=self.seq,
+                seq_rcvd=self.received,
+                returned=self.received if self.credits is None else self.credits,
+            )
+
+    def within_credits(self, data: bytes) -> None:
+        """Sends a frame once there is a credit for it; Ended: none came."""
+        until = time.monotonic() + 1
+        while self.seq - self.returned >= self.window:
+            self.pump(0.01)
+            if time.monotonic() > until:
+                raise Ended
+        self.send(data)
+
+    def ask(
+        self, handler: int, payload: bytes = b"", args: tuple[int, ...] = ()
+    ) -> tuple[int, ...]:
+        """A request's answer: status, then its words."""
+        self.token += 1
+        words = [*args, 0, 0, 0, 0][:4]
+        kind = int(lib.CAREFUL_AM_REQUEST)
+        self.within_credits(
+            self.frame(payload, kind=kind, handler=handler, token=self.token, args=words)
+        )
+        until = time.monotonic() + ANSWER_S
+        while self.token not in self.replies:
+            self.pump(0.05)
+            if time.monotonic() > until:
+                raise TimeoutError(f"no answer to {handler}")
+        status, found = self.replies.pop(self.token)
+        return status, *found
+
+    def opened(self, path: bytes = b"", flags: int = 0, nbytes: int = 0) -> tuple[int, ...]:
+        """The answer to OPEN."""
+        how = pack("careful_block_open", flags=flags, bytes=nbytes, path_bytes=len(path))
+        return self.ask(int(lib.CAREFUL_BLOCK_OPEN), how + path)
+
+    def store(self, region: int, handler: int, nbytes: int = 64) -> bytes:
+        """A STORE of one frame."""
+        self.token += 1
+        kind = int(lib.CAREFUL_AM_STORE)
+        return self.frame(
+            bytes(nbytes), WHOLE | BULK, kind=kind, handler=handler, token=self.token, region=region
+        )
+
+    def get(self, region: int, nbytes: int) -> bytes:
+        """A GET."""
+        self.token += 1
+        return self.frame(
+            kind=int(lib.CAREFUL_AM_GET), token=self.token, region=region, bytes=nbytes
+        )
+
+
+# --- misdeeds: each yields once for every deed
+
+
+def handler_without_payload(server: str) -> Iterator[None]:
+    """STOREs to a handle of no file that name handlers of requests."""
+    with Rogue(server) as rogue:
+        _, key, *_ = rogue.opened(flags=int(lib.CAREFUL_BLOCK_NULL), nbytes=1 << 20)
+        for handler in range(lib.CAREFUL_HANDLERS + 1):
+            rogue.within_credits(rogue.store(key, handler))
+            yield
+        rogue.pump(0.2)
+
+
+def stores_without_credits(server: str) -> Iterator[None]:
+    """STOREs to no region, whose answers find no credits."""
+    with Rogue(server) as rogue:
+        rogue.credits = 0
+        for _ in range(2000):
+            rogue.within_credits(rogue.store(0x7777, lib.CAREFUL_HANDLERS))
+            yield
+
+
+def gets_without_credits(server: str) -> Iterator[None]:
+    """GETs whose data finds no credits."""
+    with Rogue(server) as rogue:
+        _, key, *_ = rogue.opened(b"big")
+        rogue.credits = rogue.received
+        for _ in range(600):
+            rogue.within_credits(rogue.get(key, 1 << 20))
+            yield
+        rogue.pump(0.2)
+
+
+def beyond_the_window(server: str) -> Iterator[None]:
+    """Frames without regard to credits."""
+    with Rogue(server) as rogue:
+        for _ in range(1024):
+            rogue.send(rogue.store(0x7777, lib.CAREFUL_HANDLERS, 3000))
+            yield
+
+
+def handles_kept(server: str) -> Iterator[None]:
+    """Handles, listings and memory for batches that are not closed."""
+    scratch, listing = int(lib.CAREFUL_BLOCK_SCRATCH), int(lib.CAREFUL_BLOCK_LIST)
+    with Rogue(server) as rogue:
+        for _ in range(200):
+            rogue.opened(b".", scratch, 4 << 20)
+            rogue.opened(b"big")
+            rogue.ask(listing, b".", (int(lib.CAREFUL_BLOCK_RECURSIVE),))
+            yield
+
+
+def many_ports(server: str) -> Iterator[None]:
+    """Sessions from many ports of one address, until one is refused."""
+    with contextlib.ExitStack() as kept:
+        for _ in range(64):
+            kept.enter_context(Rogue(server))
+            yield
+
+
+def names_for_terminals(server: str) -> Iterator[None]:
+    """A name and a path that a terminal would obey."""
+    with Rogue(server, name=b"\x1b]0;mine\x07\x9b31m\nfake line") as rogue:
+        rogue.opened(b"\x1b[31mnone")
+        yield
+
+
+def lies_in_frames(server: str) -> Iterator[None]:
+    """Frames with right checks and one field that is a lie, of header or message."""
+    for _ in range(20):
+        with contextlib.suppress(Ended), Rogue(server) as rogue:
+            _, key, *_ = rogue.opened(b"big")
+            for _ in range(25):
+                whole = rng.choice((rogue.get(key, 1000), rogue.store(key, 0)))
+                rogue.within_credits(lying(whole[:HDR], whole[HDR:]))
+                yield
+
+
+def lying(head: bytes, body: bytes) -> bytes:
+    """A frame with a lie in its header, where that finds its session, or in its message."""
+    if rng.random() < 0.5:
+        head = altered("careful_hdr", head, ("cookie", "src_node", "version", "seq"))
+    else:
+        body = altered("careful_am", body[:AM]) + body[AM:]
+        fields = unpack("careful_hdr", head)
+        covered = AM if fields["flags"] & BULK else len(body)
+        fields["payload_crc"] = lib.careful_wire_crc32c(body, covered)
+        head = pack("careful_hdr", **fields)
+    return checked("careful_hdr", head) + body
+
+
+def lies_in_control(server: str) -> Iterator[None]:
+    """Control messages of its session with a field that is a lie."""
+    kinds = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_BYE) + 1)
+    for _ in range(20):
+        with contextlib.suppress(Ended), Rogue(server) as rogue:
+            for _ in range(25):
+                rogue.lie(rng.choice(kinds))
+                yield
+                rogue.pump()
+
+
+MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
+    one.__name__.replace("_", "-"): one
+    for one in (
+        handler_without_payload,
+        stores_without_credits,
+        gets_without_credits,
+        beyond_the_window,
+        handles_kept,
+        many_ports,
+        names_for_terminals,
+        lies_in_frames,
+        lies_in_control,
+    )
+}
+
+
+def main() -> None:
+    """Does one misdeed, or all in turns, until the time is over."""
+    server, name, *rest = sys.argv[1:]
+    until = time.monotonic() + (float(rest[0]) if rest else 0)
+    done: dict[str, int] = {}
+    while True:
+        for kind in MISDEEDS if name == "all" else [name]:
+            done.setdefault(kind, 0)
+            with contextlib.suppress(Ended, TimeoutError):
+                for _ in MISDEEDS[kind](server):
+                    done[kind] += 1
+        if time.monotonic() >= until:
+            break
+    print(json.dumps(done))
+    if not any(done.values()):
+        sys.exit("nothing was done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A peer with a session that misbehaves towards a real carefuld, beside one that does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+import rogue
+from hosts import MIB, SLOWLY, Host, alive, finish, make_file, moving
+from lab import Lab
+
+PEERS = 16
+#: How much of each misdeed is done at least before the server has had enough.
+LEAST = {"many-ports": PEERS // 2, "names-for-terminals": 1}
+
+
+@pytest.fixture(scope="module")
+def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """A server, who asks it for files, and a host for the other one."""
+    lab = Lab(hosts=3)
+    hosts = [Host(lab, name, tmp_path_factory.mktemp("hostile")) for name in lab.hosts]
+    try:
+        hosts[0].up("--peers", str(PEERS))
+        hosts[1].up()
+        make_file(hosts[0].export / "big", 32 * MIB)
+        yield hosts
+    finally:
+        for host in hosts[:2]:
+            host.ctl("down", "eth1", check=False)
+        lab.down()
+
+
+@pytest.mark.parametrize("misdeed", rogue.MISDEEDS)
+def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
+    server, honest, _ = three
+    pid = server.pid
+    address = server.lab.address("h1")
+    get = honest.start("get", "-f", *SLOWLY, "h1:big", honest.own / "big")
+    moving(honest)
+    script = Path(rogue.__file__)
+    done = server.lab.run("h3", sys.executable, script, address, misdeed, timeout=120)
+    assert json.loads(done.stdout)[misdeed] >= LEAST.get(misdeed, 40)
+    status, _, errors = finish(get)
+    assert status == 0, errors
+    assert (honest.own / "big").read_bytes() == (server.export / "big").read_bytes()
+    assert server.pid == pid
+    assert alive(pid)
+    honest.assert_nothing_lost()
+    own = server.lab.address("h2")
+    (seen,) = [one for one in server.status()["peers"] if one["address"].startswith(own)]
+    assert (seen["epochs"], seen["state"]) == (1, "up")
+    assert not set(server.log) & {*map(chr, range(0x80, 0xA0)), "\x1b", "\x07"}
+    assert "\x1b" not in server.ctl("status").stdout
