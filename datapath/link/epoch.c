@@ -46,7 +46,7 @@ void epoch_end(struct link_peer *peer)
 	reserve_over(peer);
 	if (!peer->cookie_in)
 		return;
-	link_group_admit(peer, 0);
+	link_group_admit(peer, 0, 0);
 	link->port->ops->admit(link->port, peer->slot, 0, 0, 0);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;

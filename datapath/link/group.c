@@ -4,7 +4,8 @@
  * and takes each as soon as it is there, so that no update takes it again before the others' come
  * (tests/spin/broadcast.pml). What it owes all members alike goes with the frame (P2 section 5.3),
  * in an account beside that of the session, so that credits of the one may overtake those of the
- * other. Calls out.h, tx.c, rx.c.
+ * other. With it goes a little beyond that for each member: where nodes broadcast one after the
+ * other, and not in step, the least is nothing, and small windows would need updates. Calls out.h, tx.c, rx.c.
  */
 #include "link/group.h"
 
@@ -15,6 +16,12 @@
 #include <string.h>
 
 #include "link/out.h"
+
+enum {
+	EXTRA_MEMBERS = 16, /* that msg_id and frag_off have room for */
+	EXTRA_BITS = 4,
+	EXTRA_MAX = (1 << EXTRA_BITS) - 1,
+};
 
 static bool is_member(const struct link_member *member)
 {
@@ -152,6 +159,24 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 	return link_tx_get(group->members[0].peer, body_bytes, frame);
 }
 
+/* What a frame gives one member beyond what it gives all: for those that its header has room for. */
+static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
+{
+	uint64_t extra = (uint64_t)be32toh(hdr->frag_off) << 32 | be32toh(hdr->msg_id);
+
+	return member < EXTRA_MEMBERS ? extra >> member * EXTRA_BITS & EXTRA_MAX : 0;
+}
+
+/* The same, of what is owed beyond the least. */
+static uint32_t extra_for(const struct link_group *group, uint32_t member, uint32_t least)
+{
+	uint32_t rest = window_rx_owed(&group->members[member].peer->flow.rx) - least;
+
+	if (member >= EXTRA_MEMBERS || group->mute)
+		return 0;
+	return rest < EXTRA_MAX ? rest : EXTRA_MAX;
+}
+
 /* What can be told to all: the least that is owed to any. */
 static uint32_t least_owed(const struct link_group *group)
 {
@@ -170,28 +195,34 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
 {
 	struct link *link = group->link;
 	uint32_t credits = group->mute ? 0 : least_owed(group);
+	struct link_send_args all = *args;
+	uint64_t extra = 0;
 
 	group->seq++;
 	group->credits += credits;
 	for (uint32_t i = 0; i < group->count; i++) {
 		struct link_peer *peer = group->members[i].peer;
+		uint32_t more = extra_for(group, i, credits);
 
 		assert(is_member(&group->members[i]) &&
 		       group->members[i].held == link_cost(peer, frame->body_total));
 		group->members[i].held = 0;
-		flow_cast(&peer->flow, credits);
+		flow_cast(&peer->flow, credits + more);
+		extra |= i < EXTRA_MEMBERS ? (uint64_t)more << i * EXTRA_BITS : 0;
 		peer->session->casts.out++;
 		peer->tx_frames++;
 		peer->tx_bytes += frame->body_total;
 	}
-	leave(group, frame, args);
+	all.msg_id = (uint32_t)extra;
+	all.frag_off = (uint32_t)(extra >> 32);
+	leave(group, frame, &all);
 	link->tx_pulse_payload += args->frag_bytes;
 	link_count(link, CAREFUL_C_TX_FRAMES);
 	link_count(link, CAREFUL_C_TX_BROADCASTS);
 	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
 }
 
-int link_group_admit(struct link_peer *peer, uint64_t cookie)
+int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member)
 {
 	struct link *link = peer->link;
 	struct port *port = link->port;
@@ -211,7 +242,7 @@ int link_group_admit(struct link_peer *peer, uint64_t cookie)
 			return -EEXIST;
 	rc = port->ops->group(port, peer->slot, cookie, &peer->session->address);
 	if (!rc)
-		link->heard[peer->slot].cookie = cookie;
+		link->heard[peer->slot] = (struct link_heard){ .cookie = cookie, .member = member };
 	return rc;
 }
 
@@ -248,7 +279,9 @@ enum careful_counter link_group_take(struct link *link, struct link_rxframe *fra
 	frame->peer = peer;
 	frame->epoch = peer->epoch;
 	ahead = careful_seq_ahead(be32toh(frame->hdr.seq), heard->seq, peer->flow.ahead);
-	verdict = flow_receive_cast(&peer->flow, ahead, frame->cost, credits - heard->credits);
+	verdict =
+		flow_receive_cast(&peer->flow, ahead, frame->cost,
+				  credits - heard->credits + extra_in(&frame->hdr, heard->member));
 	if (verdict == FLOW_NEXT) {
 		heard->seq++;
 		peer->session->casts.in++;

@@ -47,11 +47,13 @@ struct link_group {
  * @seq:     number of the last frame received
  * @credits: as of then
  * @heard:   a probe came
+ * @member:  which one of its members we are
  */
 struct link_heard {
 	uint64_t cookie;
 	uint32_t seq;
 	uint32_t credits;
+	uint32_t member;
 	bool heard;
 };
 
@@ -73,9 +75,10 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 void link_group_send(struct link_group *group, struct link_txframe *frame,
 		     const struct link_send_args *args);
 
-/* Admits a peer's frames to a group, no other group's any more; 0: none. -EEXIST, or what the
+/* Admits a peer's frames to a group, of which we are this member, and no other group's any more;
+ * 0: none. -EEXIST, or what the
  * port refuses it with. */
-int link_group_admit(struct link_peer *peer, uint64_t cookie);
+int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member);
 /* Whether a probe of the peer came; true once. */
 bool link_group_heard(struct link_peer *peer);
 /* A frame to a group: as admit() in rx.c. */

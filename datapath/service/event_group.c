@@ -44,7 +44,7 @@ void event_group_ends(struct link_peer *peer, const struct careful_am *am)
 
 	if (what == CAREFUL_EVENT_LEAVE || what == CAREFUL_EVENT_ONE_BY_ONE ||
 	    (what == CAREFUL_EVENT_FAIL && am->args[2]))
-		link_group_admit(peer, 0);
+		link_group_admit(peer, 0, 0);
 }
 
 static void open_group(struct careful_events *ev)
@@ -99,7 +99,9 @@ void event_group_joined(struct careful_events *ev, uint32_t rank, const struct c
 
 	if (!cookie)
 		return;
-	node->refusal = -link_group_admit(node->peer, cookie);
+	/* Its members are in the order of their ranks, and it is none. */
+	node->refusal =
+		-link_group_admit(node->peer, cookie, ev->rank < rank ? ev->rank : ev->rank - 1);
 	node->owes_heard = node->refusal != 0;
 }
 

@@ -2,12 +2,13 @@
 /*
  * The window rule with broadcast (P2 section 5.3), among three nodes. A frame that goes to both
  * others takes its credits of each as soon as that one has them to give, and leaves when it has
- * all; it returns the least that is owed to any of them. Credits taken are as good as a frame
- * that its receiver keeps, which the rule between two (window.pml) stands.
+ * all; it returns what is owed to each of them or, where there are too many nodes for that, the
+ * least that is owed to any (LEAST). Credits taken are as good as a frame that its receiver keeps,
+ * which the rule between two (window.pml) stands.
  *
  * W, T, COST, SPARE, DEADLOCK, CLAIM: as in window.pml. KEEP: nodes 1 and 2 may keep a frame.
  * CASTERS: nodes from 0 on that broadcast; the others send to node 0 alone.
- * GREATEST: the greatest that is owed is returned, not the least.
+ * GREATEST: the greatest that is owed is returned to all.
  */
 #ifndef W
 #define W 4
@@ -47,9 +48,11 @@ chan wire[9] = [W] of { bool, byte, byte };	/* from, to: data, cost, credits */
 #define least		(owed[at(me, a)] < owed[at(me, b)] -> owed[at(me, a)] : owed[at(me, b)])
 #define greatest	(owed[at(me, a)] > owed[at(me, b)] -> owed[at(me, a)] : owed[at(me, b)])
 #ifdef GREATEST
-#define delta		greatest
+#define given(to)	greatest
+#elif defined(LEAST)
+#define given(to)	least
 #else
-#define delta		least
+#define given(to)	owed[at(me, to)]
 #endif
 #define choose		if :: want[me] = 0 :: want[me] = COST fi
 
@@ -104,9 +107,10 @@ inline round()
 	hold(b);
 	if
 	:: may_send && casts ->
-		credits = delta;
+		credits = given(a);
+		second = given(b);
 		put(a, true, want[me], credits);
-		put(b, true, want[me], credits);
+		put(b, true, want[me], second);
 		choose;
 		sent[me] = true
 	:: may_send && !casts ->
@@ -118,14 +122,15 @@ inline round()
 	fi;
 	update(a);
 	update(b);
-	credits = 0
+	credits = 0;
+	second = 0
 }
 
 /* A process for each wire, so that none is forgotten for another one. */
 proctype arrivals(byte me, from)
 {
 	bool data;
-	byte cost, credits;
+	byte cost, credits, second;
 
 end:	do
 	:: atomic { nempty(wire[at(from, me)]) -> take(from); round() }
@@ -134,7 +139,7 @@ end:	do
 
 proctype node(byte me)
 {
-	byte credits;
+	byte credits, second;
 
 	choose;
 end:	do
