@@ -93,18 +93,26 @@ static void check_flow(struct world *world, int from, int to)
 	const struct link_peer *out = world_peer(world, from, to);
 	const struct link_peer *in = world_peer(world, to, from);
 	const struct wire *wire = &world->wire[from][to], *back = &world->wire[to][from];
-	uint32_t flying = 0, told = out->flow.tx.credits;
+	const struct link_member *member = world_member(world, from, to);
+	uint32_t flying = member ? member->held : 0, told = out->flow.tx.credits;
+	uint32_t cast_told = world_heard(world, from, to)->credits;
 	const uint32_t most = out->flow.tx.size + world->setting.reserve;
 	const uint32_t granted = in->session->granted;
 
 	for (uint32_t i = 0; i < wire->count; i++)
 		flying += wire->flight[i].cost;
 	for (uint32_t i = 0; i < back->count; i++) {
+		if (back->flight[i].cast) { /* what it gives is back here already */
+			flying += back->flight[i].credits - cast_told + back->flight[i].ask;
+			cast_told = back->flight[i].credits;
+			continue;
+		}
 		if (back->flight[i].credits - told > most)
 			violation(world, "credits run backwards");
 		told = back->flight[i].credits;
 	}
-	if (out->flow.seq_out - in->flow.seq_in != wire->count)
+	if (out->flow.seq_out - in->flow.seq_in != world_numbered(wire, false) ||
+	    out->session->casts.out - in->session->casts.in != world_numbered(wire, true))
 		violation(world, "frames are not numbered one by one");
 	if (told != in->flow.rx.announced)
 		violation(world, "credits were announced and are on no frame");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Explores the window code: every state of two and three nodes that send, deliver,
- * consume, keep, release, publish, update and copy out. Sound settings must show
+ * Explores the window code: every state of two and three nodes that send, to one or to all,
+ * deliver, consume, keep, release, publish, update and copy out. Sound settings must show
  * nothing wrong; where the rule is broken on purpose, that must be found.
  *
  * Usage: explore [--quick] [--show]     (--show: the shortest way to each thing found)
@@ -64,6 +64,27 @@ static const struct experiment experiments[] = {
 	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING,
 		  .asks_on = true),
 	  false },
+	{ "each sends more than a window before it consumes, and copies out", NULL,
+	  SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6, .rounds = true), false },
+	{ "", NULL, SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6), true },
+	{ "", NULL,
+	  SETTING(3, 4, 1, 1, 5, 16, 16, .hoard = 5, .pattern = PATTERN_RING, .rounds = true),
+	  true },
+	{ "and has too little room for that", FOUND_NAMED,
+	  SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6, .rounds = true), false },
+	{ "", FOUND_NAMED, SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6), true },
+	{ "one of three sends to both others at once, by rounds", NULL,
+	  SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 1, .rounds = true), false },
+	{ "", NULL, SETTING(3, 4, 1, 1, 0, 16, 0, .casters = 1, .rounds = true), true },
+	{ "and applications that keep frames", NULL,
+	  SETTING(3, 4, 2, 2, 0, 16, 1, .casters = 1, .rounds = true), true },
+	{ "all three do", NULL, SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 3, .rounds = true),
+	  false },
+	{ "", NULL, SETTING(3, 6, 3, 3, 0, 16, 0, .casters = 3, .rounds = true), true },
+	{ "a frame to all takes the last credit too", FOUND_DEADLOCK,
+	  SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 1, .rounds = true, .spend_last = true,
+		  .standstill = true),
+	  false },
 	{ "a frame of W - T + 1 buffers", FOUND_DEADLOCK,
 	  SETTING(2, 4, 1, 3, 0, 16, 0, .standstill = true), false },
 	{ "", FOUND_DEADLOCK, SETTING(2, 5, 1, 4, 0, 16, 0, .standstill = true), false },
@@ -107,9 +128,9 @@ static bool run(const struct experiment *e, bool show, struct found *found)
 	if (!right)
 		search(s, true, found);
 	printf("  %u %-4s  %u  %u-%u  %u %2u  %9llu %10llu %4u %5.1f  ", s->nodes,
-	       patterns[s->pattern], s->window, s->cost_min, found->cost_max, s->keeps,
-	       s->tx_chunks, (unsigned long long)found->states, (unsigned long long)found->steps,
-	       found->depth, seconds() - began);
+	       s->casters ? "cast" : patterns[s->pattern], s->window, s->cost_min, found->cost_max,
+	       s->keeps, s->tx_chunks, (unsigned long long)found->states,
+	       (unsigned long long)found->steps, found->depth, seconds() - began);
 	if (found->violated)
 		printf("%s (%u steps)%s\n", found->violated, found->way, right ? "" : " WRONG");
 	else

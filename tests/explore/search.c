@@ -101,6 +101,18 @@ static void note(struct search *s, const struct state *state, uint32_t from, str
 		table_grow(s);
 }
 
+/* Whether, while nobody can send, a node that has more to send withholds credits for want of room to copy out: the event
+ * service tells its program so (ENOBUFS, event_out.c). */
+static bool says_so(struct world *world)
+{
+	for (int i = 0; i < world->setting.nodes; i++)
+		for (int j = 0; j < world->setting.nodes; j++)
+			if (world_hoards(world, i) && world_linked(world, i, j) &&
+			    world_peer(world, i, j)->withholding)
+				return true;
+	return false;
+}
+
 /* At rest everything that may be sent can be sent: no node waits for ever for credits
  * that another owes it, whatever the others have to say. Where each has its largest frame
  * at the head of its queue and none can be sent, nothing will ever happen again. */
@@ -108,22 +120,24 @@ static void check_rest(struct search *s, const struct state *state)
 {
 	struct world *world = s->world;
 	struct step steps[STEPS_MAX];
-	bool largest_can = false, all_can = true;
+	bool largest_can = false, all_can = true, any = false;
 	uint32_t n = steps_list(world, steps);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (steps[i].act != ACT_SEND)
+		if (!steps_sends(&steps[i]))
 			continue;
+		any = true;
 		state_put(world, state);
-		if (!steps_do(world, &steps[i]))
+		if (!steps_leaves(world, &steps[i]))
 			all_can = false;
 		else if ((steps[i].arg & 0x3f) == world->setting.cost_max)
 			largest_can = true;
 	}
 	s->found->rests++;
-	if (!largest_can)
-		violation(world, FOUND_DEADLOCK);
-	else if (!all_can && !world->setting.standstill)
+	state_put(world, state);
+	if (any && !largest_can)
+		violation(world, says_so(world) ? FOUND_NAMED : FOUND_DEADLOCK);
+	else if (!all_can && !world->setting.standstill && !world->setting.hoard)
 		violation(world, FOUND_STUCK);
 }
 
@@ -150,7 +164,7 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 		s->found->steps++;
 		if (!world->violated)
 			steps_check(world);
-		if (!world->violated && steps[i].act != ACT_SEND) {
+		if (!world->violated && !steps_sends(&steps[i])) {
 			rest = false;
 			if (steps_rank(world) >= rank)
 				violation(world, FOUND_ENDLESS);

@@ -48,11 +48,32 @@ static void get_kept(struct node *node, const struct link_peer *peer, struct dir
 	}
 }
 
+static void get_wire(struct world *world, int from, int to, struct direction *flow)
+{
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct link_member *member = world_member(world, from, to);
+	const struct wire *wire = &world->wire[from][to];
+	uint32_t cast_credits = world_heard(world, to, from)->credits;
+
+	flow->cast_held = member ? (uint8_t)member->held : 0;
+	flow->frames = (uint8_t)wire->count;
+	for (uint32_t i = 0; i < wire->count; i++) {
+		const struct flight *flight = &wire->flight[i];
+		const uint32_t base = flight->cast ? cast_credits : in->flow.tx.credits;
+
+		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0) |
+				 (flight->cast ? FLIGHT_CAST : 0);
+		flow->credits[i] = beyond(world, flight->credits, base);
+		if (flight->cast)
+			cast_credits = flight->credits;
+		flow->ask[i] = (uint8_t)flight->ask;
+	}
+}
+
 static void get_flow(struct world *world, int from, int to, struct direction *flow)
 {
 	const struct link_peer *out = world_peer(world, from, to);
 	const struct link_peer *in = world_peer(world, to, from);
-	const struct wire *wire = &world->wire[from][to];
 	struct node *receiver = &world->node[to];
 	const struct reserve *reserve = &receiver->link.reserve;
 	const uint32_t base = out->flow.tx.credits;
@@ -76,14 +97,8 @@ static void get_flow(struct world *world, int from, int to, struct direction *fl
 			flow->dirty = (uint8_t)(i + 1);
 	if (in->dirty != (flow->dirty != 0))
 		violation(world, "a peer's dirty mark and the dirty list disagree");
-	flow->frames = (uint8_t)wire->count;
-	for (uint32_t i = 0; i < wire->count; i++) {
-		const struct flight *flight = &wire->flight[i];
-
-		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
-		flow->credits[i] = beyond(world, flight->credits, in->flow.tx.credits);
-		flow->ask[i] = (uint8_t)flight->ask;
-	}
+	flow->said = world->said[from][to];
+	get_wire(world, from, to, flow);
 	get_kept(receiver, in, flow);
 }
 
@@ -172,19 +187,51 @@ static void put_rest(struct world *world, struct node *node)
 		world->wire[node->index][j].count = 0;
 }
 
+/* The account of the sender's frames to all, as it stands at both ends. Returns the credits that
+ * the last one to come here had. */
+static uint32_t put_casts(struct world *world, int from, int to, const struct direction *flow)
+{
+	struct link_group *group = world->node[from].group;
+	struct link_heard *heard = world_heard(world, to, from);
+	uint32_t frames = 0, credits = 0;
+
+	if (!group)
+		return 0;
+	for (uint32_t i = 0; i < flow->frames; i++) {
+		frames += flow->frame[i] & FLIGHT_CAST ? 1 : 0;
+		credits += flow->frame[i] & FLIGHT_CAST ? (uint32_t)flow->credits[i] : 0;
+	}
+	group->seq = SEQ_BASE;
+	group->credits = SENT_BASE;
+	heard->seq = SEQ_BASE - frames;
+	heard->credits = SENT_BASE - credits;
+	world_member(world, from, to)->held = flow->cast_held;
+	world_peer(world, from, to)->session->casts.out = SEQ_BASE;
+	world_peer(world, to, from)->session->casts.in = SEQ_BASE - frames;
+	return heard->credits;
+}
+
 static void put_wire(struct world *world, int from, int to, const struct direction *flow)
 {
 	struct wire *wire = &world->wire[from][to];
 	struct node *sender = &world->node[from];
+	uint32_t cast_credits = put_casts(world, from, to, flow);
 
 	wire->count = flow->frames;
 	for (uint32_t i = 0; i < wire->count; i++) {
 		struct flight *flight = &wire->flight[i];
 
 		flight->update = flow->frame[i] & FLIGHT_UPDATE;
-		flight->cost = flow->frame[i] & (uint8_t)~FLIGHT_UPDATE;
-		flight->credits = SENT_BASE + (uint32_t)flow->credits[i];
+		flight->cast = flow->frame[i] & FLIGHT_CAST;
+		flight->cost = flow->frame[i] & (uint8_t) ~(FLIGHT_UPDATE | FLIGHT_CAST);
 		flight->ask = flow->ask[i];
+		if (flight->cast) {
+			cast_credits += (uint32_t)flow->credits[i];
+			flight->credits = cast_credits;
+			flight->segments = 0; /* they have left */
+			continue;
+		}
+		flight->credits = SENT_BASE + (uint32_t)flow->credits[i];
 		flight->segments = flight->update ? 1 : world->segments_of[flight->cost];
 		sender->sent_count -= flight->segments;
 		memcpy(flight->chunk, sender->sent + sender->sent_count,
@@ -201,7 +248,10 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 
 	out->flow.tx.credits = SENT_BASE;
 	out->flow.tx.sent = SENT_BASE + (uint32_t)flow->sent;
-	out->flow.seq_out = SEQ_BASE + flow->frames;
+	out->flow.seq_out = SEQ_BASE;
+	for (uint32_t i = 0; i < flow->frames; i++)
+		out->flow.seq_out += flow->frame[i] & FLIGHT_CAST ? 0 : 1;
+	in->flow.most = in->flow.rx.size;
 	in->flow.seq_in = SEQ_BASE;
 	in->flow.rx.received = SENT_BASE + (uint32_t)flow->received;
 	in->flow.rx.returned = SENT_BASE + (uint32_t)flow->returned;
@@ -215,6 +265,7 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 		reserve->asking_count++;
 	}
 	world_ask(world, from, to, flow->left);
+	world->said[from][to] = flow->said;
 	in->flow.freeing = flow->freeing;
 	in->withholding = flow->withholding;
 	in->kept = 0;

@@ -13,6 +13,7 @@
 enum {
 	FLOWS_MAX = NODES_MAX * (NODES_MAX - 1),
 	FLIGHT_UPDATE = 0x80, /* in flow.frame */
+	FLIGHT_CAST = 0x40,
 };
 
 /*
@@ -23,7 +24,10 @@ enum {
  * @freeing:   released there, not yet published
  * @dirty:     place in the receiver's dirty list + 1; 0: not in it
  * @frames, @frame, @credits: under way, oldest first: cost, and the credits they carry
- *             for the flow that runs the other way
+ *             for the flow that runs the other way; of a frame to all, what it adds to those
+ *             that such frames carried before
+ * @cast_held: credits that are set aside for the sender's next frame to all
+ * @said:      frames of those that a hoarder sends
  * @ask:       and what they ask for
  * @asked, @granted: by the last one that came, and to the sender
  * @asking:    place in the receiver's list of those that ask for more + 1; 0: not in it
@@ -39,6 +43,7 @@ struct direction {
 	int8_t credits[FRAMES_MAX];
 	uint8_t ask[FRAMES_MAX];
 	uint8_t asked, granted, asking, left;
+	uint8_t cast_held, said;
 	uint8_t held, copied;
 	uint8_t fixed[WINDOW_MAX];
 };

@@ -22,8 +22,11 @@ static struct step *add_arrivals(const struct world *world, struct step *at, int
 
 	if (!world->wire[from][to].count)
 		return at;
+	if (world_hoards(world, to) && !first->update)
+		return add(at, ACT_ARRIVE, to, from, FATE_KEEP);
 	at = add(at, ACT_ARRIVE, to, from, FATE_CONSUME);
-	if (first->update || world->node[to].kept_count >= world->setting.keeps)
+	if (first->update || world->setting.hoard ||
+	    world->node[to].kept_count >= world->setting.keeps)
 		return at;
 	if (first->cost == 1)
 		at = add(at, ACT_ARRIVE, to, from, FATE_KEEP);
@@ -35,6 +38,8 @@ static struct step *add_sends(const struct world *world, struct step *at, int fr
 {
 	const struct setting *setting = &world->setting;
 
+	if (setting->hoard && world->said[from][to] == setting->hoard)
+		return at;
 	for (uint32_t c = setting->cost_min; !world->left[from][to] && c <= setting->cost_max; c++)
 		at = add(at, ACT_SEND, from, to, c);
 	if (setting->large)
@@ -57,7 +62,10 @@ uint32_t steps_list(const struct world *world, struct step *steps)
 			if (!setting->rounds && setting->keeps)
 				at = add(at, ACT_COPY_OUT, i, j, 0);
 		}
-		for (uint32_t k = 0; k < world->node[i].kept_count; k++)
+		for (uint32_t c = setting->cost_min; i < setting->casters && c <= setting->cost_max;
+		     c++)
+			at = add(at, ACT_CAST, i, (i + 1) % setting->nodes, c);
+		for (uint32_t k = 0; k < world->node[i].kept_count && !world_hoards(world, i); k++)
 			at = add(at, ACT_RELEASE, i, i, k);
 		if (setting->rounds) {
 			at = add(at, ACT_ROUND, i, i, 0);
@@ -118,6 +126,45 @@ static bool send_data(struct world *world, int node, int other, uint32_t arg)
 		world_ask(world, node, other, left_after(world, node, other));
 	link_send(&frame, &args);
 	link_kick(peer->link);
+	world->said[node][other] += world->setting.hoard ? 1 : 0;
+	return true;
+}
+
+/* The credits of one member for a frame to all. */
+static bool set_aside(struct world *world, struct link_group *group, uint32_t at, uint32_t cost)
+{
+	struct link_member *member = &group->members[at];
+
+	if (!world->setting.spend_last)
+		return link_group_hold(group, at, body_of(cost));
+	if (member->held || window_tx_free(&member->peer->flow.tx) < cost)
+		return member->held;
+	member->held = cost;
+	flow_hold(&member->peer->flow, cost);
+	return true;
+}
+
+/* As the event service does (event_group.c): each member's credits as soon as they are there, and
+ * the frame when all are. */
+static bool cast(struct world *world, int node, uint32_t cost)
+{
+	struct link_group *group = world->node[node].group;
+	const uint32_t body = body_of(cost);
+	const struct link_send_args args = {
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+		.msg_bytes = body,
+		.frag_bytes = (uint16_t)body,
+	};
+	struct link_txframe frame;
+	uint32_t held = 0;
+
+	for (uint32_t m = 0; m < group->count; m++)
+		held += set_aside(world, group, m, cost);
+	if (held < group->count || !link_group_get(group, body, &frame))
+		return false;
+	link_group_send(group, &frame, &args);
+	link_kick(&world->node[node].link);
 	return true;
 }
 
@@ -196,6 +243,9 @@ bool steps_do(struct world *world, const struct step *step)
 	switch ((enum act)step->act) {
 	case ACT_SEND:
 		return send_data(world, step->node, step->other, step->arg);
+	case ACT_CAST:
+		cast(world, step->node, step->arg);
+		return true; /* credits may be set aside though it does not leave */
 	case ACT_ARRIVE:
 		if (!arrive(world, step->node, step->other, (enum fate)step->arg))
 			return false;
@@ -224,6 +274,11 @@ bool steps_do(struct world *world, const struct step *step)
 	return true;
 }
 
+bool steps_leaves(struct world *world, const struct step *step)
+{
+	return step->act == ACT_CAST ? cast(world, step->node, step->arg) : steps_do(world, step);
+}
+
 void steps_print(const struct step *step)
 {
 	static const char *const fates[FATES] = { "consumed", "kept", "held for a file" };
@@ -232,6 +287,9 @@ void steps_print(const struct step *step)
 	case ACT_SEND:
 		printf("node %d sends %d to node %d%s\n", step->node, step->arg & ~LARGE,
 		       step->other, step->arg & LARGE ? ", of a large message" : "");
+		break;
+	case ACT_CAST:
+		printf("node %d sends %d to all, or sets credits aside\n", step->node, step->arg);
 		break;
 	case ACT_ARRIVE:
 		printf("node %d takes a frame of node %d; data is %s\n", step->node, step->other,

@@ -11,6 +11,7 @@ enum {
 
 enum act {
 	ACT_SEND, /* arg: cost */
+	ACT_CAST, /* to all others: sets aside the credits that there are, and leaves with all */
 	ACT_ARRIVE, /* arg: enum fate */
 	ACT_RELEASE, /* arg: index among the node's kept frames */
 	ACT_COPY_OUT,
@@ -36,9 +37,16 @@ struct step {
 uint32_t steps_list(const struct world *world, struct step *steps);
 /* Does it; false: it cannot be done now. */
 bool steps_do(struct world *world, const struct step *step);
+/* A send or a cast; false: nothing leaves. */
+bool steps_leaves(struct world *world, const struct step *step);
 /* Counts that must agree in every state. */
 void steps_check(struct world *world);
-/* Falls with every step but a send: without new data the world comes to rest. */
+static inline bool steps_sends(const struct step *step)
+{
+	return step->act == ACT_SEND || step->act == ACT_CAST;
+}
+
+/* Falls with every step but those that send: without new data the world comes to rest. */
 uint32_t steps_rank(struct world *world);
 /* Says a step in words. */
 void steps_print(const struct step *step);

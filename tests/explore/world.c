@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The virtual device under each node, the wires between them, and the handshake. */
+/* The nodes, the wires between them, the handshake, and groups. Calls device.c. */
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -8,219 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct node *node_of(struct queue *queue)
-{
-	return (struct node *)queue;
-}
-
-static struct node *node_of_port(struct port *port)
-{
-	return (struct node *)((uint8_t *)port - offsetof(struct node, port));
-}
-
-static uint32_t dev_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
-{
-	struct node *node = node_of(queue);
-	uint32_t got = node->arrived_count;
-
-	if (got > n)
-		violation(node->world, "a frame of more descriptors than are asked for");
-	memcpy(descs, node->arrived, got * sizeof(*descs));
-	node->arrived_count = 0;
-	return got;
-}
-
-static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
-{
-	struct node *node = node_of(queue);
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (node->fill_count == queue->rx_chunks)
-			violation(node->world, "more buffers in the fill ring than there are");
-		else
-			node->fill_ring[node->fill_count++] = addrs[i] &
-							      ~(uint64_t)(CHUNK_BYTES - 1);
-	}
-}
-
-/* The node for which a frame is: by the address in its IP header. */
-static int destination(const struct node *node, const uint8_t *frame)
-{
-	int to = frame[33] - 1;
-
-	if (to < 0 || to >= node->world->setting.nodes || to == node->index)
-		violation(node->world, "a frame to nobody");
-	return to < 0 || to >= NODES_MAX ? 0 : to;
-}
-
-/* A probe outside the session: it has no number and no credit, and goes no further. */
-static void take_outside(struct node *node, const struct careful_hdr *hdr,
-			 const struct device_desc *descs, uint32_t n)
-{
-	if (hdr->seq || hdr->credits || be32toh(hdr->check) != careful_hdr_check(hdr))
-		violation(node->world, "a probe outside the session takes part in it");
-	for (uint32_t i = 0; i < n; i++)
-		node->sent[node->sent_count++] = descs[i].addr & ~(uint64_t)(CHUNK_BYTES - 1);
-}
-
-/* Takes one frame: what the rule doesn't see must be right, the rest goes on the wire. */
-static void take_frame(struct node *node, const struct device_desc *descs, uint32_t n)
-{
-	struct world *world = node->world;
-	const uint8_t *frame = node->umem + descs[0].addr;
-	int to = destination(node, frame);
-	struct link_peer *there = world_peer(world, to, node->index);
-	struct wire *wire = &world->wire[node->index][to];
-	struct flight *flight = &wire->flight[wire->count];
-	struct careful_hdr hdr;
-	uint32_t bytes = 0;
-
-	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
-	if (hdr.type == CAREFUL_PING && hdr.stage_limit == CAREFUL_STAGE_NET_RX) {
-		take_outside(node, &hdr, descs, n);
-		return;
-	}
-	if (wire->count == FRAMES_MAX || n > TX_SEGMENTS_MAX) {
-		violation(world, "more under way than the window allows");
-		return;
-	}
-	if (be32toh(hdr.check) != careful_hdr_check(&hdr) ||
-	    be64toh(hdr.cookie) != node->world->node[to].cookie[there->slot] ||
-	    be16toh(hdr.src_node) != there->slot ||
-	    be32toh(hdr.seq) != there->flow.seq_in + wire->count + 1)
-		violation(world, "a header that the receiver will refuse");
-	for (uint32_t i = 0; i < n; i++) {
-		flight->chunk[i] = descs[i].addr & ~(uint64_t)(CHUNK_BYTES - 1);
-		bytes += descs[i].bytes;
-	}
-	flight->segments = (uint8_t)n;
-	flight->update = hdr.type == CAREFUL_UPDATE;
-	flight->cost = (uint8_t)((bytes + BUFFER_BYTES - 1) / BUFFER_BYTES);
-	flight->credits = be32toh(hdr.credits);
-	flight->ask = be16toh(hdr.extra);
-	wire->count++;
-}
-
-static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
-{
-	struct node *node = node_of(queue);
-	uint32_t from = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (descs[i].options & DEVICE_DESC_MORE)
-			continue;
-		take_frame(node, descs + from, i + 1 - from);
-		from = i + 1;
-	}
-	return n;
-}
-
-static int dev_kick(struct queue *queue)
-{
-	(void)queue;
-	return 0;
-}
-
-static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
-{
-	struct node *node = node_of(queue);
-	uint32_t got = node->sent_count < n ? node->sent_count : n;
-
-	node->sent_count -= got;
-	memcpy(addrs, node->sent + node->sent_count, got * sizeof(*addrs));
-	return got;
-}
-
-static union address address_of(int node)
-{
-	return (union address){ .in = { .sin_family = AF_INET,
-					.sin_port = htons(CAREFUL_PORT_DEFAULT),
-					.sin_addr.s_addr = htonl(0x0a000001u + (unsigned)node) } };
-}
-
-static int dev_ctrl_send(struct port *port, const union address *to, const void *buf,
-			 uint32_t bytes)
-{
-	struct node *node = node_of_port(port);
-	struct node *other = &node->world->node[ntohl(to->in.sin_addr.s_addr) - 0x0a000001u];
-
-	if (other->ctrl_count == CTRL_MAX || bytes != sizeof(other->ctrl[0].ctrl))
-		return -ENOBUFS;
-	other->ctrl[other->ctrl_count].from = address_of(node->index);
-	memcpy(&other->ctrl[other->ctrl_count].ctrl, buf, bytes);
-	other->ctrl_count++;
-	return 0;
-}
-
-static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
-			     struct arrival *arrival)
-{
-	struct node *node = node_of_port(port);
-
-	if (!node->ctrl_count || bytes < sizeof(node->ctrl[0].ctrl))
-		return -EAGAIN;
-	*arrival = (struct arrival){ .at_ns = node->world->now_ns };
-	*from = node->ctrl[0].from;
-	memcpy(buf, &node->ctrl[0].ctrl, sizeof(node->ctrl[0].ctrl));
-	memmove(node->ctrl, node->ctrl + 1, --node->ctrl_count * sizeof(node->ctrl[0]));
-	return sizeof(node->ctrl[0].ctrl);
-}
-
-static uint32_t *dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes)
-{
-	static uint32_t may_fill; /* frames come with credits */
-
-	(void)window;
-	node_of_port(port)->cookie[slot] = cookie;
-	(void)buffer_bytes;
-	return &may_fill;
-}
-
-static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
-{
-	(void)port;
-	*llhdr = (struct llhdr){ .bytes = LL_BYTES };
-	llhdr->data[12] = 0x08; /* IPv4, UDP */
-	llhdr->data[14] = 0x45;
-	llhdr->data[23] = 17;
-	memcpy(llhdr->data + 30, &to->in.sin_addr, 4);
-	return 0;
-}
-
-static uint64_t dev_now(struct port *port)
-{
-	return node_of_port(port)->world->now_ns;
-}
-
-static void dev_random(struct port *port, void *buf, uint32_t bytes)
-{
-	struct world *world = node_of_port(port)->world;
-	uint8_t *p = buf;
-
-	for (uint32_t i = 0; i < bytes; i++) {
-		world->random = world->random * 6364136223846793005u + 1442695040888963407u;
-		p[i] = (uint8_t)(world->random >> 56);
-	}
-}
-
-static const struct queue_ops queue_ops = {
-	.rx = dev_rx,
-	.fill = dev_fill,
-	.tx = dev_tx,
-	.kick = dev_kick,
-	.complete = dev_complete,
-};
-
-static const struct port_ops port_ops = {
-	.ctrl_send = dev_ctrl_send,
-	.ctrl_recv = dev_ctrl_recv,
-	.admit = dev_admit,
-	.resolve = dev_resolve,
-	.now_ns = dev_now,
-	.random = dev_random,
-};
 
 static void node_init(struct world *world, int index)
 {
@@ -239,10 +26,10 @@ static void node_init(struct world *world, int index)
 
 	node->world = world;
 	node->index = (uint8_t)index;
-	node->port.ops = &port_ops;
+	node->port.ops = &world_port_ops;
 	node->port.mtu = window_cost_max(setting->window) * BUFFER_BYTES - ETHERNET_BYTES;
 	node->queue = (struct queue){
-		.ops = &queue_ops,
+		.ops = &world_queue_ops,
 		.port = &node->port,
 		.umem = node->umem,
 		.chunk_bytes = CHUNK_BYTES,
@@ -273,9 +60,19 @@ bool world_sends(const struct world *world, int from, int to)
 {
 	if (!world_linked(world, from, to))
 		return false;
+	if (world->setting.casters)
+		return from >= world->setting.casters && to == 0;
 	if (world->setting.pattern == PATTERN_SINK)
 		return to == 0;
 	return world->setting.pattern != PATTERN_RING || to == (from + 1) % world->setting.nodes;
+}
+
+bool world_hoards(const struct world *world, int node)
+{
+	for (int to = 0; to < world->setting.nodes; to++)
+		if (world_sends(world, node, to) && world->said[node][to] < world->setting.hoard)
+			return true;
+	return false;
 }
 
 /* Lets the real handshake make a session between each two nodes. */
@@ -283,7 +80,7 @@ static void handshake(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
 		for (int j = 0; j < world->setting.nodes; j++) {
-			union address to = address_of(j);
+			union address to = world_address(j);
 			struct link_peer *peer;
 
 			if (!world_linked(world, i, j))
@@ -316,6 +113,28 @@ static void handshake(struct world *world)
 			}
 }
 
+/* Whoever casts has a group of all others, and they admit its frames. */
+static void open_groups(struct world *world)
+{
+	for (int i = 0; i < world->setting.casters; i++) {
+		struct link_peer *others[NODES_MAX];
+		uint32_t count = 0;
+
+		for (int j = 0; j < world->setting.nodes; j++)
+			if (j != i)
+				others[count++] = world_peer(world, i, j);
+		if (link_group_open(&world->node[i].link, 77u + (unsigned)i, others, count,
+				    &world->node[i].group)) {
+			fprintf(stderr, "no group of node %d\n", i);
+			exit(1);
+		}
+		for (int j = 0; j < world->setting.nodes; j++)
+			if (j != i && link_group_admit(world_peer(world, j, i), 77u + (unsigned)i,
+						       world_member_of(i, j)))
+				exit(1);
+	}
+}
+
 void world_init(struct world *world, const struct setting *setting)
 {
 	memset(world, 0, sizeof(*world));
@@ -324,6 +143,7 @@ void world_init(struct world *world, const struct setting *setting)
 	for (int i = 0; i < setting->nodes; i++)
 		node_init(world, i);
 	handshake(world);
+	open_groups(world);
 	for (int i = 0; setting->threshold && i < setting->nodes; i++)
 		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
 			world->node[i].link.peers[slot].flow.rx.threshold = setting->threshold;
@@ -355,8 +175,10 @@ void world_ask(struct world *world, int from, int to, uint8_t left)
 
 void world_deinit(struct world *world)
 {
-	for (int i = 0; i < world->setting.nodes; i++)
+	for (int i = 0; i < world->setting.nodes; i++) {
+		link_group_close(world->node[i].group);
 		link_deinit(&world->node[i].link);
+	}
 }
 
 /* Writes the frame anew, as take_frame() saw it, into receive buffers of `to`. */
@@ -367,12 +189,13 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	struct link_peer *there = world_peer(world, from, to);
 	uint32_t body = flight->update ? 0 : body_of(flight->cost);
 	uint32_t udp = 8 + LINK_HDR_BYTES + body;
+	bool ping = flight->cost == 1 && !flight->update && !flight->cast;
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
-		.type = flight->update	  ? CAREFUL_UPDATE :
-			flight->cost == 1 ? CAREFUL_PING :
-					    CAREFUL_DATA,
-		.stage_limit = flight->cost == 1 && !flight->update ? CAREFUL_STAGE_HOST_RX : 0,
+		.type = flight->update ? CAREFUL_UPDATE :
+			ping	       ? CAREFUL_PING :
+					 CAREFUL_DATA,
+		.stage_limit = ping ? CAREFUL_STAGE_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
 		.seq = htobe32(here->flow.seq_in + 1),
@@ -382,6 +205,13 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.frag_bytes = htobe16((uint16_t)body),
 	};
 
+	if (flight->cast) {
+		hdr.flags = CAREFUL_F_BCAST_EVENT;
+		hdr.msg_id = htobe32((uint32_t)flight->ask << 4 * world_member_of(from, to));
+		hdr.extra = 0;
+		hdr.cookie = htobe64(world->node[from].group->cookie);
+		hdr.seq = htobe32(world_heard(world, to, from)->seq + 1);
+	}
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(first, there->llhdr.data, LL_BYTES);
 	first[16] = (uint8_t)((20 + udp) >> 8); /* IPv4's length */

@@ -11,12 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/link.h"
+#include "link/group.h"
 
 enum {
 	NODES_MAX = 3,
 	WINDOW_MAX = 6,
-	POOL_MAX = 2, /* copy-out buffers */
+	POOL_MAX = 6, /* copy-out buffers */
 	GRANTED_MAX = 4,
 	CHUNK_BYTES = 512,
 	BUFFER_BYTES = 256,
@@ -44,6 +44,9 @@ enum pattern {
  * @pool:      copy-out buffers of a node
  * @tx_chunks: send buffers of a node
  * @keeps:     frames that a node's application keeps at a time; 0: it consumes all
+ * @hoard:     frames that each node sends before it consumes any, and all that it sends: until
+ *             then it keeps what comes; 0: they send without end
+ * @casters:   nodes from 0 on that send to all others at once, and no otherwise
  * @rounds:    after each arrival and release the node does what careful_poll() does, in
  *             its order; else each of those steps happens at any time
  * @spend_last: data may take the last credit (the rule broken on purpose)
@@ -57,14 +60,19 @@ enum pattern {
  */
 struct setting {
 	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, reserve,
-		large;
+		large, hoard, casters;
 	enum pattern pattern;
 	bool rounds, spend_last, asks_on, standstill;
 };
 
-/* A frame under way. */
+/*
+ * A frame under way.
+ *
+ * @cast: to all, in a numbering and an account of credits of its own
+ * @ask:  of a session's frame; of one to all, what it gives this node beyond the others
+ */
 struct flight {
-	bool update;
+	bool update, cast;
 	uint8_t cost;
 	uint8_t segments; /* send buffers */
 	uint16_t ask;
@@ -95,6 +103,7 @@ struct node {
 	} ctrl[CTRL_MAX]; /* of the handshake, not read yet */
 	uint32_t ctrl_count;
 	uint64_t cookie[NODES_MAX]; /* admitted, by slot */
+	struct link_group *group; /* of the others; NULL: it does not cast */
 
 	struct careful_kept *kept[KEPT_MAX]; /* what the application keeps */
 	uint32_t kept_count;
@@ -108,11 +117,22 @@ struct world {
 		struct flight flight[FRAMES_MAX];
 	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
 	uint8_t left[NODES_MAX][NODES_MAX]; /* frames of a large message: [from][to] */
+	uint8_t said[NODES_MAX][NODES_MAX]; /* frames of those that a hoarder sends */
 	uint8_t segments_of[WINDOW_MAX + 1]; /* send buffers of a data frame, by its cost */
 	uint64_t now_ns;
 	uint64_t random;
 	const char *violated; /* what was found wrong; NULL: nothing */
 };
+
+/* Frames of a wire that are, or are not, to all. */
+static inline uint32_t world_numbered(const struct wire *wire, bool cast)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < wire->count; i++)
+		n += wire->flight[i].cast == cast;
+	return n;
+}
 
 /* Says what is wrong, once; the search stops there. */
 static inline void violation(struct world *world, const char *what)
@@ -121,18 +141,46 @@ static inline void violation(struct world *world, const char *what)
 		world->violated = what;
 }
 
+/* device.c */
+extern const struct queue_ops world_queue_ops;
+extern const struct port_ops world_port_ops;
+union address world_address(int node);
+
 void world_init(struct world *world, const struct setting *setting);
 void world_deinit(struct world *world);
 
 /* Whether `from` has a session with `to`, and whether it sends data there. */
 bool world_linked(const struct world *world, int from, int to);
 bool world_sends(const struct world *world, int from, int to);
+/* Whether a node has more to send before it consumes. */
+bool world_hoards(const struct world *world, int node);
 
 static inline struct link_peer *world_peer(struct world *world, int node, int other)
 {
 	struct node *n = &world->node[node];
 
 	return &n->link.peers[n->slot_of[other]];
+}
+
+/* Which member of a caster's group a node is. */
+static inline uint32_t world_member_of(int caster, int node)
+{
+	return (uint32_t)(node < caster ? node : node - 1);
+}
+
+/* Its place in a caster's group. */
+static inline struct link_member *world_member(struct world *world, int node, int other)
+{
+	struct link_group *group = world->node[node].group;
+
+	return group ? &group->members[world_member_of(node, other)] : NULL;
+}
+
+static inline struct link_heard *world_heard(struct world *world, int node, int other)
+{
+	struct node *n = &world->node[node];
+
+	return &n->link.heard[n->slot_of[other]];
 }
 
 /* Bytes after the careful header that make a frame fill `cost` buffers to the brim. */
