@@ -99,6 +99,7 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
+	ev->part = (uint32_t)link_random(&c->link) | 1;
 	event_group_init(ev);
 	rc = set_nodes(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
@@ -155,7 +156,8 @@ static bool say_join(struct careful_events *ev, struct event_node *node)
 {
 	struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_JOIN),
-		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->joined) },
+		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->part) },
+		.bytes = htobe32(ev->part),
 	};
 
 	event_group_join(ev, &am);
@@ -208,21 +210,32 @@ static bool is_ours(const struct careful_events *ev, uint32_t rank, const struct
 
 static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
+	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
 	struct event_node *node = &ev->node[rank];
+	bool right = is_ours(ev, rank, am);
 
 	/* Who has left and is back waits until we have, too. */
 	if (node->left)
 		return;
+	if (right && node->joined && node->part != part) { /* that it has left did not get here */
+		event_fail(ev, rank, -ECONNRESET);
+		return;
+	}
+	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
+		node->ask_ns = 0;
+		return;
+	}
 	if (!node->joined) {
 		node->joined = true;
+		node->part = part;
 		ev->joined++;
 		ev->c->told++;
 	}
-	if (!am->args[2])
+	if (!ours)
 		node->ask_ns = 0; /* it waits for ours */
 	else
 		node->ask_ns = UINT64_MAX;
-	if (!is_ours(ev, rank, am))
+	if (!right)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
 		node->owes_fail = true;

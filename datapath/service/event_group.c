@@ -142,7 +142,7 @@ void event_group_round(struct careful_events *ev)
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
-		if (i == ev->rank || !node->joined || node->left)
+		if (i == ev->rank || !event_knows_us(node) || node->left)
 			continue;
 		if (link_group_heard(node->peer))
 			node->owes_heard = true;

@@ -71,6 +71,9 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 
 	if (ev->error || ev->joined + 1 < ev->nodes)
 		return false;
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (is_meant(ev, dst, i) && !event_knows_us(&ev->node[i]))
+			return false;
 	if (dst == CAREFUL_EVENT_ALL && event_group_can(ev))
 		return event_group_may_send(ev, bytes) && link_tx_room(&ev->c->link, 1);
 	for (uint32_t i = 0; i < ev->nodes; i++) {

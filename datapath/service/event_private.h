@@ -44,7 +44,7 @@ struct event_way {
 /*
  * Another node.
  *
- * @joined:    it takes part
+ * @joined:    it takes part, @part: with this number
  * @left:      it has said that it is done
  * @owes_fail, @owes_leave: what it still has to be told, in this order
  * @awaited:   its session is watched: service waits for a sign of it
@@ -59,6 +59,7 @@ struct event_node {
 	struct event_way in, out;
 	struct event_fragment *first, *last;
 	uint64_t ask_ns;
+	uint32_t part;
 	bool owes_fail, owes_leave;
 	bool joined, left, awaited;
 	bool owes_heard, hears;
@@ -93,6 +94,7 @@ struct careful_events {
 	struct careful *c;
 	uint32_t number, nodes, rank; /* of the group, in it, this one's */
 	uint32_t joined; /* nodes that have */
+	uint32_t part; /* the number of ours: not that of an earlier one */
 	struct event_node *node;
 	uint16_t *rank_of; /* of each peer */
 	struct event_fragment *fragments, *free;
@@ -122,6 +124,12 @@ struct careful_events {
 	uint64_t notes_count;
 	int notes_fd;
 };
+
+/* Whether a node has been told that we take part: what comes to it before is nobody's there. */
+static inline bool event_knows_us(const struct event_node *node)
+{
+	return node->joined && node->ask_ns == UINT64_MAX;
+}
 
 /* event.c */
 void event_fail(struct careful_events *ev, uint32_t rank, int error);

@@ -108,6 +108,7 @@ void cluster_start(struct node *node)
 	keys_open(node);
 	work_open(node);
 	pings_open(node);
+	groups_open(node);
 }
 
 static void count(struct node *node)
@@ -125,6 +126,7 @@ static void stop(struct node *node)
 {
 	count(node);
 	work_close(node);
+	groups_close(node);
 	careful_close(node->c);
 	node->c = NULL;
 }
@@ -207,7 +209,7 @@ static void poll_node(struct node *node)
 	struct scenario *s = &cluster->scenario;
 	uint64_t now_ns = sim_now_ns(cluster->world);
 	struct sim_fault *fault;
-	uint64_t free_ns, due_ns, ping_ns;
+	uint64_t free_ns, due_ns, ping_ns, group_ns;
 	int handled;
 
 	if (cluster_fault_on(cluster, FAULT_STALL, node->port, &fault)) {
@@ -234,6 +236,8 @@ static void poll_node(struct node *node)
 	due_ns = work_run(node);
 	ping_ns = pings_run(node);
 	due_ns = ping_ns < due_ns ? ping_ns : due_ns;
+	group_ns = groups_run(node);
+	due_ns = group_ns < due_ns ? group_ns : due_ns;
 	handled = careful_poll(node->c);
 	cluster->polls++;
 	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
@@ -344,7 +348,7 @@ static bool ended(struct cluster *cluster)
 {
 	uint64_t now_ns = sim_now_ns(cluster->world);
 
-	if (cluster->ops_done < cluster->scenario.ops_count ||
+	if (cluster->ops_done < cluster->scenario.ops_count || !groups_over(cluster) ||
 	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && untold(cluster)))
 		return false;
 	if (!cluster->done_ns)
@@ -410,6 +414,15 @@ static void stuck(struct cluster *cluster)
 				"operation %u (attempt %u, last status %d) is not done %lld ms after "
 				"the last fault",
 				op->index, op->attempt, op->last_status, after_ms);
+	}
+	for (uint32_t i = 0; i < cluster->scenario.nodes && !groups_over(cluster); i++) {
+		const struct group_part *part = &cluster->nodes[i].part;
+
+		if (part->ev || !part->done)
+			sim_fail(cluster->world,
+				 "node %u, event %llu (last status %d): the group is not over %lld "
+				 "ms after the last fault",
+				 i, (unsigned long long)part->event, part->status, after_ms);
 	}
 	sim_fail(cluster->world, "all is done, and no rest %lld ms after the last fault", after_ms);
 }

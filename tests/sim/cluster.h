@@ -7,6 +7,8 @@
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H
 
+#include <careful/event.h>
+
 #include "device/sim.h"
 #include "files.h"
 #include "service/engine.h"
@@ -91,6 +93,25 @@ struct late {
 	struct careful_reply_to to;
 };
 
+/*
+ * A node's part in the group of all.
+ *
+ * @ev:       NULL: it takes none now, until again_ns
+ * @done:     it has played the program to its end
+ * @event, @at, @said, @heard, @large: of its program: bytes of its message that have left, whether
+ *            all have, whether all that is for it came, in pieces
+ * @got:      bytes of each node's message
+ * @over, @failed, @status: it is to be closed, for what
+ */
+struct group_part {
+	struct careful_events *ev;
+	uint64_t event, again_ns;
+	uint32_t at;
+	bool done, said, heard, large, over, failed;
+	uint32_t got[NODES_MAX];
+	int status;
+};
+
 struct node {
 	struct cluster *cluster;
 	uint32_t port;
@@ -109,6 +130,7 @@ struct node {
 	uint32_t probes, stage;
 	bool probing;
 	uint64_t ping_ns;
+	struct group_part part;
 };
 
 /*
@@ -120,6 +142,7 @@ struct node {
  * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
+ * @group:     all nodes have events beside the work
  * @excused:   some fault in it makes operations fail
  * @damage:    some fault in it damages payload
  * @plan_bytes: of each fragment; 0: what the engine begins with
@@ -149,7 +172,7 @@ struct scenario {
 	struct op ops[OPS_MAX];
 	uint32_t ops_count;
 	uint32_t ops_left_out; /* a bit each */
-	bool pings;
+	bool pings, group;
 	bool excused, damage;
 	uint64_t healed_ns;
 };
@@ -222,6 +245,14 @@ void keys_open(struct node *node);
 void pings_open(struct node *node);
 /* Sends a ping if one is due; when the next is. */
 uint64_t pings_run(struct node *node);
+
+/* groups.c */
+void groups_open(struct node *node);
+void groups_close(struct node *node);
+/* Goes on with a node's part; when it is to be looked at again without a frame. */
+uint64_t groups_run(struct node *node);
+/* Whether all have played it to the end, and nobody plays. */
+bool groups_over(const struct cluster *cluster);
 
 /* invariants.c */
 void check_node(struct node *node);

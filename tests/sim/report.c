@@ -157,6 +157,8 @@ void report_scenario(FILE *out, const struct scenario *s)
 	fprintf(out, "  %u nodes, windows of %u buffers of %u bytes, frames up to %u bytes\n",
 		s->nodes, s->options.rx_buffers / s->options.peers, s->shape.buffer_bytes,
 		s->shape.frame_bytes);
+	if (s->group)
+		fprintf(out, "  a group of events among all nodes\n");
 	for (uint32_t i = 0; i < s->ops_count; i++)
 		if (!(s->ops_left_out >> i & 1))
 			fprintf(out,

@@ -14,6 +14,7 @@ enum {
 	STREAM_RESERVE,
 	STREAM_DISKS,
 	STREAM_KEYED,
+	STREAM_GROUP,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -239,6 +240,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_disks(s);
 	s->keyed = sim_hash(seed, STREAM_KEYED, 0) % 4 ? 0 : (1u << s->nodes) - 1;
 	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
+	s->group = sim_hash(seed, STREAM_GROUP, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))
 		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);

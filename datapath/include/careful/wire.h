@@ -186,12 +186,15 @@ enum {
 /*
  * What an EVENT is (P2 section 5.1; careful/event.h). Those of another group are dropped.
  * Whoever opens a group says JOIN to each of the others until it has heard one from there; a
- * JOIN that says that none was heard is answered by one. Fragments follow to who has joined.
+ * JOIN that says that none was heard is answered by one. Fragments follow to who has joined. A
+ * part that ended, and was begun anew, has another number: to whoever knows the one before, and
+ * was not told of its end, the group has failed.
  */
 enum careful_event_what {
 	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
-	/* args: the sender's rank, nodes of the group, 1: heard one; the cookie of its frames to
-	 * all, high, and in token low; 0: it sends none. */
+	/* args: the sender's rank, nodes of the group, the number of the receiver's part where that
+	 * was heard, else 0; the cookie of its frames to all, high, and in token low; 0: it sends
+	 * none. bytes: the number of its part, not 0 */
 	CAREFUL_EVENT_JOIN = 1,
 	CAREFUL_EVENT_LEAVE = 2, /* no more fragments come from the sender */
 	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
