@@ -17,7 +17,7 @@
 #include "device/device.h"
 
 enum {
-	SIM_PORTS_MAX = 8,
+	SIM_PORTS_MAX = 16,
 	SIM_ANY = 0xff, /* any port */
 	SIM_FRAME_BYTES = 8192, /* largest frame of any device */
 	SIM_TEXT_BYTES = 512,
@@ -90,6 +90,7 @@ struct sim_fault {
  * @admit_ns:       from closing a slot of the peers map until it is for good
  * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
  * @queue_ns:       that each frame there takes to leave it
+ * @gap_ns:         least time between two frames that a port sends, and between two that it takes
  * @unreached:      ports that no frame to all reaches, as bits
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
  * @cost_ns:        where not NULL, the same instead, by frame: of a port, to or from another one,
@@ -114,6 +115,7 @@ struct sim_config {
 	uint64_t ctrl_delay_ns;
 	uint64_t admit_ns;
 	uint32_t queue_frames, queue_ns;
+	uint32_t gap_ns;
 	uint32_t unreached;
 	uint32_t rx_g_ns, tx_g_ns;
 	uint64_t (*cost_ns)(void *user, uint32_t port, uint32_t other, bool sent, const void *hdr);

@@ -125,6 +125,8 @@ struct sim_world {
 	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
 	struct sim_device *devices[SIM_PORTS_MAX];
 	uint64_t queue_ns[SIM_PORTS_MAX]; /* when the queue before it is empty */
+	uint64_t gap_out_ns[SIM_PORTS_MAX],
+		gap_in_ns[SIM_PORTS_MAX]; /* its next turn, with gap_ns */
 	uint64_t ring_free_ns, ring_frames; /* with token_ns: as a wire's, and how many so far */
 	uint64_t clock_ns[SIM_PORTS_MAX]; /* how far a port's clock is ahead */
 	struct sim_slot *tape; /* what SIM_REPLAY repeats */

@@ -113,6 +113,15 @@ static uint64_t wire_ns(const struct sim_world *world, const struct sim_slot *sl
 	return config->wire_g_ns + (uint64_t)config->wire_G_ps_per_byte * bytes / 1000;
 }
 
+/* What a frame waits for its turn at a port, which comes every gap_ns. */
+static uint64_t gap_wait_ns(const struct sim_world *world, uint64_t *turn_ns, uint64_t at_ns)
+{
+	uint64_t wait_ns = *turn_ns > at_ns ? *turn_ns - at_ns : 0;
+
+	*turn_ns = at_ns + wait_ns + world->config.gap_ns;
+	return wait_ns;
+}
+
 /* A frame's turn on the ring, in the order in which they are ready. */
 void sim_wire_ready(struct sim_world *world, uint32_t index)
 {
@@ -158,6 +167,7 @@ static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device
 	ready_ns = world->now_ns + (world->config.cost_ns ? sim->busy_ns : 0);
 	ready_ns = ready_ns > sim->ready_ns ? ready_ns : sim->ready_ns;
 	sim->ready_ns = ready_ns;
+	ready_ns += gap_wait_ns(world, &world->gap_out_ns[sim->port], ready_ns);
 	wire = &world->wires[slot->from][slot->to];
 	at_ns = wire->free_ns > ready_ns ? wire->free_ns : ready_ns;
 	at_ns = sim_fault_clog(world, slot, at_ns) + wire_ns(world, slot);
@@ -288,6 +298,9 @@ void sim_wire_send(struct sim_world *world, uint32_t index)
 		sim_wire_harm(world, slot);
 	sim_fault_fate(world, slot, &fate);
 	fate.lost |= !fate.lost && !enqueue(world, slot, &fate);
+	if (!slot->control)
+		fate.delay_ns += gap_wait_ns(world, &world->gap_in_ns[slot->to],
+					     world->now_ns + fate.delay_ns);
 	if (fate.lost || fate.damaged || fate.late_ns)
 		sim_wire_harm(world, slot);
 	tell(world, slot, fate.lost ? "lost" : fate.damaged ? "sent, damaged" : "sent");

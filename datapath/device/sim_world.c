@@ -66,6 +66,8 @@ void sim_begin(struct sim_world *world, const struct sim_config *config)
 	memset(world->devices, 0, sizeof(world->devices));
 	memset(world->clock_ns, 0, sizeof(world->clock_ns));
 	memset(world->queue_ns, 0, sizeof(world->queue_ns));
+	memset(world->gap_out_ns, 0, sizeof(world->gap_out_ns));
+	memset(world->gap_in_ns, 0, sizeof(world->gap_in_ns));
 	world->ring_free_ns = world->ring_frames = 0;
 	world->tape_count = 0;
 	world->taping = false;

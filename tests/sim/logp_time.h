@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * P4's microbenchmark in virtual time: engines whose frames take their processors, their network
+ * interfaces and the wire as long as they took those of P4's machines. Node 0 makes signatures,
+ * with the code by which carefuld makes them; the others answer, or send without a pause.
+ */
+#ifndef SIM_LOGP_TIME_H
+#define SIM_LOGP_TIME_H
+
+#include "event_world.h"
+#include "service/signature.h"
+
+/*
+ * A machine of P4, ns. A byte's are ps.
+ *
+ * @o_s, @o_r, @g, @L: of a small message
+ * @bulk_g:          between two bulk transfers, however short
+ * @out_ps, @in_ps:  the processor's own, for each byte of a bulk transfer that it sends, or takes
+ * @wire_ps:         the network's
+ */
+struct logp_machine {
+	const char *name;
+	uint32_t o_s, o_r, g, L;
+	uint32_t bulk_g, out_ps, in_ps, wire_ps;
+};
+
+enum logp_kind { LOGP_REQUEST, LOGP_STORE, LOGP_GET };
+
+/* Who sends to whom while node 0 makes its signature. */
+enum logp_pattern {
+	LOGP_ONE_TO_ONE,
+	LOGP_HALF_TO_HALF, /* K pairs */
+	LOGP_ONE_TO_MANY, /* node 0 to K others in turn */
+	LOGP_MANY_TO_ONE, /* K senders, node 0 one of them */
+	LOGP_PATTERNS,
+};
+
+struct logp_setting {
+	const struct logp_machine *machine;
+	enum logp_kind kind;
+	uint32_t bytes;
+	enum logp_pattern pattern;
+	uint32_t K;
+};
+
+/* What a signature shows, us: P4's own reading of it. @trip: of one message, or transfer. */
+struct logp_found {
+	double o_s, o_r, g, L, trip;
+};
+
+enum { LOGP_COSTS_MAX = 64, LOGP_MESSAGES = 1024 };
+
+/* Message cost after each count of messages, us. */
+struct logp_curve {
+	double compute;
+	uint32_t count;
+	uint32_t messages[LOGP_COSTS_MAX];
+	double cost[LOGP_COSTS_MAX];
+};
+
+void logp_open(const struct logp_setting *setting);
+void logp_close(void);
+/* The curve for a pause of so many us. */
+void logp_curve(double compute, struct logp_curve *curve);
+/* All figures, of the world that is open. */
+void logp_read(struct logp_found *found);
+
+#endif /* SIM_LOGP_TIME_H */
