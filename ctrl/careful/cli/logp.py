@@ -55,7 +55,9 @@ from careful.report.measure import environment
     help="Length of the longest burst.",
 )
 @click.option(
-    "--bulk", is_flag=True, help="Also stores and gets of several sizes: os(n), g(n), T(n)."
+    "--bulk",
+    is_flag=True,
+    help="Also stores and gets of several sizes: os(n), or(n), g(n), L(n), T(n), BW(n).",
 )
 @click.option(
     "--max-bytes", type=BYTES, default=16384, show_default=True, help="Largest bulk transfer."
@@ -142,7 +144,7 @@ def logp(
             layers.append(stack.enter_context(beside))
         results = [LogP(layer, options).run() for layer in layers]
         bulks = [
-            transfers.measure(kind, session.layer, sizes_bytes, options)
+            transfers.measure(kind, session.layer, sizes_bytes, options, results[0].rtt)
             for kind in ("store", "get")
             if bulk
         ]

@@ -37,7 +37,8 @@ def named(found: Result) -> dict[str, Figure]:
     }
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
+def curve_figures(curve: Curve) -> dict[str, Any]:
+    """One curve of a signature, for JSON: its cost at each point."""
     costs, errors = curve.costs()
     half = t_quantile(LEVEL, max(curve.samples_count - 1, 1))
     return {
@@ -85,7 +86,7 @@ def figures(found: Result) -> dict[str, Any]:
     for name, figure in named(found).items():
         flat |= figure.figures(name, "us")
     return flat | {
-        "curves": [_curve(curve) for curve in found.curves],
+        "curves": [curve_figures(curve) for curve in found.curves],
         "trials": [_trial(trial) for trial in found.trials],
         "bursts_count": found.bursts_count,
         "elapsed_s": round(found.elapsed_s, 3),

@@ -6,8 +6,11 @@ from typing import Any
 
 from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.contention import Flood
+from careful.measure.estimators.logp import Result
 from careful.measure.statistics.line import Line
+from careful.measure.statistics.sample import Figure
 from careful.report.digits import with_half
+from careful.report.logp import curve_figures
 from careful.report.tables import table
 
 
@@ -27,18 +30,26 @@ def _line(line: Line | None) -> dict[str, Any]:
     }
 
 
+def _named(found: Result) -> dict[str, Figure]:
+    """The figures of one size, by the names of the lines."""
+    return {"os": found.os, "or": found.or_, "g": found.g, "L": found.L, "T": found.rtt}
+
+
 def bulk_figures(found: Bulk) -> dict[str, Any]:
     """One kind of transfer, for JSON."""
     half = found.half_power_bytes
     sizes = []
-    for size, one in zip(found.sizes_bytes, found.results, strict=True):
-        figures = one.os.figures("os", "us") | one.g.figures("g", "us")
-        sizes.append({"bytes": size, **figures, **one.rtt.figures("T", "us")})
+    rates = found.bandwidths()
+    for size, one, rate in zip(found.sizes_bytes, found.results, rates, strict=True):
+        figures: dict[str, Any] = {"bytes": size}
+        for name, figure in _named(one).items():
+            figures |= figure.figures(name, "us")
+        figures |= rate.figures("BW", "MB_per_s") if rate else {"BW_MB_per_s": None}
+        figures["curves"] = [curve_figures(curve) for curve in one.curves]
+        sizes.append({**figures, "notes": one.notes})
     return {
         "kind": found.kind,
-        "os": _line(found.os),
-        "g": _line(found.g),
-        "T": _line(found.T),
+        **{name: _line(line) for name, line in found.lines.items()},
         **(half.figures("half_power", "bytes", 1) if half else {"half_power_bytes": None}),
         "sizes": sizes,
     }
@@ -49,16 +60,17 @@ def bulk_text(found: Bulk) -> str:
     rows = [
         (
             size,
-            with_half(one.os.estimate),
-            with_half(one.g.estimate),
-            with_half(one.rtt.estimate),
-            one.os.reason or one.g.reason,
+            *(with_half(figure.estimate) for figure in _named(one).values()),
+            with_half(rate),
+            next((figure.reason for figure in _named(one).values() if figure.reason), ""),
         )
-        for size, one in zip(found.sizes_bytes, found.results, strict=True)
+        for size, one, rate in zip(
+            found.sizes_bytes, found.results, found.bandwidths(), strict=True
+        )
     ]
-    columns = ("bytes", "os(n) µs", "g(n) µs", "T(n) µs", "")
+    columns = ("bytes", *(f"{name}(n) µs" for name in found.lines), "BW(n) MB/s", "")
     lines = [table(found.kind, columns, rows)]
-    for name, line in (("os", found.os), ("g", found.g), ("T", found.T)):
+    for name, line in found.lines.items():
         if line is None or not line.supported:
             why = line.reason if line else "too few sizes have a figure"
             lines.append(f"{name}(n): no line, {why}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +13,72 @@ from careful.measure.statistics.line import Line
 from careful.report import figure
 from careful.report.digits import with_half
 
+#: Of bulk transfers, whose signatures are drawn: the smallest, and the one nearest to this size
+#: (P4 Figures 8 and 9).
+_BULK_BYTES = 2048
+
+_SIGNATURE = ("burst (messages)", "message cost (µs)")
+Panel = tuple[str, str, str, Callable[[Any], None]]
+
 
 def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: Path) -> None:
-    """Write one panel for each layer's signature (Figures 4 and 5), one for each kind of bulk."""
-    labels = [
-        (f"{one.layer} to {host}", "burst (messages)", "message cost (µs)") for one in signatures
+    """Write a panel for each layer's signature (P4 Figures 4, 5), one for all layers (Figure 6),
+    and for each kind of bulk its times, its bandwidth and two signatures (Figures 7 to 10).
+    """
+    panels: list[Panel] = [
+        (f"{one.layer} to {host}", *_SIGNATURE, partial(_signature, found=one))
+        for one in signatures
     ]
-    labels += [(f"{one.kind} to {host}", "size (bytes)", "time (µs)") for one in bulks]
-    rows = -(-len(labels) // 2)
-    columns = min(len(labels), 2)
+    if len(signatures) > 1:
+        text = f"os + L + or, and the gap, to {host}"
+        panels.append((text, "", "time (µs)", partial(_machines, signatures=signatures)))
+    for bulk in bulks:
+        panels += _panels(bulk, host)
+    rows, columns = -(-len(panels) // 2), min(len(panels), 2)
     size = (8.5 * columns, 5.5 * rows)
     whole, table = figure.grid(rows, columns, size=size, widths=[1.0] * columns)
     pairs = [pair for row in table for pair in row]
-    for pair in pairs[len(labels) :]:
+    for pair in pairs[len(panels) :]:
         pair.remove()
-    for pair, (title, x, y) in zip(pairs, labels, strict=False):
-        pair.set_title(title, loc="left")
-        pair.set_xlabel(x)
-        pair.set_ylabel(y)
-    for pair, one in zip(pairs, signatures, strict=False):
-        _signature(pair, one)
-    for pair, bulk in zip(pairs[len(signatures) :], bulks, strict=False):
-        _bulk(pair, bulk)
+    for pair, (title, x, y, drawn) in zip(pairs, panels, strict=False):
+        figure.label(pair, title, x, y)
+        drawn(pair)
     figure.save(whole, path)
+
+
+def _panels(bulk: Bulk, host: str) -> list[Panel]:
+    """Those of one kind of transfer."""
+    name = f"{bulk.kind} to {host}"
+    found: list[Panel] = [(name, "size (bytes)", "time (µs)", partial(_bulk, found=bulk))]
+    if any(bulk.bandwidths()):
+        rate = partial(_bandwidth, found=bulk)
+        found.append((name, "size (bytes)", "BW(n) (MB/s)", rate))
+    near = min(bulk.sizes_bytes, key=lambda size: abs(size - _BULK_BYTES))
+    for size, one in zip(bulk.sizes_bytes, bulk.results, strict=True):
+        if size in (bulk.sizes_bytes[0], near):
+            text = f"{bulk.kind} of {size} bytes to {host}"
+            found.append((text, *_SIGNATURE, partial(_signature, found=one)))
+    return found
+
+
+def _machines(pair: Any, signatures: Sequence[Result]) -> None:
+    """P4 Figure 6: one way of a message, divided, and beside it the gap."""
+    names = [one.layer.removesuffix(" request") for one in signatures]
+    places = [2.5 * number for number in range(len(names))]
+    bottoms = [0.0] * len(names)
+    parts = [
+        ("os", [one.os for one in signatures]),
+        ("or", [one.or_ for one in signatures]),
+        ("L", [one.L for one in signatures]),
+    ]
+    for number, (name, figures) in enumerate(parts):
+        heights = [_value(one.estimate) or 0.0 for one in figures]
+        pair.bar(places, heights, 0.9, bottoms, label=name, color=figure.COLOURS[number])
+        bottoms = [low + high for low, high in zip(bottoms, heights, strict=True)]
+    gaps = [_value(one.g.estimate) or 0.0 for one in signatures]
+    pair.bar([at + 1 for at in places], gaps, 0.9, label="g", color=figure.COLOURS[3])
+    pair.set_xticks([at + 0.5 for at in places], names)
+    figure.legend_below(pair, ncols=4)
 
 
 def _signature(pair: Any, found: Result) -> None:
@@ -94,12 +138,14 @@ def _regimes(pair: Any, found: Result) -> None:
 
 
 def _bulk(pair: Any, found: Bulk) -> None:
-    lines: list[tuple[str, Line | None, list[float | None]]] = [
-        ("T(n)", found.T, [_value(one.rtt.estimate) for one in found.results]),
-        ("g(n)", found.g, [_value(one.g.estimate) for one in found.results]),
-        ("os(n)", found.os, [_value(one.os.estimate) for one in found.results]),
+    series: list[tuple[str, list[float | None]]] = [
+        ("T", [_value(one.rtt.estimate) for one in found.results]),
+        ("g", [_value(one.g.estimate) for one in found.results]),
+        ("os", [_value(one.os.estimate) for one in found.results]),
+        ("or", [_value(one.or_.estimate) for one in found.results]),
     ]
-    for number, (name, line, values) in enumerate(lines):
+    for number, (name, values) in enumerate(series):
+        line: Line | None = found.lines.get(name)
         known = [(x, y) for x, y in zip(found.sizes_bytes, values, strict=True) if y is not None]
         if not known:
             continue
@@ -111,7 +157,7 @@ def _bulk(pair: Any, found: Bulk) -> None:
             color=colour,
             marker=figure.MARKERS[number],
             markersize=7,
-            label=name,
+            label=f"{name}(n)",
         )
         if line is not None and line.supported:
             ends = [line.size_min_bytes, line.size_max_bytes]
@@ -132,7 +178,18 @@ def _bulk(pair: Any, found: Bulk) -> None:
             textcoords="offset points",
         )
     pair.set_ylim(bottom=0)
-    figure.legend_below(pair, ncols=3)
+    figure.legend_below(pair, ncols=4)
+
+
+def _bandwidth(pair: Any, found: Bulk) -> None:
+    known = [
+        (size, rate.value)
+        for size, rate in zip(found.sizes_bytes, found.bandwidths(), strict=True)
+        if rate
+    ]
+    sizes, rates = zip(*known, strict=True)
+    figure.lines(pair, sizes, {"n / T(n)": rates})
+    pair.set_ylim(bottom=0)
 
 
 def _value(estimate: Any) -> float | None:

@@ -104,7 +104,7 @@ def bulk(known: Result, with_g: bool) -> Bulk:
     """Four sizes; with_g: whether g of any is known."""
     one = known if with_g else replace(known, g=replace(known.g, estimate=None))
     half = Estimate(5000.4, 61.3)
-    return Bulk("get", [8, 4096, 8192, 16384], [one] * 4, None, None, None, half)
+    return Bulk("get", [8, 4096, 8192, 16384], [one] * 4, {}, half)
 
 
 def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
@@ -127,10 +127,35 @@ def test_plot__hidden_is_found(drawn: list[Any]) -> None:
     assert len(hidden(drawn[0])) == 1
 
 
+def test_plot__figures_6_to_9_of_the_paper(drawn: list[Any]) -> None:
+    """All layers' times beside their gaps; BW(n), and the signatures of 8 bytes and of 2 KiB."""
+    known = signature()
+    kinds = replace(bulk(known, True), sizes_bytes=[8, 1024, 2341, 4096])
+    logp_plots.draw([known, replace(known, layer="TCP")], [kinds], "h2", Path("x.svg"))
+    titles = [pair.get_title(loc="left") for pair in drawn[0].axes]
+    assert titles == [
+        "machine to h2",
+        "TCP to h2",
+        "os + L + or, and the gap, to h2",
+        "get to h2",
+        "get to h2",
+        "get of 8 bytes to h2",
+        "get of 2341 bytes to h2",
+    ]
+    bars = drawn[0].axes[2]
+    assert [tick.get_text() for tick in bars.get_xticklabels()] == ["machine", "TCP"]
+    assert len(bars.patches) == 8  # three parts and a gap of each
+    rates = drawn[0].axes[4].lines[0].get_ydata()
+    assert known.rtt.estimate
+    assert rates[-1] == pytest.approx(4096 / known.rtt.estimate.value)
+    assert hidden(drawn[0]) == []
+
+
 def test_plot__no_entry_of_a_legend_without_a_curve(drawn: list[Any]) -> None:
     known = signature()
     logp_plots.draw([], [bulk(known, False), bulk(known, True)], "h2", Path("x.svg"))
-    assert entries(drawn[0]) == [["T(n)", "os(n)"], ["T(n)", "g(n)", "os(n)"]]
+    shown = [entry for entry in entries(drawn[0]) if not entry[0].startswith("D = ")]
+    assert shown == [["T(n)", "os(n)", "or(n)"], ["T(n)", "g(n)", "os(n)", "or(n)"]]
     plan_plots.latency_curve(load_pipeline("network-disk"), 65536, 2, "x.svg")
     pair = drawn[1].axes[0]
     lines = {line.get_label(): line for line in pair.lines}

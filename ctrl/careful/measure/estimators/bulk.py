@@ -1,8 +1,10 @@
-"""Bulk transfers (P4, `Bulk-transfer microbenchmark`): os(n), g(n), T(n), half-power point.
+"""Bulk transfers (P4, `Bulk-transfer microbenchmark`): os, or, g and L by size, T(n), BW(n).
 
 Owns the plan over sizes and the lines through what each size's signature says. T(n) is until
 the reply of one transfer; its line is Hockney's T0 + n / R, whose half-power point T0 R is the
-size at which half of the rate R is reached.
+size at which half of the rate R is reached. One way of a transfer is as long as its data, the
+other is a small message's: so L(n) is what T(n) leaves beside that one, os(n) and or(n), and
+has in it what the other host's processor takes for the bytes.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import RELATIVE_MAX, Line, fit_line
+from careful.measure.statistics.sample import Figure, supported
 
 SIZES_MIN = 4
 #: Messages of a burst, at least: each of them may be long.
@@ -25,18 +28,23 @@ _MESSAGES_MIN = 24
 class Bulk:
     """Transfers of one kind.
 
-    kind: "store" or "get"; sizes_bytes: payload; results: the signature of each size; os, g,
-    T: lines over size, µs, None with fewer figures than a line needs; half_power_bytes: None
-    where T's line does not support one.
+    kind: "store" or "get"; sizes_bytes: payload; results: the signature of each size; lines:
+    by P4's names, os, or, g, L and T over size, µs, None with fewer figures than a line needs;
+    half_power_bytes: None where T's line does not support one.
     """
 
     kind: str
     sizes_bytes: list[int]
     results: list[Result]
-    os: Line | None
-    g: Line | None
-    T: Line | None
+    lines: dict[str, Line | None]
     half_power_bytes: Estimate | None
+
+    def bandwidths(self) -> list[Estimate | None]:
+        """BW(n) = n / T(n) of each size, MB/s (P4 Figure 7)."""
+        return [
+            _bandwidth(size, one.rtt.estimate)
+            for size, one in zip(self.sizes_bytes, self.results, strict=True)
+        ]
 
 
 def sizes_to(most: int, count: int) -> list[int]:
@@ -51,32 +59,57 @@ def measure(
     layer: Callable[[str, int], Layer],
     sizes_bytes: list[int],
     options: Options,
+    trip: Figure,
     clock: Callable[[], float] = time.monotonic,
 ) -> Bulk:
-    """The signatures of all sizes; options.seconds: for all of them together."""
+    """The signatures of all sizes; options.seconds: for all of them together.
+
+    trip: a small message's round trip.
+    """
     each = Options(
         precision=options.precision,
         seconds=options.seconds / len(sizes_bytes),
         messages_min=_MESSAGES_MIN,
         messages_max=options.messages_max,
-        only="gap",
+        only="signature",
     )
     results = [LogP(layer(kind, size), each, clock).run() for size in sizes_bytes]
-    return read(kind, sizes_bytes, results)
+    return read(kind, sizes_bytes, results, trip)
 
 
-def read(kind: str, sizes_bytes: list[int], results: list[Result]) -> Bulk:
-    """Lines through the figures of each size."""
-    T = _line(sizes_bytes, [one.rtt.estimate for one in results])
-    return Bulk(
-        kind,
-        sizes_bytes,
-        results,
-        _line(sizes_bytes, [one.os.estimate for one in results]),
-        _line(sizes_bytes, [one.g.estimate for one in results]),
-        T,
-        half_power(T),
-    )
+def read(kind: str, sizes_bytes: list[int], results: list[Result], trip: Figure) -> Bulk:
+    """Lines through the figures of each size; trip: a small message's, there and back."""
+    results = [replace(one, L=_latency(one, trip)) for one in results]
+    named = {
+        "os": [one.os for one in results],
+        "or": [one.or_ for one in results],
+        "g": [one.g for one in results],
+        "L": [one.L for one in results],
+        "T": [one.rtt for one in results],
+    }
+    lines = {
+        name: _line(sizes_bytes, [one.estimate for one in figures])
+        for name, figures in named.items()
+    }
+    return Bulk(kind, sizes_bytes, results, lines, half_power(lines["T"]))
+
+
+def _latency(found: Result, trip: Figure) -> Figure:
+    """L(n): T(n) without a small message one way, os(n) and or(n)."""
+    whole, os, or_ = found.rtt.estimate, found.os.estimate, found.or_.estimate
+    if not (whole and os and or_ and trip.estimate):
+        reasons = (found.rtt.reason, found.os.reason, found.or_.reason, trip.reason)
+        return Figure(None, found.rtt.samples_count, reason=next(filter(None, reasons), ""))
+    left = whole - trip.estimate * 0.5 - os - or_
+    return supported(left, found.rtt.samples_count, found.rtt.residual)
+
+
+def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
+    """Bytes a µs are MB a second; the error to the first order."""
+    if T is None:
+        return None
+    rate = size_bytes / T.value
+    return Estimate(rate, rate * T.se / T.value, T.dof, rate * T.slack / T.value)
 
 
 def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | None:

@@ -3,7 +3,9 @@
 Owns the plan of the bursts and what their curves (logp_curve.py) say together. A burst issues M
 requests with D of computation after each; a curve is the time of that over M, one for each D. Its
 slope is os before the first reply, g where the network is full, and os + or + D where D exceeds
-the time that the sender would idle. L is what half of a round trip leaves. Who issues is passed in.
+the time that the sender would idle. There os is that of a request after D: what a pause adds to it
+(who forwards has gone to sleep, caches are cold) is no part of or. L is what half of a round trip
+leaves. Who issues is passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from careful.measure.estimators.logp_curve import Bursts, Curve
-from careful.measure.estimators.logp_overheads import doubts, told
+from careful.measure.estimators.logp_overheads import doubts, sent_after_compute, told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.sample import (
@@ -61,7 +63,7 @@ class Options:
 
     precision: half of an interval over its figure at which it is enough; seconds: after which
     no further batch begins; messages_min, messages_max: lengths of the longest burst; only:
-    "" or "gap", for os and g alone.
+    "", "signature", without bursts by which the model is tried, or "gap", for os and g alone.
     """
 
     precision: float = 0.05
@@ -130,7 +132,7 @@ class LogP:
         self._layer.bursts([1], 0.0, 1)  # the path awakes
         trips = self._batch([1], 0.0)
         curves = [self._first(trips)]
-        if not self.options.only:
+        if self.options.only != "gap":
             curves += [self._with_compute(share, curves[0], trips) for share in _COMPUTE]
         while True:
             result = read(self._layer, trips, curves)
@@ -206,7 +208,7 @@ class LogP:
         lacking = []
         if max(result.os.relative, result.g.relative) > fine:
             lacking.append(result.curves[0])
-        if not self.options.only and result.or_.relative > fine:
+        if self.options.only != "gap" and not _enough(result, fine):
             lacking += result.curves[1:]
             if result.curves[0] not in lacking:
                 lacking.append(result.curves[0])
@@ -224,6 +226,18 @@ class LogP:
             low, one, high = (_predicted(result, messages, end) for end in ("low", "value", "high"))
             trials.append(Trial(messages, measured, one, (high - low) / 2, _rule(result)))
         return trials
+
+
+def _enough(result: Result, precision: float) -> bool:
+    """Whether or is known: where a pause adds to os, as a share of both overheads after one.
+
+    It is a small difference there, and P4 asks for the points of a signature, not for those.
+    """
+    or_, os, os_D = result.or_.estimate, result.os.estimate, result.os_D.estimate
+    if not (or_ and os):
+        return False
+    more = os_D.value if os_D and os_D.low > os.high else 0.0
+    return or_.half <= precision * (or_.value + more)
 
 
 def _rule(result: Result) -> str:
@@ -244,7 +258,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     """The parameters from the curves (P4, `Small-message empirical results`)."""
     g, rtt = curves[0].steady(), figure(trips.done_us)
     os, os_D = told(curves[0].overhead(), rtt), _after_compute(curves[1:])
-    or_ = _receive_overhead(os, g, curves[1:])
+    or_ = _receive_overhead(sent_after_compute(os, os_D), g, curves[1:])
     notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
     if rtt.estimate and os.estimate and or_.estimate:
@@ -278,7 +292,7 @@ def _after_compute(curves: list[Curve]) -> Figure:
 
 
 def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:
-    """or: what the steady slopes with D leave above os, where D is more than the gap."""
+    """or: what the steady slopes with D leave above os after D, where D is more than the gap."""
     raised = []
     for curve in curves:
         steady = curve.steady()

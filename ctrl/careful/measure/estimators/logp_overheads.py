@@ -1,7 +1,8 @@
 """What a signature leaves open of os and or. Pure.
 
 P4 takes os for the same in a burst and with computation after each request, and a send for over
-before its reply is there. Where the data say otherwise, so do we.
+before its reply is there. Where the data say otherwise, so do we: or is what a request after D
+takes more once replies come than before.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ def told(overhead: Figure, rtt: Figure) -> Figure:
     return replace(overhead, estimate=None, reason=reason)
 
 
+def sent_after_compute(os: Figure, os_D: Figure) -> Figure:
+    """What a request after D takes to send: os, where nothing else is seen."""
+    if not (os.estimate and os_D.estimate):
+        return os
+    more = os_D.estimate - os.estimate
+    return os_D if abs(more.value) > more.half else os
+
+
 def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
     """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
     if not (os.estimate and or_.estimate and os_D.estimate):
@@ -35,6 +44,6 @@ def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
         return []
     return [
         f"after D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os, before any reply is there; or is read off such requests, "
-        "so it contains that difference and varies with it"
+        f"±{more.half:.2g} more than os, before any reply is there; or is what requests after D "
+        "take beyond that"
     ]

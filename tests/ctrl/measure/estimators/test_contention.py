@@ -9,7 +9,10 @@ from careful.measure.estimators.bulk import half_power, sizes_to
 from careful.measure.estimators.contention import Slice, flood, gap_of
 from careful.measure.estimators.logp import Options
 from careful.measure.estimators.logp_curve import Bursts
+from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import fit_line
+from careful.measure.statistics.sample import Figure
+from careful.report.logp_bulk import bulk_figures, bulk_text
 from logp_machine import Machine
 
 
@@ -53,26 +56,58 @@ def test_gap__few_slices_have_no_figure() -> None:
     assert "samples" in found.reason
 
 
+#: A small message's round trip on the machine below.
+TRIP = Figure(Estimate(27.0, 0.01, 50), 50)
+
+
+def kib_machine(kind: str, size: int) -> Machine:
+    """os(n) = 2 + n / 1 KiB, g(n) = 5 + 4 n / KiB, L(n) = 10 + 2 n / KiB."""
+    kib = size / 1024
+    assert kind == "store"
+    return Machine(os=2 + kib, or_=1.5, g=5 + 4 * kib, L=10 + 2 * kib, capacity=30, noise=0.02)
+
+
 def test_bulk__lines_and_half_power() -> None:
-    """os(n) = 2 + n / 1 KiB, g(n) = 5 + 4 n / KiB; T(n) = os + L there, a small reply back."""
-
-    def layer(kind: str, size: int) -> Machine:
-        kib = size / 1024
-        assert kind == "store"
-        return Machine(os=2 + kib, or_=1.5, g=5 + 4 * kib, L=10 + 2 * kib, capacity=30, noise=0.02)
-
     sizes = sizes_to(8192, 5)
-    found = bulk.measure("store", layer, sizes, Options(seconds=50))
-    assert found.os
-    assert found.g
-    assert found.T
-    assert found.os.G_us_per_KiB.value == pytest.approx(1, rel=0.05)
-    assert found.g.G_us_per_KiB.value == pytest.approx(4, rel=0.05)
-    assert found.g.intercept_us.contains(5)
+    found = bulk.measure("store", kib_machine, sizes, Options(seconds=50), TRIP)
+    lines = {name: line for name, line in found.lines.items() if line}
+    assert list(lines) == ["os", "or", "g", "L", "T"]
+    assert lines["os"].G_us_per_KiB.value == pytest.approx(1, rel=0.05)
+    assert lines["g"].G_us_per_KiB.value == pytest.approx(4, rel=0.05)
+    assert lines["g"].intercept_us.contains(5)
     # The machine's reply is of the request's size: T(n) = 2 (os + L + or).
     assert found.half_power_bytes
     assert found.half_power_bytes.value == pytest.approx(27 / 6 * 1024, rel=0.05)
     assert found.half_power_bytes.contains(27 / 6 * 1024)
+
+
+def test_bulk__a_signature_and_a_bandwidth_of_each_size() -> None:
+    """P4 Figures 7b, 8 and 9: a pause between transfers, too, and n / T(n)."""
+    sizes = [8, 1024, 2048, 4096]
+    found = bulk.measure("store", kib_machine, sizes, Options(seconds=50), TRIP)
+    for size, one, rate in zip(sizes, found.results, found.bandwidths(), strict=True):
+        kib = size / 1024
+        assert [curve.compute_us > 0 for curve in one.curves] == [False, True, True, True]
+        assert one.or_.estimate
+        assert one.or_.estimate.value == pytest.approx(1.5, abs=0.2 + 0.05 * kib)
+        assert one.L.estimate  # beside a small message one way: the machine's reply has more
+        assert one.L.estimate.value == pytest.approx(10 + 5 * kib, rel=0.06)
+        assert not one.trials
+        assert rate
+        assert rate.value == pytest.approx(size / (27 + 6 * kib), rel=0.03)
+        assert rate.contains(size / (27 + 6 * kib))
+    shown = bulk_figures(found)
+    assert len(shown["sizes"][1]["curves"]) == 4
+    assert shown["sizes"][1]["BW_low_MB_per_s"] < shown["sizes"][1]["BW_MB_per_s"]
+    assert "BW(n) MB/s" in bulk_text(found)
+
+
+def test_bulk__without_a_small_trip_there_is_no_latency() -> None:
+    trip = Figure(None, reason="the interval is wide")
+    found = bulk.measure("store", kib_machine, [8, 64, 512, 1024], Options(seconds=20), trip)
+    assert {one.L.reason for one in found.results} == {"the interval is wide"}
+    assert found.lines["L"] is None
+    assert found.lines["T"]
 
 
 def test_half_power__flat_data_have_none() -> None:
