@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * careful-tcp: requests and replies over TCP, for LogP signatures beside careful's.
+ * careful-tcp: requests and replies over TCP or UDP, for LogP signatures beside careful's.
  *
- *   careful-tcp serve PORT            answers each request with as many bytes
- *   careful-tcp ask ADDRESS PORT      struct careful_signature in, its bursts out, again
- *                                     and again; an int before each answer: its bytes or -errno
+ *   careful-tcp serve PORT               answers each request with as many bytes, over both
+ *   careful-tcp ask ADDRESS PORT [udp]   struct careful_signature in, its bursts out, again
+ *                                        and again; an int before each answer: its bytes or -errno
  *
  * Calls signature.c, which carefuld's own signatures are made by, too.
  */
@@ -27,9 +27,13 @@ enum {
 	MESSAGE_BYTES = 64,
 	SPIN_NS = 50000, /* as long as carefuld spins before it blocks */
 	CONNECTIONS = 32,
+	CLIENTS = 2, /* the first of them, behind the sockets that listen */
+	DATAGRAMS = 64, /* taken at once */
+	FIRST_MS = 500, /* to wait for the reply to a first datagram, */
+	FIRSTS = 6, /* which is sent so often: nobody says whether somebody listens */
 };
 
-struct tcp {
+struct sockets {
 	struct signature_layer layer;
 	int fd;
 	uint32_t part; /* bytes of a reply that is not whole yet */
@@ -68,35 +72,85 @@ static int send_all(int fd, const uint8_t *data, size_t bytes)
 static int tcp_issue(struct signature_layer *layer)
 {
 	static const uint8_t message[MESSAGE_BYTES];
-	struct tcp *tcp = (struct tcp *)layer;
-	ssize_t n = send(tcp->fd, message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+	struct sockets *s = (struct sockets *)layer;
+	ssize_t n = send(s->fd, message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (n < 0)
 		return errno == EINTR ? -EAGAIN : -errno;
-	return send_all(tcp->fd, message, sizeof(message) - (size_t)n);
+	return send_all(s->fd, message, sizeof(message) - (size_t)n);
 }
 
 static int tcp_poll(struct signature_layer *layer)
 {
 	static uint8_t replies[1 << 16];
-	struct tcp *tcp = (struct tcp *)layer;
-	ssize_t n = recv(tcp->fd, replies, sizeof(replies), MSG_DONTWAIT);
+	struct sockets *s = (struct sockets *)layer;
+	ssize_t n = recv(s->fd, replies, sizeof(replies), MSG_DONTWAIT);
 
 	if (n == 0)
 		return -ECONNRESET;
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	tcp->part += (uint32_t)n;
-	layer->outstanding -= tcp->part / MESSAGE_BYTES;
-	tcp->part %= MESSAGE_BYTES;
+	s->part += (uint32_t)n;
+	layer->outstanding -= s->part / MESSAGE_BYTES;
+	s->part %= MESSAGE_BYTES;
 	return 1;
 }
 
-static struct addrinfo *resolved(const char *address, const char *port)
+static int udp_issue(struct signature_layer *layer)
+{
+	static const uint8_t message[MESSAGE_BYTES];
+	struct sockets *s = (struct sockets *)layer;
+
+	if (send(s->fd, message, sizeof(message), MSG_DONTWAIT) < 0)
+		return errno == EINTR || errno == ENOBUFS ? -EAGAIN : -errno;
+	return 0;
+}
+
+static int udp_poll(struct signature_layer *layer)
+{
+	static uint8_t reply[MESSAGE_BYTES];
+	struct sockets *s = (struct sockets *)layer;
+	int taken = 0;
+
+	while (taken < DATAGRAMS && layer->outstanding) {
+		if (recv(s->fd, reply, sizeof(reply), MSG_DONTWAIT) < 0) {
+			if (errno != EAGAIN && errno != EINTR)
+				return -errno;
+			break;
+		}
+		layer->outstanding--;
+		taken++;
+	}
+	return taken;
+}
+
+/* Whether somebody answers: datagrams that nobody takes are gone without a word. */
+static bool answered(int fd)
+{
+	static const uint8_t message[MESSAGE_BYTES];
+	uint8_t reply[MESSAGE_BYTES];
+	struct pollfd one = { .fd = fd, .events = POLLIN };
+
+	for (int i = 0; i < FIRSTS; i++) {
+		if (send(fd, message, sizeof(message), 0) < 0)
+			return false;
+		if (poll(&one, 1, FIRST_MS) <= 0)
+			continue;
+		if (recv(fd, reply, sizeof(reply), 0) < 0)
+			return false;
+		while (i && poll(&one, 1, FIRST_MS) > 0) /* to those that seemed lost */
+			recv(fd, reply, sizeof(reply), 0);
+		return true;
+	}
+	errno = ETIMEDOUT;
+	return false;
+}
+
+static struct addrinfo *resolved(const char *address, const char *port, int type)
 {
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICSERV | (address ? 0 : AI_PASSIVE),
 					.ai_family = address ? AF_UNSPEC : AF_INET6,
-					.ai_socktype = SOCK_STREAM };
+					.ai_socktype = type };
 	struct addrinfo *found;
 	int rc = getaddrinfo(address, port, &hints, &found);
 
@@ -112,20 +166,21 @@ static void no_delay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-static int connect_to(const char *address, const char *port)
+static int connect_to(const char *address, const char *port, bool udp)
 {
-	struct addrinfo *to = resolved(address, port);
+	int type = udp ? SOCK_DGRAM : SOCK_STREAM;
+	struct addrinfo *to = resolved(address, port, type);
 	int fd;
 
 	if (!to)
 		return -1;
-	fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen)) {
+	fd = socket(to->ai_family, type | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) || (udp && !answered(fd))) {
 		fail(address);
 		fd = -1;
 	}
 	freeaddrinfo(to);
-	if (fd >= 0)
+	if (fd >= 0 && !udp)
 		no_delay(fd);
 	return fd;
 }
@@ -140,23 +195,25 @@ static int answer(int bytes, const void *data)
 	return fflush(stdout) ? -EPIPE : 0;
 }
 
-static int ask(const char *address, const char *port)
+static int ask(const char *address, const char *port, bool udp)
 {
 	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
-	struct tcp tcp = { .layer = { .issue = tcp_issue, .poll = tcp_poll, .now_ns = now_ns } };
+	struct sockets sockets = { .layer = { .issue = udp ? udp_issue : tcp_issue,
+					      .poll = udp ? udp_poll : tcp_poll,
+					      .now_ns = now_ns } };
 	struct careful_signature s;
 
-	tcp.fd = connect_to(address, port);
-	if (tcp.fd < 0)
+	sockets.fd = connect_to(address, port, udp);
+	if (sockets.fd < 0)
 		return 1;
 	if (answer(0, NULL))
 		return 1;
 	while (fread(&s, sizeof(s), 1, stdin) == 1) {
 		int rc = signature_check(&s);
 
-		tcp.layer.capacity = s.capacity;
+		sockets.layer.capacity = s.capacity;
 		if (!rc)
-			rc = signature_run(&tcp.layer, &s, answers, sizeof(answers));
+			rc = signature_run(&sockets.layer, &s, answers, sizeof(answers));
 		if (rc > 0)
 			rc *= (int)signature_burst_bytes(&s);
 		if (answer(rc, answers) || rc < 0)
@@ -181,7 +238,7 @@ static int echo_round(struct pollfd *fds, nfds_t *count)
 {
 	int asked = 0;
 
-	for (nfds_t i = *count; i-- > 1;) {
+	for (nfds_t i = *count; i-- > CLIENTS;) {
 		int rc = echo(fds[i].fd);
 
 		asked |= rc > 0;
@@ -193,33 +250,68 @@ static int echo_round(struct pollfd *fds, nfds_t *count)
 	return asked;
 }
 
-static int serve(const char *port)
+/* Returns datagrams as they came; whether there were any. */
+static int echo_datagrams(int fd)
 {
-	struct addrinfo *at = resolved(NULL, port);
-	struct pollfd fds[1 + CONNECTIONS] = { { .events = POLLIN } };
-	uint64_t spun_ns = now_ns();
-	nfds_t count = 1;
-	int on = 1, off = 0;
+	static uint8_t data[1 << 16];
+	struct sockaddr_storage from;
+	int asked = 0;
+
+	while (asked < DATAGRAMS) {
+		socklen_t bytes = sizeof(from);
+		ssize_t n = recvfrom(fd, data, sizeof(data), MSG_DONTWAIT, (struct sockaddr *)&from,
+				     &bytes);
+
+		if (n < 0)
+			break;
+		sendto(fd, data, (size_t)n, MSG_DONTWAIT, (struct sockaddr *)&from, bytes);
+		asked++;
+	}
+	return asked;
+}
+
+/* A socket on the port, for IPv4 and IPv6. */
+static int bound(const char *port, int type)
+{
+	struct addrinfo *at = resolved(NULL, port, type);
+	int on = 1, off = 0, fd;
 
 	if (!at)
-		return 1;
-	fds[0].fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	setsockopt(fds[0].fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	setsockopt(fds[0].fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	if (fds[0].fd < 0 || bind(fds[0].fd, at->ai_addr, at->ai_addrlen) ||
-	    listen(fds[0].fd, CONNECTIONS))
-		return fail(port);
+		return -1;
+	fd = socket(at->ai_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) ||
+	    (type == SOCK_STREAM && listen(fd, CONNECTIONS))) {
+		fail(port);
+		fd = -1;
+	}
 	freeaddrinfo(at);
+	return fd;
+}
+
+static int serve(const char *port)
+{
+	struct pollfd fds[CLIENTS + CONNECTIONS] = { { .events = POLLIN }, { .events = POLLIN } };
+	uint64_t spun_ns = now_ns();
+	nfds_t count = CLIENTS;
+
+	fds[0].fd = bound(port, SOCK_STREAM);
+	fds[1].fd = fds[0].fd < 0 ? -1 : bound(port, SOCK_DGRAM);
+	if (fds[1].fd < 0)
+		return 1;
 	printf("ready\n");
 	fflush(stdout);
 	for (;;) {
-		if (echo_round(fds, &count))
+		int asked = echo_round(fds, &count);
+
+		if (echo_datagrams(fds[1].fd) || asked)
 			spun_ns = now_ns();
 		if (now_ns() - spun_ns < SPIN_NS)
 			continue;
 		if (poll(fds, count, -1) < 0 && errno != EINTR)
 			return fail("poll");
-		if (count <= CONNECTIONS && (fds[0].revents & POLLIN)) {
+		if (count < CLIENTS + CONNECTIONS && (fds[0].revents & POLLIN)) {
 			int fd = accept4(fds[0].fd, NULL, NULL, SOCK_CLOEXEC);
 
 			if (fd >= 0) {
@@ -232,12 +324,14 @@ static int serve(const char *port)
 
 int main(int argc, char **argv)
 {
+	bool udp = argc == 5 && !strcmp(argv[4], "udp");
+
 	signal(SIGPIPE, SIG_IGN);
 	if (argc == 3 && !strcmp(argv[1], "serve"))
 		return serve(argv[2]);
-	if (argc == 4 && !strcmp(argv[1], "ask"))
-		return ask(argv[2], argv[3]);
+	if ((argc == 4 || udp) && !strcmp(argv[1], "ask"))
+		return ask(argv[2], argv[3], udp);
 	fprintf(stderr, "usage: careful-tcp serve PORT\n"
-			"       careful-tcp ask ADDRESS PORT\n");
+			"       careful-tcp ask ADDRESS PORT [udp]\n");
 	return 2;
 }

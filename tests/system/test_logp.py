@@ -35,23 +35,27 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr
 
 
-def test_logp__signature_bulk_and_tcp_in_one_object(hosts: list[Host], tmp_path: Path) -> None:
+def test_logp__signature_bulk_and_others_in_one_object(hosts: list[Host], tmp_path: Path) -> None:
     plot = tmp_path / "signature.svg"
     echo = hosts[1].start("measure", "echo", "7777")
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"
     words = ["--time", "0.5", "--max-messages", "256", "--bulk", "--sizes", "4"]
-    words += ["--tcp", "7777", "--plot", str(plot), "--json"]
+    words += ["--tcp", "7777", "--udp", "7777", "--file", "read", "--plot", str(plot), "--json"]
+    (hosts[1].export / "read").write_bytes(bytes(100))
     # On a bare veth and a busy machine a send may outlast its reply, and os is withheld. A round
     # trip is always there to be seen; that the others are found, test_measured.py says of links.
     for _ in range(TRIES):
         found: dict[str, Any] = json.loads(hosts[0].ctl("measure", "logp", "h2", *words).stdout)
-        if found["rtt_us"] is not None and found["tcp"]["rtt_us"] is not None:
+        layers = [found, *(found[kind] for kind in ("tcp", "udp", "file"))]
+        if all(one["rtt_us"] is not None for one in layers):
             break
     else:
-        pytest.fail(f"withheld each time: {found['rtt_reason']}, {found['tcp']['rtt_reason']}")
+        pytest.fail(f"withheld each time: {[one['rtt_reason'] for one in layers]}")
     assert (found["schema"], found["kind"], found["inputs"]["hosts"]) == (1, "logp", ["h2"])
-    for one in (found, found["tcp"]):
+    names = ["careful request", "TCP", "UDP", "careful files"]
+    assert [one["layer"] for one in layers] == names
+    for one in layers:
         assert one["os_samples_count"] >= 6
         for name in ("os", "or", "g", "L", "rtt"):
             value = one[f"{name}_us"]
@@ -64,8 +68,13 @@ def test_logp__signature_bulk_and_tcp_in_one_object(hosts: list[Host], tmp_path:
     assert [one["kind"] for one in found["bulk"]] == ["store", "get"]
     for bulk in found["bulk"]:
         assert [one["bytes"] for one in bulk["sizes"]] == [8, 5461, 10923, 16384]
-        assert all(one["T_samples_count"] >= 6 for one in bulk["sizes"])
-    assert plot.read_text().count("message cost") == 2
+        for one in bulk["sizes"]:
+            assert one["T_samples_count"] >= 6
+            assert len(one["curves"]) == 4
+            assert (one["BW_MB_per_s"] is None) == (one["T_us"] is None)
+            assert all(f"{name}_us" in one for name in ("os", "or", "g", "L"))
+    # Four layers, and two sizes of stores and of gets.
+    assert plot.read_text().count("message cost") == 8
     for host in hosts:
         host.assert_nothing_lost()
 
@@ -85,10 +94,15 @@ def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     assert "unknown host" in refused(ctl("measure", "logp", "nobody.invalid", check=False))
     said = refused(ctl("measure", "logp", "h2", "--time", "600", "--tcp", "9", check=False))
     assert "measure echo" in said  # at once: `ctl` waits for a minute
-    alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--plot", "x.png"]
+    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--udp", "9", check=False))
+    assert "measure echo" in said
+    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--file", "none", check=False))
+    assert "h2:none" in said
+    alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--udp", "9", "--file", "x"]
+    alone += ["--plot", "x.png"]
     done = ctl("measure", "logp", "h2", *alone, check=False)
     assert done.returncode == 2
-    assert "not with --bulk, --tcp, --plot" in done.stderr
+    assert "not with --bulk, --tcp, --udp, --file, --plot" in done.stderr
     done = ctl("measure", "logp", "h2", "--precision", "2", check=False)
     assert done.returncode == 2
     assert "--precision" in done.stderr

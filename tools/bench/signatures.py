@@ -15,6 +15,7 @@ from bench_lab import LAB, SHARE, TOOL, BenchError, ctl, links, run
 
 #: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
 LOGP_ERROR_MAX = 0.05
+LOGP_S = "12"
 LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 #: Figures that are kept; os_D is os of a request after a pause.
 NAMES = ("os", "os_D", "or", "g", "L")
@@ -33,7 +34,7 @@ def access_file() -> str:
 def logp_once() -> dict[str, Any]:
     """One signature over one link, and bursts that it predicts."""
     links("--reset")
-    found = ctl("h1", "measure", "logp", "h2", "--time", "6")
+    found = ctl("h1", "measure", "logp", "h2", "--time", LOGP_S)
     names = [f"{name}{end}_us" for name in NAMES for end in ("", "_low", "_high")]
     return {
         "asked_g_us": ACCESS_GAP_US,
@@ -64,13 +65,24 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
             f"{messages:>8} {len(runs):>5} {within:>10} "
             f"{statistics.median(errors):>8.2%} {max(errors):>8.2%}"
         )
+    print(f"{'µs':>8} {'runs':>5} {'median':>9} {'nine of ten runs':>20} {'half of one run':>16}")
     for name in NAMES:
-        known = [one[f"{name}_us"] for one in runs if one.get(f"{name}_us") is not None]
+        known = [one for one in runs if one.get(f"{name}_us") is not None]
         if known:
-            print(f"{name}: median {statistics.median(known):.3f} µs, in {len(known)} runs")
+            print(f"{name:>8} {len(known):>5} {between(name, known)}")
+    print(f"settled: {sum(one['settled'] for one in runs)} of {len(runs)} runs")
     seconds = [one["elapsed_s"] for one in runs]
     print(f"one took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s")
     return met
+
+
+def between(name: str, runs: list[dict[str, Any]]) -> str:
+    """How far a figure moves from run to run, beside the interval that one run gives it."""
+    values = [one[f"{name}_us"] for one in runs]
+    halves = [one[f"{name}_high_us"] - one[f"{name}_us"] for one in runs]
+    twentieths = statistics.quantiles(values, n=20) if len(values) > 1 else values
+    apart = f"{twentieths[0]:.3f} to {twentieths[-1]:.3f}"
+    return f"{statistics.median(values):>9.3f} {apart:>20} {statistics.median(halves):>16.3f}"
 
 
 def floods(pairs: list[tuple[str, str]]) -> list[float]:

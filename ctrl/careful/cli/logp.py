@@ -19,6 +19,7 @@ from careful.measure.estimators import contention
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session, Target
+from careful.measure.probes.files import FilesLayer
 from careful.report import logp as report
 from careful.report import logp_bulk, logp_plots
 from careful.report.measure import environment
@@ -28,7 +29,10 @@ from careful.report.measure import environment
     examples=[
         ("carefulctl measure logp h2", "os, or, g and L"),
         ("carefulctl measure logp h2 --bulk --plot logp.png", "several sizes too, drawn"),
-        ("carefulctl measure logp h2 --tcp 9000", "TCP too; h2 runs `echo 9000`"),
+        (
+            "carefulctl measure logp h2 --tcp 9000 --udp 9000",
+            "TCP and UDP too; h2 runs `echo 9000`",
+        ),
     ],
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)
@@ -73,6 +77,19 @@ from careful.report.measure import environment
     help="Also TCP; run `carefulctl measure echo PORT` on HOST.",
 )
 @click.option(
+    "--udp",
+    "udp_port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Also UDP; the same `echo` answers it.",
+)
+@click.option(
+    "--file",
+    "file_path",
+    metavar="PATH",
+    help="Also reads of a file that HOST exports, as a program's.",
+)
+@click.option(
     "--gap-for",
     "gap_s",
     type=SECONDS,
@@ -90,6 +107,8 @@ def logp(
     max_bytes: int,
     sizes: int,
     tcp_port: int | None,
+    udp_port: int | None,
+    file_path: str | None,
     gap_s: float | None,
     plot_path: Path | None,
     instance: str | None,
@@ -105,7 +124,8 @@ def logp(
     there is no --background.
     """
     if gap_s is not None:
-        _refuse_with_gap({"--bulk": bulk, "--tcp": tcp_port, "--plot": plot_path})
+        given = {"--bulk": bulk, "--tcp": tcp_port, "--udp": udp_port, "--file": file_path}
+        _refuse_with_gap(given | {"--plot": plot_path})
     options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
     sizes_bytes = transfers.sizes_to(max_bytes, sizes) if bulk else []
     known = config.load(config_path)
@@ -118,6 +138,8 @@ def logp(
         **asdict(options),
         "bulk_sizes_bytes": sizes_bytes,
         "tcp_port": tcp_port,
+        "udp_port": udp_port,
+        "file": file_path,
         "gap_for_s": gap_s,
         **environment(),
     }
@@ -138,22 +160,30 @@ def logp(
                 output=output,
             )
             return
-        layers: list[Layer] = [session.layer()]
-        if tcp_port is not None:  # connected first: a closed port costs no signature
-            beside = tcp.TcpLayer(targets[0].address, tcp_port, session.layer().capacity)
-            layers.append(stack.enter_context(beside))
-        results = [LogP(layer, options).run() for layer in layers]
+        layers: dict[str, Layer] = {"careful": session.layer()}
+        for kind, port in (("TCP", tcp_port), ("UDP", udp_port)):
+            if port is not None:  # connected first: a closed port costs no signature
+                beside = tcp.SocketLayer(targets[0].address, port, session.layer().capacity, kind)
+                layers[kind.lower()] = stack.enter_context(beside)
+        if file_path is not None:
+            reads = FilesLayer(
+                file_path, route.socket, route.instance, targets[0].address, hosts[0]
+            )
+            layers["file"] = stack.enter_context(reads)
+        results = {name: LogP(layer, options).run() for name, layer in layers.items()}
         bulks = [
-            transfers.measure(kind, session.layer, sizes_bytes, options, results[0].rtt)
+            transfers.measure(kind, session.layer, sizes_bytes, options, results["careful"].rtt)
             for kind in ("store", "get")
             if bulk
         ]
-    figures = {**effect.as_dict(), **report.figures(results[0])}
+    figures = {**effect.as_dict(), **report.figures(results["careful"])}
     figures["bulk"] = [logp_bulk.bulk_figures(one) for one in bulks]
-    figures["tcp"] = report.figures(results[1]) if len(results) > 1 else None
-    show(as_json, "measure logp", inputs, figures, _text(results, bulks, name), output=output)
+    for kind in ("tcp", "udp", "file"):
+        figures[kind] = report.figures(results[kind]) if kind in results else None
+    found_all = list(results.values())
+    show(as_json, "measure logp", inputs, figures, _text(found_all, bulks, name), output=output)
     if plot_path:
-        logp_plots.draw(results, bulks, name, plot_path)
+        logp_plots.draw(found_all, bulks, name, plot_path)
 
 
 def _refuse_with_gap(others: dict[str, Any]) -> None:
@@ -171,5 +201,8 @@ def _text(results: list[Result], bulks: list[Any], host: str) -> str:
 @command(examples=[("carefulctl measure echo 9000", "answer until Ctrl-C")])
 @click.argument("port", type=click.IntRange(1, 65535))
 def echo(port: int) -> None:
-    """Answer TCP requests on PORT until Ctrl-C, for `measure logp --tcp PORT` elsewhere."""
+    """Answer requests over TCP and UDP on PORT until Ctrl-C.
+
+    For `measure logp --tcp PORT --udp PORT` elsewhere.
+    """
     tcp.serve(port)

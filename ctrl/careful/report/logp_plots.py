@@ -53,7 +53,7 @@ def _panels(bulk: Bulk, host: str) -> list[Panel]:
     if any(bulk.bandwidths()):
         rate = partial(_bandwidth, found=bulk)
         found.append((name, "size (bytes)", "BW(n) (MB/s)", rate))
-    near = min(bulk.sizes_bytes, key=lambda size: abs(size - _BULK_BYTES))
+    near = min(bulk.sizes_bytes[1:], key=lambda size: abs(size - _BULK_BYTES))
     for size, one in zip(bulk.sizes_bytes, bulk.results, strict=True):
         if size in (bulk.sizes_bytes[0], near):
             text = f"{bulk.kind} of {size} bytes to {host}"

@@ -210,7 +210,8 @@ class LogP:
             lacking.append(result.curves[0])
         if self.options.only != "gap" and not _enough(result, fine):
             lacking += result.curves[1:]
-            if result.curves[0] not in lacking:
+            by_os = sent_after_compute(result.os, result.os_D) is result.os
+            if by_os and result.curves[0] not in lacking:
                 lacking.append(result.curves[0])
         return lacking
 

@@ -1,4 +1,4 @@
-"""The same signature over TCP, beside ours (P4 Figure 11): requests and replies of 64 bytes.
+"""The same signature over TCP and UDP, beside ours (P4 Figures 6 and 11): 64 bytes there and back.
 
 Owns the program careful-tcp, which issues them (`ask`) and answers them (`serve`): a loop of
 microseconds is C's.
@@ -24,6 +24,8 @@ from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.bursts import parse
 
 _LENGTH = struct.Struct("=i")
+#: Words of what is said where nobody answers.
+_NOBODY = {"refused", "timed"}
 
 
 def program() -> str:
@@ -36,28 +38,28 @@ def program() -> str:
 
 
 def serve(port: int) -> NoReturn:
-    """Become the program that answers on a TCP port until it is ended."""
+    """Become the program that answers on a port, over TCP and UDP, until it is ended."""
     os.execv(program(), ["careful-tcp", "serve", str(port)])
 
 
-class TcpLayer:
-    """Requests over one connection.
+class SocketLayer:
+    """Requests over one connection, or as datagrams: one that is lost fails its burst.
 
     Args:
         address: of the host.
         port: on which `carefulctl measure echo` answers there.
         capacity: requests under way at most, as many as beside it.
+        name: "TCP" or "UDP".
 
     Raises:
         CarefulError: nobody answers there.
     """
 
-    name = "TCP"
-
-    def __init__(self, address: Address, port: int, capacity: int) -> None:
-        self.capacity, self._host = capacity, f"{address}, TCP port {port}"
+    def __init__(self, address: Address, port: int, capacity: int, name: str = "TCP") -> None:
+        self.name, self.capacity = name, capacity
+        self._host = f"{address}, {name} port {port}"
         self._process = subprocess.Popen(
-            [program(), "ask", address.ip, str(port)],
+            [program(), "ask", address.ip, str(port), *(["udp"] if name == "UDP" else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -69,7 +71,7 @@ class TcpLayer:
             self.close()
             raise
 
-    def __enter__(self) -> TcpLayer:
+    def __enter__(self) -> SocketLayer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,7 +85,9 @@ class TcpLayer:
         assert self._process.stderr
         said = self._process.stderr.read().decode(errors="replace").strip()
         text = said.removeprefix("careful-tcp: ") or "careful-tcp ended"
-        hint = "; is `carefulctl measure echo` running there?" if "refused" in text else ""
+        hint = (
+            "; is `carefulctl measure echo` running there?" if _NOBODY & set(text.split()) else ""
+        )
         return CarefulError(errno.ECONNREFUSED, text + hint, self._host)
 
     def _read(self, count: int) -> bytes:

@@ -1,0 +1,145 @@
+"""The same signature of careful files, beside messages (P4 Figure 11): a program's reads of a file.
+
+Owns one open file of the host and what is read into. A read is a request of a program to carefuld,
+by which it is asked of the host; its reply is that the bytes are here. Who issues is Python: an
+asynchronous layer whose processors' overhead is large.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from careful._abi import lib, pack
+from careful.daemon.client import Answer
+from careful.errors import CarefulError
+from careful.measure.estimators.logp_curve import Bursts
+from careful.measure.probes.session import Session
+
+#: Of each read: as many as a message over TCP has.
+READ_BYTES = 64
+#: Reads under way at most.
+_CAPACITY = 24
+#: No further burst begins after so long, as with carefuld's own; none may last longer than that.
+_QUESTION_S, _BURST_S = lib.CAREFUL_SIGNATURE_MS / 1e3, lib.CAREFUL_BURST_MS / 1e3
+
+
+class FilesLayer(Session):
+    """Reads of the first bytes of a file that a host exports.
+
+    Args:
+        path: of the host.
+        more: as for Session.
+
+    Raises:
+        CarefulError: there is no such file, or it is too short.
+    """
+
+    name = "careful files"
+    capacity = _CAPACITY
+
+    def __init__(self, path: str, *more: Any) -> None:
+        self._path = path
+        super().__init__(*more)
+
+    def _prepare(self) -> None:
+        what = f"{self.host}:{self._path}"
+        raw = os.fsencode(self._path)
+        attempt = int.from_bytes(os.urandom(4), "little"), int.from_bytes(os.urandom(4), "little")
+        opened = self._client.call(
+            lib.CAREFUL_IPC_REQUEST,
+            what,
+            peer=self._peer,
+            handler=lib.CAREFUL_BLOCK_OPEN,
+            args=[0, 0, *attempt],
+            payload=pack("careful_block_open", path_bytes=len(raw)) + raw,
+        )
+        self._handle = opened.args[0]
+        self._failed = 0
+        self._poll = select.poll()
+        self._poll.register(self._client.fileno(), select.POLLIN)
+        memory = os.memfd_create("careful-logp", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(memory, READ_BYTES)
+            self._file = self._added(memory)
+        finally:
+            os.close(memory)
+        self._issue()
+        self._wait(0, time.monotonic() + _BURST_S)
+        if self._failed:
+            text = f"reading {READ_BYTES} bytes of it failed: is it as long?"
+            raise CarefulError(self._failed, text, what)
+
+    def _added(self, fd: int) -> int:
+        """The memory, as carefuld knows it."""
+        answers: list[Answer] = []
+        self._client.submit(lib.CAREFUL_IPC_FILE_ADD, answers.append, fd=fd)
+        self._wait(0, time.monotonic() + _BURST_S)
+        return answers[0].check(self.host).file
+
+    def _issue(self) -> None:
+        self._client.submit(
+            lib.CAREFUL_IPC_GET,
+            self._done,
+            peer=self._peer,
+            region=self._handle,
+            bytes=READ_BYTES,
+            file=self._file,
+            handler=lib.CAREFUL_HANDLERS,
+        )
+
+    def _done(self, answer: Answer) -> None:
+        if answer.status < 0 or answer.nbytes != READ_BYTES:
+            self._failed = self._failed or -answer.status or errno.ENODATA
+
+    def _wait(self, outstanding: int, deadline_s: float) -> None:
+        """Take answers until so many are under way."""
+        while self._client.in_flight > outstanding:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not self._poll.poll(left_s * 1e3):
+                raise CarefulError(errno.ETIMEDOUT, "its reads are not answered", self.host)
+            self._client.receive()
+
+    def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+        """Bursts, each after the replies to the one before."""
+        until = time.monotonic() + _QUESTION_S
+        found = [self._burst(marks, compute_us)]
+        while len(found) < count and time.monotonic() < until:
+            found.append(self._burst(marks, compute_us))
+        elapsed, computed, done = (np.array(one) / 1e3 for one in zip(*found, strict=True))
+        return Bursts(np.asarray(marks, dtype=np.float64), elapsed, computed, done, 0 * done)
+
+    def _burst(self, marks: Sequence[int], compute_us: float) -> tuple[list[int], list[int], int]:
+        """One burst, ns: at each mark, what of that was computation, until the last reply."""
+        deadline_s = time.monotonic() + _BURST_S
+        elapsed: list[int] = []
+        computing: list[int] = []
+        wanted, computed = set(marks), 0
+        began = time.perf_counter_ns()
+        for number in range(1, marks[-1] + 1):
+            self._wait(self.capacity - 1, deadline_s)
+            self._issue()
+            self._client.receive()
+            if compute_us:
+                computed += _compute(compute_us)
+            if number in wanted:
+                elapsed.append(time.perf_counter_ns() - began)
+                computing.append(computed)
+        self._wait(0, deadline_s)
+        if self._failed:
+            raise CarefulError(self._failed, "reading failed", f"{self.host}:{self._path}")
+        return elapsed, computing, time.perf_counter_ns() - began
+
+
+def _compute(us: float) -> int:
+    """Until so long has passed; how long it took indeed, ns."""
+    began = time.perf_counter_ns()
+    while (passed := time.perf_counter_ns() - began) < us * 1e3:
+        pass
+    return passed
