@@ -98,6 +98,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "More": {
+        "config": ("careful.cli.config:config_group", "Look at the configuration file."),
         "completion": (
             "careful.cli.completion:completion",
             "Print a completion script for bash, zsh or fish.",
@@ -199,10 +200,10 @@ def run(argv: Sequence[str] | None = None) -> int:
             cli.invoke(ctx)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return error.exit_code
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; Debian 12 has 8.1
+            error.show()
+            return error.exit_code
         return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)

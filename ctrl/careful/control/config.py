@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tomllib
 import types
 from dataclasses import dataclass, field, fields, replace
@@ -150,8 +151,29 @@ class Config:
         return self.tunes.get(instance) or self.tunes.get("") or "off"
 
 
-def _bad(path: Path, text: str) -> CarefulError:
-    return CarefulError(errno.EINVAL, text, str(path))
+class _File:
+    """A file's text, and where what is wrong stands in it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def bad(self, text: str, table: str = "", key: str = "") -> CarefulError:
+        """An error about the file, a table of it, or a key of that table."""
+        line = self._line(table, key) if table else 0
+        return CarefulError(errno.EINVAL, text, f"{self.path}:{line}" if line else str(self.path))
+
+    def _line(self, table: str, key: str) -> int:
+        """Where a table begins, or sets a key; 0 where it is written in another way."""
+        inside = False
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if head := re.match(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$", line):
+                inside = re.sub(r"[\s\"']", "", head[1]) == table
+                if inside and not key:
+                    return number
+            elif inside and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+                return number
+        return 0
 
 
 def matches(value: Any, hint: Any) -> bool:
@@ -165,17 +187,18 @@ def matches(value: Any, hint: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _tune(path: Path, where: str, table: Any) -> str | None:
+def _tune(file: _File, where: str, table: Any) -> str | None:
     """Of one table; carefuld has no such option."""
     value = table.get("tune") if isinstance(table, dict) else None
     if value is not None and value not in TUNE:
-        raise _bad(path, f"{where} tune = {value!r}: one of {', '.join(TUNE)}")
+        text = f"[{where}] tune = {value!r}: one of {', '.join(TUNE)}"
+        raise file.bad(text, where, "tune")
     return value
 
 
-def _options(path: Path, where: str, table: Any) -> UpOptions:
+def _options(file: _File, where: str, table: Any) -> UpOptions:
     if not isinstance(table, dict):
-        raise _bad(path, f"{where} must be a table")
+        raise file.bad(f"[{where}] must be a table")
     hints = get_type_hints(UpOptions)
     found: dict[str, Any] = {}
     for key, value in table.items():
@@ -183,23 +206,25 @@ def _options(path: Path, where: str, table: Any) -> UpOptions:
             continue
         if key not in hints:
             known = ", ".join([*hints, "tune"])
-            raise _bad(path, f"{where} has no option {key!r}; there are {known}")
+            raise file.bad(f"[{where}] has no option {key!r}; there are {known}", where, key)
+        said = f"[{where}] {key} = {value!r}"
         if not matches(value, hints[key]):
-            raise _bad(path, f"{where} {key} = {value!r}: that is of the wrong type")
+            raise file.bad(f"{said}: that is of the wrong type", where, key)
         if key in _CHOICES and value not in _CHOICES[key]:
-            raise _bad(path, f"{where} {key} = {value!r}: one of {', '.join(_CHOICES[key])}")
+            raise file.bad(f"{said}: one of {', '.join(_CHOICES[key])}", where, key)
         found[key] = tuple(value) if isinstance(value, list) else value
     return UpOptions(**found)
 
 
-def _state_directory(path: Path, table: Any) -> Path | None:
+def _state_directory(file: _File, table: Any) -> Path | None:
     if not isinstance(table, dict) or table.keys() - {"directory"}:
-        raise _bad(path, "[state] must be a table of directory alone")
+        raise file.bad("[state] must be a table of directory alone", "state")
     if not table:
         return None
     value = table["directory"]
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
-        raise _bad(path, f"[state] directory = {value!r}: must be an absolute path")
+        text = f"[state] directory = {value!r}: must be an absolute path"
+        raise file.bad(text, "state", "directory")
     return Path(value)
 
 
@@ -209,39 +234,40 @@ def parse(text: str, path: Path) -> Config:
     Raises:
         CarefulError: it is malformed (with the line), or has what no option is.
     """
+    file = _File(path, text)
     try:
         tree = tomllib.loads(text)
     except ValueError as error:  # also a number of thousands of digits, which int() refuses
-        raise _bad(path, str(error)) from None
+        raise file.bad(str(error)) from None
     except RecursionError:
-        raise _bad(path, "nested too deeply") from None
+        raise file.bad("nested too deeply") from None
     unknown = set(tree) - {"nodes", "up", "instance", "transfer", "state"}
     if unknown:
         tables = "[nodes], [up], [instance.NAME], [transfer], [state]"
-        raise _bad(path, f"[{min(unknown)}] is unknown; there are {tables}")
+        raise file.bad(f"[{min(unknown)}] is unknown; there are {tables}", min(unknown))
     moving = tree.get("transfer", {})
     if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
-        raise _bad(path, "[transfer] must be a table of on_loss alone")
+        raise file.bad("[transfer] must be a table of on_loss alone", "transfer")
     if moving and moving["on_loss"] not in ON_LOSS:
-        raise _bad(path, f"[transfer] on_loss: one of {', '.join(ON_LOSS)}")
+        raise file.bad(f"[transfer] on_loss: one of {', '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})
     if not isinstance(nodes, dict) or not all(isinstance(one, str) for one in nodes.values()):
-        raise _bad(path, '[nodes] must be lines of NAME = "ADDRESS"')
+        raise file.bad('[nodes] must be lines of NAME = "ADDRESS"', "nodes")
     instances = tree.get("instance", {})
     if not isinstance(instances, dict) or "" in instances:
-        raise _bad(path, "[instance.NAME] must be a table, and have a name")
-    found: dict[str, tuple[str, Any]] = {"": ("[up]", tree.get("up", {}))}
+        raise file.bad("[instance.NAME] must be a table, and have a name")
+    found: dict[str, tuple[str, Any]] = {"": ("up", tree.get("up", {}))}
     for name, one in instances.items():
-        found[name] = (f"[instance.{name}]", one)
-    options = {name: _options(path, *table) for name, table in found.items()}
-    tunes = {name: said for name, table in found.items() if (said := _tune(path, *table))}
+        found[name] = (f"instance.{name}", one)
+    options = {name: _options(file, *table) for name, table in found.items()}
+    tunes = {name: said for name, table in found.items() if (said := _tune(file, *table))}
     return Config(
         nodes,
         options.pop(""),
         options,
         tunes,
         moving.get("on_loss"),
-        _state_directory(path, tree.get("state", {})),
+        _state_directory(file, tree.get("state", {})),
         (path,),
     )
 
@@ -250,7 +276,7 @@ def _read(path: Path) -> Config:
     try:
         return parse(path.read_text(encoding="utf-8"), path)
     except UnicodeDecodeError:
-        raise _bad(path, "is not UTF-8") from None
+        raise CarefulError(errno.EINVAL, "is not UTF-8", str(path)) from None
     except CarefulError:
         raise
     except OSError as error:

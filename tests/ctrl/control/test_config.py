@@ -1,10 +1,15 @@
-"""The configuration file's `tune`: who tunes an instance that is brought up."""
+"""The configuration file: who tunes an instance, what is wrong where, and the example."""
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from careful.cli.main import run
 from careful.control import config
 from careful.errors import CarefulError
 
@@ -34,3 +39,51 @@ def test_tune__a_later_file_overrides(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
     with pytest.raises(CarefulError, match=r"tune = .*: one of auto, off"):
         config.parse(f"[{table}]\ntune = {value}", FILE)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[up]\npeers = 8\nwat = 1", r":3: \[up\] has no option 'wat'; there are name, peers"),
+        ("[up]\n\n[instance.eth1]\nwait = 'no'", r":4: \[instance.eth1\] wait = 'no': one of"),
+        ('[instance."eth1"]\n\n  cpu = "a"', r":3: \[instance.eth1\] cpu = 'a': .* wrong type"),
+        ("[nodes]\n[exports]", r":2: \[exports\] is unknown; there are \[nodes\]"),
+        ("[transfer]\nloss = 1", r":1: \[transfer\] must be a table of on_loss"),
+        ("[up]\ntune = 'x'", r":2: \[up\] tune = 'x': one of"),
+        ("[state]\ndirectory = 'a'", r":2: \[state\] directory"),
+        ("up = {peers = 'x'}", r"toml: \[up\] peers = 'x'"),  # no line of its own
+        ("[up]\npeers 8", r"\(at line 2, column 7\)"),
+    ],
+)
+def test_check__names_what_is_wrong_and_its_line(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "careful.toml"
+    path.write_text(text)
+    assert run(["config", "check", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(re.escape(str(tmp_path)) + ".*" + said, error)
+
+
+def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "careful.toml"
+    path.write_text('[nodes]\nh2 = "10.0.0.2"\n[instance.eth1]\ncpu = 1\n')
+    assert run(["config", "check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: no error; 1 nodes, 1 instances\n"
+    assert run(["config", "check", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["nodes"] == {"h2": "10.0.0.2"}
+    assert run(["config", "check", str(tmp_path / "none")]) == 1
+
+
+def test_example__names_every_key_and_changes_nothing() -> None:
+    example = (Path(__file__).parents[3] / "tools/packaging/careful.toml").read_text()
+    bare = config.parse(example, FILE)
+    assert (bare.up, bare.nodes, bare.tunes) == (config.UpOptions(), {}, {})
+    whole = re.sub(r"^#(\w+ = )", r"\1", example, flags=re.M)
+    config.parse(whole, FILE)
+    tree = tomllib.loads(whole)
+    keys = {*tree["up"], *tree["instance"]["eth1"]}
+    assert keys == {one.name for one in fields(config.UpOptions)} | {"tune"}
+    assert tree["up"]["rx_buffers"] == config.DEFAULTS.rx_buffers
+    assert set(tree) == {"nodes", "up", "instance", "transfer", "state"}

@@ -1,0 +1,46 @@
+"""`carefulctl config`: the configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from careful.cli.command import group
+from careful.cli.common import json_option, show
+from careful.control import config as settings
+from careful.report import config as report
+
+
+@group(
+    "config",
+    examples=[("carefulctl config check", "the files that commands read")],
+    topics=("careful.toml",),
+)
+def config_group() -> None:
+    """Look at the configuration file."""
+
+
+@config_group.command(
+    "check",
+    examples=[
+        ("carefulctl config check", "the files that commands read"),
+        ("carefulctl config check new.toml", "before it takes the old one's place"),
+    ],
+    topics=("careful.toml",),
+)
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@json_option
+def check(file: Path | None, as_json: bool) -> None:
+    """Read FILE as every command does, and say what is wrong with it.
+
+    An error names the line, and a key or table that does not exist. Without FILE it is what
+    $CAREFUL_CONFIG names, else /etc/careful.toml and ~/.config/careful/careful.toml.
+    """
+    found = settings.load(file)
+    figures = {
+        "files": [str(one) for one in found.paths],
+        "nodes": found.nodes,
+        "instances": sorted(found.instances),
+    }
+    show(as_json, "config check", {"file": file and str(file)}, figures, report.checked(found))
