@@ -23,6 +23,7 @@
 #include "daemon/health.h"
 #include "daemon/ipc.h"
 #include "daemon/log.h"
+#include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
 #include "daemon/rundir.h"
@@ -47,6 +48,7 @@ struct daemon {
 	struct block_server *block;
 	struct ipc *ipc;
 	struct health health;
+	struct notify notify;
 	struct log_limit keys_limit;
 	struct trial trial;
 	struct ipc_event signal_event, block_event;
@@ -292,6 +294,7 @@ static int run(struct daemon *d)
 				rc = health_check(&d->health, d->instance);
 				if (rc)
 					return rc;
+				notify_alive(&d->notify, d->instance);
 			}
 		}
 		block_poll(d->block);
@@ -358,12 +361,16 @@ int main(int argc, char **argv)
 	}
 	if (d->options.ready_fd >= 0)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
-	if (!d->options.foreground)
+	d->notify.fd = -1;
+	if (d->options.foreground)
+		notify_init(&d->notify);
+	else
 		parent_fd = process_detach(d->options.ready_fd);
 	rc = start(d, &error);
 	if (rc) {
 		process_tell(d->options.ready_fd, "error: ", error.text);
 		process_tell(parent_fd, "error: ", error.text);
+		notify_failed(&d->notify, rc, error.text);
 		if (parent_fd < 0)
 			fprintf(stderr, "carefuld: %s\n", error.text);
 		return EXIT_FAILURE;
@@ -372,9 +379,11 @@ int main(int argc, char **argv)
 	process_silence();
 	process_tell(d->options.ready_fd, "ready", "");
 	process_tell(parent_fd, "ready", "");
+	notify_ready(&d->notify, d->instance);
 	close(d->options.ready_fd);
 	close(parent_fd);
 	rc = run(d);
+	notify_stopping(&d->notify);
 	d->closing = true;
 	/* The engine first: when it is closed, nothing uses a file any longer. */
 	careful_close(d->instance);

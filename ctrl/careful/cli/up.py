@@ -24,7 +24,7 @@ from careful.report import status as report
         ),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
     ],
-    topics=("files", "protocols"),
+    topics=("files", "protocols", "services"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option(
@@ -120,6 +120,11 @@ from careful.report import status as report
     type=click.Choice(config.TUNE),
     help="auto: run tune auto beside carefuld, until down.  [default: off]",
 )
+@click.option(
+    "--foreground",
+    is_flag=True,
+    help="Become carefuld, which logs to standard error: for systemd's carefuld@IFACE.",
+)
 @shared
 def up(
     ifname: str,
@@ -128,6 +133,7 @@ def up(
     as_json: bool,
     export: tuple[str, ...],
     tune: str | None,
+    foreground: bool,
     **given: object,
 ) -> None:
     """Bring up careful on IFACE: start carefuld, and return once it is ready.
@@ -138,23 +144,30 @@ def up(
 
     If careful is already up with the same options, nothing changes and the
     exit status is 0; if it is up with other options, `up` fails and names them. `doctor` tells
-    beforehand what `up` would refuse.
+    beforehand what `up` would refuse. Under systemd: `carefulctl help services`.
     """
     settings = config.load(config_path)
     name = instance or ifname
     options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
     options = keys.in_effect(options.over(settings.options(name)))
     tune = tune or settings.tune(name)
+    if foreground:
+        if tune == "auto":
+            _warn(f"tune auto does not begin with --foreground: enable careful-tune@{ifname}")
+        daemon.become(ifname, name, options, state_dir.place(settings))
     done = daemon.up(ifname, name, options, state_dir.place(settings))
     if not options.keys and not done.already:
-        text = "no key (carefulctl key new): whoever can send to the port gets a session"
-        say(f"carefulctl: {text}", err=True)
+        _warn("no key (carefulctl key new): whoever can send to the port gets a session")
     if tune == "auto":
         tuner.start(ifname, done.instance, config_path)
     found = status.gather(done.instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **found}, text)
+
+
+def _warn(text: str) -> None:
+    say(f"carefulctl: {text}", err=True)
 
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])

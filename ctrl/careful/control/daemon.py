@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from careful._abi import lib
 from careful.control import (
@@ -95,6 +96,14 @@ def _kill_unready(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
+def _argv(
+    program: Path, ifname: str, instance: Instance, options: UpOptions, state: Path
+) -> list[str]:
+    where = ["--ifname", ifname, "--instance", instance.name]
+    where += ["--run-dir", str(instance.directory), "--state-dir", str(state)]
+    return [str(program), *where, *command_line.words(options)]
+
+
 def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> None:
     """Start carefuld detached, its state directory `state`, and return when it serves.
 
@@ -104,19 +113,9 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
     program = executable()
     read_end, write_end = os.pipe()
     try:
-        where = ["--ifname", ifname, "--instance", instance.name]
-        where += ["--run-dir", str(instance.directory), "--log", str(instance.log)]
-        where += ["--state-dir", str(state)]
+        argv = _argv(program, ifname, instance, options, state)
         process = subprocess.Popen(
-            [
-                program,
-                *where,
-                *command_line.words(options),
-                "--log",
-                str(instance.log),
-                "--ready-fd",
-                str(write_end),
-            ],
+            [*argv, "--log", str(instance.log), "--ready-fd", str(write_end)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -188,6 +187,19 @@ class Up:
     already: bool
 
 
+def _checked(ifname: str, options: UpOptions) -> UpOptions:
+    """What `up` refuses before it looks at what runs."""
+    links.find(ifname)
+    instances.need_root(f"up {ifname}")
+    return UpOptions(export=exports.check(options.export)).over(options)
+
+
+def _steer(ifname: str, instance: Instance, options: UpOptions) -> None:
+    if ethtool.driver_info(ifname).rx_queues > 1:
+        port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
+        steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
+
+
 def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
     """Bring careful up on an interface; what is up with these options stays so.
 
@@ -200,9 +212,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
     Raises:
         CarefulError: says what is missing and what to do.
     """
-    links.find(ifname)
-    instances.need_root(f"up {ifname}")
-    options = UpOptions(export=exports.check(options.export)).over(options)
+    options = _checked(ifname, options)
     with instances.changing(name):
         link = links.find(ifname)  # as it is now that nobody else changes it
         instance = instances.find(name)
@@ -210,14 +220,37 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
             return Up(instance, already=True)
         clear(instance, ifname)
         try:
-            if ethtool.driver_info(ifname).rx_queues > 1:
-                port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
-                steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
+            _steer(ifname, instance, options)
             launch(link.name, instance, options, state)
         except CarefulError:
             _clear_refused(instance, ifname)
             raise
         return Up(instances.find(name), already=False)
+
+
+def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> NoReturn:
+    """The same, for a service manager: this process becomes carefuld, which logs to standard error.
+
+    It does not return; what carefuld leaves when it ends is down()'s.
+
+    Raises:
+        CarefulError: it is up already, or as up().
+    """
+    options = _checked(ifname, options)
+    program = executable()
+    with instances.changing(name):
+        link = links.find(ifname)
+        instance = instances.find(name)
+        if _is_up(instance, link, options):
+            text = f"is already up (carefuld {instance.pid}); first: carefulctl down {ifname}"
+            raise CarefulError(errno.EBUSY, text, f"instance {name}")
+        clear(instance, ifname)
+        _steer(ifname, instance, options)
+    argv = [*_argv(program, link.name, instance, options, state), "--foreground"]
+    try:
+        os.execv(program, argv)
+    except OSError as error:
+        raise from_os(error, str(program)) from None
 
 
 @dataclass

@@ -99,6 +99,13 @@ class Instance:
         """Its log."""
         return self.directory / "log"
 
+    @property
+    def log_shown(self) -> str:
+        """Where people find it."""
+        if "--foreground" in self.argv and not _option(self.argv, "--log"):
+            return f"its standard error (journalctl -u carefuld@{self.ifname})"
+        return str(self.log)
+
 
 def _option(argv: Sequence[str], name: str) -> str:
     """The value of an option in a command line."""

@@ -208,7 +208,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
     return {
         "instance": instance.name,
         "pid": instance.pid,
-        "log": str(instance.log),
+        "log": instance.log_shown,
         "kernel": os.uname().release,
         **in_effect(info),
         "exports": exports(instance),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -166,3 +167,20 @@ def test_defaults__are_those_of_carefuld() -> None:
     }
     own = {one.name: getattr(DEFAULTS, one.name) for one in fields(DEFAULTS)}
     assert stated == {name: str(value) for name, value in own.items() if value} | {"queue": "0"}
+
+
+def test_up__foreground_becomes_carefuld(host: Host) -> None:
+    """The process that a service manager started, and so knows how to end."""
+    process = host.start("up", "eth1", "--foreground")
+    wait_for(lambda: host.ctl("status", "eth1", check=False).returncode == 0, "carefuld")
+    found = host.status()
+    assert found["pid"] == process.pid
+    assert found["log"] == "its standard error (journalctl -u carefuld@eth1)"
+    again = host.ctl("up", "eth1", "--foreground", check=False)
+    assert again.returncode == 1
+    assert f"is already up (carefuld {process.pid})" in again.stderr
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.splitlines()[-1].split(" ", 1)[1]) == (0, "ended")
+    host.down()
+    assert not (RUN / host.lab.instance("h1")).exists()

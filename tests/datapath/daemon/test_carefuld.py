@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -163,6 +164,51 @@ def test_start__foreground_ready_fd_and_interrupt(daemon: Daemon) -> None:
     _, said = process.communicate(timeout=10)
     assert process.returncode == 0
     assert said.endswith("ended\n")
+
+
+class Manager:
+    """What a service manager hears."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(path)
+        self._socket.settimeout(60)
+        self.env = {**os.environ, "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000000"}
+
+    def hears(self) -> dict[str, str]:
+        lines = self._socket.recv(4096).decode().splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def test_start__tells_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
+    """That it serves, how, that it lives, and that it ends."""
+    manager = Manager(str(tmp_path / "notify"))
+    process = daemon.lab.start("h1", *daemon.argv("--foreground"), env=manager.env)
+    first = manager.hears()
+    assert first["READY"] == "1"
+    assert re.fullmatch(r"eth1: XDP \w+, copy, window \d+, 0 of 8 peers up", first["STATUS"])
+    assert manager.hears() == {"WATCHDOG": "1"}  # nothing has changed
+    assert (daemon.run / "sock").exists()
+    process.send_signal(signal.SIGTERM)
+    while (said := manager.hears()) == {"WATCHDOG": "1"}:
+        pass
+    assert said == {"STOPPING": "1"}
+    assert process.wait(60) == 0
+    manager.close()
+
+
+def test_start__tells_a_service_manager_why_not(daemon: Daemon, tmp_path: Path) -> None:
+    manager = Manager(str(tmp_path / "notify"))
+    argv = daemon.argv("--foreground", "--require-zerocopy")
+    done = daemon.lab.run("h1", *argv, check=False, env=manager.env)
+    assert done.returncode == 1
+    said = manager.hears()
+    assert f"carefuld: {said['STATUS']}\n" == done.stderr
+    assert int(said["ERRNO"]) > 0
+    manager.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A service manager that waits for us is told when we serve, what we do, and that we live:
+ * datagrams to $NOTIFY_SOCKET (sd_notify(3)). Without one nothing is said.
+ */
+#ifndef DAEMON_NOTIFY_H
+#define DAEMON_NOTIFY_H
+
+#include <stdbool.h>
+
+#include <careful/careful.h>
+
+/*
+ * @fd:       -1: nobody waits
+ * @watched:  a sign of life is wanted; each health check gives one
+ * @status:   as it was told last
+ */
+struct notify {
+	int fd;
+	bool watched;
+	char status[256];
+};
+
+void notify_init(struct notify *notify);
+void notify_deinit(struct notify *notify);
+void notify_ready(struct notify *notify, struct careful *instance);
+/* Once a second or so. */
+void notify_alive(struct notify *notify, struct careful *instance);
+void notify_failed(struct notify *notify, int rc, const char *why);
+void notify_stopping(struct notify *notify);
+
+#endif /* DAEMON_NOTIFY_H */

@@ -1,0 +1,45 @@
+"""The units of packages: systemd takes them, and they let carefuld have what it keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "tools" / "packaging" / "systemd"
+
+
+def test_units__systemd_takes_them(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    program = shutil.which("carefulctl")
+    assert program
+    names = []
+    for unit in UNITS.iterdir():
+        text = unit.read_text()
+        assert "/usr/bin/carefulctl" in text
+        (tmp_path / unit.name).write_text(text.replace("/usr/bin/carefulctl", program))
+        names.append(unit.name.replace("@.", "@eth1."))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *(tmp_path / name for name in names)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+    )
+    said = [line for line in done.stderr.splitlines() if "caref" in line]
+    assert (done.returncode, said) == (0, []), done.stderr
+
+
+def test_unit__carefuld_may_have_what_it_keeps() -> None:
+    text = (UNITS / "carefuld@.service").read_text()
+    given = set(" ".join(re.findall(r"^CapabilityBoundingSet=(.*)", text, re.M)).split())
+    kept = re.findall(r"\{ (CAP_\w+), NEEDED", (ROOT / "datapath/daemon/confine.c").read_text())
+    start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk_check.c").read_text())
+    assert len(kept) >= 8
+    assert len(start) >= 4
+    assert {*kept, *start} <= given
