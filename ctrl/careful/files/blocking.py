@@ -209,6 +209,7 @@ class File(_Blocking[AsyncFile]):
         return self._awaited.nbytes
 
     read = _blocking(AsyncFile.read)
+    read_ranges = _blocking(AsyncFile.read_ranges)
     readinto = _blocking(AsyncFile.readinto)
     write = _blocking(AsyncFile.write)
     sync = _blocking(AsyncFile.sync)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeVar
 
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared, keep
+from careful.files.memory import Piece, cut
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import quietly
@@ -103,11 +104,28 @@ class AsyncFile:
             offset: where to begin, bytes.
             nbytes: how many; None: to the end.
         """
-        check_range(offset, nbytes)
+        (data,) = await self.read_ranges([(offset, nbytes)])
+        return data
+
+    async def read_ranges(self, ranges: Sequence[tuple[int, int | None]]) -> list[bytes]:
+        """Several ranges, on their way at once; of each the bytes, as read() gives them.
+
+        Args:
+            ranges: of each where it begins, and how many bytes; None: to the end.
+        """
+        for offset, nbytes in ranges:
+            check_range(offset, nbytes)
         await self.opened()
-        data = bytearray(self._within(offset, nbytes))
-        await self._read(memoryview(data), offset)
-        return bytes(data)
+        found = [bytearray(self._within(*one)) for one in ranges]
+        starts = [offset for offset, _ in ranges]
+        await self._read(
+            [
+                part
+                for at, data in zip(starts, found, strict=True)
+                for part in cut(at, memoryview(data))
+            ]
+        )
+        return [bytes(data) for data in found]
 
     async def readinto(self, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Read bytes into memory; how many there were up to the end of the file.
@@ -120,16 +138,16 @@ class AsyncFile:
         await self.opened()
         with memoryview(buffer) as given, given.cast("B") as view:
             count = self._within(offset, len(view))
-            await self._read(view[:count], offset)
+            await self._read(list(cut(offset, view[:count])))
         return count
 
     def _within(self, offset: int, nbytes: int | None) -> int:
         left = max(0, self._nbytes - offset)
         return left if nbytes is None else min(left, nbytes)
 
-    async def _read(self, into: memoryview, offset: int) -> None:
+    async def _read(self, pieces: Sequence[Piece]) -> None:
         async def work(shared: Shared, handle: int) -> None:
-            await shared.memory.read(shared.remote, handle, offset, into, self.name)
+            await shared.memory.read(shared.remote, handle, pieces, self.name)
 
         await self._do(work)
 
@@ -149,7 +167,8 @@ class AsyncFile:
 
             async def work(shared: Shared, handle: int) -> None:
                 self._is_written = True
-                await shared.memory.write(shared.remote, handle, offset, view, self.name)
+                pieces = list(cut(offset, view))
+                await shared.memory.write(shared.remote, handle, pieces, self.name)
 
             await self._do(work)
             self._nbytes = max(self._nbytes, offset + len(view))
@@ -291,7 +310,7 @@ async def write_whole(
             making = remote.create(path, len(view), mode, replace)
             made = await kept(making, lambda unwanted: discard(unwanted.handle))
             try:
-                await shared.memory.write(remote, made.handle, 0, view, name)
+                await shared.memory.write(remote, made.handle, list(cut(0, view)), name)
                 await remote.commit(made.handle, path, mode, replace, sync)
                 return
             except BaseException as error:

@@ -104,7 +104,7 @@ class AsyncHost:
         await self._connections.close()
 
     async def stat(self, path: Path) -> Attr:
-        """Attributes of a file or directory; of a symlink, its own.
+        """Attributes of a file or directory; of a symlink, those of what it leads to.
 
         Raises:
             FileNotFoundError: there is none.

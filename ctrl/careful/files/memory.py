@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+from collections.abc import Iterator, Sequence
 
 from careful._abi import lib
 from careful.transfer.protocol.block import BlockClient
-from careful.transfer.tasks import all_of
 
 #: Of one operation, and how many are under way of all reads and writes of a connection.
 PART_BYTES = 1 << 20
 _PARTS = 8
+#: Where bytes are in the peer's file, and here; at most PART_BYTES.
+Piece = tuple[int, memoryview]
 
 
 class Memory:
@@ -40,62 +42,60 @@ class Memory:
         os.close(self._fd)
 
     async def read(
-        self, remote: BlockClient, handle: int, offset: int, into: memoryview, what: str
+        self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
     ) -> None:
-        """Read a range of a peer's file.
+        """Read ranges of a peer's file, several at once.
 
         Args:
             remote: the peer's tree.
             handle: of the file.
-            offset: where to begin.
-            into: as many bytes as are read.
+            pieces: where each begins there, and where as many bytes go here.
             what: what errors are about.
 
         Raises:
             CarefulError: ENOENT: the peer has no such handle.
         """
-        await self._all(remote, lib.CAREFUL_IPC_GET, handle, offset, into, what)
+        await self._all(remote, lib.CAREFUL_IPC_GET, handle, pieces, what)
 
     async def write(
-        self, remote: BlockClient, handle: int, offset: int, data: memoryview, what: str
+        self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
     ) -> None:
-        """Write a range of a peer's file; see read()."""
-        await self._all(remote, lib.CAREFUL_IPC_STORE, handle, offset, data, what)
+        """Write ranges of a peer's file; see read()."""
+        await self._all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, what)
 
     async def _all(
-        self, remote: BlockClient, op: int, handle: int, offset: int, data: memoryview, what: str
+        self, remote: BlockClient, op: int, handle: int, pieces: Sequence[Piece], what: str
     ) -> None:
+        if not pieces:
+            return
         async with self._adding:
             if self._file < 0:
                 self._file = await remote.add_file(self._fd)
-        todo = iter(range(0, len(data), PART_BYTES))
+        todo, is_wanted = iter(pieces), True
 
         async def worker() -> None:
-            for at in todo:
-                piece = data[at : at + PART_BYTES]
-                await self._piece(remote, op, handle, offset + at, piece, what)
+            for offset, data in todo:
+                part = await self._free.get()
+                at, size = part * PART_BYTES, len(data)
+                try:
+                    if not is_wanted:
+                        return
+                    if op == lib.CAREFUL_IPC_STORE:
+                        self._view[at : at + size] = data
+                    await remote.move_whole(op, handle, size, self._file, what, offset, at)
+                    if op == lib.CAREFUL_IPC_GET and is_wanted:
+                        data[:] = self._view[at : at + size]
+                finally:
+                    self._free.put_nowait(part)
 
-        await all_of(*(worker() for _ in range(min(_PARTS, -(-len(data) // PART_BYTES)))))
-
-    async def _piece(
-        self, remote: BlockClient, op: int, handle: int, offset: int, data: memoryview, what: str
-    ) -> None:
-        part = await self._free.get()
-        at, size = part * PART_BYTES, len(data)
-        if op == lib.CAREFUL_IPC_STORE:
-            self._view[at : at + size] = data
-        moving = asyncio.ensure_future(
-            remote.move_whole(op, handle, size, self._file, what, offset, at)
-        )
-        try:
-            await asyncio.shield(moving)
-            if op == lib.CAREFUL_IPC_GET:
-                data[:] = self._view[at : at + size]
+        workers = [asyncio.ensure_future(worker()) for _ in range(min(_PARTS, len(pieces)))]
+        try:  # where the caller gives up, or one fails, carefuld still moves what it was asked for
+            await asyncio.shield(asyncio.gather(*workers))
         finally:
-            # Where the caller gave up, carefuld still moves.
-            moving.add_done_callback(lambda ended: self._ended(part, ended))
+            is_wanted = False
 
-    def _ended(self, part: int, moving: asyncio.Future[None]) -> None:
-        self._free.put_nowait(part)
-        if not moving.cancelled():
-            moving.exception()  # seen
+
+def cut(offset: int, data: memoryview) -> Iterator[Piece]:
+    """One range in parts."""
+    for at in range(0, len(data), PART_BYTES):
+        yield offset + at, data[at : at + PART_BYTES]

@@ -1,0 +1,430 @@
+"""A host's files as an fsspec file system: `careful://HOST/PATH` for pandas, Dask, zarr and others.
+
+Owns what fsspec's words mean here. What moves bytes is host.py's; open files are stream.py's. It
+needs the extra `fsspec`, and is found by it under the name `careful`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import tempfile
+import weakref
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from fsspec.asyn import AsyncFileSystem, sync_teardown
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.utils import isfilelike
+
+from careful.errors import CarefulError
+from careful.files.file import AsyncFile, Data
+from careful.files.host import AsyncHost
+from careful.files.options import Progress
+from careful.files.stream import Stream, new_mode
+from careful.transfer.protocol.entries import Attr
+
+Info = dict[str, Any]
+
+#: What is moved at once by the connection for short questions; larger files are transfers.
+SMALL_BYTES = 1 << 20
+#: Files that a call has open at once: a host lets a machine have 128.
+OPEN_MAX = 16
+_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
+def split(url: str) -> tuple[str, str]:
+    """Host and path of a URL, "" for the host of what is a path; the path begins with a slash."""
+    host, path = "", url
+    for protocol in CarefulFileSystem.protocol:
+        if url.startswith(f"{protocol}://"):
+            host, _, path = url.removeprefix(f"{protocol}://").partition("/")
+    return host, "/" + path.strip("/")
+
+
+class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """The files that a host exports, as fsspec wants them.
+
+    Nothing is cached but what open files read ahead. A file that is written appears under its name
+    when it is closed, complete, checked and synced. Copies and moves within the host pass through
+    this machine. A symlink is a `link` in listings; whoever names one means what it leads to.
+
+    Args:
+        host: a name or an address, with :PORT if that is not ours; of a URL: its host.
+        instance: see careful.files.connect(), likewise the next two.
+        config: a file's name.
+        timeout_s: seconds.
+        auto_mkdir: whether missing directories above what is written are made; of copies they are.
+        **more: what every fsspec file system takes (asynchronous, loop, batch_size ...).
+
+    Raises:
+        ConnectionError: at the first call: careful is not up here or there.
+    """
+
+    protocol = ("careful",)
+    root_marker = "/"
+
+    def __init__(
+        self,
+        host: str,
+        instance: str | None = None,
+        config: str | None = None,
+        timeout_s: float = 5.0,
+        auto_mkdir: bool = False,
+        **more: Any,
+    ) -> None:
+        super().__init__(
+            host=host,
+            instance=instance,
+            config=config,
+            timeout_s=timeout_s,
+            auto_mkdir=auto_mkdir,
+            **more,
+        )
+        if not host:
+            raise ValueError("careful: no host: careful://HOST/PATH, or host=")
+        self.host, self.auto_mkdir = host, auto_mkdir
+        self._way = {"instance": instance, "config": config, "timeout_s": timeout_s}
+        self._connection: AsyncHost | None = None
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        return split(os.fspath(path))[1]
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        host = split(path)[0]
+        return {"host": host} if host else {}
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The URL of a path."""
+        return f"careful://{self.host}{self._strip_protocol(name)}"
+
+    @property
+    def fsid(self) -> str:
+        return f"careful-{self.host}"
+
+    def _connected(self) -> AsyncHost:
+        """The host, in the event loop that this runs in; its first use connects."""
+        from careful import files
+
+        if self._connection is None:
+            self._connection = files.aconnect(self.host, **cast(Any, self._way))
+            if not self.asynchronous:
+                weakref.finalize(self, _close, self.loop, self._connection)
+        return self._connection
+
+    async def _close(self) -> None:
+        """End the connection, of an asynchronous file system; the next call makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _info(self, path: str, **_: Any) -> Info:
+        name = self._strip_protocol(path)
+        return _info(name, await self._connected().stat(name))
+
+    async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Info] | list[str]:
+        one = await self._info(path)
+        found = [one]
+        if one["type"] == "directory":
+            found = await self._below(one["name"], recursive=False)
+        return found if detail else [info["name"] for info in found]
+
+    async def _below(self, name: str, recursive: bool) -> list[Info]:
+        """What is in a directory, sorted; what the host cannot read is an `other`."""
+        listing = self._connected().ls(name, recursive=recursive)
+        top = name.rstrip("/")
+        found = [_info(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
+        return sorted(found, key=lambda info: str(info["name"]))
+
+    async def _find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, **more: Any
+    ) -> Any:
+        if maxdepth is not None:  # fsspec's own, a listing a directory
+            return await super()._find(path, maxdepth, withdirs, **more)
+        try:
+            one = await self._info(path)
+        except FileNotFoundError:
+            return {} if more.get("detail") else []
+        found = [one]
+        if one["type"] == "directory":
+            found = await self._below(one["name"], recursive=True)
+            found = [one] * withdirs + [
+                info for info in found if withdirs or info["type"] != "directory"
+            ]
+        named = {info["name"]: info for info in found}
+        return named if more.get("detail") else list(named)
+
+    async def _du(
+        self, path: str, total: bool = True, maxdepth: int | None = None, **more: Any
+    ) -> int | dict[str, int]:
+        found = await self._find(path, maxdepth, detail=True, **more)
+        sizes = {name: int(info["size"]) for name, info in found.items()}
+        return sum(sizes.values()) if total else sizes
+
+    @asynccontextmanager
+    async def _reading(self, path: str) -> AsyncIterator[AsyncFile]:
+        name = self._strip_protocol(path)
+        async with self._connected().open(name) as file:
+            yield file
+
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
+        async with self._reading(path) as file:
+            return await file.read(*_bounds(file, start, end))
+
+    async def _cat_ranges(
+        self,
+        paths: list[str],
+        starts: int | Iterable[int | None] | None,
+        ends: int | Iterable[int | None] | None,
+        max_gap: int | None = None,
+        batch_size: int | None = None,
+        on_error: str = "return",
+        **_: Any,
+    ) -> list[bytes | Exception]:
+        """Each file is opened once; its ranges are on their way at once."""
+        if not isinstance(paths, list):
+            raise TypeError(f"paths: a list, not {type(paths).__name__}")
+        if max_gap is not None:
+            raise NotImplementedError("max_gap: a request of its own costs microseconds")
+        bounds = zip(_each(starts, len(paths)), _each(ends, len(paths)), strict=True)
+        wanted: dict[str, list[tuple[int, int | None, int | None]]] = {}
+        for number, (path, (start, end)) in enumerate(zip(paths, bounds, strict=True)):
+            wanted.setdefault(self._strip_protocol(path), []).append((number, start, end))
+        found: list[bytes | Exception] = [b""] * len(paths)
+        room = asyncio.Semaphore(batch_size or OPEN_MAX)
+
+        async def of_one(path: str, ranges: list[tuple[int, int | None, int | None]]) -> None:
+            numbers = [number for number, *_ in ranges]
+            try:
+                async with room, self._reading(path) as file:
+                    bounds = [_bounds(file, start, end) for _, start, end in ranges]
+                    parts: Sequence[bytes | Exception] = await file.read_ranges(bounds)
+            except OSError as error:
+                parts = [error] * len(ranges)
+            for number, part in zip(numbers, parts, strict=True):
+                found[number] = part
+
+        await asyncio.gather(*(of_one(path, ranges) for path, ranges in wanted.items()))
+        failed = next((one for one in found if isinstance(one, Exception)), None)
+        if failed is not None and on_error != "return":
+            raise failed
+        return found
+
+    async def _pipe_file(self, path: str, value: Data, mode: str = "overwrite", **_: Any) -> None:
+        name = self._strip_protocol(path)
+        await self._make_room(name)
+        await self._connected().write(name, value, replace=mode != "create")
+
+    async def _make_room(self, name: str) -> None:
+        """The directory above a file, if that is wanted."""
+        if self.auto_mkdir:
+            await self._makedirs(self._parent(name), exist_ok=True)
+
+    async def _put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **_: Any,
+    ) -> None:
+        name, local = self._strip_protocol(rpath), Path(lpath)
+        if local.is_dir():
+            await self._makedirs(name, exist_ok=True)
+            return
+        nbytes = (await asyncio.to_thread(local.stat)).st_size
+        callback.set_size(nbytes)
+        if nbytes <= SMALL_BYTES:
+            await self._pipe_file(name, await asyncio.to_thread(local.read_bytes), mode)
+            callback.absolute_update(nbytes)
+            return
+        await self._make_room(name)
+        await self._connected().put(
+            local, name, replace=mode != "create", progress=_watcher(callback)
+        )
+
+    async def _get_file(
+        self, rpath: str, lpath: str | BinaryIO, callback: Callback = DEFAULT_CALLBACK, **_: Any
+    ) -> None:
+        info = await self._info(rpath)
+        name, nbytes = info["name"], info["size"]
+        if info["type"] == "directory":
+            await asyncio.to_thread(os.makedirs, cast(str, lpath), exist_ok=True)
+            return
+        callback.set_size(nbytes)
+        if isfilelike(lpath):
+            await self._copy_out(name, cast(BinaryIO, lpath), callback)
+        elif nbytes <= SMALL_BYTES:
+            data = await self._cat_file(name)
+            await asyncio.to_thread(Path(cast(str, lpath)).write_bytes, data)
+            callback.absolute_update(nbytes)
+        else:
+            await self._connected().get(
+                name, cast(str, lpath), replace=True, progress=_watcher(callback)
+            )
+
+    async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
+        """Write what a file holds into another one, a piece at a time."""
+        async with self._reading(name) as file:
+            for at in range(0, file.nbytes, Stream.DEFAULT_BLOCK_SIZE):
+                piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
+                await asyncio.to_thread(into.write, piece)
+                callback.relative_update(len(piece))
+
+    async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        info = await self._info(path1)
+        if info["type"] == "directory":
+            await self._makedirs(path2, exist_ok=True)
+            return
+        # Of a tree, all are copied at once: what is above a file may come after it.
+        await self._makedirs(self._parent(path2), exist_ok=True)
+        if info["size"] <= SMALL_BYTES:
+            await self._pipe_file(path2, await self._cat_file(path1))
+        else:
+            with tempfile.NamedTemporaryFile(prefix="careful-") as file:
+                await self._copy_out(info["name"], cast(BinaryIO, file), DEFAULT_CALLBACK)
+                file.flush()
+                await self._put_spool(file.name, path2)
+
+    async def _put_spool(self, local: str, path: str, replace: bool = True) -> None:
+        """Put what was kept here until it was whole, with a new file's mode."""
+        name = self._strip_protocol(path)
+        Path(local).chmod(new_mode())
+        await self._make_room(name)
+        await self._connected().put(local, name, replace=replace)
+
+    async def _rm_file(self, path: str, **_: Any) -> None:
+        await self._connected().remove(self._strip_protocol(path))
+
+    async def _rmdir(self, path: str) -> None:
+        await self._rm_file(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.rm_file(path)
+
+    async def _rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **_: Any,
+    ) -> None:
+        if recursive and isinstance(path, str) and await self._is_link(path):
+            recursive = False  # what it leads to stays
+        names = await self._expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        room = asyncio.Semaphore(batch_size or OPEN_MAX)
+
+        async def of_one(name: str) -> str | None:
+            """What is left: a directory that may hold others of them."""
+            async with room:
+                if recursive and await self._isdir(name):
+                    return name
+                await self._rm_file(name)
+            return None
+
+        left = await asyncio.gather(*(of_one(name) for name in names))
+        for name in sorted(filter(None, left), reverse=True):  # what is below comes first
+            await self._rm_file(name)
+
+    async def _is_link(self, path: str) -> bool:
+        """Whether a name is a symlink's own."""
+        name = self._strip_protocol(path)
+        beside = await self._below(self._parent(name), recursive=False)
+        return any(one["name"] == name and one["type"] == "link" for one in beside)
+
+    async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        await self._connected().mkdir(self._strip_protocol(path), parents=create_parents)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        name = self._strip_protocol(path)
+        if name == self.root_marker:  # it is what the host exports
+            if not exist_ok:
+                raise FileExistsError(name)
+            return
+        await self._connected().mkdir(name, parents=True, exist_ok=exist_ok)
+
+    def modified(self, path: str) -> Any:
+        """When a file was changed last, a datetime of UTC."""
+        from datetime import UTC, datetime
+
+        return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Stream:
+        if self.asynchronous:
+            raise NotImplementedError("open() of an asynchronous file system: use careful.files")
+        return Stream(
+            self,
+            path,
+            mode,
+            block_size or "default",
+            autocommit=autocommit,
+            cache_options=cache_options,
+            **more,
+        )
+
+
+def _info(name: str, attr: Attr, target: str = "") -> Info:
+    """What fsspec says of a file."""
+    info = {
+        "name": name,
+        "size": attr.bytes,
+        "type": _TYPES.get(stat.S_IFMT(attr.mode), "other"),
+        "mode": attr.mode,
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "mtime": attr.mtime_ns / 1e9,
+        "ino": attr.inode,
+        "nlink": attr.nlink,
+    }
+    return info | ({"destination": target} if target else {})
+
+
+def _bounds(file: AsyncFile, start: int | None, end: int | None) -> tuple[int, int]:
+    """Where bytes begin and how many they are; negative ones count from the file's end."""
+    first, past, _ = slice(start, end).indices(file.nbytes)
+    return first, max(0, past - first)
+
+
+def _each(given: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
+    """A bound for each of many ranges."""
+    if given is None or isinstance(given, int):
+        return [given] * count
+    bounds = list(given)
+    if len(bounds) != count:
+        raise ValueError(f"{len(bounds)} bounds of {count} ranges")
+    return bounds
+
+
+def _watcher(callback: Callback) -> Any:
+    """Progress as fsspec wants to hear of it."""
+
+    def tell(progress: Progress) -> None:
+        callback.absolute_update(progress.bytes_done)
+
+    return tell
+
+
+def _close(loop: asyncio.AbstractEventLoop, connection: AsyncHost) -> None:
+    """End the connection of a file system that nobody has any more."""
+    with contextlib.suppress(RuntimeError, CarefulError):  # the loop may have ended before
+        sync_teardown(loop, connection.close)

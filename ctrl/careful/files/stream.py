@@ -1,0 +1,113 @@
+"""A file of a CarefulFileSystem that is open: Python's file object, with fsspec's block caches.
+
+Owns what was written until the file is whole. Calls filesystem.py for what crosses.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import IO, Any
+
+from fsspec.asyn import sync, sync_teardown
+from fsspec.spec import AbstractBufferedFile
+
+from careful.files.file import AsyncFile
+from careful.transfer.file.local import current_umask
+
+
+def new_mode() -> int:
+    """Permission bits of a new file."""
+    return 0o666 & ~current_umask()
+
+
+class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
+    """One file, mode "rb", "wb", "xb" or "ab".
+
+    What is read is the file that was opened, also where somebody replaces it meanwhile. What is
+    written with "wb" and "xb" waits here, in memory, or in a temporary file from the second block
+    on, until close() or commit(); "ab" writes block by block.
+    """
+
+    DEFAULT_BLOCK_SIZE = 1 << 20
+
+    def __init__(self, fs: Any, path: str, mode: str, *args: Any, **more: Any) -> None:
+        self._file: AsyncFile | None = None
+        self._spool: IO[bytes] | None = None
+        self._at = 0
+        if mode == "xb" and fs.exists(path):
+            raise FileExistsError(path)
+        if mode == "ab" and not fs.exists(path):
+            mode = "wb"
+        if mode in ("rb", "ab"):
+            self._file = self._opened(fs, path, "r+" if mode == "ab" else "r")
+            more["size"] = self._at = self._file.nbytes
+        super().__init__(fs, path, mode, *args, **more)
+        if mode == "ab":
+            self.loc = self._at
+
+    @staticmethod
+    def _opened(fs: Any, path: str, mode: Any) -> AsyncFile:
+        async def opened() -> AsyncFile:
+            file: AsyncFile = fs._connected().open(path, mode)
+            return await file.opened()
+
+        file: AsyncFile = sync(fs.loop, opened)
+        return file
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        assert self._file is not None
+        return sync(self.fs.loop, self._file.read, start, end - start)  # type: ignore[no-any-return]
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        data = self.buffer.getvalue()
+        if self.mode == "ab":
+            assert self._file is not None
+            sync(self.fs.loop, self._file.write, data, self._at)
+            self._at += len(data)
+            return True
+        if final and self.autocommit and self._spool is None:
+            self.fs.pipe_file(self.path, data, "create" if self.mode == "xb" else "overwrite")
+            return True
+        if self._spool is None:
+            self._spool = tempfile.NamedTemporaryFile(prefix="careful-")  # noqa: SIM115
+        self._spool.write(data)
+        if final and self.autocommit:
+            self.commit()
+        return True
+
+    def commit(self) -> None:
+        """Give a file its name that was written with autocommit=False."""
+        if self._spool is None:
+            return
+        self._spool.flush()
+        try:
+            put = (self._spool.name, self.path, self.mode != "xb")
+            sync(self.fs.loop, self.fs._put_spool, *put)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Throw away what was written with autocommit=False."""
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+
+    def close(self) -> None:
+        """End it; what was written is at the host then. At the end of the program it is too late
+        for that: what was not closed is thrown away, and nothing is waited for.
+        """
+        if self.closed:
+            return
+        try:
+            if sys.is_finalizing():
+                self._closed = True
+            else:
+                super().close()
+        finally:
+            file, self._file = self._file, None
+            if file is not None and os.getpid() == self.fs._pid:
+                sync_teardown(self.fs.loop, file.close)
+            if self.autocommit:
+                self.discard()
