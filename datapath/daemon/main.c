@@ -28,6 +28,7 @@
 #include "daemon/process.h"
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
+#include "daemon/syscalls.h"
 #include "daemon/trial.h"
 #include "service/block.h"
 #include "service/probe.h"
@@ -162,6 +163,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		return rc;
 	sched_setaffinity(0, sizeof(before), &before);
 	rc = confine(&d->options, error);
+	if (!rc)
+		rc = syscalls_confine(error);
 	if (!rc)
 		rc = block_serve(d->instance, d->options.exports, d->options.exports_count,
 				 &d->block, error);
