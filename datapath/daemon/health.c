@@ -23,8 +23,7 @@ struct trouble {
 	(offsetof(struct careful_info, counters) + sizeof(uint64_t) * CAREFUL_C_##name)
 #define STATISTIC(name) offsetof(struct careful_info, statistics.name)
 
-/* Signs that the promise broke or that something is slow. What strangers send is
- * counted, not logged. */
+/* Signs that the promise broke, that something is slow, or that somebody is refused. */
 static const struct trouble troubles[] = {
 	{ COUNTER(LOST_FRAMES), "frames lost" }, /* by whom, says who_lost() */
 	{ COUNTER(BAD_CREDITS), "impossible credits" },
@@ -38,6 +37,10 @@ static const struct trouble troubles[] = {
 	{ COUNTER(CTRL_PROTOCOL), "of them, with the other protocol (up --protocol)" },
 	{ COUNTER(CTRL_VERSION),
 	  "control messages of another wire version (carefulctl --version)" },
+	{ COUNTER(CTRL_LIMITED), "control messages too many" },
+	{ COUNTER(CTRL_MALFORMED), "malformed control messages" },
+	{ COUNTER(PATHS_DENIED), "paths denied to peers" },
+	{ STATISTIC(rx_refused), "frames refused (status --json: xdp_counters)" },
 	{ STATISTIC(rx_ring_full), "frames lost to a full RX ring" },
 	{ STATISTIC(rx_fill_ring_empty), "frames lost to an empty fill ring" },
 	{ STATISTIC(rx_dropped), "frames dropped by the device" },
@@ -74,7 +77,7 @@ static void check_program(struct health *health, const struct careful_info *info
 
 static void check_counters(struct health *health, const struct careful_info *info)
 {
-	char line[900] = "";
+	char line[1600] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(troubles) / sizeof(troubles[0]); i++) {

@@ -250,6 +250,7 @@ bool xsk_bpf_frags(const struct xsk_port *port); /* the program takes multi-buff
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error);
 void xsk_bpf_wait_rcu(struct xsk_port *port); /* returns when no program still runs that did */
 int xsk_bpf_program(const struct xsk_port *port);
+uint64_t xsk_bpf_refused(const struct xsk_port *port); /* frames that it dropped */
 void xsk_bpf_close(struct xsk_port *port);
 
 int xsk_bpf_groups(const struct xsk_port *port); /* of the map */

@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -253,4 +254,22 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->tune = NULL;
 	port->peers = NULL;
 	port->live = NULL;
+}
+
+/* What strangers sent, what came twice and what came too late or too much; trains are no loss. */
+uint64_t xsk_bpf_refused(const struct xsk_port *port)
+{
+	uint64_t each[CPU_SETSIZE], sum = 0;
+	int cpus = libbpf_num_possible_cpus();
+	int fd = bpf_object__find_map_fd_by_name(port->bpf->object, "counters");
+
+	if (cpus < 0 || cpus > CPU_SETSIZE)
+		return 0;
+	for (uint32_t why = CAREFUL_XDP_DROP_SHORT; why < CAREFUL_XDP_COUNTERS; why++) {
+		if (why == CAREFUL_XDP_DROP_TRAIN || bpf_map_lookup_elem(fd, &why, each))
+			continue;
+		for (int i = 0; i < cpus; i++)
+			sum += each[i];
+	}
+	return sum;
 }

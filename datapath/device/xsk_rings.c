@@ -2,7 +2,7 @@
 /*
  * The hot path: the four rings between this process and the kernel, and the kick.
  * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route_news.c
- * while the link is down. For statistics, xsk_attach.c.
+ * while the link is down. For statistics, xsk_attach.c and xsk_bpf.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -168,6 +168,7 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 		.rx_dropped = kernel.rx_dropped,
 		.rx_ring_full = kernel.rx_ring_full,
 		.rx_fill_ring_empty = kernel.rx_fill_ring_empty_descs,
+		.rx_refused = xsk_bpf_refused(xsk_port_of(xsk)),
 		.rx_invalid_descs = kernel.rx_invalid_descs,
 		.tx_invalid_descs = kernel.tx_invalid_descs,
 		.kicks = xsk->kicks,

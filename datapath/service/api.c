@@ -122,6 +122,11 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 	return message_small(&c->messages, peer, &am, payload, bytes);
 }
 
+void engine_denied(struct careful *c)
+{
+	link_count(&c->link, CAREFUL_C_PATHS_DENIED);
+}
+
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes)
 {

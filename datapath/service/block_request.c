@@ -59,6 +59,13 @@ static void release(struct block_server *server, struct block_job *job)
 	put_job(server, job);
 }
 
+/* Its path leads out of the exports, or through a symlink, or the peer may not do that there. */
+static bool is_denied(int status)
+{
+	return status == -EXDEV || status == -ELOOP || status == -EACCES || status == -EPERM ||
+	       status == -EROFS;
+}
+
 /* Answers; false if it has to be tried again. */
 static bool answer(struct block_server *server, struct block_job *job)
 {
@@ -77,6 +84,8 @@ static bool answer(struct block_server *server, struct block_job *job)
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
+	if (job->path && is_denied(job->status))
+		engine_denied(server->instance);
 	/* Nobody knows the key, and nobody can ask for it. */
 	if (rc && job->path && job->handle && !job->status && !job->attempt)
 		block_handle_end(server, job->handle, BLOCK_DISCARD);

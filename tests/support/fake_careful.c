@@ -135,6 +135,11 @@ struct careful_region *fake_region(struct careful *c, uint32_t key)
 	return key < FAKE_REGIONS && c->regions[key].used ? &c->regions[key].region : NULL;
 }
 
+void engine_denied(struct careful *instance)
+{
+	instance->denied++;
+}
+
 int careful_info(struct careful *instance, struct careful_info *info)
 {
 	(void)instance;

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from hosts import Host, Hosts
+from hosts import Host, Hosts, wait_for
 
 
 def test_export__gone_and_made_again(pair: tuple[Host, Host]) -> None:
@@ -79,5 +79,9 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert (found.st_uid, found.st_mode & 0o7777) == (os.geteuid(), 0o755)
     assert a.ctl("put", a.own / "f", "h2:other/f", check=False).returncode == 1
     assert list((tmp_path / "other").iterdir()) == []
+    (tmp_path / "mine/way").symlink_to("../other")
+    assert a.ctl("get", "h2:mine/way/f", a.own / "g", check=False).returncode == 1
+    wait_for(lambda: "paths denied to peers" in b.log, "a line in the log")
+    assert b.status()["counters"]["paths_denied"] > 0
     said = " ".join(b.ctl("status").stdout.split())  # it is folded at the terminal's width
     assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said

@@ -316,6 +316,8 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
         "recorded": {"drop_seq", "ctrl_unknown"},
     }[kind]
     assert expected <= named.keys(), named
+    said = "control messages" if kind.startswith("control") else "frames refused"
+    wait_for(lambda: said in a.log, "a line in the log")
 
 
 def test_unreachable__ends_no_session_of_a_silent_peer(three: list[Host], tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ struct careful_device_statistics {
 	uint64_t rx_dropped;
 	uint64_t rx_ring_full;
 	uint64_t rx_fill_ring_empty;
+	uint64_t rx_refused; /* by XDP: strangers', replays, or too many; its counters say which */
 	uint64_t rx_invalid_descs;
 	uint64_t tx_invalid_descs;
 	uint64_t kicks;
@@ -212,6 +213,7 @@ enum careful_counter {
 	CAREFUL_C_TX_BROADCASTS, /* of TX_FRAMES: to all of a group at once */
 	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
 	CAREFUL_C_CTRL_LIMITED, /* control messages too many: not answered (link/door.h) */
+	CAREFUL_C_PATHS_DENIED, /* requests of peers for paths that lead out, or are not theirs */
 	CAREFUL_COUNTERS,
 };
 

@@ -208,6 +208,7 @@ static void test_escape__none_leads_out(void)
 		try_all(&escapes[i]);
 		check_outside();
 	}
+	CHECK(c->denied > 100);
 	stop();
 }
 
