@@ -135,14 +135,55 @@ def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
     scene.assert_untouched()
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", ".", "..", "a//x", "x\0y", "a/"])
-def test_names__that_lead_out(scene: Scene, name: str) -> None:
+OUT = "../../outside"
+SPECIAL = (stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK)
+#: Ways out of a target, as what a server says of one tree; a name that cannot be one ends its
+#: listing, the others fail by themselves or are made as they are told.
+ESCAPES: dict[str, list[Told]] = {
+    **{
+        f"name {name!r:.20}": [Told(name, data=b"z")]
+        for name in ("../x", "/x", "a/../../x", "", ".", "..", "a//x", "x\0y", "a/")
+    },
+    "overlong name": [Told("n" * 256, data=b"z")],
+    "overlong path": [Told("/".join(["d" * 255] * 17), data=b"z")],
+    "symlink": [link("s", OUT), Told("s/new", data=b"z"), Told("s/kept", data=b"z")],
+    "symlink to a file": [link("kept", f"{OUT}/kept"), Told("kept", data=b"z")],
+    "symlink, directory below": [link("s", OUT), folder("s/d"), Told("s/d/new", data=b"z")],
+    "symlink to a symlink": [link("s", OUT), link("t", "s"), Told("t/new", data=b"z")],
+    "symlink of another case": [link("S", OUT), link("s", OUT), Told("s/new", data=b"z")],
+    "proc": [link("p", "/proc/self/cwd"), Told("p/new", data=b"z")],
+    "descriptor": [link("p", "/proc/self/fd"), Told("p/3", data=b"z")],
+    "hard link to a symlink": [
+        link("a", f"{OUT}/kept")._replace(nlink=2),
+        Told("b", data=b"z", nlink=2),
+    ],
+    "hard link below a symlink": [
+        Told("a", data=b"z", nlink=2),
+        link("s", OUT),
+        Told("s/new", data=b"z", nlink=2),
+    ],
+    **{
+        f"special {kind:o}": [Told("special", kind | 0o666), Told("special/new", data=b"z")]
+        for kind in SPECIAL
+    },
+}
+
+
+@pytest.mark.parametrize("options", [ARCHIVE, REPLACE])
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_escape__none_leads_out(scene: Scene, escape: str, options: Options) -> None:
+    """Twice: in the second run what the first one made is there already."""
     scene.server.told["."] = [folder("tree")]
-    scene.server.told["tree"] = [Told(name, data=b"z"), Told("fine", data=b"z")]
-    [(_, text)] = scene.get("tree").failures
-    assert "bad entry" in text
-    assert list(scene.target.glob("*/*")) == []
-    scene.assert_untouched()
+    scene.server.told["tree"] = [*ESCAPES[escape], Told("fine", data=b"z")]
+    for _ in range(2):
+        failures = scene.get("tree", options=options).failures
+        assert failures or escape == "hard link to a symlink"
+        if escape.startswith("name "):
+            assert "bad entry" in failures[0][1]
+            assert list(scene.target.glob("*/*")) == []
+        scene.assert_untouched()
+        made = list(scene.target.rglob("*"))
+        assert not {stat.S_IFMT(one.lstat().st_mode) for one in made} & set(SPECIAL)
 
 
 def test_wildcards__names_of_several_components(scene: Scene) -> None:
