@@ -4,7 +4,9 @@
  * also while what it leads through changes, and none reads or changes what lies outside.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
 
 #include "block_end.h"
 #include "check.h"
@@ -49,6 +51,9 @@ static const struct escape {
 	{ "pipe/secret", 0 },
 	{ "device", 0 },
 	{ "sub/a/..", 0 },
+	{ "mount/../../outside/secret", 0 },
+	{ "mount/../../outside/new", 0 },
+	{ "mount/..", 0 },
 	{ "sub\0/../../outside/secret", 26 },
 	{ "\0../outside/secret", 19 },
 	{ "../outside/secret\0", 18 },
@@ -87,6 +92,9 @@ static void set_up(void)
 	CHECK_EQ(mkfifo(at("export/pipe"), 0600), 0);
 	if (mknod(at("export/device"), S_IFCHR | 0600, 1 << 8 | 5))
 		skip("needs root");
+	CHECK(!mkdir(at("export/mount"), 0755) && !unshare(CLONE_NEWNS) &&
+	      !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	      !mount("tmpfs", at("export/mount"), "tmpfs", 0, NULL));
 	memset(overlong, 'x', sizeof(overlong) - 1);
 	for (size_t i = 0; i + 3 < sizeof(deep); i += 3)
 		memcpy(deep + i, "../", 3); /* NOLINT: a counted string */
@@ -101,14 +109,15 @@ static void start(void)
 	CHECK_EQ(block_serve(c, &export, 1, &server, &error), 0);
 }
 
-static struct fake_answer *ask(uint16_t handler, const struct escape *escape, uint32_t flags)
+static struct fake_answer *ask_bytes(uint16_t handler, const struct escape *escape, uint32_t flags,
+				     uint64_t file_bytes)
 {
 	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
 	uint8_t payload[sizeof(struct careful_block_open) + PATH_MAX];
 	struct careful_block_open head = {
 		.flags = htobe32(flags),
 		.mode = htobe32(0644),
-		.bytes = htobe64(16),
+		.bytes = htobe64(file_bytes),
 		.path_bytes = htobe32(bytes),
 	};
 	uint32_t args[4] = { flags };
@@ -120,6 +129,11 @@ static struct fake_answer *ask(uint16_t handler, const struct escape *escape, ui
 	if (handler == CAREFUL_BLOCK_OPEN)
 		args[0] = 0;
 	return answer(fake_request(c, 0, handler, args, payload, at_byte + bytes));
+}
+
+static struct fake_answer *ask(uint16_t handler, const struct escape *escape, uint32_t flags)
+{
+	return ask_bytes(handler, escape, flags, 16);
 }
 
 static void close_key(uint32_t key)
@@ -196,9 +210,92 @@ static void check_outside(void)
 	closedir(dir);
 	CHECK_EQ(n, 1);
 	CHECK(!fstat(fd, &st) && st.st_ino == outside.st_ino && st.st_mode == outside.st_mode);
+	CHECK(st.st_nlink == 1 && st.st_mtime == outside.st_mtime);
 	CHECK_EQ(read(fd, data, sizeof(data)), (ssize_t)strlen(SECRET));
 	CHECK(!strcmp(data, SECRET) && !close(fd));
 	CHECK(!exists("new"));
+}
+
+static uint32_t run; /* batches that were not refused whole */
+
+/* An item of a batch: `text` is what a link is to. */
+static size_t put_item(char *to, uint16_t op, const char *name, uint32_t bytes, const char *text)
+{
+	struct careful_block_item item = {
+		.attr = { .mode = htobe32((op == CAREFUL_ITEM_DIRECTORY ? S_IFDIR :
+					   op == CAREFUL_ITEM_SYMLINK	? S_IFLNK :
+									  S_IFREG) |
+					  0777) },
+		.op = htobe16(op),
+		.name_bytes = htobe32(bytes),
+		.text_bytes = htobe32((uint32_t)strlen(text)),
+	};
+
+	memcpy(to, &item, sizeof(item));
+	memcpy(to + sizeof(item), name, bytes);
+	memcpy(to + sizeof(item) + bytes, text, strlen(text)); /* NOLINT: a counted string */
+	return (sizeof(item) + bytes + strlen(text) + 7) & ~(size_t)7;
+}
+
+/* Every kind of item under a name that leads out, and a link to what it names. */
+static size_t put_items(char *batch, const struct escape *escape)
+{
+	static const uint16_t ops[] = { CAREFUL_ITEM_READ,    CAREFUL_ITEM_DIGEST,
+					CAREFUL_ITEM_FILE,    CAREFUL_ITEM_DIRECTORY,
+					CAREFUL_ITEM_SYMLINK, CAREFUL_ITEM_META,
+					CAREFUL_ITEM_REMOVE };
+	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
+	bool within = !strchr(escape->path, '/'); /* its own entry may go */
+	size_t used = put_item(batch, CAREFUL_ITEM_LINK, "got", 3, escape->path);
+
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) - within; i++)
+		used += put_item(batch + used, ops[i], escape->path, bytes,
+				 ops[i] == CAREFUL_ITEM_SYMLINK ? "x" : "");
+	return used;
+}
+
+static void try_batch(const struct escape *escape)
+{
+	static const struct escape top = { "", 0 };
+	static char batch[8 * (PATH_MAX + 256)], data[sizeof(batch)];
+	struct careful_block_batch how = { .file_bytes_max = htobe32(4096) };
+	uint32_t args[4] = { 0, CAREFUL_BATCH_MODE | CAREFUL_BATCH_TIME | CAREFUL_BATCH_NODIGEST };
+	struct fake_answer *a;
+	struct stat st;
+	size_t used;
+
+	memset(batch, 0, sizeof(batch));
+	used = put_items(batch, escape);
+	how.bytes = htobe64(used);
+	a = ask_bytes(CAREFUL_BLOCK_OPEN, &top, CAREFUL_BLOCK_SCRATCH, sizeof(batch));
+	CHECK_EQ(a->status, 0);
+	args[0] = a->args[0];
+	CHECK_EQ(pwrite(fake_region(c, args[0])->span.fd, batch, used, 0), (ssize_t)used);
+	a = answer(fake_request(c, 0, CAREFUL_BLOCK_BATCH, args, &how, sizeof(how)));
+	if (!a->status) {
+		run++;
+		CHECK(a->args[3]); /* some of them failed */
+		CHECK(pread(fake_region(c, a->args[0])->span.fd, data, sizeof(data), 0) > 0);
+		CHECK(!memmem(data, sizeof(data), SECRET, strlen(SECRET)));
+		CHECK(!memmem(data, sizeof(data), "root:", 5));
+		close_key(a->args[0]);
+	}
+	close_key(args[0]);
+	if (!lstat(at("export/got"), &st)) {
+		CHECK(st.st_ino != outside.st_ino);
+		CHECK(!unlink(at("export/got")));
+	}
+}
+
+static void test_batch__none_leads_out(void)
+{
+	start();
+	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
+		try_batch(&escapes[i]);
+		check_outside();
+	}
+	CHECK(run > sizeof(escapes) / sizeof(escapes[0]) / 2);
+	stop();
 }
 
 static void test_escape__none_leads_out(void)
@@ -252,6 +349,8 @@ int main(void)
 	set_up();
 	RUN(test_escape__none_leads_out);
 	RUN(test_escape__nor_a_race);
+	RUN(test_batch__none_leads_out);
+	CHECK_EQ(umount(at("export/mount")), 0);
 	remove_base();
 	return 0;
 }
