@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful._abi import ffi, lib
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 from hosts import alive, wait_for
@@ -355,4 +357,34 @@ def test_socket__garbage(daemon: Daemon) -> None:
     for client in clients:
         client.close()
     wait_for(lambda: len(list(fds.iterdir())) <= before, "return to so many descriptors")
+    daemon.stop()
+
+
+def test_socket__ten_thousand_connections(daemon: Daemon) -> None:
+    """Who is served goes on meanwhile, beside one that reads none of its answers."""
+    daemon.start()
+    path, fds = daemon.run / "sock", Path(f"/proc/{daemon.pid}/fd")
+    before = len(list(fds.iterdir()))
+    asked = {"version": int(lib.CAREFUL_IPC_VERSION), "op": int(lib.CAREFUL_IPC_INFO)}
+    question = bytes(ffi.buffer(ffi.new("struct careful_ipc *", asked)))
+    deaf = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    kept: list[socket.socket] = []
+    with Client(path, "eth1") as served, deaf:
+        deaf.connect(str(path))
+        deaf.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                deaf.send(question)
+        for number in range(10_000):
+            kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            kept[-1].connect(str(path))
+            if len(kept) > 100:
+                kept.pop(0).close()
+            if number % 500 == 0:
+                assert served.info().peers_max
+        for one in kept:
+            one.close()
+    wait_for(lambda: len(list(fds.iterdir())) <= before, "return to so many descriptors")
+    with Client(path, "eth1") as later:
+        assert later.info().peers_max
     daemon.stop()
