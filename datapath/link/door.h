@@ -17,7 +17,7 @@ struct link;
 enum {
 	/* Answers a second to all who have not proved that they are where they say; each is as
 	 * long as what it answers. */
-	DOOR_ANSWERS = 8000,
+	DOOR_ANSWERS = 4000,
 	DOOR_ANSWERS_BURST = 64,
 	/* Handshakes a second of one address that has proved itself: each may cost four
 	 * multiplications, or an epoch. */
