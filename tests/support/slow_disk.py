@@ -37,11 +37,20 @@ def _built(folder: Path) -> Path:
 
 
 @contextmanager
-def slow_disk(g_us: float, G_us_per_KiB: float, top: Path, folder: Path) -> Iterator[None]:
-    """Mount one at `top`, which exists; what it holds lies in folder/backing."""
+def slow_disk(
+    g_us: float,
+    G_us_per_KiB: float,
+    top: Path,
+    folder: Path,
+    reads: tuple[float, float] = (0.0, 0.0),
+) -> Iterator[None]:
+    """Mount one at `top`, which exists; what it holds lies in folder/backing.
+
+    reads: g and G of a read; the others are a write's.
+    """
     program, backing = _built(folder), folder / "backing"
-    argv = [str(program), str(g_us), str(G_us_per_KiB), str(backing), str(top)]
-    with subprocess.Popen(argv) as server:
+    argv = [program, g_us, G_us_per_KiB, backing, top, *reads]
+    with subprocess.Popen([str(one) for one in argv]) as server:
         try:
             end = time.monotonic() + START_S
             while not os.path.ismount(top):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import LAB, TOOL, BenchError, ctl, run
-from paths import on
+from paths import on, untuned_bytes
 
 RUN = Path("/run/careful")
 #: The one who reads, as h2 knows it.
@@ -32,21 +32,24 @@ def class_of(nbytes: int) -> int:
     return max(0, (nbytes - 1).bit_length() - CLASS_BYTES_FIRST.bit_length() + 1)
 
 
+def up(host: str, *options: str | Path) -> None:
+    """Careful on a host."""
+    argv = ("carefulctl", "up", "eth1", "--peers", "2", *options)
+    run(TOOL, "exec", "--name", LAB, host, "--", *argv)
+
+
 @contextmanager
-def careful_up(nbytes: int) -> Iterator[None]:
-    """Careful on both hosts, nothing known of the path, and a file of so many bytes in h2's."""
-    with tempfile.TemporaryDirectory(prefix="careful-auto-") as folder:
-        (Path(folder) / "file").write_bytes(bytes(nbytes))
+def careful_up(*options: str | Path) -> Iterator[None]:
+    """Careful on both hosts, nothing known of the path."""
+    for host in ("h1", "h2"):
+        run(TOOL, "exec", "--name", LAB, host, "--", "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')
+        up(host, *options)
+    try:
+        yield
+    finally:
         for host in ("h1", "h2"):
-            lab = (TOOL, "exec", "--name", LAB, host, "--")
-            run(*lab, "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')
-            run(*lab, "carefulctl", "up", "eth1", "--peers", "2", "--export", folder)
-        try:
-            yield
-        finally:
-            for host in ("h1", "h2"):
-                down = (str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
-                subprocess.run(down, check=False)
+            down = (str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
+            subprocess.run(down, check=False)
 
 
 @contextmanager
@@ -113,19 +116,23 @@ def in_effect() -> tuple[int, list[dict[str, Any]]]:
 
 def swept(
     sizes: list[int],
-    arms: Callable[[int, dict[str, Any]], list[dict[str, Any]]],
+    arms: Callable[[int, dict[str, Any], int], list[dict[str, Any]]],
     rounds: int,
     limit_s: float,
 ) -> dict[str, Any]:
     """What was decided, and the sweep of each size beside it.
 
-    arms: of a size and what is in effect of its class.
+    arms: of a size, what is in effect of its class, and a frame's payload.
     """
-    with careful_up(max(sizes)):
+    with (
+        tempfile.TemporaryDirectory(prefix="careful-auto-") as folder,
+        careful_up("--export", folder),
+    ):
+        (Path(folder) / "file").write_bytes(bytes(max(sizes)))
         path = decided(sizes, limit_s)
-        (slot, now), found = in_effect(), []
+        (slot, now), payload_bytes, found = in_effect(), untuned_bytes("h2"), []
         for nbytes in sizes:
-            size = {"bytes": nbytes, "arms": arms(nbytes, now[class_of(nbytes)])}
+            size = {"bytes": nbytes, "arms": arms(nbytes, now[class_of(nbytes)], payload_bytes)}
             given = {"instance": f"{LAB}-h2", "slot": slot, "rounds": rounds, "sizes": [size]}
             with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
                 json.dump(given, file)

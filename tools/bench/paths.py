@@ -58,9 +58,18 @@ def fixed(nbytes: int) -> dict[str, int]:
     }
 
 
-def plans() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A black box's measurement and what is planned from it; no plans where it has no figures."""
+def untuned_bytes(host: str) -> int:
+    """What a new peer's fragments hold there: as much as a frame does."""
+    new = ctl(host, "tune", "show", "eth1")["peers"][0]
+    return int(new["classes"][0]["plan"]["first_bytes"])
+
+
+def plans() -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+    """A black box's measurement and what is planned from it, no plans where it has no figures; and
+    what a frame holds.
+    """
     careful_up()
+    payload_bytes = untuned_bytes("h1")
     found = ctl("h1", "measure", "blackbox", "h2")
     if found["reason"]:  # no bottleneck that is seen from outside: the stages, from inside
         found = ctl("h1", "measure", "clearbox", "h2")
@@ -70,9 +79,9 @@ def plans() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     argv += ["--max-bytes", str(found["payload_bytes"])] if "payload_bytes" in found else []
     done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
     if done.returncode:
-        return {"reason": done.stderr.strip()}, []
+        return {"reason": done.stderr.strip()}, [], payload_bytes
     rows: list[dict[str, Any]] = json.loads(done.stdout)["classes"]
-    return found, rows
+    return found, rows, payload_bytes
 
 
 def on(host: str) -> list[str]:

@@ -23,16 +23,18 @@ CTL = PYTHON.with_name("carefulctl")
 
 
 @contextmanager
-def slow_disk(g_us: float, G_us_per_KiB: float, nbytes: int) -> Iterator[Path]:
-    """A directory whose writes take so long, with a file of so many bytes."""
+def slow_disk(
+    g_us: float, G_us_per_KiB: float, nbytes: int, reads: tuple[float, float] = (0.0, 0.0)
+) -> Iterator[Path]:
+    """A directory whose writes take so long, and whose reads, with a file of so many bytes."""
     program = built("slowfs") / "slowfs"  # needs libfuse3
     with tempfile.TemporaryDirectory() as folder:
         backing, top = Path(folder) / "backing", Path(folder) / "top"
         backing.mkdir()
         top.mkdir()
         (backing / "file").write_bytes(bytes(nbytes))
-        figures = (str(g_us), str(G_us_per_KiB))
-        with subprocess.Popen([str(program), *figures, str(backing), str(top)]) as server:
+        argv = [program, g_us, G_us_per_KiB, backing, top, *reads]
+        with subprocess.Popen([str(one) for one in argv]) as server:
             try:
                 while not os.path.ismount(top):
                     if server.poll() is not None:

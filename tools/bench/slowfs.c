@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A directory of this machine behind a slow store: each write takes g and G a KiB, one after the
- * other, as a disk of the papers would (P1 section 5.5). A FUSE file system in the foreground:
- *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT
+ * A directory of this machine behind a slow store: each write, and each read if figures are given
+ * for it, takes g and G a KiB, one after the other, as a disk of the papers would (P1 section 5.5).
+ * A FUSE file system in the foreground:
+ *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us READ_G_us_per_KiB]
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 static int backing;
-static double g_ns, G_ns_per_byte;
+static double g_ns, G_ns_per_byte, read_g_ns, read_G_ns_per_byte;
 
 static const char *inside(const char *path)
 {
@@ -47,26 +48,32 @@ static int slow_open(const char *path, struct fuse_file_info *info)
 	return 0;
 }
 
+static void take(double spent_ns)
+{
+	struct timespec until;
+	uint64_t ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns = (uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec + (uint64_t)spent_ns;
+	until = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+}
+
 static int slow_read(const char *path, char *into, size_t bytes, off_t offset,
 		     struct fuse_file_info *info)
 {
 	(void)path;
+	if (read_g_ns + read_G_ns_per_byte > 0)
+		take(read_g_ns + read_G_ns_per_byte * (double)bytes);
 	return result(pread((int)info->fh, into, bytes, offset));
 }
 
 static int slow_write(const char *path, const char *from, size_t bytes, off_t offset,
 		      struct fuse_file_info *info)
 {
-	struct timespec until;
-	uint64_t ns;
-
 	(void)path;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns = (uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec;
-	ns += (uint64_t)(g_ns + G_ns_per_byte * (double)bytes);
-	until = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-		;
+	take(g_ns + G_ns_per_byte * (double)bytes);
 	return result(pwrite((int)info->fh, from, bytes, offset));
 }
 
@@ -93,14 +100,19 @@ static const struct fuse_operations OPERATIONS = {
 
 int main(int argc, char **argv)
 {
-	char *args[] = { argv[0], "-f", "-s", argc == 5 ? argv[4] : NULL, NULL };
+	char *args[] = { argv[0], "-f", "-s", argc > 4 ? argv[4] : NULL, NULL };
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: slowfs g_us G_us_per_KiB BACKING MOUNTPOINT\n");
+	if (argc != 5 && argc != 7) {
+		fprintf(stderr, "usage: slowfs g_us G_us_per_KiB BACKING MOUNTPOINT "
+				"[READ_g_us READ_G_us_per_KiB]\n");
 		return 2;
 	}
 	g_ns = atof(argv[1]) * 1e3;
 	G_ns_per_byte = atof(argv[2]) * 1e3 / 1024;
+	if (argc == 7) {
+		read_g_ns = atof(argv[5]) * 1e3;
+		read_G_ns_per_byte = atof(argv[6]) * 1e3 / 1024;
+	}
 	backing = open(argv[3], O_RDONLY | O_DIRECTORY);
 	if (backing < 0) {
 		perror(argv[3]);

@@ -67,7 +67,7 @@ class StateDir:
 
         A loss of power costs what was kept last: whoever changes a path must not wait for disks.
         """
-        text, error = json.dumps(data, indent=1).encode() + b"\n", ffi.new("struct careful_error *")
+        text, error = json.dumps(data).encode() + b"\n", ffi.new("struct careful_error *")
         where = os.fsencode(self.path), os.fsencode(name)
         if lib.careful_state_write(*where, text, len(text), error):
             self._say(error)

@@ -21,7 +21,7 @@ from careful.tuning.items import is_stored, told_by
 from careful.tuning.leftover import take_over
 from careful.tuning.measuring import Measuring
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.propose import Row, proposed
+from careful.tuning.propose import Row, proposed, unsure
 from careful.tuning.searches import Searches
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
 from careful.tuning.store_watch import StoreWatch
@@ -246,6 +246,9 @@ class Controller:
             self._searches.sources |= set(shifted)
             self._decide("path as before", {}, f"{state.reason}, but it measures as before")
         self._consider(self._clock())
+        known, quickly = measuring.known, measuring.closely_at is not None
+        if self._answers and known and quickly and unsure(known, self._path.in_effect(), shifted):
+            measuring.closely_at = self._clock()  # it does not wait until it is calm
 
     # --- changes
 

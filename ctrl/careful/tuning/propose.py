@@ -10,7 +10,7 @@ makes the true spread of a gain smaller. Pure. Calls model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,8 @@ from careful.tuning.stores import Store
 GAIN_MIN = 0.02
 #: Least difference of two measurements, as a share of the latency, that is another path.
 MOVED_MIN = 0.1
+#: Why a plan that may gain is not set.
+UNSURE = "its gain is within the prediction's uncertainty"
 #: Paths that are drawn from a measurement's intervals.
 DRAWS = 200
 #: Of them, those that ramps are priced over.
@@ -274,7 +276,7 @@ def _judged(row: Row) -> Row:
     if row.gain_us.value < GAIN_MIN * row.now_us.value:
         return replace(row, why_not=f"it gains less than {GAIN_MIN:.0%}")
     if row.gain_us.low <= 0:
-        return replace(row, why_not="its gain is within the prediction's uncertainty")
+        return replace(row, why_not=UNSURE)
     return row
 
 
@@ -296,6 +298,11 @@ def proposed(
 ) -> dict[int, Row]:
     """What is worth a change, of what is in effect; store: None where nothing is known of it."""
     return worth(table(path, values) + (store_table(store, values) if store else []), but)
+
+
+def unsure(path: Measured, values: Sequence[Value], classes: Collection[int]) -> bool:
+    """Whether a measurement is too rough to say if another plan gains, of some classes."""
+    return any(row.why_not == UNSURE and row.index in classes for row in table(path, values))
 
 
 def moved(before: Measured, after: Measured, values: Sequence[Value]) -> bool:

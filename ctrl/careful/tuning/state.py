@@ -334,7 +334,7 @@ class Store:
         if self._lasting:
             self._lasting.write(self._name, whole)
         with suppress(OSError):
-            write(self.path, json.dumps(whole, indent=1) + "\n")
+            write(self.path, json.dumps(whole) + "\n")
 
     def by_hand(self, peer: str) -> frozenset[int]:
         """Items that were set by hand for a peer, or for all."""

@@ -152,6 +152,25 @@ def test_path_changes__measured_closely_once_it_is_calm() -> None:
     assert len(told(one, "path changed")) == 1
 
 
+def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_tell() -> None:
+    """That the path is another is sure, and which plan is better is not."""
+    at, other = 1000.0 + 60, scaled(GAM, g=8.0)
+    on = path(lambda now: GAM if now < at else other, every_s=0.02)
+    real = on.measure
+
+    def measure(quick: bool) -> object:
+        on.error = 0.8 if quick else 0.03
+        return real(quick)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 66)
+    (changed,) = told(one, "path changed")
+    assert any(each["what"] == "nothing to change" for each in one.state.decisions)
+    assert told(one, "changed")[-1] - changed < 2
+    assert loss(on, other) < 0.03
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
     """However messages scatter: a measurement for nothing once in ten minutes, if at all."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import Line, fit_line, widened
+from careful.measure.statistics.line import Line, fit_line, median, widened
 from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 
 #: A train that is long enough to do without its beginning.
@@ -56,9 +56,9 @@ def train_gap_us(arrivals_us: list[float]) -> float:
     if len(times) >= _LONG_TRAIN:
         times = times[len(times) // 4 :]  # the first found nobody awake and waited together
     if len(times) < _SHORT_TRAIN:
-        return float(np.median(np.diff(times)))
+        return median(np.diff(times))
     i, j = np.triu_indices(len(times), 1)
-    return float(np.median((times[j] - times[i]) / (j - i)))
+    return median((times[j] - times[i]) / (j - i))
 
 
 def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
@@ -67,7 +67,7 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
     rounds: of each round, the gap of a train, µs, by size in bytes.
     """
     sizes = sorted({size for gaps in rounds for size in gaps})
-    medians = [float(np.median([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
+    medians = [median(np.array([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
     found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
     edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
     regimes = []

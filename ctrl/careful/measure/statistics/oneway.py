@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from careful.measure.statistics.line import Array, Line, fit_line, fit_minima
+from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, median
 
 #: A drift that cannot be told from none is none, µs over a whole measurement.
 _DRIFT_LEAST_US = 2.0
@@ -75,8 +75,8 @@ def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]
     if len(distinct) < 3:
         return 0.0
     alike = [times[sizes == size] for size in distinct]
-    usual = fit_line(distinct, [float(np.median(some)) for some in alike])
-    usual_us = float(np.median([np.median(some) - some.min() for some in alike]))
+    usual = fit_line(distinct, [median(some) for some in alike])
+    usual_us = median(np.array([median(some) - some.min() for some in alike]))
     left_us = usual_us * min(1.0, _LEFT / math.sqrt(min(len(some) for some in alike)))
     steeper = usual.slope_us_per_byte.value - line.slope_us_per_byte.value
     return max(steeper, left_us / float(np.ptp(distinct)))

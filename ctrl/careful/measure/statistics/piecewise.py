@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from careful.measure.statistics.line import Array, Line, fit_line
+from careful.measure.statistics.line import Array, Line, fit_line, median
 from careful.measure.statistics.quantiles import f_quantile
 
 #: Points that must leave a line before it ends, and that a line needs at least.
@@ -58,7 +58,7 @@ def fit_piecewise(
     order = np.argsort(np.asarray(sizes_bytes, dtype=np.float64), kind="stable")
     sizes = np.asarray(sizes_bytes, dtype=np.float64)[order]
     times = np.asarray(times_us, dtype=np.float64)[order]
-    floor_us = max(resolution_us, _FLOOR_RELATIVE * float(np.median(np.abs(times))))
+    floor_us = max(resolution_us, _FLOOR_RELATIVE * median(np.abs(times)))
     most_us = _MOST * max(noise_us(sizes, times), floor_us)
     edges = [0]
     while (edge := _end_of_line(sizes, times, edges[-1], most_us / _MOST, look_ahead)) is not None:
@@ -108,7 +108,7 @@ def noise_us(sizes: Array, times: Array) -> float:
     share = (sizes[1:-1] - sizes[:-2]) / (sizes[2:] - sizes[:-2])
     off = times[1:-1] - times[:-2] * (1 - share) - times[2:] * share
     off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
-    return float(1.4826 * np.median(np.abs(off)))
+    return 1.4826 * median(np.abs(off))
 
 
 def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
@@ -142,7 +142,7 @@ def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
     one, two = _squares(_off(sizes, times, most), most), _squares(off, most)
     freedom = max(len(sizes) - 5, 1)
     # An anomaly that neither explains tells for none of them.
-    usual = 1.4826 * float(np.median(np.abs(off))) * math.sqrt(len(off) / freedom)
+    usual = 1.4826 * median(np.abs(off)) * math.sqrt(len(off) / freedom)
     # Below the noise nothing is better than anything.
     least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
     ratio = (one - two) / 3 / least

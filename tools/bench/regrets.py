@@ -1,0 +1,104 @@
+"""How far a choice is from the best of a sweep, and how sure that is.
+
+What tools/bench/regret judges by. The best is chosen on half of the rounds and judged on the other
+half, and the other way round. Rounds are drawn anew many times (bootstrap), with the choice of the
+best in each, for intervals of 95 %: where the noise is as large as what is looked for, they say so.
+Pure. Calls numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Draws of rounds, for an interval.
+DRAWS = 400
+AVERAGE_MAX, WORST_MAX = 0.05, 0.10
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Latency over the oracle's less one, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, drawn: Array) -> Regret:
+        """The first is the value, the others what it may be."""
+        low, high = np.percentile(drawn, (2.5, 97.5))
+        return cls(float(drawn[0]), float(low), float(high))
+
+    def judged(self, most: float) -> str:
+        """Whether a bound is kept: "met", "not told" where the interval holds it, "NOT MET"."""
+        if self.value <= most:
+            return "met"
+        return "not told" if self.low <= most else "NOT MET"
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice over all message sizes: on average, and at worst, with the size that is."""
+
+    average: Regret
+    worst: Regret
+    worst_bytes: int
+
+    @property
+    def judged(self) -> str:
+        """Of both bounds."""
+        said = {self.average.judged(AVERAGE_MAX), self.worst.judged(WORST_MAX)}
+        return next(one for one in ("NOT MET", "not told", "met") if one in said)
+
+
+def choices(sizes: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Choice]:
+    """Of each choice by name, over a path's message sizes as `sweep` of stores.py printed them;
+    what names does not hold is the sweep.
+    """
+    random = np.random.default_rng(1)
+    drawn = [_of_size(size, names, random) for size in sizes]
+    found = {}
+    for name in names:
+        each = np.array([one[name] for one in drawn])
+        worst = int(each[:, 0].argmax())
+        found[name] = Choice(
+            Regret.of(each.mean(axis=0)), Regret.of(each[worst]), int(sizes[worst]["bytes"])
+        )
+    return found
+
+
+def _of_size(
+    size: dict[str, Any], names: Sequence[str], random: np.random.Generator
+) -> dict[str, Array]:
+    """Regrets of one message size: as it was measured, and in each draw."""
+    swept = [name for name in size["arms_us"] if name not in names]
+    us = np.array([size["arms_us"][name] for name in (*names, *swept)])
+    us -= min(size["empty_us"]) / 2
+    halves = us[:, 0::2], us[:, 1::2]
+    rows = [_judged(halves, len(names))]
+    rows += [_judged(_redrawn(halves, random), len(names)) for _ in range(DRAWS)]
+    return dict(zip(names, np.array(rows).T, strict=True))
+
+
+def _redrawn(halves: Iterable[Array], random: np.random.Generator) -> tuple[Array, ...]:
+    """Rounds drawn from each half, as many as there are, all arms of a round together."""
+    return tuple(one[:, random.integers(0, one.shape[1], one.shape[1])] for one in halves)
+
+
+def _judged(halves: Sequence[Array], count: int) -> Array:
+    """Regrets of the first `count` arms, of which each half judges once."""
+    medians = [np.median(one, axis=1) for one in halves]
+    found = []
+    for choose, judge in (medians, medians[::-1]):
+        oracle = count + int(choose[count:].argmin())
+        found.append(judge[:count] / judge[oracle] - 1)
+    return np.asarray(np.mean(found, axis=0))
