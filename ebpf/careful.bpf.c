@@ -121,6 +121,27 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes, 
 	return verdict;
 }
 
+/* A sealed frame, as judge(). */
+static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_bytes,
+				     __u32 frame_bytes)
+{
+	__u32 verdict = careful_frame_judge_sealed(hdr, body_bytes);
+	__u32 slot = CAREFUL_BE16(hdr->src_node);
+	struct careful_peer_entry *peer;
+
+	if (verdict != CAREFUL_XDP_ADMITTED)
+		return verdict;
+	if (slot >= config.peers)
+		return CAREFUL_XDP_DROP_NODE;
+	peer = bpf_map_lookup_elem(&peers, &slot);
+	if (!peer)
+		return CAREFUL_XDP_DROP_NODE;
+	verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
+	if (verdict == CAREFUL_XDP_ADMITTED)
+		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
+	return verdict;
+}
+
 /* A frame of the datapath: admitted, a ping that ends here, or why not. */
 static __always_inline __u32 judge(const struct careful_datagram *datagram, __u32 frame_bytes)
 {
@@ -130,6 +151,8 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
 	verdict = careful_frame_judge(hdr, datagram->bytes - sizeof(*hdr));
+	if (verdict == CAREFUL_XDP_DROP_VERSION)
+		return judge_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
 	if (!careful_frame_right(verdict))
 		return verdict;
 	return admit(hdr, frame_bytes, careful_frame_source(datagram));

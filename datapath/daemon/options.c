@@ -34,6 +34,9 @@ static const char usage[] =
 	"                         for messages larger than their window (0)\n"
 	"  --keys DIR             directory of keys (carefulctl key): a peer must prove one to get\n"
 	"                         anything (none: whoever asks gets a session)\n"
+	"  --seal MODE[@ADDRESS]  off, auth or encrypt: whether frames prove who sent them, and can\n"
+	"                         be read on the way; of one peer, or of all; several with commas\n"
+	"                         between. Takes --keys, and the same at the other end (off)\n"
 	"  --xdp MODE             native, generic, or auto: the better, as measured (auto)\n"
 	"  --require-zerocopy     fail if frames would have to be copied\n"
 	"  --wait MODE            adaptive, spin or block (adaptive)\n"
@@ -68,6 +71,7 @@ enum option_id {
 	OPT_TX_BUFFERS,
 	OPT_RESERVE,
 	OPT_KEYS,
+	OPT_SEAL,
 	OPT_XDP,
 	OPT_ZEROCOPY,
 	OPT_WAIT,
@@ -98,6 +102,7 @@ static const struct option long_options[] = {
 	{ "tx-buffers", required_argument, NULL, OPT_TX_BUFFERS },
 	{ "reserve", required_argument, NULL, OPT_RESERVE },
 	{ "keys", required_argument, NULL, OPT_KEYS },
+	{ "seal", required_argument, NULL, OPT_SEAL },
 	{ "xdp", required_argument, NULL, OPT_XDP },
 	{ "require-zerocopy", no_argument, NULL, OPT_ZEROCOPY },
 	{ "wait", required_argument, NULL, OPT_WAIT },
@@ -201,6 +206,9 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return number(name, arg, 0, 65535, &c->reserve, error);
 	case OPT_KEYS:
 		c->keys = arg;
+		return 0;
+	case OPT_SEAL:
+		c->seal = arg;
 		return 0;
 	case OPT_XDP:
 		return choice(name, arg, xdp, &c->xdp_mode, error);

@@ -175,9 +175,11 @@ struct port_ops {
 
 	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and it may
 	 * be opened again when closed() says so. Returns where the caller says, from then on,
-	 * how many buffers they may have filled in all; it begins with the window. */
+	 * how many buffers they may have filled in all; it begins with the window. taken: where not
+	 * NULL the session is sealed, and it becomes where the caller says, from then on, the last
+	 * number whose tag was right. */
 	uint32_t *(*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes);
+			   uint32_t buffer_bytes, uint32_t **taken);
 	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
 	 * NULL: it is as soon as admit() has returned. */
 	bool (*closed)(struct port *port, uint32_t slot);

@@ -60,6 +60,7 @@ static uint32_t sim_rx(struct queue *queue, struct device_desc *descs, uint32_t 
 			whole = i + 1;
 	for (uint32_t i = 0; i < whole; i++) {
 		descs[i] = sim_ring_take(&sim->rx);
+		descs[i].options &= ~(uint32_t)SIM_DESC_STRAY;
 		hand_over(sim, descs[i].addr, SIM_ENGINE);
 		if (!i || !(descs[i - 1].options & DEVICE_DESC_MORE))
 			sim_wire_work(sim, false, &descs[i]);
@@ -169,7 +170,7 @@ static void sim_random(struct port *nic, void *buf, uint32_t bytes)
 }
 
 static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes)
+			   uint32_t buffer_bytes, uint32_t **taken)
 {
 	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
@@ -180,11 +181,14 @@ static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uin
 		sim->closed_ns[slot] = sim->world->now_ns + sim->world->config.admit_ns;
 	*peer = (struct careful_peer_entry){
 		.cookie = cookie,
-		.window = window,
+		.window = taken ? 0 : window,
+		.sealed_window = taken ? window : 0,
 		.limit = window,
 		.may_fill = window,
 		.buffer_bytes = buffer_bytes,
 	};
+	if (taken)
+		*taken = &peer->seq_taken;
 	return &peer->may_fill;
 }
 

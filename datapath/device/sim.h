@@ -60,6 +60,7 @@ enum sim_fault_kind {
  * Something that goes wrong for a while.
  *
  * @what:     SIM_DATA …, or'd
+ * @forges:   SIM_REPLAY: of frames, by who can read the wire and lacks the keys
  * @one_in:   it hits one opportunity in so many; 1: each
  * @id:       draws its random numbers, with the world's seed
  * @only:     where not NULL: the opportunities that it hits, ascending, instead
@@ -70,6 +71,7 @@ struct sim_fault {
 	uint8_t kind;
 	uint8_t from, to;
 	uint8_t what;
+	bool forges;
 	uint32_t one_in;
 	uint64_t at_ns, until_ns;
 	uint64_t amount;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <careful/frame.h>
 #include <careful/wire.h>
 
 enum {
@@ -287,6 +288,44 @@ static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t r
 	return false;
 }
 
+/*
+ * Makes another frame of one that passed, as who knows all that stands on the wire can: the next
+ * ones' numbers, credits, flags, what is sealed, or not sealed at all. Its check is right.
+ */
+static void forge(struct sim_slot *slot, const uint64_t *random)
+{
+	struct careful_datagram datagram;
+	struct careful_hdr hdr;
+	uint8_t *at, *end;
+
+	if (!careful_frame_find(slot->data, slot->data + slot->bytes, slot->bytes, &datagram) ||
+	    careful_frame_readable(&datagram) != CAREFUL_XDP_ADMITTED)
+		return;
+	at = (uint8_t *)datagram.at;
+	end = at + datagram.bytes;
+	memcpy(&hdr, at, sizeof(hdr));
+	if (hdr.version == CAREFUL_WIRE_SEALED && end - 24 >= at + sizeof(hdr)) {
+		end[-24 + random[1] % 24] ^= (uint8_t)(random[1] >> 8); /* count and tag */
+		if (random[2] % 8 == 0) { /* its end is body now */
+			hdr.version = CAREFUL_WIRE_VERSION;
+			hdr.frag_bytes = htobe16((uint16_t)(be16toh(hdr.frag_bytes) + 24));
+		}
+	}
+	hdr.seq = htobe32(be32toh(hdr.seq) + (uint32_t)(random[3] % 12));
+	if (random[4] % 2)
+		hdr.credits = htobe32(be32toh(hdr.credits) + (uint32_t)(random[4] >> 8) % 64);
+	if (random[5] % 4 == 0)
+		hdr.flags ^= (uint8_t)(1u << (random[5] >> 8) % 8);
+	if (random[6] % 4 == 0)
+		hdr.extra ^= (__be16)(random[6] >> 8);
+	if (random[7] % 4 == 0)
+		hdr.msg_id ^= (__be32)(random[7] >> 8);
+	if (random[8] % 2 && end > at + sizeof(hdr))
+		at[sizeof(hdr) + random[8] / 2 % (size_t)(end - at - sizeof(hdr))] ^= 1;
+	hdr.check = htobe32(careful_hdr_check(&hdr));
+	memcpy(at, &hdr, sizeof(hdr));
+}
+
 /* A stranger sends one more. It passes no fault: the network is the stranger's friend. */
 void sim_fault_inject(struct sim_world *world, uint32_t index)
 {
@@ -310,6 +349,10 @@ void sim_fault_inject(struct sim_world *world, uint32_t index)
 	slot->from = fault->from;
 	slot->to = fault->to;
 	sends = fault->kind != SIM_REPLAY || from_tape(world, slot, random[0]);
+	if (fault->forges && sends && slot->control)
+		sends = false;
+	else if (fault->forges && sends)
+		forge(slot, random);
 	if (fault->kind == SIM_STRANGER && (random[9] >> 40) % 2 && sender)
 		made_up_frame(sender, slot, random);
 	else if (fault->kind == SIM_STRANGER)

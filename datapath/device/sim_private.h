@@ -78,6 +78,8 @@ struct sim_datagram {
 	uint8_t data[SIM_CTRL_BYTES];
 };
 
+enum { SIM_DESC_STRAY = 1 << 30 }; /* of a descriptor that waits in the RX ring: sim_slot.stray */
+
 enum sim_owner { SIM_ENGINE = 0, SIM_DEVICE };
 
 /*

@@ -324,7 +324,8 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 
 		desc.addr += sim->headroom;
 		desc.bytes = rest < sim->queue.buffer_bytes ? rest : sim->queue.buffer_bytes;
-		desc.options = desc.bytes < rest ? DEVICE_DESC_MORE : 0;
+		desc.options = (desc.bytes < rest ? DEVICE_DESC_MORE : 0) |
+			       (slot->stray ? SIM_DESC_STRAY : 0);
 		memcpy(sim->queue.umem + desc.addr, slot->data + at, desc.bytes);
 		at += desc.bytes;
 		sim_ring_put(&sim->rx, desc);
@@ -403,7 +404,8 @@ static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring 
 			desc = &ring->entries[i++ & (ring->size - 1)];
 			bytes += desc->bytes;
 		} while (desc->options & DEVICE_DESC_MORE);
-		cost += cost_of(at->queue.umem + first->addr, bytes, buffer_bytes, cookie);
+		if (!(first->options & SIM_DESC_STRAY))
+			cost += cost_of(at->queue.umem + first->addr, bytes, buffer_bytes, cookie);
 	}
 	return cost;
 }

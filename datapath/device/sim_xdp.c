@@ -62,6 +62,22 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	return verdict;
 }
 
+static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struct careful_hdr *hdr,
+					     uint32_t body_bytes, uint32_t frame_bytes)
+{
+	enum careful_xdp_counter verdict = careful_frame_judge_sealed(hdr, body_bytes);
+	uint32_t slot = be16toh(hdr->src_node);
+
+	if (verdict != CAREFUL_XDP_ADMITTED)
+		return verdict;
+	if (slot >= sim->peers_count)
+		return CAREFUL_XDP_DROP_NODE;
+	verdict = careful_frame_admit_sealed(&sim->peers[slot], hdr, frame_bytes);
+	if (verdict == CAREFUL_XDP_ADMITTED)
+		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
+	return verdict;
+}
+
 /* What becomes of a frame. */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes)
 {
@@ -81,6 +97,8 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return verdict;
 	memcpy(&hdr, datagram.at, sizeof(hdr));
 	verdict = careful_frame_judge(&hdr, datagram.bytes - (uint32_t)sizeof(hdr));
+	if (verdict == CAREFUL_XDP_DROP_VERSION)
+		return judge_sealed(sim, &hdr, datagram.bytes - (uint32_t)sizeof(hdr), bytes);
 	if (!careful_frame_right(verdict))
 		return verdict;
 	return admit(sim, &hdr, bytes, careful_frame_source(&datagram));

@@ -28,7 +28,7 @@ static bool xsk_closed(struct port *port, uint32_t slot)
 }
 
 static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes)
+			   uint32_t buffer_bytes, uint32_t **taken)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 	struct careful_peer_entry *peer = &xsk->peers[slot];
@@ -41,7 +41,11 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 	}
 	assert(!peer->cookie && xsk_closed(port, slot));
 	peer->seq_last = 0;
-	peer->window = window;
+	peer->seq_taken = 0;
+	peer->window = taken ? 0 : window;
+	peer->sealed_window = taken ? window : 0;
+	if (taken)
+		*taken = &peer->seq_taken;
 	peer->filled = 0;
 	peer->buffer_bytes = buffer_bytes;
 	peer->limit = peer->may_fill = window;

@@ -28,7 +28,7 @@ void epoch_end(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
-	bool used = peer->phase == LINK_OPEN || flow_used(&peer->flow);
+	bool used = peer->phase == LINK_OPEN || link_used(peer);
 
 	peer->phase = LINK_IDLE;
 	session->bye = (struct link_drain){ 0 };
@@ -44,13 +44,14 @@ void epoch_end(struct link_peer *peer)
 	link_train_reset(peer);
 	flow_close(&peer->flow);
 	reserve_over(peer);
+	seal_over(peer);
 	if (!peer->cookie_in)
 		return;
 	link_group_admit(peer, 0, 0);
-	link->port->ops->admit(link->port, peer->slot, 0, 0, 0);
+	link->port->ops->admit(link->port, peer->slot, 0, 0, 0, NULL);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;
-	peer->cookie_in = 0;
+	peer->cookie_in = peer->cookie_plain = 0;
 	/* Both asked at once: what waits to be sent in a window that was never used was
 	 * not sent, and goes with the next. */
 	if (used) {
@@ -84,18 +85,21 @@ bool epoch_drained(struct link_peer *peer)
 void epoch_begin(struct link_peer *peer, uint64_t cookie)
 {
 	struct link *link = peer->link;
+	uint32_t room = link_peer_room(peer);
 
 	assert(epoch_drained(peer) && !peer->cookie_in);
 	reserve_return(peer);
 	peer->cookie_in = cookie;
+	peer->cookie_plain = peer->trailer ? 0 : cookie;
 	peer->session->casts = (struct flow_casts){ 0 };
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
+	peer->flow.most += room;
 	if (link->traditional)
 		traditional_open(peer);
-	peer->may_fill =
-		link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
-				       link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead,
-				       link->queue->buffer_bytes);
+	peer->may_fill = link->port->ops->admit(
+		link->port, peer->slot, peer->cookie_in,
+		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead + room,
+		link->queue->buffer_bytes, peer->trailer ? &peer->session->seal->taken : NULL);
 }
 
 /* The peer's window is known, and ours was told. */
@@ -104,7 +108,7 @@ void epoch_opened(struct link_peer *peer)
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 
-	peer->phase = link_train_begin(peer) ? LINK_HELD : LINK_OPEN;
+	peer->phase = link_train_begin(peer) || seal_waits(peer) ? LINK_HELD : LINK_OPEN;
 	session->epochs++;
 	session->dormant = false;
 	session->moved_ns = link->now_ns;
@@ -113,6 +117,7 @@ void epoch_opened(struct link_peer *peer)
 	session->last_errno = 0;
 	if (link->port->ops->resolve(link->port, &session->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
+	link_way(peer);
 	session->no_way = 0;
 	watch_begin(peer);
 	if (peer->phase == LINK_OPEN)

@@ -47,6 +47,8 @@ static int add_member(struct link_group *group, uint32_t at, struct link_peer *p
 	struct llhdr llhdr = { 0 };
 	int rc = port->ops->multicast(port, &peer->session->address, &llhdr);
 
+	if (!rc && peer->trailer) /* its frames are for nobody else to open */
+		rc = -EOPNOTSUPP;
 	if (rc)
 		return rc;
 	if (at && memcmp(&llhdr, &group->llhdr, sizeof(llhdr)) != 0)
@@ -235,7 +237,7 @@ int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member)
 	link->heard[peer->slot] = (struct link_heard){ 0 };
 	if (!cookie)
 		return 0;
-	if (!port->ops->group || link->traditional || is_generic(link) || !peer->cookie_in)
+	if (!port->ops->group || link->traditional || is_generic(link) || !peer->cookie_plain)
 		return -EOPNOTSUPP;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (link->heard[i].cookie == cookie)
@@ -273,7 +275,7 @@ enum careful_counter link_group_take(struct link *link, struct link_rxframe *fra
 	enum flow_verdict verdict;
 	struct link_heard *heard;
 
-	if (!peer || !peer->cookie_in)
+	if (!peer || !peer->cookie_plain)
 		return CAREFUL_C_DROP_COOKIE;
 	heard = &link->heard[peer->slot];
 	frame->peer = peer;

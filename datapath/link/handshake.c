@@ -13,7 +13,7 @@
  *
  * Where there are keys, the last two prove them (keyed.c), and nothing changes here before that.
  *
- * Calls door.c, keyed.c, epoch.c, train.c, peer.c.
+ * Calls door.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
 #include "link/link.h"
 
@@ -240,6 +240,7 @@ static void begin(struct link_peer *peer, uint8_t type)
 	}
 	epoch_begin(peer, keyed_begin(peer, type));
 	describe(peer, &ctrl);
+	seal_describe(peer, type, &ctrl);
 	keyed_seal(peer, &ctrl);
 }
 
@@ -249,6 +250,7 @@ static void try_welcome(struct link_peer *peer)
 	if (!epoch_drained(peer))
 		return;
 	begin(peer, CAREFUL_WELCOME);
+	seal_wait(peer);
 	epoch_opened(peer);
 	welcome(peer);
 }
@@ -302,6 +304,12 @@ void handshake_on_hello(struct link *link, const union address *from,
 			link_close(peer, EPROTOTYPE);
 		return;
 	}
+	if (!seal_agrees(link, from, hello)) {
+		handshake_refuse(link, from, hello, CAREFUL_REFUSED_SEAL);
+		if (peer)
+			link_close(peer, ENOPROTOOPT);
+		return;
+	}
 	if (!peer && link_peer_welcome(link, from))
 		peer = link_peer_get(link, from);
 	if (!peer) { /* it asks again, where somebody may give up a window */
@@ -318,6 +326,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	}
 	handshake_forget(&peer->session->handshake);
 	peer->session->handshake.nonce_in = nonce;
+	seal_choose(peer, hello);
 	if (keyed)
 		keyed_adopt(peer, &heard);
 	peer->phase = LINK_DRAINING;
@@ -378,12 +387,15 @@ bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctr
 			return false;
 		ctrl = &opened;
 	}
-	if (be32toh(ctrl->status) != link_protocol(peer->link) || adopt(peer, ctrl)) {
+	if (be32toh(ctrl->status) != link_protocol(peer->link) ||
+	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
 	}
 	handshake_forget(&peer->session->handshake);
 	epoch_opened(peer);
+	if (peer->trailer)
+		watch_ask(peer); /* it waits for that (seal.h) */
 	return true;
 }
 
@@ -402,6 +414,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 			 why == CAREFUL_REFUSED_PEERS	 ? EUSERS :
 			 why == CAREFUL_REFUSED_KEY	 ? EKEYREJECTED :
 			 why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
+			 why == CAREFUL_REFUSED_SEAL	 ? ENOPROTOOPT :
 							   EMSGSIZE);
 	return true;
 }

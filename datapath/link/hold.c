@@ -83,7 +83,7 @@ void link_let_go(struct link *link, struct careful_kept *kept)
 	give_back(link, kept);
 	if (kept->pool >= 0) {
 		link->pool_free[link->pool_share.free] = kept->pool;
-		share_put(&link->pool_share, &kept->peer->copied);
+		share_put(&link->pool_share, &kept->peer->session->copied);
 	}
 	kept->pool = -1;
 	link->kept_free[link->kept_free_count++] = kept;
@@ -94,7 +94,7 @@ static void copy_out(struct link *link, struct careful_kept *kept)
 	int32_t index = link->pool_free[link->pool_share.free - 1];
 	uint8_t *copy = link->pool + (size_t)index * link->pool_buffer_bytes;
 
-	share_take(&link->pool_share, &kept->peer->copied);
+	share_take(&link->pool_share, &kept->peer->session->copied);
 	assert(kept->body_bytes <= link->pool_buffer_bytes);
 	memcpy(copy, kept->body, kept->body_bytes);
 	kept->body = copy;
@@ -115,7 +115,7 @@ void link_copy_out(struct link_peer *peer)
 		next = kept->next;
 		if (kept->peer != peer || kept->epoch != peer->epoch)
 			continue;
-		if (!share_may(&link->pool_share, peer->copied)) {
+		if (!share_may(&link->pool_share, peer->session->copied)) {
 			withholding = true;
 			break;
 		}

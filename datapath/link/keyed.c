@@ -2,7 +2,7 @@
 /*
  * See keyed.h. The order of what a message must pass is that of what it costs: the address is
  * trusted, the token is right (handshake.c), then the mac, and only then a multiplication.
- * Calls keys.c, noise.c, peer.c.
+ * Calls keys.c, noise.c, seal.c, peer.c.
  */
 #include "link/link.h"
 
@@ -146,8 +146,10 @@ void keyed_seal(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	noise_seal(&keyed->noise, &whole.incarnation, CAREFUL_SEALED_BYTES, message->sealed);
 	mac_of(keyed->mac_key, message, message->mac);
 	message->check = htobe32(careful_message_check(message, sizeof(*message)));
-	if (message->type == CAREFUL_WELCOME)
+	if (message->type == CAREFUL_WELCOME) {
+		seal_keys(peer, &keyed->noise);
 		noise_forget(&keyed->noise);
+	}
 }
 
 void keyed_send(struct link_peer *peer)
@@ -171,6 +173,8 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 	good = open_sealed(&noise, welcome, ctrl);
 	if (good) {
 		keyed->tries = 0;
+		seal_choose(peer, ctrl);
+		seal_keys(peer, &noise);
 		noise_forget(&keyed->noise);
 	}
 	noise_forget(&noise);

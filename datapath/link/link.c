@@ -163,6 +163,11 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i].may_fill = &link->unused;
 		link->peers[i].slot = (uint16_t)i;
 	}
+	rc = seal_init(link, options->seal, error);
+	if (rc) {
+		link_deinit(link);
+		return rc;
+	}
 	if (reserve_init(link, options->reserve) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
@@ -178,6 +183,7 @@ void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
 	reserve_deinit(link);
+	seal_deinit(link);
 	keys_forget(&link->keys);
 	for (uint32_t i = 0; link->sessions && i < link->peers_max; i++)
 		keyed_forget(&link->sessions[i].keyed);
@@ -206,6 +212,7 @@ void link_routes_changed(struct link *link)
 		if (link_has_epoch(peer) &&
 		    !port->ops->resolve(port, &peer->session->address, &fresh))
 			peer->llhdr = fresh;
+		link_way(peer);
 	}
 }
 
@@ -245,6 +252,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
 		.unheard = watch_unheard(peer),
+		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
+		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,
 	};
 	flow_info(&peer->flow, info);
 	if (peer->link->traditional)

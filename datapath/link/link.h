@@ -24,9 +24,11 @@
 #include "link/peer.h"
 #include "link/ping.h"
 #include "link/reserve.h"
+#include "link/seal.h"
 #include "link/traditional.h"
 #include "link/train.h"
 #include "secure/keys.h"
+#include "secure/seal_rule.h"
 
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
@@ -128,6 +130,9 @@ struct link {
 	bool crowded; /* more control messages than are read at once: the next come by time alone */
 	struct keys keys;
 	bool keyed; /* a session takes a key: keys has those that do */
+	struct seal_rules seal_rules;
+	struct seal *seals; /* each peer's; NULL: nobody's frames are sealed */
+	uint8_t *seal_flat; /* a frame of several buffers, in one piece */
 	uint32_t sync_ms, stall_ms;
 	bool measures; /* the burst that paths take */
 	char name[CAREFUL_NAME_BYTES];
@@ -372,6 +377,7 @@ struct link_peer *link_peer_find(struct link *link, const union address *address
 bool link_peer_welcome(struct link *link, const union address *address);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
+struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
 		    uint8_t type);
@@ -393,6 +399,24 @@ static inline uint32_t link_lives(const struct link_peer *peer)
 static inline int link_error(const struct link_peer *peer)
 {
 	return peer->session->last_errno;
+}
+
+/* The way to the peer is another, or how its frames are sealed. */
+static inline void link_way(struct link_peer *peer)
+{
+	peer->beside = (uint16_t)(peer->llhdr.bytes + LINK_HDR_BYTES + peer->trailer);
+}
+
+/* Whether anything of the peer's came in this epoch. */
+static inline bool link_used(const struct link_peer *peer)
+{
+	return peer->trailer ? peer->flow.rx.received != 0 : flow_used(&peer->flow);
+}
+
+/* A region is the peer's own, or no more. */
+static inline void link_claim(struct link_peer *peer, int by)
+{
+	peer->session->claims += (uint32_t)by;
 }
 
 /* Service waits for a reply, and has it, or waits no more. */
@@ -441,6 +465,7 @@ bool link_sync_tick(struct link_peer *peer);
 
 /* watch.c: whether control messages pass */
 void watch_begin(struct link_peer *peer);
+void watch_ask(struct link_peer *peer);
 void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
 void watch_heard(struct link_peer *peer);

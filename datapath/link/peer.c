@@ -110,6 +110,9 @@ static void reset(struct link_peer *peer, const union address *address)
 		.sync.wait_ms = link->sync_ms,
 		.train.wanted = link->measures,
 		.granted = session->granted,
+		.copied = session->copied,
+		.claims = session->claims,
+		.seal = session->seal,
 	};
 	*peer = (struct link_peer){
 		.link = link,
@@ -119,12 +122,13 @@ static void reset(struct link_peer *peer, const union address *address)
 		.epoch = peer->epoch + 1,
 		.dirty = peer->dirty,
 		.kept_old = peer->kept_old,
-		.copied = peer->copied,
-		.claims = peer->claims,
 		.flow.built = peer->flow.built,
 		.operations = peer->operations,
 		.asking = peer->asking,
+		.sends = link->traditional ? LINK_SENDS_TRADITIONAL : LINK_SENDS_CAREFUL,
 	};
+	seal_meet(peer);
+	link_way(peer);
 }
 
 /* The peer with this address, in a new slot if need be; NULL: all P are taken. */
@@ -165,7 +169,7 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->link->changed = true;
 }
 
-/* The peer whose session a header names, or NULL. */
+/* The peer whose session a frame that is not sealed is of, or NULL. */
 struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
@@ -174,7 +178,18 @@ struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
 	if (slot >= link->peers_max)
 		return NULL;
 	peer = &link->peers[slot];
-	if (!peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
+	if (!peer->cookie_plain || peer->cookie_plain != be64toh(hdr->cookie))
+		return NULL;
+	return peer;
+}
+
+/* The same of a frame that stands outside the session, or is sealed. */
+struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr)
+{
+	uint32_t slot = be16toh(hdr->src_node);
+	struct link_peer *peer = &link->peers[slot];
+
+	if (slot >= link->peers_max || !peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
 		return NULL;
 	return peer;
 }

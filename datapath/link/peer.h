@@ -177,6 +177,9 @@ struct link_train {
  * @granted:     buffers that the peer has, or had in its last epoch, beside its window
  * @granted_ns:  since when a grant lies unused, or nobody waits: frames received then,
  *               @granted_frames
+ * @copied:      its frames that lie in the copy-out pool
+ * @claims:      regions that it alone may use
+ * @seal:        how its frames and ours are sealed; NULL: no peer's are here
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
@@ -210,6 +213,9 @@ struct session {
 	uint32_t granted;
 	uint64_t granted_ns;
 	uint64_t granted_frames;
+	uint32_t copied;
+	uint32_t claims;
+	struct seal *seal;
 	struct flow_casts casts;
 	struct link_question question;
 	struct link_sync sync;
@@ -232,6 +238,13 @@ enum link_phase {
 	LINK_HELD, /* open, but for data: trains go first */
 };
 
+/* What a frame needs as it leaves, beside its header. */
+enum link_sends {
+	LINK_SENDS_CAREFUL = 0, /* a credit */
+	LINK_SENDS_TRADITIONAL = 1, /* a copy is kept */
+	LINK_SENDS_SEALED = 2, /* either of them, and to be sealed */
+};
+
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
@@ -239,10 +252,12 @@ enum link_phase {
  * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
- * @copied:     its frames that lie in the copy-out pool
- * @claims:     regions that it alone may use
  * @operations: replies that service waits for: keeps the sync going
  * @asking:     in link->reserve.asking
+ * @cookie_plain: cookie_in where frames are not sealed, else 0
+ * @beside:     bytes of a frame that are not its body: headers, and the end of a sealed one
+ * @trailer:    of them, those of that end; 0: frames are not sealed
+ * @sends:      enum link_sends
  */
 struct link_peer {
 	struct link *link;
@@ -250,12 +265,11 @@ struct link_peer {
 	uint32_t *may_fill;
 	uint64_t epoch;
 	uint64_t cookie_in; /* of its frames; 0: none admitted */
+	uint64_t cookie_plain;
 	uint64_t cookie_out; /* of ours */
 	struct flow flow;
 	uint32_t kept;
 	uint32_t kept_old;
-	uint32_t copied;
-	uint32_t claims;
 	uint32_t operations;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */
@@ -270,6 +284,9 @@ struct link_peer {
 	bool asking;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	struct llhdr llhdr;
+	uint16_t beside;
+	uint8_t trailer;
+	uint8_t sends;
 };
 
 _Static_assert(sizeof(struct link_peer) <= 256, "four cache lines");

@@ -30,7 +30,7 @@ static uint64_t now_ns(const struct link *link)
 /* Body of a probe that is an IP packet of so many bytes; -EINVAL, -EMSGSIZE. */
 static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes)
 {
-	uint32_t headers = peer->llhdr.bytes - LINK_ETHERNET_BYTES + LINK_HDR_BYTES;
+	uint32_t headers = peer->beside - LINK_ETHERNET_BYTES;
 
 	if (ip_bytes < headers)
 		return -EINVAL;
@@ -185,7 +185,7 @@ void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer
 /* A probe that XDP stamped and passed; as link_on_sync() and its like. */
 bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 {
-	struct link_peer *peer = link_peer_of(link, hdr);
+	struct link_peer *peer = link_peer_with(link, hdr);
 	uint32_t probe = be32toh(hdr->msg_id);
 	struct ping_seen probed;
 	struct careful_ping_answer answer = {
@@ -198,7 +198,7 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */
-	if (!careful_ping_new(probe, peer->session->ping.answered))
+	if (!peer->trailer && !careful_ping_new(probe, peer->session->ping.answered))
 		return false;
 	if (probed.probe != probe) {
 		link_count(link, CAREFUL_C_PINGS_LATE);

@@ -2,7 +2,8 @@
 /*
  * Frames in: find the peer, check the sequence, take the credits, and see every
  * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier. Calls session.c, peer.c, group.c, reserve.c, traditional_rx.c.
+ * is published there, not earlier. Calls session.c, peer.c, group.c, seal.c, reserve.c,
+ * traditional_rx.c.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -168,6 +169,8 @@ take(struct link *link, struct link_rxframe *frame, uint32_t bytes, bool traditi
 		return false;
 	}
 	dropped = identify(link, frame);
+	if (dropped == CAREFUL_C_DROP_MALFORMED && frame->hdr.version == CAREFUL_WIRE_SEALED)
+		dropped = seal_take(link, frame, bytes);
 	if (dropped == CAREFUL_COUNTERS) {
 		if (traditional)
 			return traditional_take(link, frame);

@@ -73,6 +73,7 @@ static void resolve_tick(struct link_peer *peer)
 	int rc = link->port->ops->resolve(link->port, &session->address, &peer->llhdr);
 
 	if (!rc) {
+		link_way(peer);
 		session->no_way = 0;
 		return;
 	}
@@ -99,6 +100,7 @@ void session_tick(struct link_peer *peer)
 	if (handshake_waits(peer))
 		link->draining = true;
 	handshake_tick(peer);
+	seal_tick(peer);
 	if (!link_has_epoch(peer) && peer->phase != LINK_IDLE &&
 	    link->now_ns - session->since_ns >= limit_ms * 1000000)
 		link_close(peer, ETIMEDOUT);

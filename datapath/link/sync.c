@@ -55,6 +55,7 @@ void link_sync_yield(struct link_peer *peer)
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
+	seal_heard(peer);
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && link_yield(peer, ctrl))
 		return true;
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
@@ -125,11 +126,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
 	struct link *link = peer->link;
 
-	if (peer->phase != LINK_OPEN || be64toh(ctrl->cookie) != peer->cookie_in)
+	if (!link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	if (watch_on_answer(peer, ctrl))
+	if (watch_on_answer(peer, ctrl)) {
+		seal_heard(peer);
 		return true;
-	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
+	}
+	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
 		return false;
 	watch_heard(peer);
 	sync->nonce = 0;

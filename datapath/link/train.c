@@ -42,8 +42,8 @@ static uint32_t window_least(const struct link *link)
 	return window < link->window ? window : link->window;
 }
 
-/* W for this peer: its share of what its path takes at once, where that is less than R. */
-uint32_t link_peer_window(const struct link_peer *peer)
+/* The peer's share of what its path takes at once, where that is less than R. */
+static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
 	const struct link *link = peer->link;
@@ -53,6 +53,24 @@ uint32_t link_peer_window(const struct link_peer *peer)
 	if (train->verdict != CAREFUL_BURST_SHORT || share >= link->window)
 		return link->window;
 	return share > least ? share : least;
+}
+
+/* Of that, what forged frames may fill until they are known as such (seal.h): where frames are
+ * sealed a quarter, as far as the largest frame fits what is left. */
+uint32_t link_peer_room(const struct link_peer *peer)
+{
+	uint32_t share = share_of(peer), least = window_least(peer->link);
+	uint32_t most = share > least ? share - least : 0;
+
+	if (!peer->trailer || peer->link->traditional)
+		return 0;
+	return share / 4 < most ? share / 4 : most;
+}
+
+/* W for this peer. */
+uint32_t link_peer_window(const struct link_peer *peer)
+{
+	return share_of(peer) - link_peer_room(peer);
 }
 
 static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)
@@ -190,7 +208,7 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->measured++;
 	train->lost_some = false;
 	port->ops->train(port, peer->slot, 0);
-	if (link_peer_window(peer) != peer->flow.rx.size && !flow_used(&peer->flow)) {
+	if (link_peer_window(peer) != peer->flow.rx.size && !link_used(peer)) {
 		link_renew(peer);
 		return;
 	}
@@ -333,7 +351,7 @@ bool link_train_opens(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
 
-	if (peer->phase != LINK_HELD || !flow_used(&peer->flow))
+	if (peer->phase != LINK_HELD || !link_used(peer))
 		return false;
 	if (train->measuring)
 		conclude(peer, train->verdict, train->burst);
@@ -355,7 +373,7 @@ static void held_tick(struct link_peer *peer)
 		return; /* a new epoch */
 	if (link->now_ns >= train->hold_until_ns || ms_since(peer, train->begun_ns) >= HELD_MS)
 		train->hold_until_ns = 0;
-	if (!train->measuring && !train->hold_until_ns)
+	if (!train->measuring && !train->hold_until_ns && !seal_waits(peer))
 		open_now(peer);
 }
 
@@ -377,6 +395,6 @@ void link_train_info(const struct link_peer *peer, struct careful_peer_info *inf
 
 	info->window = peer->cookie_in ? peer->flow.rx.size : link_peer_window(peer);
 	info->burst = train->verdict;
-	info->burst_frames = train->burst;
+	info->burst_frames = (uint16_t)train->burst;
 	info->bursts_measured = (uint8_t)train->measured;
 }

@@ -2,7 +2,7 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that with careful (P2 section 2.1). Calls train.c, traditional_tx.c,
+ * is kept after that with careful (P2 section 2.1). Calls train.c, seal.c, traditional_tx.c,
  * traditional_ack.c.
  */
 #include "link/link.h"
@@ -21,22 +21,22 @@ static uint32_t prefix_bytes(const struct link_peer *peer)
 /* Receive buffers that a frame with this body fills at the peer. */
 uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
 {
-	return link_buffers(prefix_bytes(peer) + body_bytes, peer->buffer_bytes);
+	return link_buffers(peer->beside + body_bytes, peer->buffer_bytes);
 }
 
 /* The largest body that a frame towards the peer can have. */
 uint32_t link_body_max(const struct link_peer *peer)
 {
-	return peer->frame_bytes - prefix_bytes(peer);
+	return peer->frame_bytes - peer->beside;
 }
 
 /* The same for a frame in one buffer at both ends: what a handler can be handed. */
 uint32_t link_body_single(const struct link_peer *peer)
 {
-	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT;
+	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT - peer->trailer;
 	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
 								  peer->buffer_bytes;
-	uint32_t body = frame - prefix_bytes(peer);
+	uint32_t body = frame - peer->beside;
 
 	return body < chunk ? body : chunk;
 }
@@ -46,7 +46,7 @@ uint32_t link_body_here(const struct link_peer *peer)
 {
 	uint32_t frame = queue_single_bytes(peer->link->queue);
 
-	return frame - LLHDR_MAX - LINK_HDR_BYTES;
+	return frame - LLHDR_MAX - LINK_HDR_BYTES - peer->trailer;
 }
 
 /* Whether a frame with this body may leave now, before those that are being built. */
@@ -67,9 +67,9 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 	struct link *link = peer->link;
 	uint32_t chunk = link->queue->chunk_bytes;
 	uint32_t first = chunk - LINK_PAYLOAD_AT;
-	uint32_t segments = body_bytes <= first ? 1 : 1 + (body_bytes - first + chunk - 1) / chunk;
+	uint32_t rest = body_bytes + peer->trailer;
+	uint32_t segments = rest <= first ? 1 : 1 + (rest - first + chunk - 1) / chunk;
 	uint32_t prefix = prefix_bytes(peer);
-	uint32_t rest = body_bytes;
 
 	if (link->tx_free_count < segments + LINK_CHUNKS_FREE_MIN) {
 		link_complete(link);
@@ -212,6 +212,42 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
+/* The length of a sealed frame, its end included, in the headers before its own. */
+static void write_length(struct link_txframe *frame)
+{
+	const struct link_peer *peer = frame->peer;
+	struct careful_hdr hdr = *frame->hdr;
+
+	/* The protocol's own frames came without room for the end. */
+	if (frame->segments == 1 &&
+	    frame->desc[0].bytes == prefix_bytes(peer) + frame->body_total) {
+		frame->desc[0].bytes += peer->trailer;
+		frame->body_bytes += peer->trailer;
+	}
+	out_llhdr(&peer->llhdr, frame->hdr, frame->body_total + peer->trailer);
+	*frame->hdr = hdr;
+}
+
+/* The last of a sealed one: what the tag is of is whole. It is the payload's check as well. */
+static void finish_sealed(struct link_txframe *frame)
+{
+	frame->hdr->version = CAREFUL_WIRE_SEALED;
+	out_seal(frame, 0);
+	seal_frame(frame);
+}
+
+static __attribute__((noinline)) void send_sealed(struct link_txframe *frame)
+{
+	struct link_peer *peer = frame->peer;
+
+	write_length(frame);
+	if (peer->link->traditional)
+		traditional_send(frame);
+	else
+		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
+	finish_sealed(frame);
+}
+
 /* Completes the header and queues the frame; link_kick() moves it. */
 void link_send(struct link_txframe *frame, const struct link_send_args *args)
 {
@@ -220,11 +256,15 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 
 	unbuild(frame);
 	write_hdr(frame, args);
-	if (link->traditional)
-		traditional_send(frame);
-	else
+	if (peer->sends == LINK_SENDS_CAREFUL) {
 		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
-	out_seal(frame, args->crc_bytes);
+		out_seal(frame, args->crc_bytes);
+	} else if (peer->sends == LINK_SENDS_TRADITIONAL) {
+		traditional_send(frame);
+		out_seal(frame, args->crc_bytes);
+	} else {
+		send_sealed(frame);
+	}
 	out_queue(link, frame);
 	link->tx_pulse_payload += args->frag_bytes;
 	link->tx_last = peer;
@@ -245,7 +285,12 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 	write_hdr(frame, args);
 	frame->hdr->seq = htobe32(peer->flow.seq_out);
 	traditional_stamp(peer, frame->hdr);
-	out_seal(frame, args->crc_bytes);
+	if (peer->trailer) {
+		write_length(frame);
+		finish_sealed(frame);
+	} else {
+		out_seal(frame, args->crc_bytes);
+	}
 	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
@@ -259,12 +304,22 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 
 	frame->hdr = (struct careful_hdr *)(peer->link->queue->umem + frame->desc[0].addr +
 					    peer->llhdr.bytes);
+	if (peer->trailer) {
+		frame->umem = peer->link->queue->umem;
+		frame->body = (uint8_t *)frame->hdr + LINK_HDR_BYTES;
+		frame->body_bytes = frame->desc[0].bytes - prefix_bytes(peer);
+		frame->body_total = bytes - peer->beside;
+		seal_undo(frame);
+	}
 	hdr = *frame->hdr;
 	out_llhdr(&peer->llhdr, frame->hdr, bytes - prefix_bytes(peer));
 	*frame->hdr = hdr;
 	frame->hdr->flags &= (uint8_t)~CAREFUL_F_ASK;
 	traditional_stamp(peer, frame->hdr);
-	out_seal(frame, 0);
+	if (peer->trailer)
+		finish_sealed(frame);
+	else
+		out_seal(frame, 0);
 	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
@@ -290,6 +345,10 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 	struct link_peer *peer = frame->peer;
 
 	assert(!ttl || peer->session->address.sa.sa_family == AF_INET);
+	if (peer->trailer) { /* it has no end to be sealed by */
+		assert(frame->segments == 1);
+		frame->desc[0].bytes -= peer->trailer;
+	}
 	write_hdr(frame, args);
 	out_seal(frame, args->crc_bytes);
 	if (ttl)

@@ -32,7 +32,7 @@ void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 		.status = htobe32(1),
 	};
 
-	if (peer->phase == LINK_OPEN)
+	if (link_has_epoch(peer))
 		link_ctrl_send(peer->link, &peer->session->address, &ack, CAREFUL_SYNC_ACK);
 }
 
@@ -55,7 +55,7 @@ bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 	return true;
 }
 
-static void ask(struct link_peer *peer)
+void watch_ask(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 	struct careful_ctrl ctrl = {
@@ -83,7 +83,7 @@ void watch_tick(struct link_peer *peer)
 	watch->asked_ns = link->now_ns;
 	watch->frames = peer->rx_frames;
 	if (came)
-		ask(peer);
+		watch_ask(peer);
 }
 
 bool watch_unheard(const struct link_peer *peer)

@@ -24,7 +24,7 @@ static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
 static bool at_rest(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN && !peer->operations && !peer->kept && !peer->kept_old &&
-	       !peer->claims && !peer->flow.built && !flow_busy(&peer->flow);
+	       !peer->session->claims && !peer->flow.built && !flow_busy(&peer->flow);
 }
 
 /* Nor was for a while. */

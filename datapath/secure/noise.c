@@ -195,6 +195,20 @@ void noise_export(const struct noise *noise, const char *label, uint8_t out[NOIS
 	hmac(noise->ck, label, strlen(label), out);
 }
 
+/* HKDF of no bytes (section 5.2, Split()). */
+void noise_split(const struct noise *noise, uint8_t keys[2][NOISE_KEY_BYTES])
+{
+	uint8_t temp[NOISE_KEY_BYTES], in[NOISE_KEY_BYTES + 1] = { 1 };
+
+	hmac(noise->ck, NULL, 0, temp);
+	hmac(temp, in, 1, keys[0]);
+	memcpy(in, keys[0], NOISE_KEY_BYTES);
+	in[NOISE_KEY_BYTES] = 2;
+	hmac(temp, in, sizeof(in), keys[1]);
+	sodium_memzero(temp, sizeof(temp));
+	sodium_memzero(in, sizeof(in));
+}
+
 void noise_forget(struct noise *noise)
 {
 	sodium_memzero(noise, sizeof(*noise));

@@ -72,6 +72,9 @@ int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *p
 /* A secret that both ends have from the last message on: another one for each label. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES]);
 
+/* The keys of the two directions, from the last message on: the first is of who begins. */
+void noise_split(const struct noise *noise, uint8_t keys[2][NOISE_KEY_BYTES]);
+
 /* Nothing of it is left in memory. */
 void noise_forget(struct noise *noise);
 

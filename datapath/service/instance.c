@@ -209,6 +209,11 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 		snprintf(error->text, sizeof(error->text), "no interface named");
 		return -EINVAL;
 	}
+	if (options->seal && !options->keys && strcmp(options->seal, "off") != 0) {
+		snprintf(error->text, sizeof(error->text),
+			 "--seal %s takes keys: carefulctl key new, and --keys", options->seal);
+		return -ENOKEY;
+	}
 	return engine_open(options, NULL, instance, error);
 }
 

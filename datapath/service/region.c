@@ -9,7 +9,7 @@
 static void claim(struct careful *c, const struct region *region, int by)
 {
 	if (region->region.peer < c->link.peers_max)
-		c->link.peers[region->region.peer].claims += (uint32_t)by;
+		link_claim(&c->link.peers[region->region.peer], by);
 }
 
 int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)

@@ -89,7 +89,10 @@ static void test_damaged_header__never_admitted(void)
 			*byte ^= (uint8_t)(1 << bit % 8);
 			what = judge_bytes(frame.data, frame.bytes);
 			*byte ^= (uint8_t)(1 << bit % 8);
-			if (bit / 8 == offsetof(struct careful_hdr, version))
+			if (bit == 8 * offsetof(struct careful_hdr, version) + 7) /* sealed */
+				CHECK(what == CAREFUL_XDP_DROP_CHECK ||
+				      what == CAREFUL_XDP_DROP_SHORT);
+			else if (bit / 8 == offsetof(struct careful_hdr, version))
 				CHECK_EQ(what, CAREFUL_XDP_DROP_VERSION);
 			else if (bit == 8 * offsetof(struct careful_hdr, type) + 7)
 				CHECK_EQ(what, CAREFUL_XDP_PASS_CONTROL);

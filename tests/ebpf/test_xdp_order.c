@@ -53,6 +53,19 @@ static size_t admit_at(const char *name)
 	return at;
 }
 
+/* The number that the engine published last is read after the cookie, too. */
+static void expect_sealed(const struct bpf_insn *insns, size_t count)
+{
+	const int taken = offsetof(struct careful_peer_entry, seq_taken);
+	size_t at = find(insns, count, 0, LOAD_U32, taken), cookie = at;
+
+	CHECK(at < count);
+	while (cookie && !(insns[cookie].code == LOAD_U64 &&
+			   insns[cookie].off == offsetof(struct careful_peer_entry, cookie)))
+		cookie--;
+	CHECK(cookie && find_barrier(insns, count, cookie) < at);
+}
+
 static void expect_order(const char *name, bool barriers)
 {
 	const struct bpf_program *program = bpf_object__find_program_by_name(xdp.object, name);
@@ -77,7 +90,8 @@ static void expect_order(const char *name, bool barriers)
 		if (barrier < number)
 			last = barrier;
 	}
-	CHECK_EQ(all, 3);
+	CHECK_EQ(all, 5); /* a sealed frame's cookie, and a sealed ping's number */
+	expect_sealed(insns, count);
 	CHECK(session != group && last != session && last != group);
 }
 

@@ -141,7 +141,7 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 		peer->kept += cost;
 	} else {
 		kept->pool = link->pool_free[link->pool_share.free - 1];
-		share_take(&link->pool_share, &peer->copied);
+		share_take(&link->pool_share, &peer->session->copied);
 		kept->body = link->pool + (size_t)kept->pool * link->pool_buffer_bytes;
 	}
 	memset((uint8_t *)kept->body, tag, kept->body_bytes);
@@ -180,7 +180,7 @@ static void put_rest(struct world *world, struct node *node)
 		link->kept_free[i] = &link->kept[i];
 	share_init(&link->pool_share, link->pool_count, link->peers_max);
 	for (uint32_t i = 0; i < link->peers_max; i++)
-		link->peers[i].copied = 0;
+		link->peers[i].session->copied = 0;
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
 	for (int j = 0; j < world->setting.nodes; j++)

@@ -89,6 +89,8 @@ void cluster_start(struct node *node)
 	options.protocol |= s->protocols[node->port];
 	if (options.protocol == CAREFUL_PROTOCOL_TRADITIONAL)
 		options.reserve = 0; /* it has no credits to grant */
+	if ((s->keyed & ~s->seal_except) >> node->port & 1)
+		options.seal = s->seal;
 	node->life++;
 	files_init(&node->files, s->files_delay_ns);
 	node->files.frozen = s->frozen_files;

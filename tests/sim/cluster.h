@@ -138,6 +138,8 @@ struct node {
  *
  * @protocols: of each node, enum careful_protocol, where not that of the options
  * @keyed:     nodes that have keys, a bit each, @wrong_keys: of which others know another
+ * @seal:      how frames of nodes with keys are sealed; NULL: not
+ * @seal_except: nodes that do not, a bit each
  * @old_keys:  before each key that is trusted stands one that its host has no longer
  * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
@@ -158,6 +160,8 @@ struct scenario {
 	struct careful_options options;
 	uint32_t protocols[NODES_MAX];
 	uint32_t keyed, wrong_keys;
+	const char *seal;
+	uint32_t seal_except;
 	bool old_keys;
 	struct engine_limits limits;
 	uint64_t files_delay_ns;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,8 +24,9 @@ from careful.report import status as report
             "export two trees, the second writable",
         ),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
+        ("carefulctl up eth1 --seal encrypt", "nothing of it can be read or forged on the way"),
     ],
-    topics=("files", "protocols", "services"),
+    topics=("files", "protocols", "security", "services"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option(
@@ -101,6 +103,14 @@ from careful.report import status as report
     "if this host has one there]",
 )
 @click.option(
+    "--seal",
+    multiple=True,
+    metavar="MODE[@HOST]",
+    help="auth: frames prove who sent them; encrypt: nor can they be read on the way; off. Of all "
+    "peers, or of one; may be repeated. Takes keys, and the same at the other end.  "
+    "[default: off]",
+)
+@click.option(
     "--sync",
     "sync_ms",
     type=WholeDuration(1000, 3600.0),
@@ -134,6 +144,7 @@ def up(
     export: tuple[str, ...],
     tune: str | None,
     foreground: bool,
+    seal: tuple[str, ...],
     **given: object,
 ) -> None:
     """Bring up careful on IFACE: start carefuld, and return once it is ready.
@@ -148,8 +159,14 @@ def up(
     """
     settings = config.load(config_path)
     name = instance or ifname
-    options = config.UpOptions(export=export or None, **given)  # type: ignore[arg-type]
+    options = config.UpOptions(
+        export=export or None,
+        seal=",".join(seal) or None,
+        **given,  # type: ignore[arg-type]
+    )
     options = keys.in_effect(options.over(settings.options(name)))
+    if options.seal is not None:
+        options = replace(options, seal=settings.sealed(options.seal))
     tune = tune or settings.tune(name)
     if foreground:
         if tune == "auto":

@@ -26,6 +26,8 @@ DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml
 XDP_MODES = ("auto", "native", "generic")
 WAIT_MODES = ("adaptive", "spin", "block")
 PROTOCOLS = ("careful", "traditional")
+#: What `seal` can say of a peer.
+SEALS = ("off", "auth", "encrypt")
 #: Who tunes an instance that is brought up.
 TUNE = ("auto", "off")
 
@@ -43,6 +45,8 @@ class UpOptions:
         tx_buffers: send buffers.
         reserve: receive buffers that no window holds, granted for large messages.
         keys: directory of keys that a session takes, or "none".
+        seal: how frames are sealed: off, auth or encrypt; MODE@HOST of one peer; several with
+            commas between.
         xdp: auto, native or generic.
         require_zerocopy: fail rather than copy.
         wait: adaptive, spin or block.
@@ -63,6 +67,7 @@ class UpOptions:
     tx_buffers: int | None = None
     reserve: int | None = None
     keys: str | None = None
+    seal: str | None = None
     xdp: str | None = None
     require_zerocopy: bool | None = None
     wait: str | None = None
@@ -94,6 +99,7 @@ DEFAULTS = UpOptions(
     insecure=False,
     wait="adaptive",
     protocol="careful",
+    seal="off",
     spin_us=50,
     sync_ms=200,
     stall_ms=30000,
@@ -134,6 +140,21 @@ class Config:
             CarefulError: unknown.
         """
         return resolve(self.nodes.get(host, host))
+
+    def sealed(self, said: str) -> str:
+        """What `seal` says, with addresses for the hosts in it.
+
+        Raises:
+            CarefulError: a host is unknown, or that is no mode.
+        """
+        found = []
+        for one in said.split(","):
+            mode, at, host = one.partition("@")
+            if mode not in SEALS:
+                text = f"seal {one!r}: one of {', '.join(SEALS)}, or that and @HOST"
+                raise CarefulError(errno.EINVAL, text)
+            found.append(mode + at + (self.resolve(host).ip if at else ""))
+        return ",".join(found)
 
     def node_at(self, address: Address) -> str | None:
         """The name that [nodes] gives to an address."""

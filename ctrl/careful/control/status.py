@@ -117,6 +117,10 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "lost_here_frames": info.lost_here,
         "lost_there_frames": info.lost_there,
         "control_unheard": bool(info.unheard),
+        "seal": name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
+        "cipher": name_of("careful_cipher", "CAREFUL_CIPHER_", info.cipher)
+        if info.cipher
+        else None,
     }
 
 

@@ -94,6 +94,16 @@ def _peers(found: list[dict[str, Any]]) -> str:
     return table("", columns, rows)
 
 
+def _sealed(found: list[dict[str, Any]]) -> list[str]:
+    """Peers whose frames are sealed, and how."""
+    return [
+        f"  {one['node'] or one['name'] or one['address']}: frames are sealed ({one['seal']}"
+        + (f", {one['cipher'].replace('_', '-')})" if one["cipher"] else ")")
+        for one in found
+        if one["seal"] != "off"
+    ]
+
+
 def _windows(found: dict[str, Any]) -> list[str]:
     """Peers whose window is not W: what bounds it."""
     return [
@@ -114,6 +124,7 @@ def status(found: dict[str, Any]) -> str:
     parts = [head, effect(found)]
     parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
     parts += _windows(found)
+    parts += _sealed(found["peers"])
     if found["counters"]["device_program_detached"]:
         said = "the XDP program was taken off the interface, no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))

@@ -34,14 +34,16 @@ struct careful_xdp_config {
  * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
  * The engine writes all of it at an epoch's start (cookie last, 0 closes); from then on XDP
  * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe, and the engine
- * may_fill, train (which begins a count) and group_cookie (the rest of group_* before it), in a
- * cache line that XDP reads when the limit that it read last is used up.
+ * may_fill, train (which begins a count), seq_taken and group_cookie (the rest of group_* before
+ * it), in a cache line that XDP reads when the limit that it read last is used up, or of a
+ * sealed session.
  * Counts of buffers are of all the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
  * @window:    a sequence number above seq_last + window cannot be; CAREFUL_WINDOW_ANY: one
- *             that is no more than CAREFUL_SEQ_SPAN away, either way, can (traditional)
+ *             that is no more than CAREFUL_SEQ_SPAN away, either way, can (traditional); 0: the
+ *             session is sealed, and has no frames with a number that are not
  * @filled:    buffers that admitted frames filled, their padding included
  * @limit:     may_fill as XDP read it last
  * @buffer_bytes: of a receive buffer
@@ -58,6 +60,8 @@ struct careful_xdp_config {
  * @group_seq:    highest sequence number of those that was admitted
  * @group_probe:  number of the last of its probes that came
  * @group_source: the IPv4 address that they come from, host order; 0: no IPv4
+ * @seq_taken:    of a sealed session: the last number whose tag the engine found right
+ * @sealed_window: of one, the same as window; else 0
  */
 struct careful_peer_entry {
 	__u64 cookie;
@@ -75,12 +79,13 @@ struct careful_peer_entry {
 	__u32 may_fill;
 	__u32 train;
 	__u32 train_whole;
-	__u32 pad;
+	__u32 seq_taken;
 	__u64 group_cookie;
 	__u32 group_seq;
 	__u32 group_probe;
 	__u32 group_source;
-	__u32 pad2[7];
+	__u32 sealed_window;
+	__u32 pad[6];
 };
 
 /*

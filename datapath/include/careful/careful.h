@@ -99,6 +99,9 @@ enum careful_wait_mode {
  * @reserve:           receive buffers that no window holds: they are granted to peers that have
  *                     a message larger than their window to send (0)
  * @keys:              directory of keys (`carefulctl key`); NULL: whoever asks gets a session
+ * @seal:              how frames are sealed, enum careful_seal of wire.h by its name: "auth", or
+ *                     "encrypt", of all peers; "encrypt@ADDRESS" of one; several with commas
+ *                     between. Takes keys; both ends must say the same. NULL: "off"
  */
 struct careful_options {
 	const char *ifname;
@@ -120,6 +123,7 @@ struct careful_options {
 	uint32_t measure_burst;
 	uint32_t reserve;
 	const char *keys;
+	const char *seal;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -214,6 +218,7 @@ enum careful_counter {
 	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
 	CAREFUL_C_CTRL_LIMITED, /* control messages too many: not answered (link/door.h) */
 	CAREFUL_C_PATHS_DENIED, /* requests of peers for paths that lead out, or are not theirs */
+	CAREFUL_C_DROP_SEAL, /* frames of a sealed session that were forged, or seen before */
 	CAREFUL_COUNTERS,
 };
 
@@ -264,7 +269,9 @@ struct careful_peer_info {
 	uint16_t last_errno;
 	uint8_t slot;
 	uint8_t unheard; /* 1: its frames come, and for some seconds none of its control messages */
-	uint32_t burst_frames;
+	uint16_t burst_frames;
+	uint8_t seal; /* enum careful_seal: how its frames and ours are sealed, */
+	uint8_t cipher; /* by which enum careful_cipher; 0: not agreed yet */
 	uint32_t window; /* credits that it has here, our buffers */
 	/* What we may send, the peer's buffers; traditional: what it certainly has room for. */
 	uint32_t credits_free;

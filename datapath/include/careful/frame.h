@@ -309,11 +309,9 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
  * which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
  * CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
  */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
-							      __u32 body_bytes)
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct careful_hdr *hdr,
+								  __u32 body_bytes)
 {
-	if (hdr->version != CAREFUL_WIRE_VERSION)
-		return CAREFUL_XDP_DROP_VERSION;
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
 	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_ACK)
@@ -332,6 +330,33 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct caref
 	if (hdr->type == CAREFUL_TRAIN)
 		return CAREFUL_XDP_DROP_TRAIN;
 	return careful_frame_outside(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
+}
+
+/* The same of one that is not sealed: of a sealed one CAREFUL_XDP_DROP_VERSION. */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
+							      __u32 body_bytes)
+{
+	if (hdr->version != CAREFUL_WIRE_VERSION)
+		return CAREFUL_XDP_DROP_VERSION;
+	return careful_frame_judge_any(hdr, body_bytes);
+}
+
+/* The same of a sealed one, as far as it can be read: CAREFUL_XDP_ADMITTED, or why it is wrong. */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struct careful_hdr *hdr,
+								     __u32 body_bytes)
+{
+	enum careful_xdp_counter verdict;
+
+	if (hdr->version != CAREFUL_WIRE_SEALED)
+		return CAREFUL_XDP_DROP_VERSION;
+	if (body_bytes < sizeof(struct careful_seal_end))
+		return CAREFUL_XDP_DROP_SHORT;
+	verdict = careful_frame_judge_any(hdr, body_bytes - sizeof(struct careful_seal_end));
+	/* What stands outside the session, and what is to a group, is never sealed. */
+	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN ||
+	    hdr->flags & CAREFUL_F_BCAST_EVENT)
+		return CAREFUL_XDP_DROP_TYPE;
+	return verdict;
 }
 
 /* Whether a frame with that verdict is right, and its session is asked next. */
@@ -377,7 +402,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
 	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
-	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY))
+	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
+	    !peer->sealed_window)
 		return CAREFUL_XDP_DROP_PING;
 	if (careful_frame_outside(hdr))
 		return CAREFUL_XDP_PASS_PING;
@@ -395,6 +421,31 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	}
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;
+}
+
+/*
+ * The same of a sealed frame. Its tag is found right or wrong after this, by the engine, so nothing
+ * that a forged frame could move stays moved: seq_last is not asked and not written, the number
+ * that counts is the engine's (seq_taken). It has told it before it gives credits back by which the
+ * number could be more than sealed_window ahead, so that no true frame is refused here. What is
+ * charged for a forged one the engine adds to may_fill again.
+ */
+CAREFUL_FRAME_FN enum careful_xdp_counter
+careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful_hdr *hdr,
+			   __u32 frame_bytes)
+{
+	__u32 seq = CAREFUL_BE32(hdr->seq);
+	__u64 cookie = careful_frame_acquire(&peer->cookie);
+	__u32 taken = *(const volatile __u32 *)&peer->seq_taken;
+
+	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->sealed_window)
+		return CAREFUL_XDP_DROP_COOKIE;
+	if (peer->sealed_window == CAREFUL_WINDOW_ANY)
+		return careful_seq_near(seq, taken) ? CAREFUL_XDP_ADMITTED : CAREFUL_XDP_DROP_SEQ;
+	if (!careful_seq_ahead(seq, taken, peer->sealed_window))
+		return CAREFUL_XDP_DROP_SEQ;
+	return careful_frame_charge(peer, frame_bytes) ? CAREFUL_XDP_ADMITTED :
+							 CAREFUL_XDP_DROP_CREDIT;
 }
 
 /*
@@ -439,7 +490,8 @@ CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
 }
 
 /* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there.
- * One that came before is not timed again. */
+ * One that came before is not timed again; but in a sealed session, where its number may be forged
+ * and would keep the true ones from being timed. */
 CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
 {
@@ -448,7 +500,8 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 		return;
 	}
 	if (hdr->type != CAREFUL_PING ||
-	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last))
+	    (!careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
+	     !peer->sealed_window))
 		return;
 	peer->probe_ns = now_ns;
 	peer->probe_cpu = cpu;

@@ -17,6 +17,7 @@
 
 enum {
 	CAREFUL_WIRE_VERSION = 2, /* raised when a host of the last one could not talk */
+	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
 	/* A type with this bit set is a control message: XDP passes it. */
@@ -123,7 +124,7 @@ enum {
 /*
  * The frame header, after UDP.
  *
- * @version:      CAREFUL_WIRE_VERSION
+ * @version:      CAREFUL_WIRE_VERSION, or CAREFUL_WIRE_SEALED
  * @type:         enum careful_type, without CAREFUL_CTRL_BIT
  * @flags:        CAREFUL_F_*
  * @stage_limit:  PING: the stage at which it ends, enum careful_stage; else 0: no limit
@@ -137,7 +138,7 @@ enum {
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest
  * @frag_off:     where this fragment's payload stands in it
- * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am)
+ * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am); sealed: 0
  * @frag_bytes:   payload of this fragment, without careful_am and digest
  * @extra:        credits that the sender asks for beside its window, as far as the receiver has
  *                said that it grants any (careful_ctrl.returned); traditional: the receiver's
@@ -162,6 +163,41 @@ struct careful_hdr {
 	__be16 frag_bytes;
 	__be16 extra;
 	__be32 check;
+};
+
+/*
+ * How the frames of a session are sealed. Both ends say the same, or there is no session.
+ *
+ * Of a sealed session each frame that has a number, and each ACK, is CAREFUL_WIRE_SEALED, and what
+ * follows its header ends in struct careful_seal_end, which no field of the header counts. An AEAD
+ * of the header (as it leaves, with its check) and of what is between: AUTH leaves that readable,
+ * ENCRYPT does not. Trains, and pings that end at XDP, stand outside the session and are not
+ * sealed; nor is anything sent to a group.
+ *
+ * The keys are the two of Noise's Split() (section 5.2), the first for the frames of who said
+ * HELLO; the nonce is 0 in its first 4 bytes and `count` in the rest.
+ */
+enum careful_seal {
+	CAREFUL_SEAL_OFF = 0,
+	CAREFUL_SEAL_AUTH = 1,
+	CAREFUL_SEAL_ENCRYPT = 2,
+};
+
+/* AEADs, a bit each: HELLO says which its sender has, WELCOME the one that is taken. */
+enum careful_cipher {
+	CAREFUL_CIPHER_CHACHA20_POLY1305 = 1, /* RFC 8439 */
+	CAREFUL_CIPHER_AES256_GCM = 2, /* wanted first: only where the CPU has it */
+};
+
+/*
+ * The end of a sealed frame.
+ *
+ * @count: frames that its sender has sealed in this epoch, this one included: another one each
+ *         time, also where a frame is sent again under its number
+ */
+struct careful_seal_end {
+	__be64 count;
+	__u8 tag[16];
 };
 
 /* What a message is, and what its first fragment asks the receiver to do (P4: GAM). */
@@ -240,6 +276,7 @@ enum careful_refusal {
 	CAREFUL_REFUSED_PROTOCOL = 4, /* another one is spoken here (careful_protocol) */
 	CAREFUL_REFUSED_KEY =
 		5, /* no key that is trusted here was proved; or keys are not spoken */
+	CAREFUL_REFUSED_SEAL = 6, /* frames are sealed otherwise here, or not (careful_seal) */
 };
 
 /* What a SYNC asks (careful_ctrl.status). */
@@ -276,8 +313,9 @@ enum careful_sync {
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device: it proves no loss
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch
- * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum careful_seal
+ * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
+ *                      careful_cipher where frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beside all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender
@@ -424,6 +462,7 @@ enum careful_peace_handler {
 
 _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
+_Static_assert(sizeof(struct careful_seal_end) == 24, "careful_seal_end is 24 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
 _Static_assert(sizeof(struct careful_keyed) == 168, "careful_keyed fits the smallest MTU");
 _Static_assert(sizeof(struct careful_ctrl) - __builtin_offsetof(struct careful_ctrl, incarnation) ==

@@ -146,10 +146,10 @@ static void test_kept__leave_others_their_copies(void)
 	CHECK(node_session(node, 1));
 	hostile_flood(node, what, 200);
 	CHECK(link->peers[0].withholding);
-	CHECK_EQ(link->peers[0].copied + link->pool_share.free, link->pool_count);
+	CHECK_EQ(link->peers[0].session->copied + link->pool_share.free, link->pool_count);
 	what.peer = 1;
 	hostile_flood(node, what, 200);
-	CHECK(link->peers[1].copied >= link->pool_share.each);
+	CHECK(link->peers[1].session->copied >= link->pool_share.each);
 	node_close(node);
 }
 

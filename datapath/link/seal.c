@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * See seal.h. A frame in one buffer is sealed and opened in its place; of one in several the body
+ * is put together first. Calls aead.c, seal_rule.c, tx.c, rx.c, watch.c.
+ */
+#include "link/link.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/frame.h>
+
+enum {
+	END_BYTES = sizeof(struct careful_seal_end),
+	ASK_MS = 50, /* between two questions whether the peer has the keys */
+};
+
+int seal_init(struct link *link, const char *rules, struct careful_error *error)
+{
+	int rc = seal_rules_read(&link->seal_rules, rules, error);
+
+	if (rc || !seal_rules_any(&link->seal_rules))
+		return rc;
+	link->seals = calloc(link->peers_max, sizeof(*link->seals));
+	link->seal_flat = malloc(LINK_HDR_BYTES + (1 << 16) + END_BYTES);
+	if (!link->seals || !link->seal_flat || !aead_ciphers()) {
+		snprintf(error->text, sizeof(error->text), "out of memory");
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->sessions[i].seal = &link->seals[i];
+	return 0;
+}
+
+void seal_deinit(struct link *link)
+{
+	if (link->seals)
+		sodium_memzero(link->seals, link->peers_max * sizeof(*link->seals));
+	free(link->seals);
+	free(link->seal_flat);
+}
+
+void seal_meet(struct link_peer *peer)
+{
+	struct seal *seal = peer->session->seal;
+
+	peer->trailer = 0;
+	if (!seal)
+		return;
+	sodium_memzero(seal, sizeof(*seal));
+	seal->mode = seal_rules_of(&peer->link->seal_rules, &peer->session->address);
+	if (!seal->mode)
+		return;
+	peer->trailer = END_BYTES;
+	peer->sends = LINK_SENDS_SEALED;
+}
+
+void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ctrl *ctrl)
+{
+	const struct seal *seal = peer->session->seal;
+
+	if (!peer->trailer)
+		return;
+	ctrl->seq_sent = htobe32(seal->mode);
+	ctrl->seq_rcvd = htobe32(type == CAREFUL_HELLO ? aead_ciphers() : seal->cipher);
+}
+
+bool seal_agrees(const struct link *link, const union address *with,
+		 const struct careful_ctrl *said)
+{
+	uint32_t mode = seal_rules_of(&link->seal_rules, with);
+
+	return be32toh(said->seq_sent) == mode &&
+	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
+}
+
+/* Of several ciphers that a HELLO offers one is taken; WELCOME has just that. */
+void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
+{
+	if (peer->trailer)
+		peer->session->seal->cipher = aead_choose(be32toh(said->seq_rcvd) & aead_ciphers());
+}
+
+/* The handshake is over: both ends have the keys, or will. */
+void seal_keys(struct link_peer *peer, const struct noise *noise)
+{
+	struct seal *seal = peer->session->seal;
+	uint8_t keys[2][NOISE_KEY_BYTES];
+
+	if (!peer->trailer)
+		return;
+	noise_split(noise, keys);
+	aead_begin(&seal->out, seal->cipher, keys[!noise->initiator]);
+	aead_begin(&seal->in, seal->cipher, keys[noise->initiator]);
+	sodium_memzero(keys, sizeof(keys));
+}
+
+/* The epoch is: nothing can be opened by its keys any more. */
+void seal_over(struct link_peer *peer)
+{
+	struct seal *seal = peer->session->seal;
+	uint32_t *taken;
+	uint8_t mode;
+
+	if (!peer->trailer)
+		return;
+	mode = seal->mode;
+	taken = seal->taken;
+	sodium_memzero(seal, sizeof(*seal));
+	seal->mode = mode;
+	seal->taken = taken;
+}
+
+/* Copies `bytes` of a body that lies in several buffers, from `flat` or to it. */
+static void copy(uint8_t *umem, const struct device_desc *desc, uint8_t *body, uint32_t have,
+		 uint8_t *flat, uint32_t bytes, bool to_flat)
+{
+	for (uint32_t i = 0; bytes; i++) {
+		uint32_t part;
+
+		if (i) {
+			body = umem + desc[i].addr;
+			have = desc[i].bytes;
+		}
+		part = have < bytes ? have : bytes;
+		memcpy(to_flat ? flat : body, to_flat ? body : flat, part);
+		flat += part;
+		bytes -= part;
+	}
+}
+
+/* Header and body in one piece: what is read in AUTH, or the header alone and what is changed. */
+static void seal_flat(struct seal *seal, uint8_t *at, uint32_t bytes)
+{
+	struct careful_seal_end end = { .count = htobe64(++seal->sent) };
+	bool encrypt = seal->mode == CAREFUL_SEAL_ENCRYPT;
+	uint32_t beside = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
+
+	aead_seal(&seal->out, seal->sent, at, beside, at + beside, encrypt ? bytes : 0, end.tag);
+	memcpy(at + LINK_HDR_BYTES + bytes, &end, sizeof(end));
+}
+
+static bool open_flat(const struct seal *seal, const struct aead *aead, uint8_t *at, uint32_t bytes,
+		      const struct careful_seal_end *end)
+{
+	bool encrypt = seal->mode == CAREFUL_SEAL_ENCRYPT;
+	uint32_t beside = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
+
+	return aead_open(aead, be64toh(end->count), at, beside, at + beside, encrypt ? bytes : 0,
+			 end->tag);
+}
+
+/* A frame whose header is whole; its buffers have room for the end. */
+void seal_frame(struct link_txframe *frame)
+{
+	struct seal *seal = frame->peer->session->seal;
+	uint32_t bytes = frame->body_total;
+	uint8_t *flat = frame->peer->link->seal_flat;
+
+	if (bytes + END_BYTES <= frame->body_bytes) {
+		seal_flat(seal, (uint8_t *)frame->hdr, bytes);
+		return;
+	}
+	memcpy(flat, frame->hdr, LINK_HDR_BYTES);
+	copy(frame->umem, frame->desc, frame->body, frame->body_bytes, flat + LINK_HDR_BYTES, bytes,
+	     true);
+	seal_flat(seal, flat, bytes);
+	copy(frame->umem, frame->desc, frame->body, frame->body_bytes, flat + LINK_HDR_BYTES,
+	     bytes + END_BYTES, false);
+}
+
+/* The body of a frame that was sealed, in clear again: another nonce is another stream. */
+void seal_undo(struct link_txframe *frame)
+{
+	struct seal *seal = frame->peer->session->seal;
+	uint32_t bytes = frame->body_total;
+	uint8_t *flat = frame->peer->link->seal_flat;
+	struct careful_seal_end end;
+	bool good;
+
+	if (seal->mode != CAREFUL_SEAL_ENCRYPT)
+		return;
+	memcpy(flat, frame->hdr, LINK_HDR_BYTES);
+	copy(frame->umem, frame->desc, frame->body, frame->body_bytes, flat + LINK_HDR_BYTES,
+	     bytes + END_BYTES, true);
+	memcpy(&end, flat + LINK_HDR_BYTES + bytes, sizeof(end));
+	good = open_flat(seal, &seal->out, flat, bytes, &end);
+	assert(good); /* it is our own */
+	copy(frame->umem, frame->desc, frame->body, frame->body_bytes, flat + LINK_HDR_BYTES, bytes,
+	     false);
+}
+
+/* Opens the body, `bytes` of it before the end; false: it is forged, or was seen. */
+static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+{
+	struct seal *seal = frame->peer->session->seal;
+	bool single = frame->body_total <= frame->body_bytes;
+	uint8_t *body = (uint8_t *)frame->body;
+	uint8_t *at = body - LINK_HDR_BYTES;
+	struct careful_seal_end end;
+
+	if (!single) {
+		at = link->seal_flat;
+		memcpy(at, &frame->hdr, LINK_HDR_BYTES);
+		copy(link->queue->umem, frame->desc, body, frame->body_bytes, at + LINK_HDR_BYTES,
+		     frame->body_total, true);
+	}
+	memcpy(&end, at + LINK_HDR_BYTES + bytes, sizeof(end));
+	if (!aead_new(&seal->seen, be64toh(end.count)) ||
+	    !open_flat(seal, &seal->in, at, bytes, &end))
+		return false;
+	aead_saw(&seal->seen, be64toh(end.count));
+	if (!single && seal->mode == CAREFUL_SEAL_ENCRYPT)
+		copy(link->queue->umem, frame->desc, body, frame->body_bytes, at + LINK_HDR_BYTES,
+		     bytes, false);
+	return true;
+}
+
+/* A frame that is not plain: whose it is, and whether it is of that one. As identify() in rx.c.
+ * bytes: of the frame as it came. */
+enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+{
+	enum careful_xdp_counter verdict =
+		careful_frame_judge_sealed(&frame->hdr, frame->body_total);
+	struct link_peer *peer = link_peer_with(link, &frame->hdr);
+	uint32_t seq = be32toh(frame->hdr.seq);
+
+	if (verdict != CAREFUL_XDP_ADMITTED)
+		return verdict == CAREFUL_XDP_DROP_CHECK ? CAREFUL_C_DROP_CHECK :
+							   CAREFUL_C_DROP_MALFORMED;
+	if (!peer || !peer->trailer)
+		return CAREFUL_C_DROP_COOKIE;
+	frame->peer = peer;
+	frame->epoch = peer->epoch;
+	if (!opens(link, frame, frame->body_total - END_BYTES)) {
+		peer->flow.most += link_buffers(bytes, link->queue->buffer_bytes);
+		link_dirty(peer);
+		return CAREFUL_C_DROP_SEAL;
+	}
+	frame->body_total -= END_BYTES;
+	if (frame->body_bytes > frame->body_total)
+		frame->body_bytes = frame->body_total;
+	frame->checked = true;
+	seal_heard(peer);
+	/* Before the peer is given a credit for it. */
+	if (link->traditional || seq == peer->flow.seq_in + 1)
+		__atomic_store_n(peer->session->seal->taken,
+				 link->traditional ? peer->flow.seq_in : seq, __ATOMIC_RELEASE);
+	return CAREFUL_COUNTERS;
+}
+
+void seal_wait(struct link_peer *peer)
+{
+	if (peer->trailer)
+		peer->session->seal->waits = true;
+}
+
+bool seal_waits(const struct link_peer *peer)
+{
+	return peer->trailer && peer->session->seal->waits;
+}
+
+void seal_heard(struct link_peer *peer)
+{
+	if (peer->trailer)
+		peer->session->seal->waits = false;
+}
+
+/* Asks again: the peer's question may be lost. Nothing else ends a session whose peer is gone. */
+void seal_tick(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct link *link = peer->link;
+
+	if (!seal_waits(peer) || !link_has_epoch(peer))
+		return;
+	if (link->now_ns - session->moved_ns >= link->stall_ms * 1000000ull) {
+		link_close(peer, ETIMEDOUT);
+		return;
+	}
+	if (link->now_ns - session->seal->asked_ns < ASK_MS * 1000000ull)
+		return;
+	session->seal->asked_ns = link->now_ns;
+	watch_ask(peer);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which peers' frames are sealed, and how, as it is written: `--seal`. Calls nobody. */
+#ifndef SECURE_SEAL_RULE_H
+#define SECURE_SEAL_RULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/careful.h>
+#include <careful/wire.h>
+
+#include "device/device.h"
+
+enum { SEAL_RULES_MAX = CAREFUL_PEERS_MAX };
+
+/* @all: enum careful_seal, of whoever is not named. */
+struct seal_rules {
+	uint8_t all;
+	uint32_t count;
+	struct {
+		uint8_t mode;
+		uint16_t family;
+		uint8_t host[16];
+	} named[SEAL_RULES_MAX];
+};
+
+/*
+ * MODE or MODE@ADDRESS, of off, auth and encrypt, with commas between; NULL: off. Of an address
+ * that stands there twice the first counts.
+ */
+int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_error *error);
+bool seal_rules_any(const struct seal_rules *rules);
+/* enum careful_seal, of whoever is at an address. */
+uint8_t seal_rules_of(const struct seal_rules *rules, const union address *address);
+
+#endif /* SECURE_SEAL_RULE_H */

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Sealed sessions on the virtual network: with what goes wrong there, and with somebody in it who
+ * reads all that passes, and makes frames of it.
+ */
+#include <errno.h>
+
+#include "sim.h"
+
+enum { BOTH = 3, SEEDS = 10 };
+
+static const char *const modes[] = { "auth", "encrypt" };
+
+/* Both nodes seal what they send, in large frames and small, in one buffer and in several. */
+static void scene_sealed(uint64_t seed, uint32_t protocol)
+{
+	sim_scene(seed);
+	scene->keyed = BOTH;
+	scene->seal = modes[seed % 2];
+	scene->options.protocol = protocol;
+	sim_op(OP_STORE, 0, 12000, 0)->from_file = true;
+	sim_op(OP_GET, 1, 5000, 0);
+	sim_op(OP_REQUEST, 0, 100, 0);
+	sim_op(OP_REQUEST, 1, 100, 1);
+}
+
+static void test_seal__nothing_goes_wrong(void)
+{
+	for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+		scene_sealed(seed, seed / 2 % 2);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
+		CHECK_EQ(cluster->counters[CAREFUL_C_DROP_SEAL], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_DROP_CRC], 0);
+	}
+}
+
+/* A new epoch is sealed by new keys. */
+static void test_seal__a_loss_renews_the_session(void)
+{
+	uint64_t broken = 0;
+
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_sealed(seed, CAREFUL_PROTOCOL_CAREFUL);
+		sim_op(OP_STORE, 0, 12000, 21);
+		sim_fault(SIM_LOSS, 0, 1, 20, 40)->one_in = 8;
+		EXPECT_WELL(sim_play());
+		broken += cluster->counters[CAREFUL_C_EPOCHS_BROKEN];
+		CHECK_EQ(cluster->counters[CAREFUL_C_DROP_SEAL], 0);
+	}
+	CHECK(broken > 0);
+}
+
+/* What is sent again is sealed again, by a number of its own. */
+static void test_seal__traditional_sends_again(void)
+{
+	uint64_t again = 0;
+
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_sealed(seed, CAREFUL_PROTOCOL_TRADITIONAL);
+		sim_op(OP_STORE, 0, 12000, 5);
+		for (uint32_t kind = SIM_LOSS; kind <= SIM_CORRUPT; kind++) {
+			struct sim_fault *fault = sim_fault(kind, SIM_ANY, SIM_ANY, 0, 60);
+
+			fault->what = SIM_FRAMES;
+			fault->one_in = 6;
+			fault->amount = kind == SIM_CORRUPT ? 8 : SIM_MS;
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
+		again += cluster->counters[CAREFUL_C_SENT_AGAIN];
+	}
+	CHECK(again > 0);
+}
+
+/* WELCOME is lost, comes twice, or late: no frame goes to who has no keys yet. */
+static void test_seal__control_messages_suffer(void)
+{
+	for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+		scene_sealed(seed, seed / 2 % 2);
+		for (uint32_t kind = SIM_LOSS; kind <= SIM_REORDER; kind++) {
+			struct sim_fault *fault = sim_fault(kind, SIM_ANY, SIM_ANY, 0, 200);
+
+			fault->what = SIM_CONTROL;
+			fault->one_in = 3;
+			fault->amount = 2 * SIM_MS;
+		}
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->counters[CAREFUL_C_DROP_SEAL], 0);
+	}
+}
+
+/* Frames that passed come once more. */
+static void test_seal__replays_change_nothing(void)
+{
+	for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+		scene_sealed(seed, seed / 2 % 2);
+		sim_op(OP_STORE, 0, 12000, 60);
+		sim_fault(SIM_REPLAY, 0, 1, 1, 100)->amount = 100000;
+		sim_fault(SIM_REPLAY, 1, 0, 1, 100)->amount = 100000;
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(cluster->epochs, 2);
+	}
+}
+
+/* Whoever reads the wire knows the cookie, the numbers and the credits, and sends the next frames
+ * before the true ones: none moves anything, no true one is lost by it, and no session ends. */
+static void test_seal__a_forger_changes_nothing(void)
+{
+	uint64_t forged = 0;
+
+	for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
+		scene_sealed(seed, seed / 2 % 2);
+		sim_op(OP_STORE, 0, 12000, 30);
+		sim_op(OP_STORE, 1, 12000, 30);
+		for (uint32_t to = 0; to < 2; to++) {
+			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 1, 100);
+
+			fault->forges = true;
+			fault->amount = 100000;
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
+		CHECK_EQ(cluster->counters[CAREFUL_C_BAD_CREDITS], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+		forged += cluster->counters[CAREFUL_C_DROP_SEAL];
+	}
+	CHECK(forged > 0);
+}
+
+/* Nobody gets anything from who seals otherwise. */
+static void test_seal__both_ends_must_say_the_same(void)
+{
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		const char *why;
+
+		sim_scene(seed);
+		scene->keyed = BOTH;
+		scene->seal = "encrypt";
+		scene->seal_except = 1U << seed % 2;
+		sim_op(OP_REQUEST, 0, 100, 0);
+		why = sim_play();
+		CHECK(why && strstr(why, "ENOPROTOOPT"));
+		CHECK_EQ(cluster->counters[CAREFUL_C_RX_FRAMES], 0);
+	}
+}
+
+int main(void)
+{
+	sim_init();
+	RUN(test_seal__nothing_goes_wrong);
+	RUN(test_seal__a_loss_renews_the_session);
+	RUN(test_seal__traditional_sends_again);
+	RUN(test_seal__control_messages_suffer);
+	RUN(test_seal__replays_change_nothing);
+	RUN(test_seal__a_forger_changes_nothing);
+	RUN(test_seal__both_ends_must_say_the_same);
+	cluster_destroy(cluster);
+	return 0;
+}
