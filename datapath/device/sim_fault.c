@@ -272,13 +272,15 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 	slot->bytes = llhdr.bytes + (uint32_t)sizeof(hdr);
 }
 
-/* Fills a slot from the tape; false: nothing on it goes that way. */
-static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t random)
+/* Fills a slot from the tape, of a forger with the last that is there; false: nothing on it goes
+ * that way. */
+static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t random, bool last)
 {
 	uint32_t count = world->tape_count < SIM_TAPE ? world->tape_count : SIM_TAPE;
 
 	for (uint32_t i = 0; i < count; i++) {
-		const struct sim_slot *old = &world->tape[(random + i) % count];
+		uint64_t at = last ? world->tape_count + 2 * SIM_TAPE - 1 - i : random + i;
+		const struct sim_slot *old = &world->tape[at % count];
 
 		if (old->from != slot->from || old->to != slot->to)
 			continue;
@@ -326,6 +328,32 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	memcpy(at, &hdr, sizeof(hdr));
 }
 
+/* The same of a control message: of another type, with other counts, or as it was. */
+static void forge_control(struct sim_slot *slot, const uint64_t *random)
+{
+	static const uint8_t types[] = { CAREFUL_SYNC, CAREFUL_SYNC_ACK, CAREFUL_GONE,
+					 CAREFUL_BYE,  CAREFUL_REFUSE,	 CAREFUL_TRAIN_OVER };
+	struct careful_ctrl ctrl;
+
+	if (slot->bytes != sizeof(struct careful_ctrl) &&
+	    slot->bytes != sizeof(struct careful_proved))
+		return;
+	memcpy(&ctrl, slot->data, sizeof(ctrl));
+	if (ctrl.type <= CAREFUL_WELCOME)
+		return;
+	if (random[1] % 4)
+		ctrl.type = types[random[2] % sizeof(types)];
+	ctrl.seq_rcvd = htobe32(be32toh(ctrl.seq_rcvd) + (uint32_t)random[3] % 3);
+	ctrl.returned = htobe32(be32toh(ctrl.returned) + (uint32_t)random[4] % 3);
+	if (random[5] % 4 == 0)
+		slot->bytes = sizeof(ctrl); /* without a proof */
+	else
+		slot->data[sizeof(ctrl) + random[5] % 24] ^= (uint8_t)(random[6] % 2);
+	ctrl.check = 0;
+	ctrl.check = htobe32(careful_ctrl_check(&ctrl));
+	memcpy(slot->data, &ctrl, sizeof(ctrl));
+}
+
 /* A stranger sends one more. It passes no fault: the network is the stranger's friend. */
 void sim_fault_inject(struct sim_world *world, uint32_t index)
 {
@@ -348,9 +376,11 @@ void sim_fault_inject(struct sim_world *world, uint32_t index)
 		return;
 	slot->from = fault->from;
 	slot->to = fault->to;
-	sends = fault->kind != SIM_REPLAY || from_tape(world, slot, random[0]);
-	if (fault->forges && sends && slot->control)
+	sends = fault->kind != SIM_REPLAY || from_tape(world, slot, random[0], fault->forges);
+	if (fault->forges && sends && slot->control != (fault->what == SIM_CONTROL))
 		sends = false;
+	else if (fault->forges && sends && slot->control)
+		forge_control(slot, random);
 	else if (fault->forges && sends)
 		forge(slot, random);
 	if (fault->kind == SIM_STRANGER && (random[9] >> 40) % 2 && sender)

@@ -32,12 +32,34 @@ static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *
 	       be64toh(sync->cookie) == peer->session->cookie_was;
 }
 
-/* @keyed: what came in the place of careful_ctrl, of which there is the beginning then; or NULL */
+/* Answers a question of a session that is none here. */
+static void say_gone(struct link *link, const union address *to, const struct careful_ctrl *sync)
+{
+	struct careful_ctrl gone = { .nonce = sync->nonce };
+
+	if (!door_answers(link))
+		return;
+	if (link->keyed)
+		keyed_say_gone(link, to, &gone);
+	else
+		link_ctrl_send(link, to, &gone, CAREFUL_GONE);
+}
+
+/* Whether a message takes a proof, where there are keys; without that it is not believed. */
+static bool takes_proof(const struct link *link, uint8_t type)
+{
+	return link->keyed &&
+	       (type == CAREFUL_SYNC || type == CAREFUL_SYNC_ACK || type == CAREFUL_GONE ||
+		type == CAREFUL_BYE || (type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
+}
+
+/* @keyed: what came in the place of careful_ctrl, of which there is the beginning then; or NULL;
+ * @proved: what ctrl is the beginning of, or NULL */
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
-		     const struct careful_keyed *keyed)
+		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
 	struct link_peer *peer = link_peer_find(link, from);
-	bool meant = false;
+	bool proves = !link->keyed, meant = false;
 
 	if (ctrl->type == CAREFUL_HELLO) {
 		if (peer && link_drain_begun(&peer->session->bye)) /* it is back already */
@@ -47,13 +69,16 @@ static void dispatch(struct link *link, const union address *from, const struct 
 	}
 	if (ctrl->type == CAREFUL_SYNC &&
 	    (!peer || !peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)) {
-		struct careful_ctrl gone = { .nonce = ctrl->nonce };
-
 		if (peer && is_renewed(peer, ctrl))
 			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		if (door_answers(link))
-			link_ctrl_send(link, from, &gone, CAREFUL_GONE);
+		say_gone(link, from, ctrl);
+		return;
+	}
+	if (link->keyed && proved)
+		proves = keyed_proves(link, from, peer, proved);
+	if (takes_proof(link, ctrl->type) && !proves) {
+		link_count(link, CAREFUL_C_CTRL_FORGED);
 		return;
 	}
 	switch (peer ? ctrl->type : 0) {
@@ -64,7 +89,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		meant = handshake_on_welcome(peer, ctrl, keyed);
 		break;
 	case CAREFUL_REFUSE:
-		meant = handshake_on_refuse(peer, ctrl);
+		meant = handshake_on_refuse(peer, ctrl, proves);
 		break;
 	case CAREFUL_SYNC:
 		meant = link_on_sync(peer, ctrl);
@@ -104,7 +129,7 @@ static void other_version(struct link *link, const union address *from,
 	if (ctrl->type == CAREFUL_HELLO && door_answers(link))
 		handshake_refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
 	else if (ctrl->type == CAREFUL_REFUSE && peer)
-		handshake_on_refuse(peer, ctrl);
+		handshake_on_refuse(peer, ctrl, !link->keyed);
 }
 
 static void on_keyed(struct link *link, const union address *from,
@@ -117,7 +142,7 @@ static void on_keyed(struct link *link, const union address *from,
 	if (be32toh(keyed->check) != careful_message_check(keyed, sizeof(*keyed)))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else
-		dispatch(link, from, &head, keyed);
+		dispatch(link, from, &head, keyed, NULL);
 }
 
 static void on_control(struct link *link, const union address *from,
@@ -126,20 +151,21 @@ static void on_control(struct link *link, const union address *from,
 	const struct careful_ctrl *ctrl = &message->ctrl;
 	bool keyed = got == sizeof(message->keyed) &&
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
+	bool proved = got == sizeof(message->proved) && ctrl->type >= CAREFUL_REFUSE;
 
 	/* Of another version a HELLO may be larger; what it is answered with never is. */
 	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)
 		other_version(link, from, ctrl);
-	else if (!keyed && got != sizeof(*ctrl))
+	else if (!keyed && !proved && got != sizeof(*ctrl))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (keyed)
 		on_keyed(link, from, &message->keyed);
 	else if (be32toh(ctrl->check) != careful_ctrl_check(ctrl))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else
-		dispatch(link, from, ctrl, NULL);
+		dispatch(link, from, ctrl, NULL, proved ? &message->proved : NULL);
 }
 
 static void on_message(struct link *link, const union address *from,

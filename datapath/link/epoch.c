@@ -45,6 +45,7 @@ void epoch_end(struct link_peer *peer)
 	flow_close(&peer->flow);
 	reserve_over(peer);
 	seal_over(peer);
+	keyed_over(peer);
 	if (!peer->cookie_in)
 		return;
 	link_group_admit(peer, 0, 0);
@@ -132,7 +133,7 @@ void link_close(struct link_peer *peer, int error)
 	struct link *link = peer->link;
 
 	if (link_has_epoch(peer) && peer->cookie_out)
-		link_ctrl_send(link, &session->address, &ctrl, CAREFUL_BYE);
+		link_say(peer, &ctrl, CAREFUL_BYE);
 	epoch_end(peer);
 	link->closed++;
 	handshake_forget(&session->handshake);

@@ -24,6 +24,7 @@
 
 enum {
 	RETRY_MS = 50, /* between two HELLOs, at most; */
+	REFUSED_MS = 500, /* nothing else was heard since a REFUSE that proves nothing */
 	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
 	/* What a receive buffer can hold of a frame: one that held more than any frame has
 	 * would make frames cost nothing. */
@@ -162,6 +163,7 @@ void handshake_ask(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = 0;
+	handshake->refused = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
 		link_close(peer, ENOKEY);
@@ -176,6 +178,7 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = peer->cookie_out;
+	handshake->refused = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	peer->session->asked_ns = peer->link->now_ns;
 	peer->link->draining = true;
@@ -195,8 +198,9 @@ static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl
 	       token == peer->session->cookie_was;
 }
 
-void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		      enum careful_refusal why)
+/* mac_key: between the two, where a key was proved; else NULL. */
+static void refuse_by(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      enum careful_refusal why, const uint8_t *mac_key)
 {
 	struct careful_ctrl ctrl = {
 		.nonce = hello->nonce,
@@ -205,7 +209,16 @@ void handshake_refuse(struct link *link, const union address *to, const struct c
 	};
 
 	link_count(link, CAREFUL_C_CTRL_REFUSED);
-	link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
+	if (mac_key)
+		keyed_say_static(link, to, mac_key, &ctrl, CAREFUL_REFUSE);
+	else
+		link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
+}
+
+void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      enum careful_refusal why)
+{
+	refuse_by(link, to, hello, why, NULL);
 }
 
 /* Strangers, and whoever has another key, get this, whatever the session here is. */
@@ -255,6 +268,54 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
+/* A HELLO that is believed; heard: what proved it, where there are keys. */
+static void take_hello(struct link *link, const union address *from,
+		       const struct careful_ctrl *hello, struct keyed_heard *heard)
+{
+	const uint8_t *mac_key = heard ? heard->trusted->mac_key : NULL;
+	struct link_peer *peer = link_peer_find(link, from);
+
+	if (be32toh(hello->status) != link_protocol(link)) {
+		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
+		refuse_by(link, from, hello, CAREFUL_REFUSED_PROTOCOL, mac_key);
+		if (peer) /* nor will it grant what we ask */
+			link_close(peer, EPROTOTYPE);
+		return;
+	}
+	if (!seal_agrees(link, from, hello)) {
+		refuse_by(link, from, hello, CAREFUL_REFUSED_SEAL, mac_key);
+		if (peer)
+			link_close(peer, ENOPROTOOPT);
+		return;
+	}
+	if (!peer && link_peer_welcome(link, from))
+		peer = link_peer_get(link, from);
+	if (!peer) { /* it asks again, where somebody may give up a window */
+		if (!link_yield_ask(link))
+			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, mac_key);
+		return;
+	}
+	epoch_end(peer);
+	if (adopt(peer, hello)) {
+		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, mac_key);
+		/* Whatever there was with it is over: nobody would ask again. */
+		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
+		return;
+	}
+	handshake_forget(&peer->session->handshake);
+	peer->session->handshake.nonce_in = be64toh(hello->nonce);
+	seal_choose(peer, hello);
+	if (heard)
+		keyed_adopt(peer, heard);
+	peer->phase = LINK_DRAINING;
+	link->draining = true;
+	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
+		link_state(peer, CAREFUL_PEER_RENEWING);
+	else if (peer->state != CAREFUL_PEER_RENEWING)
+		link_state(peer, CAREFUL_PEER_CONNECTING);
+	try_welcome(peer);
+}
+
 void handshake_on_hello(struct link *link, const union address *from,
 			const struct careful_ctrl *hello, const struct careful_keyed *keyed)
 {
@@ -295,47 +356,9 @@ void handshake_on_hello(struct link *link, const union address *from,
 		refuse_key(link, from, hello);
 		return;
 	}
+	take_hello(link, from, keyed ? &heard.ctrl : hello, keyed ? &heard : NULL);
 	if (keyed)
-		hello = &heard.ctrl;
-	if (be32toh(hello->status) != link_protocol(link)) {
-		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
-		handshake_refuse(link, from, hello, CAREFUL_REFUSED_PROTOCOL);
-		if (peer) /* nor will it grant what we ask */
-			link_close(peer, EPROTOTYPE);
-		return;
-	}
-	if (!seal_agrees(link, from, hello)) {
-		handshake_refuse(link, from, hello, CAREFUL_REFUSED_SEAL);
-		if (peer)
-			link_close(peer, ENOPROTOOPT);
-		return;
-	}
-	if (!peer && link_peer_welcome(link, from))
-		peer = link_peer_get(link, from);
-	if (!peer) { /* it asks again, where somebody may give up a window */
-		if (!link_yield_ask(link))
-			handshake_refuse(link, from, hello, CAREFUL_REFUSED_PEERS);
-		return;
-	}
-	epoch_end(peer);
-	if (adopt(peer, hello)) {
-		handshake_refuse(link, from, hello, CAREFUL_REFUSED_FRAME);
-		/* Whatever there was with it is over: nobody would ask again. */
-		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
-		return;
-	}
-	handshake_forget(&peer->session->handshake);
-	peer->session->handshake.nonce_in = nonce;
-	seal_choose(peer, hello);
-	if (keyed)
-		keyed_adopt(peer, &heard);
-	peer->phase = LINK_DRAINING;
-	link->draining = true;
-	if (peer->state == CAREFUL_PEER_UP || peer->state == CAREFUL_PEER_STALLED)
-		link_state(peer, CAREFUL_PEER_RENEWING);
-	else if (peer->state != CAREFUL_PEER_RENEWING)
-		link_state(peer, CAREFUL_PEER_CONNECTING);
-	try_welcome(peer);
+		keyed_drop(&heard);
 }
 
 /* Our window opens before the HELLO that says so; not before the old one is empty. */
@@ -399,8 +422,20 @@ bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctr
 	return true;
 }
 
-bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* What a refusal is called. */
+static int error_of(uint32_t why)
 {
+	return why == CAREFUL_REFUSED_VERSION  ? EPROTONOSUPPORT :
+	       why == CAREFUL_REFUSED_PEERS    ? EUSERS :
+	       why == CAREFUL_REFUSED_KEY      ? EKEYREJECTED :
+	       why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
+	       why == CAREFUL_REFUSED_SEAL     ? ENOPROTOOPT :
+						 EMSGSIZE;
+}
+
+bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved)
+{
+	struct handshake *handshake = &peer->session->handshake;
 	uint32_t why = be32toh(ctrl->status);
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
@@ -410,12 +445,12 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 		handshake_ask(peer);
 		return true;
 	}
-	link_close(peer, why == CAREFUL_REFUSED_VERSION	 ? EPROTONOSUPPORT :
-			 why == CAREFUL_REFUSED_PEERS	 ? EUSERS :
-			 why == CAREFUL_REFUSED_KEY	 ? EKEYREJECTED :
-			 why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
-			 why == CAREFUL_REFUSED_SEAL	 ? ENOPROTOOPT :
-							   EMSGSIZE);
+	if (proved) {
+		link_close(peer, error_of(why));
+	} else if (!handshake->refused) { /* anybody can say so */
+		handshake->refused = error_of(why);
+		handshake->refused_ns = peer->link->now_ns;
+	}
 	return true;
 }
 
@@ -444,6 +479,11 @@ void handshake_tick(struct link_peer *peer)
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || handshake_waits(peer) ||
 	    peer->link->now_ns - session->asked_ns < handshake->retry_ms * 1000000ull)
 		return;
+	if (handshake->refused &&
+	    peer->link->now_ns - handshake->refused_ns >= REFUSED_MS * 1000000ull) {
+		link_close(peer, handshake->refused);
+		return;
+	}
 	link_unheard(peer, session->since_ns);
 	handshake->retry_ms *= 2;
 	if (handshake->retry_ms > RETRY_MS)

@@ -23,12 +23,15 @@ struct link_peer;
  * @nonce_in:   of the HELLO that this epoch answers
  * @token:      that the peer's CHALLENGE gave us; 0: none yet
  * @retry_ms:   from a HELLO to the next, while there is no answer
+ * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none
  */
 struct handshake {
 	uint64_t nonce;
 	uint64_t nonce_in;
 	uint64_t token;
 	uint32_t retry_ms;
+	int refused;
+	uint64_t refused_ns;
 };
 
 void handshake_ask(struct link_peer *peer);
@@ -45,7 +48,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
 			  const struct careful_keyed *keyed);
-bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl);
+bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved);
 
 /* Whether a message answers the HELLO that we sent last. */
 static inline bool handshake_answers(const struct handshake *handshake,

@@ -67,6 +67,104 @@ static bool open_sealed(struct noise *noise, const struct careful_keyed *message
 	return !noise_open(noise, message->sealed, sizeof(message->sealed), &ctrl->incarnation);
 }
 
+/* The keys of this epoch's messages: the first is of who said HELLO. */
+static void begin_messages(struct keyed *keyed, const struct noise *noise)
+{
+	noise_export(noise, "careful messages of HELLO",
+		     noise->initiator ? keyed->say_key : keyed->hear_key);
+	noise_export(noise, "careful messages of WELCOME",
+		     noise->initiator ? keyed->hear_key : keyed->say_key);
+	keyed->said = 0;
+	keyed->heard = (struct aead_seen){ 0 };
+	keyed->proves = true;
+}
+
+static void proof_of(const uint8_t *key, const struct careful_proved *message, uint8_t *mac)
+{
+	uint8_t out[crypto_auth_hmacsha256_BYTES];
+
+	crypto_auth_hmacsha256(out, (const uint8_t *)message, offsetof(struct careful_proved, mac),
+			       key);
+	memcpy(mac, out, CAREFUL_TAG_BYTES);
+}
+
+static bool proof_right(const uint8_t *key, const struct careful_proved *message)
+{
+	uint8_t mac[CAREFUL_TAG_BYTES];
+
+	proof_of(key, message, mac);
+	return !sodium_memcmp(mac, message->mac, sizeof(mac));
+}
+
+static bool say(struct link *link, const union address *to, const uint8_t *key, uint64_t count,
+		struct careful_ctrl *ctrl, uint8_t type)
+{
+	struct careful_proved message = { .count = htobe64(count) };
+
+	ctrl->version = CAREFUL_WIRE_VERSION;
+	ctrl->type = type;
+	ctrl->bytes = htobe16(sizeof(message));
+	ctrl->incarnation = htobe64(link->incarnation);
+	ctrl->check = 0;
+	ctrl->check = htobe32(careful_ctrl_check(ctrl));
+	message.ctrl = *ctrl;
+	proof_of(key, &message, message.mac);
+	return link->port->ops->ctrl_send(link->port, to, &message, sizeof(message)) == 0;
+}
+
+bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
+{
+	struct keyed *keyed = &peer->session->keyed;
+
+	return keyed->proves &&
+	       say(peer->link, &peer->session->address, keyed->say_key, ++keyed->said, ctrl, type);
+}
+
+void keyed_say_static(struct link *link, const union address *to, const uint8_t *mac_key,
+		      struct careful_ctrl *ctrl, uint8_t type)
+{
+	say(link, to, mac_key, 0, ctrl, type);
+}
+
+void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl)
+{
+	const struct keys_trusted *one = NULL;
+
+	while ((one = keys_find(&link->keys, to, one)))
+		say(link, to, one->mac_key, 0, ctrl, CAREFUL_GONE);
+}
+
+bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
+		  const struct careful_proved *message)
+{
+	uint8_t type = message->ctrl.type;
+	const struct keys_trusted *one = NULL;
+	uint64_t count = be64toh(message->count);
+	struct keyed *keyed;
+
+	if (type == CAREFUL_GONE || type == CAREFUL_REFUSE) {
+		while ((one = keys_find(&link->keys, from, one)))
+			if (!count && proof_right(one->mac_key, message))
+				return true;
+		return false;
+	}
+	keyed = peer ? &peer->session->keyed : NULL;
+	if (!keyed || !keyed->proves || !aead_new(&keyed->heard, count) ||
+	    !proof_right(keyed->hear_key, message))
+		return false;
+	aead_saw(&keyed->heard, count);
+	return true;
+}
+
+void keyed_over(struct link_peer *peer)
+{
+	struct keyed *keyed = &peer->session->keyed;
+
+	keyed->proves = false;
+	sodium_memzero(keyed->say_key, sizeof(keyed->say_key));
+	sodium_memzero(keyed->hear_key, sizeof(keyed->hear_key));
+}
+
 bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
 		struct keyed_heard *heard)
 {
@@ -79,7 +177,15 @@ bool keyed_hear(struct link *link, const union address *from, const struct caref
 		return false;
 	heard->trusted = one;
 	begin(&heard->noise, &one->pair, false, hello, hello->token);
-	return open_sealed(&heard->noise, hello, &heard->ctrl);
+	if (open_sealed(&heard->noise, hello, &heard->ctrl))
+		return true;
+	keyed_drop(heard);
+	return false;
+}
+
+void keyed_drop(struct keyed_heard *heard)
+{
+	sodium_memzero(heard, sizeof(*heard));
 }
 
 void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard)
@@ -148,6 +254,7 @@ void keyed_seal(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	message->check = htobe32(careful_message_check(message, sizeof(*message)));
 	if (message->type == CAREFUL_WELCOME) {
 		seal_keys(peer, &keyed->noise);
+		begin_messages(keyed, &keyed->noise);
 		noise_forget(&keyed->noise);
 	}
 }
@@ -175,6 +282,7 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 		keyed->tries = 0;
 		seal_choose(peer, ctrl);
 		seal_keys(peer, &noise);
+		begin_messages(keyed, &noise);
 		noise_forget(&keyed->noise);
 	}
 	noise_forget(&noise);

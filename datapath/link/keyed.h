@@ -12,6 +12,7 @@
 #include <careful/wire.h>
 
 #include "device/device.h"
+#include "secure/aead.h"
 #include "secure/keys.h"
 #include "secure/noise.h"
 
@@ -27,6 +28,8 @@ struct link_peer;
  * @turn:    which of the keys that are trusted at the address is asked for
  * @tries:   keys that were refused in a row
  * @theirs:  the key that the peer proved last, or is to prove next
+ * @proves:  the keys of this epoch's messages are here: @say_key of ours, @hear_key of the peer's;
+ * @said:    ours so far, @heard: the peer's, by their count
  */
 struct keyed {
 	struct noise noise;
@@ -35,6 +38,11 @@ struct keyed {
 	uint32_t turn;
 	uint32_t tries;
 	uint8_t theirs[NOISE_KEY_BYTES];
+	bool proves;
+	uint8_t say_key[NOISE_KEY_BYTES];
+	uint8_t hear_key[NOISE_KEY_BYTES];
+	uint64_t said;
+	struct aead_seen heard;
 };
 
 /* A HELLO whose sender has a key that is trusted at its address. */
@@ -47,6 +55,8 @@ struct keyed_heard {
 /* false: no key was proved. Changes nothing. */
 bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
 		struct keyed_heard *heard);
+/* Nothing comes of what was heard: it is wiped. */
+void keyed_drop(struct keyed_heard *heard);
 /* What was heard is this peer's, and is answered next. */
 void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard);
 
@@ -65,6 +75,19 @@ bool keyed_other(struct link_peer *peer);
 /* Other keys are trusted now: ends the epochs that stand on one that is not, and the
  * session where none is at that address. */
 void keyed_changed(struct link *link);
+
+/* A message of the epoch; of none there is, where the key is of both hosts. */
+bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
+void keyed_say_static(struct link *link, const union address *to, const uint8_t *mac_key,
+		      struct careful_ctrl *ctrl, uint8_t type);
+/* The same with each key that is trusted there: we do not know which one the other end asks for. */
+void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl);
+/* Whether a message is of the peer's epoch (peer may be NULL), and new; or, of GONE and REFUSE, of
+ * a host that has a key which is trusted there. */
+bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
+		  const struct careful_proved *message);
+/* The epoch is over, and what its messages were proved by. */
+void keyed_over(struct link_peer *peer);
 
 void keyed_forget(struct keyed *keyed);
 

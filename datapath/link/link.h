@@ -74,6 +74,7 @@ struct careful_kept {
 union link_message {
 	struct careful_ctrl ctrl;
 	struct careful_keyed keyed;
+	struct careful_proved proved;
 	struct careful_hdr hdr;
 	struct careful_ping_answer answer;
 };
@@ -379,6 +380,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);
+bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
 		    uint8_t type);
 void link_unheard(struct link_peer *peer, uint64_t since_ns);

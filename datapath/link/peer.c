@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The table of peers, and messages to one of them. What a message means, and when a session
- * begins and ends, is for others. Calls no other file of link.
+ * begins and ends, is for others. Calls keyed.c.
  */
 #include "link/link.h"
 
@@ -192,6 +192,14 @@ struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hd
 	if (slot >= link->peers_max || !peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
 		return NULL;
 	return peer;
+}
+
+/* A message of the session; with keys it is proved. */
+bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
+{
+	if (peer->link->keyed)
+		return keyed_say(peer, ctrl, type);
+	return link_ctrl_send(peer->link, &peer->session->address, ctrl, type);
 }
 
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,

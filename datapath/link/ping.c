@@ -27,13 +27,18 @@ static uint64_t now_ns(const struct link *link)
 	return link->port->ops->now_ns(link->port);
 }
 
-/* Body of a probe that is an IP packet of so many bytes; -EINVAL, -EMSGSIZE. */
-static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes)
+/* Body of a probe that is an IP packet of so many bytes, where it is sealed of a few more if need
+ * be; -EINVAL, -EMSGSIZE. */
+static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outside)
 {
-	uint32_t headers = peer->beside - LINK_ETHERNET_BYTES;
+	uint32_t headers = peer->llhdr.bytes - LINK_ETHERNET_BYTES + LINK_HDR_BYTES;
 
 	if (ip_bytes < headers)
 		return -EINVAL;
+	if (!outside && peer->trailer) {
+		headers += peer->trailer;
+		ip_bytes = ip_bytes < headers ? headers : ip_bytes;
+	}
 	if (ip_bytes - headers > link_body_single(peer) || ip_bytes - headers > PAYLOAD_MAX)
 		return -EMSGSIZE;
 	return (int)(ip_bytes - headers);
@@ -56,7 +61,7 @@ static int check(const struct link_peer *peer, const struct careful_ping_ask *as
 		return -EAGAIN;
 	if (!outside && !session->ping.known)
 		return -ENOTSUP;
-	return body_bytes(peer, ask->bytes);
+	return body_bytes(peer, ask->bytes, outside);
 }
 
 /* Nothing of others may be in the kick that is timed. */

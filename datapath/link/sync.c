@@ -39,7 +39,7 @@ static void ask_with(struct link_peer *peer, uint32_t status)
 	describe(peer, &ctrl);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);
-	link_ctrl_send(link, &session->address, &ctrl, CAREFUL_SYNC);
+	link_say(peer, &ctrl, CAREFUL_SYNC);
 }
 
 static void ask(struct link_peer *peer)
@@ -98,7 +98,7 @@ bool link_question_answer(struct link_peer *peer)
 	describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
-	link_ctrl_send(link, &peer->session->address, &ack, CAREFUL_SYNC_ACK);
+	link_say(peer, &ack, CAREFUL_SYNC_ACK);
 	return false;
 }
 

@@ -37,7 +37,7 @@ void train_hold(struct link_peer *peer, uint32_t hold_ms);
 /* train_out.c */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_trains_send(struct link *link);
-void train_say(const struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames);
+void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames);
 void train_out_tick(struct link_peer *peer);
 
 #endif /* LINK_TRAIN_H */

@@ -13,7 +13,7 @@ enum {
 	ASKS_MAX = 16, /* trains that a peer gets in one epoch */
 };
 
-void train_say(const struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
+void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
 {
 	struct careful_ctrl ctrl = {
 		.nonce = htobe64(number),
@@ -22,7 +22,7 @@ void train_say(const struct link_peer *peer, uint8_t type, uint32_t number, uint
 		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
 	};
 
-	link_ctrl_send(peer->link, &peer->session->address, &ctrl, type);
+	link_say(peer, &ctrl, type);
 }
 
 /* The peer wants a train. */

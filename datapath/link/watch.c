@@ -33,7 +33,7 @@ void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 	};
 
 	if (link_has_epoch(peer))
-		link_ctrl_send(peer->link, &peer->session->address, &ack, CAREFUL_SYNC_ACK);
+		link_say(peer, &ack, CAREFUL_SYNC_ACK);
 }
 
 void watch_heard(struct link_peer *peer)
@@ -65,7 +65,7 @@ void watch_ask(struct link_peer *peer)
 
 	session->watch.nonce = link_random(peer->link);
 	ctrl.nonce = htobe64(session->watch.nonce);
-	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_SYNC);
+	link_say(peer, &ctrl, CAREFUL_SYNC);
 }
 
 /* A question counts as missed where frames came after it; whose frames don't come either is

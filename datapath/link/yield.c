@@ -85,7 +85,7 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 
 	if (!idle(peer) || !flow_agrees(&peer->flow, &peer->session->casts, sync))
 		return false;
-	link_ctrl_send(peer->link, &peer->session->address, &bye, CAREFUL_BYE);
+	link_say(peer, &bye, CAREFUL_BYE);
 	epoch_end(peer);
 	peer->cookie_out = 0;
 	peer->session->dormant = true;

@@ -47,9 +47,10 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 static void probe(struct node *node, uint32_t peer)
 {
 	uint32_t stage = CAREFUL_STAGE_NET_RX + node->probes % STAGES;
+	const uint32_t seal = sizeof(struct careful_seal_end); /* a body, sealed or not */
 	const struct careful_ping_ask ask = {
 		.stage = stage,
-		.bytes = IP_BYTES + 1 + node->probes * 37 % 300,
+		.bytes = IP_BYTES + seal + 1 + node->probes * 37 % 300,
 		.timeout_ms = LIMIT_MS,
 	};
 	int rc = careful_ping(node->c, peer, &ask, on_ping, node);

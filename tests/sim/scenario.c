@@ -225,6 +225,17 @@ static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice 
 		fault->from = fault->to = SIM_ANY;
 }
 
+/* Where there are keys, some of those who repeat what passed make something of it. */
+static void make_forger(const struct scenario *s, struct sim_fault *fault)
+{
+	uint64_t random = sim_hash(s->seed, STREAM_KEYED, 3 + fault->id);
+
+	if (fault->kind != SIM_REPLAY || !s->keyed || random % 4 == 0)
+		return;
+	fault->forges = true;
+	fault->what = s->seal && random % 4 > 1 ? SIM_FRAMES : SIM_CONTROL;
+}
+
 void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 {
 	struct dice dice = { seed, STREAM_SHAPE, 0 };
@@ -239,6 +250,8 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	make_reserve(s);
 	make_disks(s);
 	s->keyed = sim_hash(seed, STREAM_KEYED, 0) % 4 ? 0 : (1u << s->nodes) - 1;
+	if (s->keyed && sim_hash(seed, STREAM_KEYED, 1) % 2)
+		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";
 	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	s->group = sim_hash(seed, STREAM_GROUP, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
@@ -247,6 +260,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	for (uint32_t i = 0; i < s->faults_count; i++) {
 		make_fault(s, &s->faults[i], &dice);
 		s->faults[i].id = i;
+		make_forger(s, &s->faults[i]);
 	}
 }
 

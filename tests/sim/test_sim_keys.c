@@ -70,6 +70,31 @@ static void test_keys__replays_change_nothing(void)
 	}
 }
 
+/* Whoever reads the wire knows cookies and nonces, and makes messages of those that passed. */
+static void test_keys__forged_messages_change_nothing(void)
+{
+	uint64_t forged = 0;
+
+	for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
+		scene_keyed(seed);
+		scene->options.sync_ms = 5;
+		for (uint32_t i = 0; i < 4; i++)
+			sim_op(OP_REQUEST, i % 2, 100, 20 * i)->reply_ns = 30 * SIM_MS;
+		for (uint32_t to = 0; to < 2; to++) {
+			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 1, 150);
+
+			fault->forges = true;
+			fault->what = SIM_CONTROL;
+			fault->amount = 200000;
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
+		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+		forged += cluster->counters[CAREFUL_C_CTRL_FORGED];
+	}
+	CHECK(forged > 0);
+}
+
 /* Nobody gets anything, and each is told. */
 static void expect_refused(int error)
 {
@@ -122,6 +147,7 @@ int main(void)
 	RUN(test_keys__a_loss_renews_the_session);
 	RUN(test_keys__control_messages_suffer);
 	RUN(test_keys__replays_change_nothing);
+	RUN(test_keys__forged_messages_change_nothing);
 	RUN(test_keys__a_peer_without_gets_nothing);
 	RUN(test_keys__a_peer_with_another_gets_nothing);
 	RUN(test_keys__an_old_one_stands_first);

@@ -117,11 +117,37 @@ static void test_seal__a_forger_changes_nothing(void)
 			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 1, 100);
 
 			fault->forges = true;
-			fault->amount = 100000;
+			fault->what = SIM_FRAMES;
+			fault->amount = 10000;
 		}
 		EXPECT_WELL(sim_play_strictly());
 		CHECK_EQ(cluster->epochs, 2);
 		CHECK_EQ(cluster->counters[CAREFUL_C_BAD_CREDITS], 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+		forged += cluster->counters[CAREFUL_C_DROP_SEAL];
+	}
+	CHECK(forged > 0);
+}
+
+/* While the whole window is on its way forged frames lie before it: there is room for both. */
+static void test_seal__forged_frames_take_no_true_ones_room(void)
+{
+	uint64_t forged = 0;
+
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_sealed(seed, CAREFUL_PROTOCOL_CAREFUL);
+		scene->poll_ns = SIM_MS; /* so long nobody looks into the RX ring */
+		for (uint32_t i = 0; i < 8; i++)
+			sim_op(OP_STORE, i % 2, 12000, 10 + 10 * i);
+		for (uint32_t to = 0; to < 2; to++) {
+			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 5, 200);
+
+			fault->forges = true;
+			fault->what = SIM_FRAMES;
+			fault->amount = 300000; /* three or four of them meanwhile */
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
 		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
 		forged += cluster->counters[CAREFUL_C_DROP_SEAL];
 	}
@@ -154,6 +180,7 @@ int main(void)
 	RUN(test_seal__control_messages_suffer);
 	RUN(test_seal__replays_change_nothing);
 	RUN(test_seal__a_forger_changes_nothing);
+	RUN(test_seal__forged_frames_take_no_true_ones_room);
 	RUN(test_seal__both_ends_must_say_the_same);
 	cluster_destroy(cluster);
 	return 0;

@@ -218,6 +218,7 @@ enum careful_counter {
 	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
 	CAREFUL_C_CTRL_LIMITED, /* control messages too many: not answered (link/door.h) */
 	CAREFUL_C_PATHS_DENIED, /* requests of peers for paths that lead out, or are not theirs */
+	CAREFUL_C_CTRL_FORGED, /* messages of a session with keys that nothing proves, or seen before */
 	CAREFUL_C_DROP_SEAL, /* frames of a sealed session that were forged, or seen before */
 	CAREFUL_COUNTERS,
 };

@@ -293,7 +293,7 @@ enum careful_sync {
  * for all; a field that a type does not name is 0.
  *
  * @version, @type:     as in careful_hdr
- * @bytes:              sizeof(struct careful_ctrl)
+ * @bytes:              of the message: sizeof(struct careful_ctrl), or of careful_proved
  * @check:              careful_ctrl_check() of the message with check = 0
  * @nonce:              HELLO: names the attempt, echoed by CHALLENGE, WELCOME and
  *                      REFUSE; SYNC: names the question, echoed by SYNC_ACK and GONE;
@@ -377,6 +377,23 @@ struct careful_keyed {
 	__u8 mac[CAREFUL_TAG_BYTES];
 	__u8 ephemeral[CAREFUL_KEY_BYTES];
 	__u8 sealed[CAREFUL_SEALED_BYTES + CAREFUL_TAG_BYTES];
+};
+
+/*
+ * Between hosts with keys also SYNC, SYNC_ACK, GONE, BYE, TRAIN_* and REFUSE are proved: what has no
+ * mac, or a wrong one, is not believed. Only a REFUSE may come from who has no key to prove it by,
+ * or speaks another version: it counts when nothing else was heard for a while.
+ *
+ * @ctrl:  as without keys, but for its `bytes`; its check is of it alone
+ * @count: messages that its sender has proved in this epoch, this one included; 0: GONE, REFUSE,
+ *         whose nonce is the question's
+ * @mac:   HMAC-SHA256 of all before it, the first bytes of it. The key follows from the handshake,
+ *         another one each way (link/keyed.c); of GONE and REFUSE, from both static keys
+ */
+struct careful_proved {
+	struct careful_ctrl ctrl;
+	__be64 count;
+	__u8 mac[CAREFUL_TAG_BYTES];
 };
 
 /* Where pings that end at STORE are written. */
@@ -464,6 +481,7 @@ _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_seal_end) == 24, "careful_seal_end is 24 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
+_Static_assert(sizeof(struct careful_proved) == 136, "careful_proved is 136 bytes");
 _Static_assert(sizeof(struct careful_keyed) == 168, "careful_keyed fits the smallest MTU");
 _Static_assert(sizeof(struct careful_ctrl) - __builtin_offsetof(struct careful_ctrl, incarnation) ==
 		       CAREFUL_SEALED_BYTES,

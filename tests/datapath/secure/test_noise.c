@@ -87,7 +87,7 @@ static bool hear(struct noise *end, const uint8_t *message, size_t bytes, uint8_
 static void test_noise__a_public_vector(void)
 {
 	uint8_t message[MESSAGE_MAX], right[MESSAGE_MAX], payload[MESSAGE_MAX];
-	uint8_t secrets[2][NOISE_KEY_BYTES];
+	uint8_t secrets[2][NOISE_KEY_BYTES], keys[2][2][NOISE_KEY_BYTES];
 	struct noise ends[2];
 
 	begin(ends);
@@ -106,6 +106,10 @@ static void test_noise__a_public_vector(void)
 	unhex(HANDSHAKE_HASH, right);
 	for (int end = 0; end < 2; end++)
 		CHECK(!memcmp(ends[end].h, right, NOISE_KEY_BYTES));
+	noise_split(&ends[0], keys[0]);
+	noise_split(&ends[1], keys[1]);
+	CHECK(!memcmp(keys[0], keys[1], sizeof(keys[0])));
+	CHECK(memcmp(keys[0][0], keys[0][1], NOISE_KEY_BYTES) != 0);
 	noise_export(&ends[0], "another label", secrets[0]);
 	CHECK(memcmp(secrets[0], secrets[1], NOISE_KEY_BYTES) != 0);
 }
