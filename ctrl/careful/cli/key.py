@@ -62,18 +62,36 @@ def key() -> None:
         ("carefulctl key new", "the first one"),
         ("carefulctl key new --later", "make another, for the others to trust beside this one"),
         ("carefulctl key new --replace", "and then use that one; no session ends"),
+        ("carefulctl key new --cluster", "a key of all hosts beside it: copy the file to each"),
     ],
 )
 @click.option("--later", is_flag=True, help="Make the key that --replace will take.")
 @click.option("--replace", "instead", is_flag=True, help="Take it instead of the one there is.")
+@click.option(
+    "--cluster", is_flag=True, help="Make the key that all hosts share, and print where it is."
+)
 @_where
 def new(
-    later: bool, instead: bool, directory: Path | None, config_path: Path | None, as_json: bool
+    later: bool,
+    instead: bool,
+    cluster: bool,
+    directory: Path | None,
+    config_path: Path | None,
+    as_json: bool,
 ) -> None:
-    """Make the private key of this host, and print the public one."""
-    if later and instead:
-        raise click.UsageError("--later and --replace: one after the other")
+    """Make the private key of this host, and print the public one.
+
+    With --cluster, make the key that all hosts share: it is mixed into every handshake, so who has
+    it not gets no session. Copy its file to each of them, readable by root alone, while none is up.
+    """
+    if later and (instead or cluster):
+        raise click.UsageError("--later: neither with --replace nor with --cluster")
     place = _keys(directory, config_path)
+    if cluster:
+        path = str(place.new_cluster(instead))
+        inputs = {"keys": str(place.directory), "cluster": True, "replace": instead}
+        show(as_json, "key new", inputs, {"path": path}, path)
+        return
     public = place.new(later, instead)
     inputs = {"keys": str(place.directory), "later": later, "replace": instead}
     show(as_json, "key new", inputs, {"key": public}, public)

@@ -26,6 +26,7 @@ from careful.control import (
     exports,
     hugepages,
     instances,
+    keys,
     links,
     maps,
     status,
@@ -256,6 +257,28 @@ def _exports(options: UpOptions) -> str:
     return ", ".join(exports.check(options.export) or ()) or "none in the configuration"
 
 
+def _keys(options: UpOptions) -> Finding:
+    """Whether carefuld would take the keys that `up` gives it."""
+    directory = keys.in_effect(options).keys
+    sealed = options.seal not in (None, "off")
+    try:
+        if directory is None:
+            if sealed:
+                return Finding("keys", FAIL, f"none, and seal = {options.seal!r} takes keys")
+            return Finding("keys", OK, "none: whoever can send to the port gets a session")
+        place = keys.Keys(Path(directory))
+        if not os.access(place.directory, os.R_OK | os.X_OK) and place.directory.exists():
+            return Finding("keys", UNKNOWN, f"only root can see {place.directory}")
+        text = f"{place.directory}: {place.check()}"
+    except CarefulError as error:
+        return Finding("keys", FAIL, str(error))
+    except PermissionError:
+        return Finding("keys", UNKNOWN, "only root can see them")
+    if not place.trusted():
+        return Finding("keys", WARN, text, "nobody gets a session: carefulctl key trust HOST KEY")
+    return Finding("keys", OK, text)
+
+
 def look(case: Case) -> list[Finding]:
     """Look at everything, change nothing."""
     found = [*_machine(), *_library(case)]
@@ -267,5 +290,6 @@ def look(case: Case) -> list[Finding]:
         found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
     found.append(_tried("exports", lambda: _exports(case.options)))
+    found.append(_keys(case.options))
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -156,6 +156,41 @@ class Keys:
             (self.directory / "next").unlink()
         return self._public(private)
 
+    def new_cluster(self, instead: bool = False) -> Path:
+        """Make the key of all hosts of a cluster; the file, for the others to have, too.
+
+        Args:
+            instead: in the place of the one that there is.
+
+        Raises:
+            CarefulError: there is one already, or it cannot be written.
+        """
+        path = self.directory / "cluster"
+        if not instead and path.exists():
+            said = "there is one; --replace makes another, which all hosts then need"
+            raise CarefulError(errno.EEXIST, said, str(path))
+        self._write("cluster", base64.b64encode(os.urandom(_BYTES)).decode() + "\n", 0o600)
+        return path
+
+    def check(self) -> str:
+        """What is there, in words, as carefuld would take it.
+
+        Raises:
+            CarefulError: it would refuse it.
+        """
+        if self.public() is None:
+            said = "this host has no key: carefulctl key new"
+            raise CarefulError(errno.ENOENT, said, str(self.directory / "private"))
+        cluster = self._secret("cluster") is not None
+        trusted = self.trusted()
+        path = self.directory / "trusted"
+        with suppress(FileNotFoundError):
+            if path.stat().st_mode & 0o022:
+                raise CarefulError(errno.EACCES, "others may write it: chmod 644 it", str(path))
+        hosts = len({one.address for one in trusted})
+        count = "1 host is" if hosts == 1 else f"{hosts} hosts are"
+        return f"{count} trusted{', and a key of the cluster' if cluster else ''}"
+
     def trusted(self) -> list[Trusted]:
         """Whose keys are known, the latest first.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import cli
-from careful.control import keys
+from careful.control import checks, keys
 from careful.control.config import UpOptions
 from careful.control.keys import Keys, Trusted
 from careful.errors import CarefulError
@@ -123,3 +123,43 @@ def test_command__as_json(tmp_path: Path) -> None:
     assert call("list")["trusted"] == [line]
     assert call("remove", "10.0.0.2")["removed"] == [line]
     assert call("list")["trusted"] == []
+
+
+def test_cluster__is_its_owners_alone(tmp_path: Path) -> None:
+    argv = ["key", "new", "--cluster", "--keys", str(tmp_path)]
+    done = CliRunner().invoke(cli, argv)
+    path = Path(done.output.strip())
+    assert done.exit_code == 0
+    assert path == tmp_path / "cluster"
+    assert path.stat().st_mode & 0o777 == 0o600
+    first = path.read_text()
+    assert len(base64.b64decode(first)) == 32
+    again = CliRunner().invoke(cli, argv)
+    assert "there is one; --replace makes another" in str(again.exception)
+    assert path.read_text() == first
+    assert CliRunner().invoke(cli, [*argv, "--replace"]).exit_code == 0
+    assert path.read_text() != first
+
+
+def test_doctor__says_what_up_would_refuse(place: Keys) -> None:
+    def found() -> tuple[str, str]:
+        one = checks._keys(UpOptions(keys=str(place.directory)))
+        return one.state, one.text + one.advice
+
+    assert found()[0] == "warn"
+    assert "key trust HOST KEY" in found()[1]
+    place.trust("10.0.0.2", text(PUBLIC), "h2")
+    place.new_cluster()
+    assert found() == ("ok", f"{place.directory}: 1 host is trusted, and a key of the cluster")
+    for name, mode in (("trusted", 0o666), ("cluster", 0o640), ("private", 0o604)):
+        path = place.directory / name
+        right = path.stat().st_mode
+        path.chmod(mode)
+        state, why = found()
+        assert state == "fail"
+        assert f"{path}: others may" in why
+        path.chmod(right)
+    (place.directory / "private").unlink()
+    assert found()[0] == "fail"
+    assert checks._keys(UpOptions(keys="none")).state == "ok"
+    assert checks._keys(UpOptions(keys="none", seal="auth")).state == "fail"
