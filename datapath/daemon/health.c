@@ -38,6 +38,8 @@ static const struct trouble troubles[] = {
 	{ COUNTER(CTRL_VERSION),
 	  "control messages of another wire version (carefulctl --version)" },
 	{ COUNTER(CTRL_LIMITED), "control messages too many" },
+	{ COUNTER(CTRL_FORGED), "control messages that nothing proves" },
+	{ COUNTER(DROP_SEAL), "sealed frames that are forged, or come again" },
 	{ COUNTER(CTRL_MALFORMED), "malformed control messages" },
 	{ COUNTER(PATHS_DENIED), "paths denied to peers" },
 	{ STATISTIC(rx_refused), "frames refused (status --json: xdp_counters)" },
