@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A file or block device of a host, for any number of threads: ranges of it are read and written in
+ * their place. What a session's end takes is asked for again; a file that has been replaced by
+ * another is an error (-ESTALE).
+ */
+#ifndef CAREFUL_NBD_FILE_H
+#define CAREFUL_NBD_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum {
+	FILE_PIECE_BYTES = 1 << 20, /* of one operation */
+};
+
+struct file;
+
+/*
+ * Opens one.
+ *
+ * @sock:     carefuld's socket
+ * @address:  of the host, with the port
+ * @path:     below what the host exports
+ * @wanted:   whether it is to be written; where the export is read-only it is opened to be read
+ *
+ * 0, or -errno.
+ */
+int file_open(const char *sock, const struct sockaddr_storage *address, const char *path,
+	      bool wanted, struct file **file);
+
+void file_close(struct file *file);
+
+uint64_t file_bytes(const struct file *file);
+
+bool file_is_writable(const struct file *file);
+
+/* 0, or -errno. The range lies in the file. */
+int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset);
+int file_write(struct file *file, const void *buffer, uint64_t nbytes, uint64_t offset);
+
+/* What was written by anybody until now is durable. 0, or -errno. */
+int file_sync(struct file *file);
+
+/*
+ * Where a range holds data.
+ *
+ * @found:  told of each piece in order, from the range's begin on; -errno ends it
+ *
+ * 0, or -errno. What lies behind the last piece was not looked at.
+ */
+int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
+		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data),
+		 void *arg);
+
+#endif /* CAREFUL_NBD_FILE_H */

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * nbdkit's plugin `careful`: a file or block device of another host, for any NBD client.
+ *
+ *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
+ *
+ * Owns the parameters, and what NBD's words mean here. Calls file.c.
+ */
+#define NBDKIT_API_VERSION 2
+#include <careful/wire.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netdb.h>
+#include <nbdkit-plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nbd/file.h"
+
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+#define RUN_DIR "/run/careful"
+
+static const char *host, *path, *instance, *port;
+static struct sockaddr_storage address;
+static char *sock;
+
+static int careful_config(const char *key, const char *value)
+{
+	const struct {
+		const char *name, **value;
+	} known[] = {
+		{ "host", &host },
+		{ "path", &path },
+		{ "instance", &instance },
+		{ "port", &port },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(key, known[i].name)) {
+			*known[i].value = value;
+			return 0;
+		}
+	nbdkit_error("%s: not a parameter of careful (host, path, instance, port)", key);
+	return -1;
+}
+
+/* The only instance on this machine; NULL: there are none or several, and it was said. */
+static char *only_instance(void)
+{
+	struct dirent *entry;
+	char *found = NULL;
+	int count = 0;
+	DIR *dir = opendir(RUN_DIR);
+
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.') {
+			free(found);
+			found = strdup(entry->d_name);
+			count++;
+		}
+	if (dir)
+		closedir(dir);
+	if (count == 1)
+		return found;
+	free(found);
+	nbdkit_error(count ? "several instances of careful are here: instance=NAME" :
+			     "careful is not up here (carefulctl up)");
+	return NULL;
+}
+
+static int find_socket(void)
+{
+	char *only = NULL;
+	int rc;
+
+	if (!instance)
+		instance = getenv("CAREFUL_INSTANCE");
+	if (!instance && !(instance = only = only_instance()))
+		return -1;
+	rc = asprintf(&sock, RUN_DIR "/%s/sock", instance);
+	free(only);
+	return rc < 0 ? -1 : 0;
+}
+
+static int careful_config_complete(void)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *found;
+	char number[8];
+	int rc;
+
+	if (!host || !path) {
+		nbdkit_error("host=HOST and path=PATH are needed");
+		return -1;
+	}
+	snprintf(number, sizeof(number), "%d", CAREFUL_PORT_DEFAULT);
+	rc = getaddrinfo(host, port ? port : number, &hints, &found);
+	if (rc) {
+		nbdkit_error("%s: %s", host, gai_strerror(rc));
+		return -1;
+	}
+	memcpy(&address, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
+	return find_socket();
+}
+
+static void careful_unload(void)
+{
+	free(sock);
+}
+
+/* What a call of nbdkit's returns. */
+static int result(int rc)
+{
+	if (!rc)
+		return 0;
+	nbdkit_error("%s:%s: %s", host, path,
+		     rc == -ENOTCONN ? "careful is not up, here or there" : strerror(-rc));
+	nbdkit_set_error(-rc);
+	return -1;
+}
+
+static void *careful_open(int readonly)
+{
+	struct file *file;
+
+	return result(file_open(sock, &address, path, !readonly, &file)) ? NULL : file;
+}
+
+static void careful_close(void *handle)
+{
+	file_close(handle);
+}
+
+static int64_t careful_get_size(void *handle)
+{
+	return (int64_t)file_bytes(handle);
+}
+
+static int careful_can_write(void *handle)
+{
+	return file_is_writable(handle);
+}
+
+/* A sync of the file covers what came by another connection. */
+static int careful_can_multi_conn(void *handle)
+{
+	(void)handle;
+	return 1;
+}
+
+static int careful_can_extents(void *handle)
+{
+	(void)handle;
+	return 1;
+}
+
+static int careful_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,
+			      uint32_t *maximum)
+{
+	(void)handle;
+	*minimum = 1;
+	*preferred = 4096;
+	*maximum = 64 << 20;
+	return 0;
+}
+
+static int careful_pread(void *handle, void *buffer, uint32_t count, uint64_t offset,
+			 uint32_t flags)
+{
+	(void)flags;
+	return result(file_read(handle, buffer, count, offset));
+}
+
+static int careful_pwrite(void *handle, const void *buffer, uint32_t count, uint64_t offset,
+			  uint32_t flags)
+{
+	(void)flags;
+	return result(file_write(handle, buffer, count, offset));
+}
+
+static int careful_flush(void *handle, uint32_t flags)
+{
+	(void)flags;
+	return result(file_is_writable(handle) ? file_sync(handle) : 0);
+}
+
+static int add_extent(void *extents, uint64_t offset, uint64_t nbytes, bool is_data)
+{
+	uint32_t type = is_data ? 0 : NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO;
+
+	return nbdkit_add_extent(extents, offset, nbytes, type) ? -errno : 0;
+}
+
+static int careful_extents(void *handle, uint32_t count, uint64_t offset, uint32_t flags,
+			   struct nbdkit_extents *extents)
+{
+	int rc;
+
+	(void)flags;
+	rc = file_extents(handle, count, offset, add_extent, extents);
+	if (rc == -ENOTSUP || rc == -ENOENT || rc == -EBADF) /* it may be data everywhere */
+		rc = add_extent(extents, offset, count, true);
+	return result(rc);
+}
+
+static struct nbdkit_plugin plugin = {
+	.name = "careful",
+	.longname = "careful: files of another host",
+	.description = "Files and block devices of hosts that run careful.",
+	.magic_config_key = "path",
+	.config_help = "host=HOST      (required) an address, or a name that the system resolves\n"
+		       "path=PATH      (required) below what the host exports\n"
+		       "instance=NAME  which carefuld of this machine [CAREFUL_INSTANCE, or the "
+		       "only one]\n"
+		       "port=N         the host's [51966]",
+	.unload = careful_unload,
+	.config = careful_config,
+	.config_complete = careful_config_complete,
+	.open = careful_open,
+	.close = careful_close,
+	.get_size = careful_get_size,
+	.can_write = careful_can_write,
+	.can_multi_conn = careful_can_multi_conn,
+	.can_extents = careful_can_extents,
+	.block_size = careful_block_size,
+	.pread = careful_pread,
+	.pwrite = careful_pwrite,
+	.flush = careful_flush,
+	.extents = careful_extents,
+};
+
+NBDKIT_REGISTER_PLUGIN(plugin)

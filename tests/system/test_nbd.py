@@ -1,0 +1,94 @@
+"""A file of another host for NBD clients: nbdkit's plugin, nbdcopy and nbdinfo."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import MIB, Host, finish, make_file, moving
+
+PLUGIN = Path(sys.prefix) / "lib" / "nbdkit" / "plugins" / "nbdkit-careful-plugin.so"
+
+needs_nbd = [
+    pytest.mark.skipif(
+        not PLUGIN.exists(), reason="the plugin was built without nbdkit-plugin-dev"
+    ),
+    pytest.mark.skipif(not shutil.which("nbdkit"), reason="nbdkit is not installed"),
+    pytest.mark.skipif(not shutil.which("nbdcopy"), reason="libnbd-bin is not installed"),
+]
+pytestmark = needs_nbd
+
+
+def served(host: Host, client: str, *parameters: str) -> list[str | Path]:
+    """The command that serves a file of h2's, for as long as a client runs."""
+    return ["nbdkit", "-U", "-", PLUGIN, "host=10.77.0.2", *parameters, "--run", client]
+
+
+def ran(host: Host, client: str, *parameters: str) -> str:
+    """What a client prints."""
+    return host.lab.run(host.name, *served(host, client, *parameters)).stdout
+
+
+def failed(host: Host, *parameters: str) -> str:
+    """Why a file is not served."""
+    argv = served(host, 'nbdinfo "$uri"', *parameters)
+    done: subprocess.CompletedProcess[str] = host.lab.run(host.name, *argv, check=False)
+    assert done.returncode
+    return done.stderr
+
+
+def test_nbd__a_file_is_copied_both_ways(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    image = there.export / "image"
+    data = make_file(image, 3 * MIB)
+    with image.open("r+b") as file:
+        file.truncate(16 * MIB)
+    extents = json.loads(ran(here, 'nbdinfo --map --json "$uri"', "path=image"))
+    assert extents[0] == {"offset": 0, "length": 3 * MIB, "type": 0, "description": "data"}
+    assert extents[-1]["type"] == 3  # a hole
+    ran(here, f'nbdcopy "$uri" {here.own}/copy', "path=image")
+    assert (here.own / "copy").read_bytes() == data + bytes(13 * MIB)
+    fresh = make_file(here.own / "fresh", 16 * MIB - 512, 2)
+    ran(here, f'nbdcopy --flush --request-size=65536 {here.own}/fresh "$uri"', "path=image")
+    assert image.read_bytes() == fresh + bytes(512)
+    here.assert_nothing_lost()
+
+
+def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    (there.export / "image").write_bytes(bytes(64 * MIB))
+    data = make_file(here.own / "fresh", 64 * MIB)
+    slowly = (
+        f'nbdcopy --flush --connections=1 --requests=2 --request-size=4096 {here.own}/fresh "$uri"'
+    )
+    copying = here.lab.start("h1", *served(here, slowly, "path=image"))
+    moving(there)
+    there.down()
+    there.up()
+    code, _, err = finish(copying, timeout_s=110)
+    assert code == 0, err
+    assert (there.export / "image").read_bytes() == data
+
+
+def test_nbd__says_what_is_wrong(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    (there.export / "image").write_bytes(bytes(4096))
+    assert "10.77.0.2:none: No such file" in failed(here, "path=none")
+    assert "careful is not up, here or there" in failed(here, "path=image", "instance=none")
+    assert "host=HOST and path=PATH are needed" in failed(here)
+    assert "not a parameter of careful" in failed(here, "path=image", "colour=red")
+
+
+def test_nbd__a_read_only_export_is_not_written(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    (there.export / "image").write_bytes(bytes(4096))
+    there.down()
+    there.ctl("up", "eth1", "--export", there.export)
+    assert "is_read_only: true" in ran(here, 'nbdinfo "$uri"', "path=image")
