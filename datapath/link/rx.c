@@ -7,6 +7,7 @@
  */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/timed.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -120,6 +121,7 @@ static enum careful_counter admit(struct link_rxframe *frame)
 	enum flow_verdict verdict;
 	uint32_t missing = 0;
 
+	OPERATION(OPERATION_TAKE);
 	verdict = flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing);
 	if (verdict == FLOW_NEXT && frame->hdr.extra != peer->flow.asked)
 		reserve_asked(peer, frame->hdr.extra);

@@ -6,6 +6,7 @@
  * traditional_rx.c, epoch.c.
  */
 #include "link/link.h"
+#include "link/timed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -186,6 +187,7 @@ bool traditional_tick(struct link_peer *peer)
 	struct link *link = peer->link;
 	uint64_t stall_ns = link->stall_ms * 1000000ull;
 
+	OPERATION(OPERATION_TICK);
 	if (peer->phase != LINK_OPEN)
 		return false;
 	note_progress(peer);

@@ -8,6 +8,7 @@
  * session.c.
  */
 #include "link/link.h"
+#include "link/timed.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -88,6 +89,7 @@ static enum careful_counter damaged(const struct link_rxframe *frame)
 				 hdr->flags & CAREFUL_F_FIRST ? sizeof(struct careful_am) : 0 :
 				 frame->body_total;
 
+	OPERATION(OPERATION_CHECK);
 	if (bytes > frame->body_bytes)
 		return CAREFUL_C_DROP_MALFORMED;
 	if (bytes && be32toh(hdr->payload_crc) != link_crc32c(frame->body, bytes) &&
@@ -181,6 +183,7 @@ static bool heed(struct link *link, const struct link_rxframe *frame)
 	struct link_peer *peer = frame->peer;
 	const struct careful_hdr *hdr = &frame->hdr;
 
+	OPERATION(OPERATION_HEED);
 	peer->heard = true;
 	if (!traditional_come(peer, be32toh(hdr->credits))) {
 		link_count(link, CAREFUL_C_BAD_CREDITS);
@@ -215,6 +218,7 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
 	bool due = false;
 
+	OPERATION(OPERATION_TAKE);
 	if (!heed(link, frame)) {
 		link_drop(link, frame);
 		return false;

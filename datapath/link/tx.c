@@ -6,6 +6,7 @@
  * traditional_ack.c.
  */
 #include "link/link.h"
+#include "link/timed.h"
 #include "link/out.h"
 
 #include <assert.h>
@@ -212,6 +213,18 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
+/* What the protocol does for a frame that leaves. */
+static inline void number(struct link_txframe *frame, bool traditional)
+{
+	struct link_peer *peer = frame->peer;
+
+	OPERATION(OPERATION_SEND);
+	if (traditional)
+		traditional_send(frame);
+	else
+		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
+}
+
 /* The length of a sealed frame, its end included, in the headers before its own. */
 static void write_length(struct link_txframe *frame)
 {
@@ -241,10 +254,7 @@ static __attribute__((noinline)) void send_sealed(struct link_txframe *frame)
 	struct link_peer *peer = frame->peer;
 
 	write_length(frame);
-	if (peer->link->traditional)
-		traditional_send(frame);
-	else
-		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
+	number(frame, peer->link->traditional);
 	finish_sealed(frame);
 }
 
@@ -257,10 +267,10 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	unbuild(frame);
 	write_hdr(frame, args);
 	if (peer->sends == LINK_SENDS_CAREFUL) {
-		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
+		number(frame, false);
 		out_seal(frame, args->crc_bytes);
 	} else if (peer->sends == LINK_SENDS_TRADITIONAL) {
-		traditional_send(frame);
+		number(frame, true);
 		out_seal(frame, args->crc_bytes);
 	} else {
 		send_sealed(frame);
@@ -397,19 +407,27 @@ void link_kick_queued(struct link *link)
 	link_count(link, CAREFUL_C_PULSES);
 }
 
+/* Send buffers whose frames have left: free, or the peer may ask for them. */
+static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
+{
+	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
+
+	OPERATION(OPERATION_LEFT);
+	for (uint32_t i = 0; i < n && !link->traditional; i++)
+		link->tx_free[link->tx_free_count++] = addrs[i] & mask;
+	for (uint32_t i = 0; i < n && link->traditional; i++)
+		traditional_left(link, addrs[i]);
+}
+
 /* Takes back the buffers of frames that have left. */
 void link_complete(struct link *link)
 {
-	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
 	uint64_t addrs[LINK_BATCH];
 	uint32_t n;
 
 	do {
 		n = link->queue->ops->complete(link->queue, addrs, LINK_BATCH);
-		for (uint32_t i = 0; i < n && !link->traditional; i++)
-			link->tx_free[link->tx_free_count++] = addrs[i] & mask;
-		for (uint32_t i = 0; i < n && link->traditional; i++)
-			traditional_left(link, addrs[i]);
+		left(link, addrs, n);
 	} while (n == LINK_BATCH);
 	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
@@ -454,6 +472,7 @@ bool link_send_update(struct link_peer *peer)
 /* Whether the peer is to be told something, and was not. */
 static bool untold(struct link_peer *peer)
 {
+	OPERATION(OPERATION_TELL);
 	if (peer->phase != LINK_OPEN)
 		return false;
 	if (peer->link->traditional)

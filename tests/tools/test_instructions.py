@@ -58,6 +58,14 @@ def test_layer_of__is_the_folder(tool: ModuleType) -> None:
     assert layer_of("../sysdeps/x86_64/memcpy.S") == "libc and others"
 
 
+def test_grown__is_what_takes_more_than_a_kept_run(tool: ModuleType) -> None:
+    kept = {"kinds": {"request": [{"total": 4000.0}], "idle": [{"total": 100.0}]}}
+    now = {"request": [{"total": 4100.0}], "idle": [{"total": 104.0}], "store": [{"total": 9.0}]}
+    assert tool.grown(now, kept) == [
+        "poll that finds nothing: 104 instructions, 100 in the kept run"
+    ]
+
+
 def test_main__builds_its_program_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

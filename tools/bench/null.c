@@ -9,8 +9,9 @@
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
  *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
+ *   null operations COUNT [BYTES]  the same, each operation of link (null_operations alone)
  *
- * A last word "traditional" runs it under that protocol.
+ * A last word "traditional" runs it under that protocol ("careful": the other).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "timed.h"
 #include "service/engine.h"
 
 enum {
@@ -272,6 +274,30 @@ static void print_half(enum half half)
 	printf("]}");
 }
 
+static void print_operations(uint32_t count, uint32_t bytes)
+{
+#ifdef CAREFUL_OPERATIONS
+	printf("{\"schema\": 1, \"what\": \"operations\", \"protocol\": \"%s\", \"count\": %u, "
+	       "\"bytes\": %u",
+	       protocol ? "traditional" : "careful", count, bytes);
+	timed_print(count);
+	printf("}\n");
+#else
+	(void)count;
+	(void)bytes;
+	give_up("its operations are not timed: that is null_operations");
+#endif
+}
+
+/* From here on each is counted. */
+static void forget(void)
+{
+	memset(bins, 0, sizeof(bins));
+#ifdef CAREFUL_OPERATIONS
+	timed_forget();
+#endif
+}
+
 static void print_halves(uint32_t count, uint32_t bytes)
 {
 	printf("{\"schema\": 1, \"what\": \"halves\", \"protocol\": \"%s\", \"count\": %u, "
@@ -284,7 +310,8 @@ static void print_halves(uint32_t count, uint32_t bytes)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "wait", "idle", "store", "halves" };
+	static const char *const kinds[] = { "request", "wait",	  "idle",
+					     "store",	"halves", "operations" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	uint32_t bytes;
@@ -294,17 +321,22 @@ int main(int argc, char **argv)
 	if (argc > 3 && !strcmp(argv[argc - 1], "traditional")) {
 		protocol = CAREFUL_PROTOCOL_TRADITIONAL;
 		argc--;
+	} else if (argc > 3 && !strcmp(argv[argc - 1], "careful")) {
+		argc--;
 	}
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr, "usage: null request|wait|idle|store|halves COUNT [BYTES] "
-				"[traditional]\n");
+		fprintf(stderr, "usage: null request|wait|idle|store|halves|operations COUNT "
+				"[BYTES] [careful|traditional]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')
 		bytes = what[0] == 's' ? 1 << 20 : 64;
+#ifdef CAREFUL_OPERATIONS
+	timed_calibrate();
+#endif
 	open_all();
 	waits = what[0] == 'w';
 	for (uint32_t i = 0; i < (what[0] == 's' ? 4 : WARMUP); i++)
@@ -312,12 +344,14 @@ int main(int argc, char **argv)
 	for (int side = 0; side < 2; side++)
 		ends[side].calls = (struct memory_calls){ 0 };
 	polls = 0;
-	memset(bins, 0, sizeof(bins));
+	forget();
 	start = clock_ns();
 	measured(what[0], count, bytes);
 	ns = clock_ns() - start;
 	if (what[0] == 'h')
 		print_halves(count, bytes);
+	else if (what[0] == 'o')
+		print_operations(count, bytes);
 	else
 		print(what, count, bytes, ns);
 	close_all();

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The time that each operation of link/timed.h took, in histograms of 1 ns: the processor's
+ * own counter where there is one, less what looking at it takes. Calls nobody.
+ */
+#include "timed.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "link/timed.h"
+
+enum {
+	BINS = 2000, /* the last one: that, and more */
+	CALIBRATE_NS = 20 * 1000 * 1000,
+	TRIES = 2000,
+	OUTLIER =
+		10, /* times the median, and 100 ns: somebody else ran meanwhile (P2's appendix) */
+};
+
+static uint32_t bins[OPERATIONS][BINS];
+static uint64_t inner; /* ticks of spans within the one that is open, with their looks */
+static double tick_ns = 1;
+static uint64_t within, around; /* ticks that an empty span takes: by its own count, and in all */
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc();
+#else
+	return clock_ns();
+#endif
+}
+
+struct timed_span timed_begin(enum timed_operation what)
+{
+	struct timed_span span = { .what = what, .inner = inner };
+
+	inner = 0;
+	span.began = ticks();
+	return span;
+}
+
+void timed_end(struct timed_span *span)
+{
+	uint64_t took = ticks() - span->began;
+	uint64_t own = took - inner;
+	double ns = own > within ? (double)(own - within) * tick_ns : 0;
+
+	bins[span->what][ns < BINS - 1 ? (uint32_t)(ns + 0.5) : BINS - 1]++;
+	inner = span->inner + took - within + around;
+}
+
+void timed_forget(void)
+{
+	memset(bins, 0, sizeof(bins));
+	inner = 0;
+}
+
+void timed_calibrate(void)
+{
+	uint64_t began_ns = clock_ns(), began = ticks(), took_ns;
+
+	while ((took_ns = clock_ns() - began_ns) < CALIBRATE_NS)
+		;
+	tick_ns = (double)took_ns / (double)(ticks() - began);
+	within = around = UINT64_MAX;
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t from = ticks(), one;
+
+		{
+			one = ticks();
+			one = ticks() - one;
+		}
+		within = one < within ? one : within;
+		from = ticks() - from;
+		around = from < around ? from : around;
+	}
+	timed_forget();
+}
+
+/* The one in the middle of the first n bins. */
+static uint32_t middle(const uint32_t *counts, uint32_t n)
+{
+	uint64_t all = 0, below = 0;
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		all += counts[i];
+	while (at + 1 < n && 2 * (below + counts[at]) < all)
+		below += counts[at++];
+	return at;
+}
+
+/* How often it was done; of those that are no outliers median, mean and bins. */
+static void print_one(const uint32_t *counts, const char *name, uint32_t units)
+{
+	uint32_t most = OUTLIER * (middle(counts, BINS) + 10);
+	double sum = 0;
+	uint64_t all = 0, kept = 0;
+
+	most = most < BINS - 1 ? most : BINS - 1;
+	for (uint32_t i = 0; i < BINS; i++)
+		all += counts[i];
+	for (uint32_t i = 0; i < most; i++) {
+		kept += counts[i];
+		sum += (double)i * counts[i];
+	}
+	while (most && !counts[most - 1])
+		most--;
+	printf(", \"%s\": {\"each\": %.3f, \"median_ns\": %u, \"mean_ns\": %.2f, \"counts\": [",
+	       name, (double)all / units, middle(counts, most), kept ? sum / (double)kept : 0);
+	for (uint32_t i = 0; i < most; i++)
+		printf("%s%u", i ? ", " : "", counts[i]);
+	printf("]}");
+}
+
+void timed_print(uint32_t units)
+{
+	static const char *const names[OPERATIONS] = { "send",	"left", "heed", "take",
+						       "check", "tell", "tick" };
+
+	for (uint32_t i = 0; i < OPERATIONS; i++)
+		print_one(bins[i], names[i], units);
+}
