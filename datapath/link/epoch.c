@@ -93,6 +93,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	peer->cookie_in = cookie;
 	peer->cookie_plain = peer->trailer ? 0 : cookie;
 	peer->session->casts = (struct flow_casts){ 0 };
+	peer->session->unasked = false;
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	peer->flow.most += room;
 	if (link->traditional)

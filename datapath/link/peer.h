@@ -180,6 +180,7 @@ struct link_train {
  * @copied:      its frames that lie in the copy-out pool
  * @claims:      regions that it alone may use
  * @seal:        how its frames and ours are sealed; NULL: no peer's are here
+ * @unasked:     what was asked for is not any more, and no frame after @unasked_seq had said so
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
@@ -217,6 +218,8 @@ struct session {
 	uint32_t claims;
 	struct seal *seal;
 	struct flow_casts casts;
+	bool unasked;
+	uint32_t unasked_seq;
 	struct link_question question;
 	struct link_sync sync;
 	struct link_watch watch;

@@ -164,10 +164,22 @@ static void spend(struct link_peer *peer)
 			return;
 }
 
+/* A message was given up, and no frame followed that would have said so. */
+static void unask(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+
+	if (session->unasked &&
+	    (peer->flow.seq_out != session->unasked_seq || link_send_update(peer)))
+		session->unasked = false;
+}
+
 void reserve_tick(struct link_peer *peer)
 {
-	if (peer->phase == LINK_OPEN && peer->llhdr.bytes && !peer->flow.ask)
+	if (peer->phase == LINK_OPEN && peer->llhdr.bytes && !peer->flow.ask) {
+		unask(peer);
 		spend(peer);
+	}
 	if (!peer->session->granted)
 		return;
 	if (!peer->cookie_in) {
@@ -188,10 +200,15 @@ void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 	uint32_t body = link_body_max(peer) - beside;
 	uint64_t buffers = (bytes + body - 1) / body * link_cost(peer, body) + 1;
 	struct flow *flow = &peer->flow;
+	uint16_t before = flow->ask;
 
 	flow->ask = 0;
 	if (buffers > flow->tx.size)
 		flow->ask = buffers - flow->tx.size < flow->tx.reserve ?
 				    (uint16_t)(buffers - flow->tx.size) :
 				    (uint16_t)flow->tx.reserve;
+	if (before && !flow->ask) {
+		peer->session->unasked = true;
+		peer->session->unasked_seq = flow->seq_out;
+	}
 }

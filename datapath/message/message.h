@@ -219,6 +219,10 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 /* small.c */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
+/* So many bytes more or fewer are to leave for the peer than is known here, behind the next frame:
+ * what they will need beside its window is asked for. */
+void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t more,
+		   uint64_t less);
 bool message_small_may(const struct message_state *state, const struct link_peer *peer,
 		       uint32_t bytes);
 bool message_small_now(struct message_state *state, struct link_peer *peer,

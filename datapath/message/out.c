@@ -343,6 +343,15 @@ static void leave(struct message_peer *mp, struct message_out *out, uint32_t byt
 	link_ask(out->peer, mp->unsent, AROUND);
 }
 
+void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t more,
+		   uint64_t less)
+{
+	struct message_peer *mp = &state->peers[peer->slot];
+
+	mp->unsent += more - less;
+	link_ask(peer, mp->unsent, AROUND);
+}
+
 /* Tells the receiver that no more comes, and why. */
 static bool send_abort(struct message_state *state, struct message_out *out)
 {

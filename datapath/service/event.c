@@ -198,6 +198,7 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 		if (i == ev->rank)
 			continue;
 		event_drop(ev, node);
+		event_give_up(ev, node);
 		if (node->joined && !node->left)
 			node->owes_fail = true;
 	}
@@ -311,6 +312,7 @@ void event_epoch_over(struct careful *c, struct link_peer *peer)
 		return;
 	node = &ev->node[rank];
 	watch(node, false);
+	event_give_up(ev, node);
 	if (!node->left)
 		event_fail(ev, rank, operation_over_status(peer));
 	node->left = true; /* its slot may be another's from now on */
@@ -403,6 +405,7 @@ void event_forget(struct careful *c)
 		if (i == ev->rank)
 			continue;
 		event_drop(ev, &ev->node[i]);
+		event_give_up(ev, &ev->node[i]);
 		watch(&ev->node[i], false);
 	}
 	event_group_off(ev, -EPIPE);

@@ -119,11 +119,51 @@ static struct careful_am header(const struct careful_events *ev, uint32_t rank, 
 	};
 }
 
+/* So much of what was announced to a node leaves next: that frame asks for room for the rest. */
+static void less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
+		       uint32_t flags)
+{
+	struct event_way *way = &node->out;
+	uint64_t less = way->ahead < bytes || flags & CAREFUL_EVENT_F_LAST ? way->ahead : bytes;
+
+	if (!less)
+		return;
+	way->ahead -= less;
+	message_ahead(&ev->c->messages, node->peer, 0, less);
+}
+
+/* Nothing more of it leaves. */
+void event_give_up(struct careful_events *ev, struct event_node *node)
+{
+	less_ahead(ev, node, 0, CAREFUL_EVENT_F_LAST);
+}
+
+int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
+{
+	if (ev->error)
+		return ev->error;
+	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
+		return -ENOENT;
+	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
+		return 0; /* in one frame, now or soon */
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		if (!is_meant(ev, dst, i) || node->left)
+			continue;
+		event_give_up(ev, node);
+		node->out.ahead = bytes;
+		message_ahead(&ev->c->messages, node->peer, bytes, 0);
+	}
+	return 0;
+}
+
 static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, const void *data,
 		    uint32_t bytes, uint32_t flags)
 {
 	const struct careful_am am = header(ev, rank, event, flags);
 
+	less_ahead(ev, &ev->node[rank], bytes, flags);
 	/* event_may_send() saw room for all of them. */
 	if (message_small_now(&ev->c->messages, ev->node[rank].peer, &am, data, bytes))
 		count(ev, rank, event, bytes, flags);
@@ -136,6 +176,9 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 {
 	const struct careful_am am = header(ev, !ev->rank, event, flags);
 
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank)
+			less_ahead(ev, &ev->node[i], bytes, flags);
 	if (!message_small_group(ev->group, &am, data, bytes)) {
 		event_fail(ev, ev->rank, -EIO);
 		return;

@@ -33,9 +33,11 @@ struct event_fragment {
  * @event:   of the last message; nothing before the first (any)
  * @open:    it lacks its last fragment
  * @offset:  its bytes so far
+ * @ahead:   out: bytes that were announced and have not left
  */
 struct event_way {
 	uint64_t event;
+	uint64_t ahead;
 	uint32_t offset;
 	uint8_t flags;
 	bool any, open;
@@ -142,6 +144,7 @@ void event_drop(struct careful_events *ev, struct event_node *node);
 void event_return(struct careful_events *ev);
 
 /* event_out.c */
+void event_give_up(struct careful_events *ev, struct event_node *node);
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
 
 /* event_group.c */

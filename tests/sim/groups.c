@@ -80,6 +80,8 @@ static int send_part(struct node *node)
 		(part->at + n == whole ? CAREFUL_EVENT_F_LAST : 0);
 	for (uint32_t i = 0; i < n; i++)
 		data[i] = byte_at(part->event, node->port, part->at + i);
+	if (!part->at && part->large)
+		careful_event_ahead(part->ev, dst, whole);
 	rc = careful_event_send(part->ev, dst, part->event, data, n, flags, 0);
 	if (rc)
 		return rc;

@@ -206,7 +206,7 @@ class Events:
     ) -> None:
         """Send a message, in as many fragments as it takes; as send_fragment()."""
         buffer, end = payload_of(data), _end(timeout_s)
-        for part, nbytes, flags in self._parts(buffer, crowd):
+        for part, nbytes, flags in self._parts(buffer, to, crowd):
             self._send(part, nbytes, event, to, flags, end)
 
     async def asend(
@@ -214,7 +214,7 @@ class Events:
     ) -> None:
         """As send(), in an event loop; one task at a time sends."""
         buffer = payload_of(data)
-        for part, nbytes, flags in self._parts(buffer, crowd):
+        for part, nbytes, flags in self._parts(buffer, to, crowd):
             args = (_rank(to), event, part, nbytes, flags)
             await self._in_loop(lib.careful_event_send, to, *args)
 
@@ -275,12 +275,17 @@ class Events:
             raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
         return self._events
 
-    def _parts(self, buffer: Any, crowd: bool) -> list[tuple[Any, int, int]]:
-        """A message cut into fragments: where each begins, how long it is, its flags."""
+    def _parts(self, buffer: Any, to: int | None, crowd: bool) -> list[tuple[Any, int, int]]:
+        """A message cut into fragments: where each begins, how long it is, its flags.
+
+        A large one is announced: who has a reserve grants buffers for it.
+        """
         most = self._most()
         cuts = range(0, max(len(buffer), 1), most)
         base = ffi.cast("char *", buffer)
         large = len(cuts) > 1
+        if large:
+            self._check(lib.careful_event_ahead(self._live(), _rank(to), len(buffer)), to)
         return [
             (base + at, min(most, len(buffer) - at), _flags(at == cuts[-1], crowd, large))
             for at in cuts

@@ -111,6 +111,14 @@ int careful_event_send(struct careful_events *events, uint32_t dst, uint64_t eve
 		       const void *data, uint32_t bytes, uint32_t flags, int timeout_ms);
 
 /*
+ * Says, before a large message's first fragment, how many bytes it will have to one node or to
+ * all: a node with a reserve (careful_options) may grant buffers beside the window for it (P2
+ * section 7). What has been said is over with the last fragment. Frames to all in one ask for
+ * nothing. -ENOENT: no such node; any other: the group has failed.
+ */
+int careful_event_ahead(struct careful_events *events, uint32_t dst, uint64_t bytes);
+
+/*
  * Receives a fragment of an event, from one node or from any, waiting as careful_event_send()
  * does. Fragments of one source come in the order in which they were sent.
  * -EAGAIN, -ETIMEDOUT: there is none yet; -ENOMSG: none will come: who could send one has
