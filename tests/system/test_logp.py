@@ -99,10 +99,10 @@ def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     said = refused(ctl("measure", "logp", "h2", "--time", "600", "--file", "none", check=False))
     assert "h2:none" in said
     alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--udp", "9", "--file", "x"]
-    alone += ["--plot", "x.png"]
+    alone += ["--background", "--plot", "x.png"]
     done = ctl("measure", "logp", "h2", *alone, check=False)
     assert done.returncode == 2
-    assert "not with --bulk, --tcp, --udp, --file, --plot" in done.stderr
+    assert "not with --bulk, --tcp, --udp, --file, --background, --plot" in done.stderr
     done = ctl("measure", "logp", "h2", "--precision", "2", check=False)
     assert done.returncode == 2
     assert "--precision" in done.stderr

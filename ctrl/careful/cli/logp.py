@@ -17,6 +17,7 @@ from careful.control import config, remote
 from careful.measure.estimators import bulk as transfers
 from careful.measure.estimators import contention
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
+from careful.measure.estimators.logp_background import Background
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session, Target
 from careful.measure.probes.files import FilesLayer
@@ -96,6 +97,12 @@ from careful.report.measure import environment
     metavar="TIME",
     help="Measure only the gap, sending for so long without a pause, on K hosts at once.",
 )
+@click.option(
+    "--background",
+    is_flag=True,
+    help="Take at most 1 % of the path's time, which takes 100 times as long. If --time is too "
+    "short for that, it says at once how much is needed.",
+)
 @plot_option
 @measured
 def logp(
@@ -110,6 +117,7 @@ def logp(
     udp_port: int | None,
     file_path: str | None,
     gap_s: float | None,
+    background: bool,
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
@@ -120,12 +128,12 @@ def logp(
 
     Our carefuld issues bursts of M requests with a computation of D after each, as a program
     that owns the queue would; careful must be up on both ends. While it issues, a tenth of a
-    second at a time, it does nothing else but move frames. Bursts fill the path on purpose, so
-    there is no --background.
+    second at a time, it does nothing else but move frames. Bursts fill the path on purpose, in
+    the --background for 1 % of the time.
     """
     if gap_s is not None:
         given = {"--bulk": bulk, "--tcp": tcp_port, "--udp": udp_port, "--file": file_path}
-        _refuse_with_gap(given | {"--plot": plot_path})
+        _refuse_with_gap(given | {"--background": background, "--plot": plot_path})
     options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
     sizes_bytes = transfers.sizes_to(max_bytes, sizes) if bulk else []
     known = config.load(config_path)
@@ -141,6 +149,7 @@ def logp(
         "udp_port": udp_port,
         "file": file_path,
         "gap_for_s": gap_s,
+        "background": background,
         **environment(),
     }
     with contextlib.ExitStack() as stack:
@@ -170,9 +179,18 @@ def logp(
                 file_path, route.socket, route.instance, targets[0].address, hosts[0]
             )
             layers["file"] = stack.enter_context(reads)
-        results = {name: LogP(layer, options).run() for name, layer in layers.items()}
+
+        def paced(layer: Layer, seconds: float) -> Layer:
+            return Background(layer, seconds) if background else layer
+
+        def transfer(kind: str, size: int) -> Layer:
+            return paced(session.layer(kind, size), seconds / len(sizes_bytes))
+
+        results = {
+            name: LogP(paced(layer, seconds), options).run() for name, layer in layers.items()
+        }
         bulks = [
-            transfers.measure(kind, session.layer, sizes_bytes, options, results["careful"].rtt)
+            transfers.measure(kind, transfer, sizes_bytes, options, results["careful"].rtt)
             for kind in ("store", "get")
             if bulk
         ]

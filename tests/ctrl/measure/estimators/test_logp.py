@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from careful.measure.estimators.logp import Result, marks_to, read
+from careful.measure.estimators.logp import LogP, Options, Result, marks_to, read
+from careful.measure.estimators.logp_background import Background
 from careful.measure.estimators.logp_curve import Bursts, Curve
 from careful.measure.estimators.logp_overheads import sent_after_compute, told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
@@ -265,6 +266,40 @@ def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
     found = measure(Machine(os=1.2, or_=0.5, g=2.0, L=1.2), only="gap")
     assert found.curves[0].bursts.marks[-1] > 124
     assert known(found, "g").value == pytest.approx(2.0, rel=0.03)
+
+
+class Sleeper:
+    """A machine in the background; how long its bursts took, and how long it slept."""
+
+    def __init__(self, machine: Machine, seconds: float) -> None:
+        self.machine, self.slept_s = machine, 0.0
+        self.layer = Background(machine, seconds, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+        self.machine.now_us += seconds * 1e6
+
+
+def test_background__bursts_take_one_percent_of_the_time() -> None:
+    asleep = Sleeper(Machine(**TABLE_4["Myrinet"]), 60)
+    found = LogP(asleep.layer, Options(seconds=60), clock=asleep.machine.clock).run()
+    busy_s = found.elapsed_s - asleep.slept_s
+    assert 0 < busy_s / found.elapsed_s == pytest.approx(0.01, rel=0.01)
+    assert found.settled
+    for name, value in TABLE_4["Myrinet"].items():
+        assert known(found, name).value == pytest.approx(value, rel=0.05), name
+
+
+def test_background__says_at_once_how_long_it_takes() -> None:
+    asleep = Sleeper(Machine(**LINK), 60)
+    measurement = LogP(asleep.layer, Options(seconds=60), clock=asleep.machine.clock)
+    with pytest.raises(ValueError, match=r"take about \d+ s on this path: --time (\d+)$") as said:
+        measurement.run()
+    assert asleep.machine.now_us < 60e6  # after round trips, and one burst
+    enough = float(str(said.value).rpartition(" ")[2])
+    asleep = Sleeper(Machine(**LINK), enough)
+    found = LogP(asleep.layer, Options(seconds=enough), clock=asleep.machine.clock).run()
+    assert known(found, "g").value == pytest.approx(1000, rel=0.03)
 
 
 def test_logp__a_loaded_machine_gets_no_figure() -> None:

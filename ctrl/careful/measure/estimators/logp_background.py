@@ -1,0 +1,56 @@
+"""Bursts for LogP that leave a path nearly idle: each is followed by a pause 99 times as long.
+
+Owns the pauses, and whether what a signature needs fits into the time that is given. A burst
+itself still fills the path while it lasts; what others send then waits behind at most a window.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from careful.measure.estimators.logp import Layer
+from careful.measure.estimators.logp_curve import Bursts
+from careful.measure.statistics.sample import SAMPLES_MIN
+
+#: Of the path's time.
+SHARE = 0.01
+#: Bursts of a signature, at least, in units of its longest without computation: those of four
+#: curves, and those by which the model is tried.
+_BURSTS = (4 + 1.5) * (SAMPLES_MIN + 2)
+
+
+class Background:
+    """A layer of which bursts take at most SHARE of the time.
+
+    Args:
+        layer: whose bursts they are.
+        seconds: what is given to a signature.
+        sleep: seconds.
+    """
+
+    def __init__(
+        self, layer: Layer, seconds: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.name, self.capacity = layer.name, layer.capacity
+        self._layer, self._seconds, self._sleep = layer, seconds, sleep
+        self._longest = 1
+
+    def bursts(self, marks: Sequence[int], compute_us: float, count: int, /) -> Bursts:
+        """One burst, and the pause that it costs; ValueError where there is no time for more."""
+        found = self._layer.bursts(marks, compute_us, min(count, 1))
+        busy_s = float(found.done_us.sum()) / 1e6
+        if not compute_us and marks[-1] > self._longest:
+            self._longest = marks[-1]
+            self._afford(busy_s)
+        self._sleep(busy_s * (1 / SHARE - 1))
+        return found
+
+    def _afford(self, burst_s: float) -> None:
+        needed_s = _BURSTS * burst_s / SHARE
+        if needed_s > self._seconds:
+            raise ValueError(
+                f"in the background the bursts take about {needed_s:.0f} s on this path: "
+                f"--time {math.ceil(1.2 * needed_s)}"
+            )
