@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <linux/types.h>
+#include <linux/udp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,8 +23,8 @@
 enum {
 	ERRORS_MAX = 16, /* of the error queue, looked at by one call */
 	QUOTED_MAX = 1024, /* payload that an ICMP error quotes; Linux: 548 bytes */
-	HEADERS_BYTES = 28, /* IPv4 and UDP, */
-	ICMP_HEADERS_BYTES = 28, /* IPv4 and ICMP */
+	HEADERS_BYTES = 28, /* IPv4 and UDP, or ICMP, */
+	IPV6_MORE_BYTES = 20, /* and how much longer they are with IPv6 */
 	STAMP_OLD_NS = 1000 * 1000 * 1000,
 };
 
@@ -53,6 +54,8 @@ static int open_socket(const struct xsk_port *port, int family)
 		rc = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 	if (!rc && !ipv4)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+	if (!rc && !ipv4) /* pings have no checksum: route.c */
+		rc = set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX);
 	if (!rc)
 		rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->netdev.name,
 				(socklen_t)strlen(port->netdev.name));
@@ -154,20 +157,28 @@ void xsk_stamps(struct port *port, bool on)
 			setsockopt(xsk->ctrl[i], SOL_SOCKET, SO_TIMESTAMPNS, &value, sizeof(value));
 }
 
-/* Whether an ICMP error over IPv4 is about a ping, whose beginning is quoted in data,
- * or may be where nothing is quoted. Then *arrival says more. */
-static bool about_probe(const struct sock_extended_err *error, const uint8_t *data, size_t bytes,
-			struct arrival *arrival)
+/* Of a datagram from or to an address: what IP and UDP have before it. */
+static uint32_t headers_bytes(const union address *address)
 {
-	const struct sockaddr_in *by = (const struct sockaddr_in *)SO_EE_OFFENDER(error);
+	return HEADERS_BYTES + (address->sa.sa_family == AF_INET6 ? IPV6_MORE_BYTES : 0);
+}
 
-	if (error->ee_origin != SO_EE_ORIGIN_ICMP || (bytes > 1 && data[1] != CAREFUL_PING))
+/* Whether an ICMP error is about a ping, whose beginning is quoted in data, or may be where
+ * nothing is quoted. Then *arrival says more. */
+static bool about_probe(const struct sock_extended_err *error, const union address *to,
+			const uint8_t *data, size_t bytes, struct arrival *arrival)
+{
+	const void *by = SO_EE_OFFENDER(error);
+	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
+
+	if ((!ipv6 && error->ee_origin != SO_EE_ORIGIN_ICMP) ||
+	    (bytes > 1 && data[1] != CAREFUL_PING))
 		return false;
-	arrival->by.in = *by;
+	memcpy(&arrival->by, by, ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
 	arrival->icmp_type = error->ee_type;
 	arrival->icmp_code = error->ee_code;
 	arrival->icmp_info = error->ee_info;
-	arrival->ip_bytes = ICMP_HEADERS_BYTES + HEADERS_BYTES + (uint32_t)bytes;
+	arrival->ip_bytes = 2 * headers_bytes(to) + (uint32_t)bytes;
 	return true;
 }
 
@@ -214,7 +225,7 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 			    (e.error.ee_origin == SO_EE_ORIGIN_ICMP ||
 			     e.error.ee_origin == SO_EE_ORIGIN_ICMP6))
 				return -ECONNREFUSED;
-			if (!about_probe(&e.error, data, (size_t)got, arrival))
+			if (!about_probe(&e.error, from, data, (size_t)got, arrival))
 				continue;
 			arrival->at_ns = arrived_ns(&m);
 			return -EHOSTUNREACH;
@@ -245,7 +256,7 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 
 		if (got >= 0) {
 			arrival->at_ns = arrived_ns(&m);
-			arrival->ip_bytes = HEADERS_BYTES + (uint32_t)got;
+			arrival->ip_bytes = headers_bytes(from) + (uint32_t)got;
 			return got < (ssize_t)bytes ? got : (ssize_t)bytes;
 		}
 		if (errno == EAGAIN)

@@ -53,8 +53,6 @@ static int check(const struct link_peer *peer, const struct careful_ping_ask *as
 	if (ask->stage < CAREFUL_STAGE_NET_RX || ask->stage > CAREFUL_STAGE_STORE ||
 	    ask->ttl > 255 || (ask->ttl && !outside))
 		return -EINVAL;
-	if (session->address.sa.sa_family != AF_INET)
-		return -EAFNOSUPPORT;
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return -ENOTCONN;
 	if (session->ping.asked || session->ping.done)

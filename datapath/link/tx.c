@@ -334,11 +334,16 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	peer->link->tx_last = peer;
 }
 
-/* Another time to live in an IPv4 header, whose checksum follows (RFC 1624). */
+/* Another hop limit in an IPv6 header, or time to live in an IPv4 header, whose checksum follows
+ * (RFC 1624). */
 static void write_ttl(uint8_t *ip, uint8_t ttl)
 {
 	uint32_t sum = (uint32_t)(uint8_t)~ip[10] << 8 | (uint8_t)~ip[11];
 
+	if (ip[0] >> 4 == 6) {
+		ip[7] = ttl;
+		return;
+	}
 	sum += (uint32_t)(uint8_t)~ip[8] << 8 | (uint8_t)~ip[9];
 	sum += (uint32_t)ttl << 8 | ip[9];
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -349,12 +354,11 @@ static void write_ttl(uint8_t *ip, uint8_t ttl)
 }
 
 /* The same outside the session: no sequence number, no credit, and where it does not arrive
- * nothing is lost. ttl 0: the usual one; another one over IPv4 alone. */
+ * nothing is lost. ttl 0: the usual one. */
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl)
 {
 	struct link_peer *peer = frame->peer;
 
-	assert(!ttl || peer->session->address.sa.sa_family == AF_INET);
 	if (peer->trailer) { /* it has no end to be sealed by */
 		assert(frame->segments == 1);
 		frame->desc[0].bytes -= peer->trailer;

@@ -45,7 +45,7 @@ def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
             for G in RATES
         )
     )
-    with hosts_up(tmp_path_factory.mktemp("stages"), hops=path) as made:
+    with hosts_up(tmp_path_factory.mktemp("stages"), hops=path, options=["--ipv6"]) as made:
         yield made
 
 
@@ -125,3 +125,20 @@ def test_stages__without_careful_there_says_so(hosts: list[Host]) -> None:
         assert done.stderr.count("\n") == 1
     finally:
         hosts[1].up()
+
+
+def test_stages__over_ipv6(hosts: list[Host]) -> None:
+    """Hop limits, ICMPv6 and probes as long as what it quotes; each stage answers."""
+    words = ["fd77::2", "--sizes", "6", "--time", "6", "--stages", "--json"]
+    found = json.loads(hosts[0].ctl("measure", "pathchar", *words).stdout)
+    hops = found["stages"][2:5]
+    assert [stage["stages"] for stage in hops] == [["hop 1"], ["hop 2"], ["hop 3", "netRx"]]
+    assert [stage["address"] for stage in hops] == ["fd77:65::2", "fd77:66::2", "fd77::2"]
+    for stage, G in zip(hops, RATES, strict=True):
+        assert stage["G_us_per_KiB"] == pytest.approx(G, rel=0.1)
+    for stage in found["stages"]:
+        assert stage["samples_count"] >= 6
+        assert (stage["size_min_bytes"], stage["size_max_bytes"]) == (1280, 3826)
+    assert found["pings_count"] > 0
+    for host in hosts:
+        host.assert_nothing_lost()

@@ -363,6 +363,33 @@ static void test_charge__every_byte_or_payload(void)
 	CHECK_EQ(hop_charged(&config, data, bytes), 0);
 }
 
+/* The same with IPv6, whose header is of 40 bytes. */
+static uint32_t packet6(uint8_t *data, uint8_t protocol, uint16_t inner)
+{
+	memset(data, 0, 9014);
+	data[12] = 0x86;
+	data[13] = 0xdd;
+	data[14] = 0x60;
+	data[18] = (uint8_t)(inner >> 8);
+	data[19] = (uint8_t)inner;
+	data[20] = protocol;
+	return 14 + 40 + inner;
+}
+
+static void test_charge__of_ipv6(void)
+{
+	struct hop_config config = PLAIN;
+	uint8_t data[9014];
+	uint32_t bytes = packet6(data, 17, 8 + 500);
+
+	CHECK_EQ(hop_charged(&config, data, bytes), bytes);
+	config.payload_only = true;
+	CHECK_EQ(hop_charged(&config, data, bytes), 500);
+	for (uint32_t n = 0; n < bytes; n++)
+		CHECK_EQ(hop_charged(&config, data, n), 0);
+	CHECK_EQ(hop_charged(&config, data, packet6(data, 58, 8 + 56)), 56);
+}
+
 static void test_charge__truncated_frames_are_safe(void)
 {
 	struct hop_config config = PLAIN;
@@ -394,6 +421,7 @@ int main(void)
 	RUN(test_report__lost_and_late_frames_do_not_bias_it);
 	RUN(test_report__says_nothing_of_one_size);
 	RUN(test_charge__every_byte_or_payload);
+	RUN(test_charge__of_ipv6);
 	RUN(test_charge__truncated_frames_are_safe);
 	return 0;
 }

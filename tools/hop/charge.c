@@ -14,7 +14,9 @@ enum {
 	ETHERNET_BYTES = 14,
 	ETHERTYPE_AT = 12,
 	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_IPV6 = 0x86dd,
 	IPV4_BYTES_MIN = 20,
+	IPV6_BYTES = 40,
 	UDP_BYTES = 8,
 	ICMP_BYTES = 8,
 	TCP_BYTES_MIN = 20,
@@ -39,19 +41,15 @@ static uint32_t udp_payload(const struct hop_config *config, const uint8_t *udp,
 	return hdr.type & CAREFUL_CTRL_BIT ? 0 : ntohs(hdr.frag_bytes);
 }
 
-/* Payload of an IPv4 packet; 0 where it has none that is known. */
-static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
+/* Behind IP's header, by its protocol; 0: none that is known. */
+static uint32_t inner_payload(const struct hop_config *config, uint8_t protocol, const uint8_t *at,
+			      uint32_t inner)
 {
-	uint32_t header = (ip[0] & 15u) * 4, total = be16_at(ip + 2), inner;
-	const uint8_t *at = ip + header;
-
-	if (header < IPV4_BYTES_MIN || total > bytes || total < header)
-		return 0;
-	inner = total - header;
-	switch (ip[9]) {
+	switch (protocol) {
 	case IPPROTO_UDP:
 		return inner < UDP_BYTES ? 0 : udp_payload(config, at, inner);
 	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
 		return inner < ICMP_BYTES ? 0 : inner - ICMP_BYTES;
 	case IPPROTO_TCP:
 		if (inner < TCP_BYTES_MIN || inner < (at[12] >> 4) * 4u)
@@ -62,12 +60,39 @@ static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip,
 	}
 }
 
+/* Payload of an IPv4 packet; 0 where it has none that is known. */
+static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
+{
+	uint32_t header = (ip[0] & 15u) * 4, total = be16_at(ip + 2);
+	const uint8_t *at = ip + header;
+
+	if (header < IPV4_BYTES_MIN || total > bytes || total < header)
+		return 0;
+	return inner_payload(config, ip[9], at, total - header);
+}
+
+/* The same of an IPv6 packet, whose extension headers count as payload. */
+static uint32_t ipv6_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
+{
+	uint32_t inner = be16_at(ip + 4);
+
+	if (bytes < IPV6_BYTES || inner > bytes - IPV6_BYTES)
+		return 0;
+	return inner_payload(config, ip[6], ip + IPV6_BYTES, inner);
+}
+
 uint32_t hop_charged(const struct hop_config *config, const uint8_t *data, uint32_t bytes)
 {
 	if (!config->payload_only)
 		return bytes;
-	if (bytes < ETHERNET_BYTES + IPV4_BYTES_MIN ||
-	    be16_at(data + ETHERTYPE_AT) != ETHERTYPE_IPV4)
+	if (bytes < ETHERNET_BYTES + IPV4_BYTES_MIN)
 		return 0;
-	return ipv4_payload(config, data + ETHERNET_BYTES, bytes - ETHERNET_BYTES);
+	switch (be16_at(data + ETHERTYPE_AT)) {
+	case ETHERTYPE_IPV4:
+		return ipv4_payload(config, data + ETHERNET_BYTES, bytes - ETHERNET_BYTES);
+	case ETHERTYPE_IPV6:
+		return ipv6_payload(config, data + ETHERNET_BYTES, bytes - ETHERNET_BYTES);
+	default:
+		return 0;
+	}
 }

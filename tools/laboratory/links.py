@@ -9,6 +9,7 @@ import contextlib
 import json
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +25,65 @@ from laboratory.network import (
 from laboratory.state import NETNS, STATE, Lab, LabError
 
 
-def chain_end(lab: Lab, k: int, right: bool) -> tuple[str, str, str]:
-    """Namespace, interface and address of an end of link k of a chain."""
+@dataclass(frozen=True)
+class End:
+    """An end of a link of a chain: namespace, interface, its IPv4 and its IPv6 address."""
+
+    namespace: str
+    device: str
+    addresses: tuple[str, str]
+
+
+def chain_end(lab: Lab, k: int, right: bool) -> End:
+    """The left or right end of link k."""
     if right and k == len(lab.hops):
-        return lab.host(2), "eth1", "10.77.0.2"
+        return End(lab.host(2), "eth1", ("10.77.0.2", "fd77::2"))
     if not right and k == 1:
-        return lab.host(1), "eth1", "10.77.0.1"
-    owner = lab.router(k if right else k - 1)
-    return owner, "left" if right else "right", f"10.77.{100 + k}.{2 if right else 1}"
+        return End(lab.host(1), "eth1", ("10.77.0.1", "fd77::1"))
+    owner, side = lab.router(k if right else k - 1), 2 if right else 1
+    addresses = (f"10.77.{100 + k}.{side}", f"fd77:{100 + k:x}::{side}")
+    return End(owner, "left" if right else "right", addresses)
+
+
+def pairs(lab: Lab, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[str, str]]:
+    """Two ends' addresses of each family that the lab has."""
+    return list(zip(one, other, strict=True))[: 2 if lab.ipv6 else 1]
+
+
+def prefix(address: str) -> str:
+    """It alone, for routes."""
+    return f"{address}/{128 if ':' in address else 32}"
 
 
 def join_by_link(lab: Lab, k: int) -> None:
     """The two ends of link k, each tied to the wire, and each other's neighbours."""
     ends = [chain_end(lab, k, right) for right in (False, True)]
     macs = [f"02:77:00:01:{k:02x}:{side:02x}" for side in (1, 2)]
-    for side, (namespace, device, address) in enumerate(ends):
-        far = ends[1 - side][2]
+    for side, end in enumerate(ends):
         ip(
-            f"link add {device} netns {namespace} address {macs[side]} mtu {lab.mtu} numtxqueues 1 "
-            f"numrxqueues 1 type veth peer name w{k}{'ab'[side]} netns {lab.wire} mtu {lab.mtu} "
-            "numtxqueues 1 numrxqueues 1"
+            f"link add {end.device} netns {end.namespace} address {macs[side]} mtu {lab.mtu} "
+            f"numtxqueues 1 numrxqueues 1 type veth peer name w{k}{'ab'[side]} netns {lab.wire} "
+            f"mtu {lab.mtu} numtxqueues 1 numrxqueues 1"
         )
         ip(f"link set w{k}{'ab'[side]} up", namespace=lab.wire)
-        ip(
-            f"address add {address}/32 dev {device}",
-            f"link set {device} up",
-            f"neigh replace {far} lladdr {macs[1 - side]} dev {device} nud permanent",
-            f"route add {far}/32 dev {device} src {address}",
-            namespace=namespace,
-        )
-        no_offloads(namespace, device)
+        ip(f"link set {end.device} up", namespace=end.namespace)
+        for own, far in pairs(lab, end.addresses, ends[1 - side].addresses):
+            quiet = " nodad" if ":" in own else ""
+            ip(
+                f"address add {prefix(own)} dev {end.device}{quiet}",
+                f"neigh replace {far} lladdr {macs[1 - side]} dev {end.device} nud permanent",
+                f"route add {prefix(far)} dev {end.device} src {own}",
+                namespace=end.namespace,
+            )
+        no_offloads(end.namespace, end.device)
 
 
 def join_by_star(lab: Lab) -> None:
     """Hosts on a switch, each by a link of its own; all know each other's addresses."""
     make_namespace(lab.wire, ipv6=False)
     make_switch(lab)
+    families = 2 if lab.ipv6 else 1
+    known = [(f"10.77.0.{k}", f"fd77::{k:x}")[:families] for k in range(lab.hosts + 1)]
     for k in range(1, lab.hosts + 1):
         ends = (("eth1", lab.host(k), "a"), (f"p{k}", lab.switch, "b"))
         for device, namespace, side in ends:
@@ -71,38 +95,44 @@ def join_by_star(lab: Lab) -> None:
         others = (other for other in range(1, lab.hosts + 1) if other != k)
         ip(
             f"address add 10.77.0.{k}/24 dev eth1",
+            *([f"address add fd77::{k:x}/64 dev eth1 nodad"] if lab.ipv6 else []),
             "link set eth1 up",
             *(
-                f"neigh replace 10.77.0.{other} lladdr 02:77:00:00:00:{other:02x} dev eth1 "
-                "nud permanent"
+                f"neigh replace {address} lladdr 02:77:00:00:00:{other:02x} dev eth1 nud permanent"
                 for other in others
+                for address in known[other]
             ),
             namespace=lab.host(k),
         )
     start_links(lab)
 
 
+#: Routers that forward, and that answer every probe.
+ROUTER = {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1}
+ANSWERS = {"ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0, "ipv6/icmp/ratelimit": 0}
+
+
 def route_chain(lab: Lab) -> None:
     """Routes of a chain, and routers that answer every probe."""
     for k in range(1, len(lab.hops)):
-        set_sysctls(
-            lab.router(k), {"ipv4/ip_forward": 1, "ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0}
-        )
+        set_sysctls(lab.router(k), ROUTER | ANSWERS)
     for k in (1, 2):
-        set_sysctls(lab.host(k), {"ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0})
+        set_sysctls(lab.host(k), ANSWERS)
     nodes = [lab.host(1), *(lab.router(k) for k in range(1, len(lab.hops))), lab.host(2)]
     for at, namespace in enumerate(nodes):
         routes = []
         for k in range(1, len(lab.hops) + 1):
             for right in (False, True):
-                _, _, target = chain_end(lab, k, right)
                 node = k if right else k - 1  # which of `nodes` has it
                 if node == at or (abs(node - at) == 1 and k == max(node, at)):
                     continue  # our own, or at the other end of a link of ours
                 link = at + 1 if node > at else at
-                _, _, via = chain_end(lab, link, node > at)
-                _, device, _ = chain_end(lab, link, node < at)
-                routes.append(f"route add {target}/32 via {via} dev {device} onlink")
+                via, own = chain_end(lab, link, node > at), chain_end(lab, link, node < at)
+                targets = chain_end(lab, k, right).addresses
+                routes += [
+                    f"route add {prefix(target)} via {gateway} dev {own.device} onlink"
+                    for target, gateway in pairs(lab, targets, via.addresses)
+                ]
         ip(*routes, namespace=namespace)
 
 
@@ -146,7 +176,7 @@ def wait_for_report(
 def join_by_chain(lab: Lab) -> None:
     make_namespace(lab.wire, ipv6=False)
     for k in range(1, len(lab.hops)):
-        make_namespace(lab.router(k), ipv6=False)
+        make_namespace(lab.router(k), ipv6=lab.ipv6)
     for k in range(1, len(lab.hops) + 1):
         join_by_link(lab, k)
     route_chain(lab)

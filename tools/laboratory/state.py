@@ -40,6 +40,7 @@ class Lab:
     ready: bool = False
     hops: list[dict[str, Any]] = field(default_factory=list)  # of chain.Hop: a chain, or a star
     charge: str = "frame"
+    ipv6: bool = False  # over emulated links, too, which then carry what IPv6 says by itself
 
     @property
     def links(self) -> list[chain.Hop]:
@@ -72,7 +73,7 @@ class Lab:
     @property
     def shape(self) -> tuple[Any, ...]:
         """What makes one lab unlike another."""
-        return self.hosts, self.mtu, self.hops, self.charge
+        return self.hosts, self.mtu, self.hops, self.charge, self.ipv6
 
     @property
     def namespaces(self) -> list[str]:
@@ -131,6 +132,7 @@ def read_state(name: str) -> Lab | None:
         with contextlib.suppress(FileNotFoundError):  # most labs have no chain
             of_chain = json.loads((STATE / name / "chain.json").read_text())
             lab.hops, lab.charge = of_chain["hops"], of_chain["charge"]
+            lab.ipv6 = bool(of_chain.get("ipv6"))
         return lab
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
@@ -141,7 +143,7 @@ def write_state(lab: Lab) -> None:
     folder.mkdir(exist_ok=True)
     temporary = folder / ".lab.json"
     state = asdict(lab)
-    of_chain = {key: state.pop(key) for key in ("hops", "charge")}
+    of_chain = {key: state.pop(key) for key in ("hops", "charge", "ipv6")}
     if lab.hops:
         (folder / "chain.json").write_text(json.dumps(of_chain, indent=1) + "\n")
     temporary.write_text(json.dumps(state, indent=1) + "\n")

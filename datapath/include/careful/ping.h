@@ -17,7 +17,7 @@ extern "C" {
  * A question to the stages of the path to a peer (wire.h: enum careful_stage).
  *
  * @stage:       where the probe ends
- * @ttl:         IP's, with CAREFUL_STAGE_NET_RX alone: where it expires a router answers;
+ * @ttl:         IP's (its hop limit), with CAREFUL_STAGE_NET_RX alone: where it expires a router answers;
  *               0: the usual one
  * @bytes:       of the IP packet, in one buffer
  * @timeout_ms:  how long to wait for the answer
@@ -65,11 +65,11 @@ struct careful_ping_result {
 
 typedef void careful_ping_fn(const struct careful_ping_result *result, void *user);
 
-/* Sends a ping, at once; done runs once. Over IPv4.
+/* Sends a ping, at once; done runs once.
  * -EAGAIN: one is under way to this peer, data waits for credits (which goes before what
  * goes past NET_RX), or no credit or send buffer is free; -EMSGSIZE;
  * -EINVAL; -ENOTCONN; -ENOTSUP: a stage beyond NET_RX before one of NET_RX was answered in
- * this session: an older peer would take it for a lost frame; -EAFNOSUPPORT. */
+ * this session: an older peer would take it for a lost frame. */
 int careful_ping(struct careful *instance, uint32_t peer, const struct careful_ping_ask *ask,
 		 careful_ping_fn *done, void *user);
 

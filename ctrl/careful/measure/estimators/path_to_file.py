@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import math
-import socket
 
 from careful.address import Address
 from careful.daemon.route import Route
@@ -36,11 +35,6 @@ def measure(
     """
     if route is None:
         return pathchar.measure(address, options), None, ""
-    if address.family != socket.AF_INET:
-        text = "pings go over IPv4 only"
-        if must:
-            raise CarefulError(errno.EAFNOSUPPORT, text, route.host)
-        return pathchar.measure(address, options), None, text
     try:
         session = PingSession(
             route.socket, route.instance, route.address, route.host, driver == "veth"
@@ -50,7 +44,10 @@ def measure(
             raise
         return pathchar.measure(address, options), None, str(error)
     with session:
-        path = pathchar.Pathchar(session.probe, session.mtu_bytes, options).run()
+        options = pathchar.fitting(options, session.family)
+        path = pathchar.Pathchar(
+            session.probe, session.mtu_bytes, options, family=session.family
+        ).run()
         if not path.to_host:
             if path.segments:  # of use without the stages, even where those were asked for
                 return path, None, "the host no longer answers, or not through these hops"

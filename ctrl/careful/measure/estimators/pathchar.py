@@ -420,6 +420,13 @@ class Pathchar:
         )
 
 
+def fitting(options: Options, family: Family) -> Options:
+    """The options with probes whose answers are of one size, over IPv6."""
+    if options.min_bytes >= family.least_bytes or family is IPV4:
+        return options
+    return replace(options, min_bytes=family.least_bytes)
+
+
 def measure(address: Address, options: Options) -> Path:
     """The hops to a host.
 
@@ -427,9 +434,7 @@ def measure(address: Address, options: Options) -> Path:
     """
     with Prober(address.ip, address.scope) as prober:
         mtu_bytes = prober.interface_mtu_bytes()
-        least = prober.family.least_bytes
-        if options.min_bytes < least and prober.family is not IPV4:
-            options = replace(options, min_bytes=least)
+        options = fitting(options, prober.family)
         path = Pathchar(prober.probe, mtu_bytes, options, family=prober.family).run()
     if why_nothing := path.why_nothing:
         raise CarefulError(errno.ETIMEDOUT, why_nothing, str(address))

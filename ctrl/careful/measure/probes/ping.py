@@ -18,13 +18,12 @@ from careful.address import Address
 from careful.daemon.client import Answer as IpcAnswer
 from careful.errors import CarefulError
 from careful.measure.probes.session import Session
-from careful.measure.probes.udp import Answer, Reply
+from careful.measure.probes.udp import IPV4, IPV6, Answer, Reply
 
-_TIME_EXCEEDED, _UNREACHABLE, _FRAGMENTATION_NEEDED = 11, 3, 4
 #: How much longer than for the probe itself to wait for carefuld, seconds.
 _PATIENCE_S = 5.0
-#: IPv4, UDP and careful headers: the smallest probe, as an IP packet.
-HEADERS_BYTES = 28 + 48
+#: Of careful: with those of IP and UDP the smallest probe.
+_HEADER_BYTES = 48
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,8 @@ class PingSession(Session):
         timeout_s: float = 5.0,
     ) -> None:
         self._kick_runs_all = kick_runs_all
+        self.family = IPV6 if ":" in address.ip else IPV4
+        self._least_bytes = self.family.headers_bytes + _HEADER_BYTES
         super().__init__(socket, instance, address, host, timeout_s)
 
     def _prepare(self) -> None:
@@ -86,7 +87,7 @@ class PingSession(Session):
     def _first(self) -> None:
         """No stage answers where the host is of an older careful."""
         for _ in range(3):
-            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, HEADERS_BYTES, 1.0)
+            reply = self.ask(lib.CAREFUL_STAGE_NET_RX, self._least_bytes, 1.0)
             if reply.status == 0:
                 return
         text = "it does not answer pings: its careful is older than this one"
@@ -94,7 +95,7 @@ class PingSession(Session):
 
     def _largest(self) -> int:
         """The largest probe, found by asking: the buffers at both ends bound it."""
-        low, high = HEADERS_BYTES, 65535
+        low, high = self._least_bytes, 65535
         while low < high:
             middle = (low + high + 1) // 2
             reply = self.ask(lib.CAREFUL_STAGE_NET_RX, middle, 0.001, ttl=1)
@@ -152,9 +153,9 @@ class PingSession(Session):
             self._check(found.status)
         kind, code, info = found.icmp
         answer, mtu_bytes = Answer.REACHED, 0
-        if kind == _TIME_EXCEEDED:
+        if kind == self.family.expired:
             answer = Answer.EXPIRED
-        elif kind == _UNREACHABLE and code == _FRAGMENTATION_NEEDED:
+        elif self.family.too_big in ((kind, code), (kind, None)):
             answer, mtu_bytes = Answer.TOO_BIG, info
         elif kind:
             answer = Answer.REFUSED
