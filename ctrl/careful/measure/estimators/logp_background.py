@@ -19,6 +19,8 @@ SHARE = 0.01
 #: Bursts of a signature, at least, in units of its longest without computation: those of four
 #: curves, and those by which the model is tried.
 _BURSTS = (4 + 1.5) * (SAMPLES_MIN + 2)
+#: Of the first ones, of which the shortest tells what the others take: one may be disturbed.
+_FIRST = 3
 
 
 class Background:
@@ -39,12 +41,12 @@ class Background:
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int, /) -> Bursts:
         """One burst, and the pause that it costs; ValueError where there is no time for more."""
-        found = self._layer.bursts(marks, compute_us, min(count, 1))
-        busy_s = float(found.done_us.sum()) / 1e6
-        if not compute_us and marks[-1] > self._longest:
+        longer = not compute_us and marks[-1] > self._longest
+        found = self._layer.bursts(marks, compute_us, min(count, _FIRST if longer else 1))
+        if longer:
             self._longest = marks[-1]
-            self._afford(busy_s)
-        self._sleep(busy_s * (1 / SHARE - 1))
+            self._afford(float(found.done_us.min()) / 1e6)
+        self._sleep(float(found.done_us.sum()) / 1e6 * (1 / SHARE - 1))
         return found
 
     def _afford(self, burst_s: float) -> None:
