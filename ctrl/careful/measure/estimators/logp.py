@@ -4,8 +4,9 @@ Owns the plan of the bursts and what their curves (logp_curve.py) say together. 
 requests with D of computation after each; a curve is the time of that over M, one for each D. Its
 slope is os before the first reply, g where the network is full, and os + or + D where D exceeds
 the time that the sender would idle. There os is that of a request after D: what a pause adds to it
-(who forwards has gone to sleep, caches are cold) is no part of or. L is what half of a round trip
-leaves. Who issues is passed in.
+(who forwards has gone to sleep, caches are cold) is no part of or, unless requests before the first
+reply take even more than later ones that take a reply: then or is P4's g' - D - os, and that at
+most. L is what half of a round trip leaves. Who issues is passed in.
 """
 
 from __future__ import annotations
@@ -260,6 +261,9 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
     g, rtt = curves[0].steady(), figure(trips.done_us)
     os, os_D = told(curves[0].overhead(), rtt), _after_compute(curves[1:])
     or_ = _receive_overhead(sent_after_compute(os, os_D), g, curves[1:])
+    at_most = not or_.estimate and os_D.estimate is not None
+    if at_most:  # the first requests of a burst take more than later ones: P4's own reading is left
+        or_ = _receive_overhead(os, g, curves[1:])
     notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
     if rtt.estimate and os.estimate and or_.estimate:
@@ -280,7 +284,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
         os_D,
         curves,
         False,
-        notes=notes + doubts(os, or_, os_D),
+        notes=notes + doubts(os, or_, os_D, at_most),
         sender_bound=sender_bound,
     )
 

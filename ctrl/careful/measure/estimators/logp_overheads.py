@@ -35,8 +35,11 @@ def sent_after_compute(os: Figure, os_D: Figure) -> Figure:
     return os_D if abs(more.value) > more.half else os
 
 
-def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
-    """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
+def doubts(os: Figure, or_: Figure, os_D: Figure, at_most: bool) -> list[str]:
+    """Notes; os_D: what a request takes to send after D, before any reply; all µs.
+
+    at_most: or was read as if os were the same after D.
+    """
     if not (os.estimate and or_.estimate and os_D.estimate):
         return []
     more = os_D.estimate - os.estimate
@@ -44,6 +47,10 @@ def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
         return []
     return [
         f"after D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os, before any reply is there; or is what requests after D "
-        "take beyond that"
+        f"±{more.half:.2g} more than os, before any reply is there; "
+        + (
+            "later ones take less, and or is at most what is said: it has what D adds to them"
+            if at_most
+            else "or is what requests after D take beyond that"
+        )
     ]

@@ -228,6 +228,24 @@ def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float) -> 
     assert not measure(Machine(**LINK)).notes
 
 
+def test_logp__or_is_at_most_what_later_requests_leave_above_os() -> None:
+    """The first requests after pauses take 16 µs more, later ones 6, their replies among these."""
+
+    class Settling(Machine):
+        def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+            found = super().bursts(marks, compute_us, count)
+            if not compute_us:
+                return found
+            first = np.minimum(found.marks, 4) * 16 + np.maximum(found.marks - 4, 0) * 4
+            return replace(found, elapsed_us=found.elapsed_us + first)
+
+    found = measure(Settling(**LINK), seconds=60.0)
+    assert known(found, "os_D").value > known(found, "os").value + 10
+    assert known(found, "or_").value == pytest.approx(LINK["or_"] + 4, rel=0.05)
+    (note,) = (one for one in found.notes if "after D, a request" in one)
+    assert "or is at most" in note
+
+
 def test_sent_after_compute__is_os_unless_something_else_is_seen() -> None:
     os = Figure(Estimate(2.0, 0.05, 50), 50)
     assert sent_after_compute(os, Figure(Estimate(2.1, 0.1, 50))) == os
