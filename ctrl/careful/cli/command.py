@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from careful.cli import interrupt
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """click's, whose values have a type for mypy since 8.2; Debian 12 has 8.1."""
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
+
 
 #: Width of an example in a list before what it does begins on a line of its own.
 _EXAMPLE_COLUMNS = 46

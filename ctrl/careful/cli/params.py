@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from careful.cli.command import ParamType
 from careful.errors import CarefulError
 from careful.units import parse_bytes, parse_seconds
 
 
-class Bytes(click.ParamType[int]):
+class Bytes(ParamType[int]):
     """A number of bytes: 4096, 64KiB, 50MB, 1G."""
 
     name = "bytes"
@@ -27,7 +28,7 @@ class Bytes(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-class BytesList(click.ParamType[tuple[int, ...]]):
+class BytesList(ParamType[tuple[int, ...]]):
     """Sizes with commas between them."""
 
     name = "bytes,..."
@@ -40,7 +41,7 @@ class BytesList(click.ParamType[tuple[int, ...]]):
         return tuple(Bytes().convert(part, param, ctx) for part in str(value).split(","))
 
 
-class OutputFile(click.ParamType[Path]):
+class OutputFile(ParamType[Path]):
     """A file that a result can be written to, found out before anything is measured."""
 
     name = "file"
@@ -85,7 +86,7 @@ class Whole(click.IntRange):
         return ""
 
 
-class Duration(click.ParamType[float]):
+class Duration(ParamType[float]):
     """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 
     Args:
@@ -115,7 +116,7 @@ class Duration(click.ParamType[float]):
         return seconds * self._per_s
 
 
-class WholeDuration(click.ParamType[int]):
+class WholeDuration(ParamType[int]):
     """The same in whole milliseconds or microseconds, at least one."""
 
     name = "time"
@@ -129,7 +130,7 @@ class WholeDuration(click.ParamType[int]):
         return max(1, round(self._duration.convert(value, param, ctx)))
 
 
-class Share(click.ParamType[float]):
+class Share(ParamType[float]):
     """A number above 0 and below 1. Click's own takes NaN."""
 
     name = "share"

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from careful.cli import complete
-from careful.cli.command import group
+from careful.cli.command import ParamType, group
 from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
 from careful.cli.tune_auto import tune_auto, tune_explain
@@ -32,7 +32,7 @@ def _figures(session: tune_peers.Session, rows: list[tune_peers.Row]) -> dict[st
     return {**effect, "peers": [report.tune_row(row) for row in rows]}
 
 
-class MessageClass(click.ParamType[tuple[int, ...]]):
+class MessageClass(ParamType[tuple[int, ...]]):
     """A message-size class: its index, the size of a message in it, or all."""
 
     name = "class"
