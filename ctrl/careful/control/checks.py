@@ -133,6 +133,19 @@ def _library(case: Case) -> Iterator[Finding]:
             return
 
 
+def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
+    """Link-level flow control: with it, a queue that is full holds its sender and drops nothing."""
+    if all(heeds_and_sends):
+        return Finding(
+            "pause", OK, "pause frames are heeded and sent: a full queue holds its sender"
+        )
+    words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
+    said = "are sent, and not heeded" if heeds_and_sends[1] else words[heeds_and_sends[0]]
+    text = f"pause frames {said}: a queue that is full drops, here or in the switch"
+    advice = f"ethtool -A {ifname} rx on tx on, and flow control in the switch"
+    return Finding("pause", WARN, text, advice)
+
+
 def _interface(link: Link) -> Iterator[Finding]:
     if link.up and not link.carrier:
         yield Finding("carrier", WARN, f"no link on {link.name}", "check the cable")
@@ -145,6 +158,8 @@ def _interface(link: Link) -> Iterator[Finding]:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield Finding("address", WARN, text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     driver = ethtool.driver_info(link.name)
+    if driver.pause:
+        yield pause(link.name, driver.pause)
     if driver.lro:
         advice = f"ethtool -K {link.name} lro off"
         yield Finding("offloads", WARN, "LRO is on, and drivers refuse native XDP with it", advice)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _SIOCETHTOOL = 0x8946
 # <linux/ethtool.h>
-_GDRVINFO, _GCHANNELS, _GRINGPARAM = 0x3, 0x3C, 0x10
+_GDRVINFO, _GCHANNELS, _GRINGPARAM, _GPAUSEPARAM = 0x3, 0x3C, 0x10, 0x12
 _GGRO, _GFLAGS = 0x2B, 0x25
 _FLAG_LRO, _FLAG_NTUPLE = 1 << 15, 1 << 27
 
@@ -27,6 +27,7 @@ class DriverInfo:
         gro: whether generic receive offload is on.
         lro: whether large receive offload is on.
         ntuple: whether flow steering rules are on.
+        pause: whether pause frames (IEEE 802.3x) are heeded, and whether they are sent.
     """
 
     driver: str
@@ -35,6 +36,7 @@ class DriverInfo:
     gro: bool | None
     lro: bool | None
     ntuple: bool | None
+    pause: tuple[bool, bool] | None = None
 
 
 def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | None:
@@ -56,10 +58,13 @@ def driver_info(ifname: str) -> DriverInfo:
         ring = _ask(sock, ifname, _GRINGPARAM, 36)
         gro = _ask(sock, ifname, _GGRO, 8)
         flags = _ask(sock, ifname, _GFLAGS, 8)
+        pause = _ask(sock, ifname, _GPAUSEPARAM, 16)
     name = driver[4:36].rstrip(b"\0").decode() if driver else "unknown"
     # ethtool_channels: cmd, four maxima, then rx, tx, other, combined
     counts = struct.unpack("=9I", channels) if channels else (0,) * 9
     rings = struct.unpack("=9I", ring) if ring else (0,) * 9
+    # ethtool_pauseparam: cmd, autoneg, rx, tx
+    heeded, sent = struct.unpack("=4I", pause)[2:] if pause else (0, 0)
     bits = struct.unpack("=2I", flags)[1] if flags else None
     return DriverInfo(
         driver=name,
@@ -68,4 +73,5 @@ def driver_info(ifname: str) -> DriverInfo:
         gro=bool(struct.unpack("=2I", gro)[1]) if gro else None,
         lro=None if bits is None else bool(bits & _FLAG_LRO),
         ntuple=None if bits is None else bool(bits & _FLAG_NTUPLE),
+        pause=(bool(heeded), bool(sent)) if pause else None,
     )

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import signal
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from careful.control import checks, ethtool
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab
 
@@ -267,3 +269,32 @@ def test_doctor__fix_while_it_is_up(host: Host) -> None:
     host.up()
     assert doctor(host, "--fix", "eth1")["instance"][1] == "nothing to do"
     assert host.status()["pid"] == host.pid
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "said"),
+    [
+        ((1, 1, 1), "ok", "are heeded and sent"),
+        ((0, 1, 0), "warn", "are heeded, and not sent"),
+        ((0, 0, 1), "warn", "are sent, and not heeded"),
+        ((1, 0, 0), "warn", "are neither heeded nor sent"),
+    ],
+)
+def test_pause__as_the_driver_says(
+    answer: tuple[int, int, int], state: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """veth has none: what a NIC's driver answers stands in for it."""
+    kept = ethtool._ask
+
+    def asked(sock: Any, ifname: str, command: int, size: int) -> bytes | None:
+        if command == 0x12:
+            return struct.pack("=4I", command, *answer)
+        return kept(sock, ifname, command, size)
+
+    assert ethtool.driver_info("lo").pause is None
+    monkeypatch.setattr(ethtool, "_ask", asked)
+    pause = ethtool.driver_info("lo").pause
+    assert pause is not None
+    found = checks.pause("eth1", pause)
+    assert (found.state, said in found.text) == (state, True)
+    assert ("ethtool -A eth1 rx on tx on" in found.advice) is (state == "warn")
