@@ -43,6 +43,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.status:status",
             "Show the settings in effect, the peers, and every counter that is not 0.",
         ),
+        "top": (
+            "careful.cli.top:top",
+            "Show what moves between this host and its peers, until Ctrl-C.",
+        ),
         "doctor": (
             "careful.cli.doctor:doctor",
             "Check that everything careful needs on IFACE is there.",

@@ -1,0 +1,120 @@
+"""What moves between this host and its peers now: differences of two looks at running instances.
+
+Owns the figures of `carefulctl top`. Calls status.py and live.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from careful.control import live, status
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.errors import CarefulError
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was counted until a time.
+
+    Attributes:
+        at_s: of the monotonic clock.
+        found: of each instance, as status.gather() has it.
+        messages: instance -> slot -> live messages and what they took, nanoseconds.
+    """
+
+    at_s: float
+    found: Sequence[Mapping[str, Any]]
+    messages: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+
+
+def _messages(name: str) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    with suppress(CarefulError):  # only root may read the map
+        for (slot, _, _), cell in live.cells(name).items():
+            count, sum_ns = found.get(slot, (0, 0))
+            found[slot] = count + cell.count, sum_ns + cell.sum_ns
+    return found
+
+
+def look(running: Sequence[Instance], settings: Config) -> Look:
+    """What running instances have counted so far.
+
+    Raises:
+        CarefulError: one does not answer.
+    """
+    found = [status.gather(one, settings) for one in running]
+    return Look(time.monotonic(), found, {one.name: _messages(one.name) for one in running})
+
+
+def _waits_for(one: Mapping[str, Any]) -> str | None:
+    """What holds up messages to a peer, as far as a look can tell."""
+    if one["withholding"]:
+        return "client"
+    if one["messages_out"] and one["credits_free"] <= 1:
+        return "credits"
+    return "frames" if one["messages_out"] else None
+
+
+def _peer(
+    now: Mapping[str, Any],
+    before: Mapping[str, Any],
+    messages: tuple[tuple[int, int], tuple[int, int]],
+    seconds: float,
+) -> dict[str, Any]:
+    def rate(name: str) -> float:
+        return max(0, int(now[name]) - int(before.get(name, now[name]))) / seconds
+
+    (count, sum_ns), (count_before, sum_before) = messages
+    more = count - count_before
+    return {
+        "peer": now["node"] or now["name"] or now["address"],
+        "address": now["address"],
+        "state": now["state"],
+        "error": now["error"],
+        "credits_free": now["credits_free"],
+        "credits_window": now["credits_window"],
+        "tx_bytes_per_s": rate("tx_bytes"),
+        "rx_bytes_per_s": rate("rx_bytes"),
+        "tx_frames_per_s": rate("tx_frames"),
+        "rx_frames_per_s": rate("rx_frames"),
+        "messages_per_s": max(0, more) / seconds,
+        "latency_us": (sum_ns - sum_before) / more / 1e3 if more > 0 else None,
+        "lost_frames": now["lost_here_frames"] + now["lost_there_frames"],
+        "waits_for": _waits_for(now),
+    }
+
+
+def rates(before: Look, now: Look) -> list[dict[str, Any]]:
+    """Of each instance: its peers, those that move most first, and what they move a second."""
+    seconds = max(now.at_s - before.at_s, 1e-3)
+    was = {one["instance"]: one for one in before.found}
+    made = []
+    for one in now.found:
+        name = one["instance"]
+        old = was.get(name, {"peers": ()})
+        slots = {(each["slot"], each["address"]): each for each in old["peers"]}
+        peers = []
+        for each in one["peers"]:
+            slot = each["slot"]
+            found = now.messages.get(name, {}).get(slot, (0, 0))
+            earlier = before.messages.get(name, {}).get(slot, found)
+            told = slots.get((slot, each["address"]), {})
+            peers.append(_peer(each, told, (found, earlier), seconds))
+        peers.sort(key=lambda each: -each["tx_bytes_per_s"] - each["rx_bytes_per_s"])
+        made.append(
+            {
+                "instance": name,
+                "ifname": one["ifname"],
+                "xdp_mode": one["xdp_mode"],
+                "zerocopy": one["zerocopy"],
+                "window_buffers": one["window_buffers"],
+                "seconds": seconds,
+                "peers": peers,
+            }
+        )
+    return made

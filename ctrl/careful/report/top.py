@@ -1,0 +1,41 @@
+"""What `top` shows: a table of peers for each instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from careful.report.tables import alarm, table
+from careful.units import shown_bytes as size
+
+_WAITS = {"client": "a slow client here", "credits": "credits", "frames": "frames to leave"}
+
+
+def _row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    state = one["state"] + (f": {one['error']}" if one["error"] else "")
+    took = one["latency_us"]
+    return (
+        one["peer"],
+        state if state == "up" else alarm(state),
+        f"{one['credits_free']}/{one['credits_window']}",
+        f"{size(round(one['tx_bytes_per_s']))}/s",
+        f"{size(round(one['rx_bytes_per_s']))}/s",
+        round(one["messages_per_s"]),
+        "-" if took is None else f"{took:.0f}",
+        alarm(str(one["lost_frames"])) if one["lost_frames"] else 0,
+        _WAITS.get(one["waits_for"] or "", "-"),
+    )
+
+
+def shown(found: Sequence[Mapping[str, Any]]) -> str:
+    """Every instance that is up."""
+    columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
+    columns += ["lost", "waits for"]
+    parts = []
+    for one in found:
+        copy = "zero-copy" if one["zerocopy"] else "copy"
+        head = f"{one['instance']} on {one['ifname']}: XDP {one['xdp_mode']}, {copy}, "
+        head += f"window {one['window_buffers']}"
+        rows = [_row(each) for each in one["peers"]]
+        parts.append(f"{head}\n{table('', columns, rows)}" if rows else f"{head}\n  no peers")
+    return "\n\n".join(parts) or "careful is not up"
