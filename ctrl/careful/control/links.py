@@ -87,11 +87,11 @@ def _attribute(message: Any, name: str) -> Any:
 
 def _link(message: Any) -> Link:
     xdp = _attribute(message, "IFLA_XDP")
-    attached = _attribute(xdp, "XDP_ATTACHED") or 0
+    attached = _attribute(xdp, "IFLA_XDP_ATTACHED") or 0
     program = (
-        _attribute(xdp, "XDP_PROG_ID")
-        or _attribute(xdp, "XDP_DRV_PROG_ID")
-        or _attribute(xdp, "XDP_SKB_PROG_ID")
+        _attribute(xdp, "IFLA_XDP_PROG_ID")
+        or _attribute(xdp, "IFLA_XDP_DRV_PROG_ID")
+        or _attribute(xdp, "IFLA_XDP_SKB_PROG_ID")
     )
     info = _attribute(message, "IFLA_LINKINFO")
     flags = message["flags"]
