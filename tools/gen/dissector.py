@@ -1,0 +1,134 @@
+"""Write Wireshark's dissector of the wire format: `dissector.py FILE.lua`.
+
+Names, places and sizes of fields are the C compiler's, by the binding; values have the names of
+their enums. Owns what a struct's declaration does not say: which one a datagram holds. Use it
+with `tshark -X lua_script:FILE.lua`, or put it among Wireshark's plugins.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from careful._abi import Field, enum_names, flag_names, layout, lib, sizeof
+
+#: Struct -> field -> names of its values.
+VALUES = {
+    "hdr": {
+        "type": enum_names("careful_type", "CAREFUL_"),
+        "stage_limit": enum_names("careful_stage", "CAREFUL_STAGE_"),
+    },
+    "am": {"kind": enum_names("careful_am_kind", "CAREFUL_AM_")},
+    "ctrl": {"type": enum_names("careful_type", "CAREFUL_")},
+    "keyed": {"type": enum_names("careful_type", "CAREFUL_")},
+    "ping_answer": {
+        "type": enum_names("careful_type", "CAREFUL_"),
+        "stage": enum_names("careful_stage", "CAREFUL_STAGE_"),
+        "scratch": enum_names("careful_scratch", "CAREFUL_SCRATCH_"),
+    },
+}
+_HEX = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
+
+
+def _declared(struct: str, field: Field) -> str:
+    """A field's Lua object."""
+    name = f"careful.{struct}.{field.name}"
+    if field.count is not None:
+        return f'ProtoField.bytes("{name}", "{field.name}")'
+    kind = f"uint{8 * field.item_bytes}"
+    base = "base.HEX" if field.name in _HEX else "base.DEC"
+    names = VALUES[struct].get(field.name, {})
+    values = ", ".join(f'[{value}] = "{text}"' for value, text in names.items())
+    more = f", {{ {values} }}" if names else ""
+    return f'ProtoField.{kind}("{name}", "{field.name}", {base}{more})'
+
+
+def _lines() -> Iterator[str]:
+    version = int(lib.CAREFUL_WIRE_VERSION)
+    yield f"-- careful's wire format, version {version}; by tools/gen/dissector.py"
+    yield 'local careful = Proto("careful", "careful")'
+    yield "local structs = {}"
+    yield "local fields = {}"
+    for struct in VALUES:
+        yield f"structs.{struct} = {{ bytes = {sizeof(f'careful_{struct}')}, fields = {{"
+        for one in layout(f"careful_{struct}"):
+            yield f"  {{ {one.offset}, {one.size}, {_declared(struct, one)} }},"
+        yield "} }"
+    yield "local flags = {"
+    for bit, text in flag_names("CAREFUL_F_").items():
+        made = f'ProtoField.bool("careful.hdr.flags.{text}", "{text}", 8, nil, {bit})'
+        yield f"  {made},"
+    yield "}"
+    numbers = ", ".join(
+        f"{name} = {int(getattr(lib, f'CAREFUL_{name}'))}"
+        for name in ("CTRL_BIT", "F_FIRST", "PING_ANSWER", "HELLO", "WELCOME", "PORT_DEFAULT")
+    )
+    yield f"local number = {{ {numbers} }}"
+    yield _REST
+
+
+_REST = """
+for _, struct in pairs(structs) do
+  for _, one in ipairs(struct.fields) do
+    fields[#fields + 1] = one[3]
+  end
+end
+for _, one in ipairs(flags) do
+  fields[#fields + 1] = one
+end
+careful.fields = fields
+
+-- Adds the struct that begins at `at`, as far as the datagram goes.
+local function add(name, buffer, at, root)
+  local struct = structs[name]
+  local tree = root:add(careful, buffer(at, math.min(struct.bytes, buffer:len() - at)), name)
+  for _, one in ipairs(struct.fields) do
+    if at + one[1] + one[2] <= buffer:len() then
+      local item = tree:add(one[3], buffer(at + one[1], one[2]))
+      if name == "hdr" and one[1] == 2 then
+        for _, flag in ipairs(flags) do
+          item:add(flag, buffer(at + 2, 1))
+        end
+      end
+    end
+  end
+  return at + struct.bytes
+end
+
+local function control(kind, bytes)
+  if kind == number.PING_ANSWER then
+    return "ping_answer"
+  end
+  if bytes == structs.keyed.bytes and (kind == number.HELLO or kind == number.WELCOME) then
+    return "keyed"
+  end
+  return "ctrl"
+end
+
+function careful.dissector(buffer, info, root)
+  if buffer:len() < 4 then
+    return 0
+  end
+  info.cols.protocol = "careful"
+  local kind, set = buffer(1, 1):uint(), buffer(2, 1):uint()
+  if kind >= number.CTRL_BIT then
+    add(control(kind, buffer:len()), buffer, 0, root)
+    return buffer:len()
+  end
+  local at = add("hdr", buffer, 0, root)
+  if set % (2 * number.F_FIRST) >= number.F_FIRST and at < buffer:len() then
+    at = add("am", buffer, at, root)
+  end
+  return buffer:len()
+end
+
+DissectorTable.get("udp.port"):add(number.PORT_DEFAULT, careful)"""
+
+
+def main() -> None:
+    Path(sys.argv[1]).write_text("\n".join(_lines()) + "\n")
+
+
+if __name__ == "__main__":
+    main()
