@@ -12,7 +12,7 @@
 #endif
 
 enum {
-	CAREFUL_ABI_VERSION = 1, /* raised when a key or a value gets another layout */
+	CAREFUL_ABI_VERSION = 2, /* raised when a key or a value gets another layout */
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to this << i */
