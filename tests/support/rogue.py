@@ -25,6 +25,8 @@ HDR, AM = sizeof("careful_hdr"), sizeof("careful_am")
 WHOLE = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
 BULK = int(lib.CAREFUL_F_BULK)
 ANSWER_S = 20.0
+#: For a misdeed that the server refuses.
+PATIENCE_S = 60.0
 rng = random.Random(18)
 
 
@@ -375,9 +377,12 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
 
 
 def main() -> None:
-    """Does one misdeed, or all in turns, until the time is over."""
+    """Does one misdeed, or all in turns, until the time is over, and until each was done as often
+    as it is asked for: what came before may have the server refuse it for a while.
+    """
     server, name, *rest = sys.argv[1:]
     until = time.monotonic() + (float(rest[0]) if rest else 0)
+    least = int(rest[1]) if len(rest) > 1 else 1
     done: dict[str, int] = {}
     while True:
         for kind in MISDEEDS if name == "all" else [name]:
@@ -385,8 +390,10 @@ def main() -> None:
             with contextlib.suppress(Ended, TimeoutError):
                 for _ in MISDEEDS[kind](server):
                     done[kind] += 1
-        if time.monotonic() >= until:
+        now = time.monotonic()
+        if now >= until and (min(done.values()) >= least or now >= until + PATIENCE_S):
             break
+        time.sleep(0.1)
     print(json.dumps(done))
     if not any(done.values()):
         sys.exit("nothing was done")

@@ -66,9 +66,14 @@ def fill_with(fragment_bytes: int) -> Any:
     return fill
 
 
-def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
+def entry_of(tune: maps.PinnedMap, slot: int) -> Any:
     entry: Any = ffi.new("struct careful_tune_entry *")
     ffi.memmove(entry, tune.lookup(slot), ffi.sizeof(entry[0]))
+    return entry
+
+
+def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
+    entry = entry_of(tune, slot)
     entry.active = version
     tune.update(slot, bytes(ffi.buffer(entry)))
 
@@ -80,28 +85,29 @@ def measured(instance: str, slot: int) -> list[Cell]:
 
 
 def flip(instance: str) -> list[Cell]:
-    """What was measured of each version while 1 and 2, small and large, were active in turn."""
+    """What was measured of another version, and of small and large, while these took turns."""
     (slot,) = maps.sessions(instance)
     with maps.tune_map(instance) as tune:
-        for fragment_bytes in (SMALL, LARGE):  # they become 1 and 2
+        ours = []
+        for fragment_bytes in (SMALL, LARGE):  # each becomes the one that was not active
             tune_entry.write(tune, slot, fill_with(fragment_bytes))
+            ours.append(int(entry_of(tune, slot).active))
         before = measured(instance, slot)
         turns = 0
 
         def enough() -> bool:
             nonlocal turns
             turns += 1
-            activate(tune, slot, 1 + turns % 2)
+            activate(tune, slot, ours[turns % 2])
             time.sleep(FLIP_S)
             now = measured(instance, slot)
-            return all(now[one].count - before[one].count >= ENOUGH for one in (1, 2))
+            return all(now[one].count - before[one].count >= ENOUGH for one in ours)
 
         wait_for(enough, "messages of both versions")
         after = measured(instance, slot)
-    return [
-        Cell(*(end - start for end, start in zip(vars(b).values(), vars(a).values(), strict=True)))
-        for a, b in zip(before, after, strict=True)
-    ]
+    (other,) = {0, 1, 2} - set(ours)
+    pairs = [(vars(before[k]).values(), vars(after[k]).values()) for k in (other, *ours)]
+    return [Cell(*(end - start for start, end in zip(*pair, strict=True))) for pair in pairs]
 
 
 @pytest.mark.parametrize(("move", "sender"), [("store", "h1"), ("get", "h2")])

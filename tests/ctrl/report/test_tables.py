@@ -38,6 +38,8 @@ PEER = {
     "epochs": 1,
     "withholding": False,
     "control_unheard": False,
+    "seal": "off",
+    "cipher": None,
 }
 IN_EFFECT = {
     "instance": "eth1",

@@ -15,6 +15,7 @@ from careful.daemon.route import Route
 from careful.measure.estimators import host_stages, path_to_file
 from careful.measure.estimators.hops import Path
 from careful.measure.estimators.pathchar import Options, Pathchar
+from careful.measure.probes.udp import IPV4
 from careful.report import measure_plots
 from careful.report.pathchar_stages import resources, stages_figures, stages_table
 from fake_hosts import FakeHosts
@@ -168,6 +169,7 @@ class Session:
 
     def __init__(self, *_: object) -> None:
         self.probe, self.ask, self.mtu_bytes = self.hosts.probe, self.hosts.ask, 3826
+        self.family = IPV4
 
     def __enter__(self) -> Session:
         return self
