@@ -55,7 +55,8 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     assert alive(pid)
     honest.assert_nothing_lost()
     own = server.lab.address("h2")
-    (seen,) = [one for one in server.status()["peers"] if one["address"].startswith(own)]
-    assert (seen["epochs"], seen["state"]) == (1, "up")
+    # None, where the misdeed outlasted the get: an idle session yields.
+    seen = [one for one in server.status()["peers"] if one["address"].startswith(own)]
+    assert [(one["epochs"], one["state"]) for one in seen] in ([], [(1, "up")])
     assert not set(server.log) & {*map(chr, range(0x80, 0xA0)), "\x1b", "\x07"}
     assert "\x1b" not in server.ctl("status").stdout
