@@ -167,7 +167,7 @@ static int add_conditional(scmp_filter_ctx filter)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, no_code);
 	for (size_t i = 0; !rc && i < sizeof(families) / sizeof(families[0]); i++)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-				      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]));
+				      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i], 0));
 	return rc;
 }
 

@@ -307,7 +307,7 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	end = at + datagram.bytes;
 	memcpy(&hdr, at, sizeof(hdr));
 	if (hdr.version == CAREFUL_WIRE_SEALED && end - 24 >= at + sizeof(hdr)) {
-		end[-24 + random[1] % 24] ^= (uint8_t)(random[1] >> 8); /* count and tag */
+		(end - 24)[random[1] % 24] ^= (uint8_t)(random[1] >> 8); /* count and tag */
 		if (random[2] % 8 == 0) { /* its end is body now */
 			hdr.version = CAREFUL_WIRE_VERSION;
 			hdr.frag_bytes = htobe16((uint16_t)(be16toh(hdr.frag_bytes) + 24));

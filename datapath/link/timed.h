@@ -27,8 +27,9 @@ struct timed_span {
 struct timed_span timed_begin(enum timed_operation what);
 void timed_end(struct timed_span *span);
 /* Times from here to the end of the block, less what is timed within. */
-#define OPERATION(what) \
-	__attribute__((cleanup(timed_end))) struct timed_span timed_span_ = timed_begin(what)
+#define OPERATION(what)                                                             \
+	__attribute__((cleanup(timed_end), unused)) struct timed_span timed_span_ = \
+		timed_begin(what)
 #else
 #define OPERATION(what) ((void)0)
 #endif

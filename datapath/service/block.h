@@ -63,4 +63,7 @@ int block_timeout_ms(struct block_server *server);
 /* For careful_peer_watch(), with the server as user, or called by who watches. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
+/* What it asks of api.c: a request was denied for its path. */
+void engine_denied(struct careful *instance);
+
 #endif /* SERVICE_BLOCK_H */

@@ -387,7 +387,4 @@ int block_list(struct block_server *server, struct block_job *job);
 int block_open_scratch(struct block_server *server, struct block_job *job);
 int block_batch(struct block_job *job);
 
-/* api.c: a request was denied for its path. */
-void engine_denied(struct careful *instance);
-
 #endif /* SERVICE_BLOCK_PRIVATE_H */

@@ -278,8 +278,9 @@ void logp_curve(double compute, struct logp_curve *curve)
 	double elapsed[LOGP_COSTS_MAX];
 
 	*curve = (struct logp_curve){ .compute = compute };
-	for (double at = 1; at <= LOGP_MESSAGES; at = at < 8 ? at + 1 : at * 1.25)
-		curve->messages[curve->count++] = (uint32_t)at;
+	for (uint32_t eighths = 8; eighths <= 8 * LOGP_MESSAGES;
+	     eighths += eighths < 64 ? 8 : eighths / 4)
+		curve->messages[curve->count++] = eighths / 8;
 	burst(compute, curve->messages, curve->count, elapsed);
 	for (uint32_t i = 0; i < curve->count; i++)
 		curve->cost[i] = elapsed[i] / curve->messages[i] + compute;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fake_careful.h"
+#include "service/block.h"
 
 struct careful_kept {
 	uint32_t bytes;
