@@ -12,7 +12,7 @@ from fsspec.tests import abstract
 class OfCareful(abstract.AbstractFixtures):  # type: ignore[misc]
     @pytest.fixture
     def fs(self) -> CarefulFileSystem:
-        return CarefulFileSystem("h2", auto_mkdir=True)
+        return CarefulFileSystem("h2", auto_mkdir=True, sync=False)
 
     @pytest.fixture
     def fs_path(self, fs: CarefulFileSystem) -> Iterator[str]:

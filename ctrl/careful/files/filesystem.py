@@ -15,7 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from fsspec.asyn import AsyncFileSystem, sync_teardown
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -58,6 +58,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         instance: see careful.files.connect(), likewise the next two.
         config: a file's name.
         timeout_s: seconds.
+        sync: whether what is written is on the disk, there or here, when a call returns.
         auto_mkdir: whether missing directories above what is written are made; of copies they are.
         **more: what every fsspec file system takes (asynchronous, loop, batch_size ...).
 
@@ -74,6 +75,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         instance: str | None = None,
         config: str | None = None,
         timeout_s: float = 5.0,
+        sync: bool = True,
         auto_mkdir: bool = False,
         **more: Any,
     ) -> None:
@@ -82,12 +84,14 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             instance=instance,
             config=config,
             timeout_s=timeout_s,
+            sync=sync,
             auto_mkdir=auto_mkdir,
             **more,
         )
         if not host:
             raise ValueError("careful: no host: careful://HOST/PATH, or host=")
         self.host, self.auto_mkdir = host, auto_mkdir
+        self._sync, self._fsync = sync, cast(Literal["file", "none"], "file" if sync else "none")
         self._way = {"instance": instance, "config": config, "timeout_s": timeout_s}
         self._connection: AsyncHost | None = None
 
@@ -223,7 +227,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _pipe_file(self, path: str, value: Data, mode: str = "overwrite", **_: Any) -> None:
         name = self._strip_protocol(path)
         await self._make_room(name)
-        await self._connected().write(name, value, replace=mode != "create")
+        await self._connected().write(name, value, replace=mode != "create", sync=self._sync)
 
     async def _make_room(self, name: str) -> None:
         """The directory above a file, if that is wanted."""
@@ -250,7 +254,11 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             return
         await self._make_room(name)
         await self._connected().put(
-            local, name, replace=mode != "create", progress=_watcher(callback)
+            local,
+            name,
+            replace=mode != "create",
+            progress=_watcher(callback),
+            fsync=self._fsync,
         )
 
     async def _get_file(
@@ -270,7 +278,11 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             callback.absolute_update(nbytes)
         else:
             await self._connected().get(
-                name, cast(str, lpath), replace=True, progress=_watcher(callback)
+                name,
+                cast(str, lpath),
+                replace=True,
+                progress=_watcher(callback),
+                fsync=self._fsync,
             )
 
     async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
@@ -301,7 +313,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         name = self._strip_protocol(path)
         Path(local).chmod(new_mode())
         await self._make_room(name)
-        await self._connected().put(local, name, replace=replace)
+        await self._connected().put(local, name, replace=replace, fsync=self._fsync)
 
     async def _rm_file(self, path: str, **_: Any) -> None:
         await self._connected().remove(self._strip_protocol(path))
