@@ -91,7 +91,8 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         if not host:
             raise ValueError("careful: no host: careful://HOST/PATH, or host=")
         self.host, self.auto_mkdir = host, auto_mkdir
-        self._sync, self._fsync = sync, cast(Literal["file", "none"], "file" if sync else "none")
+        self._sync = sync
+        self._fsync: Literal["file", "none"] = "file" if sync else "none"
         self._way = {"instance": instance, "config": config, "timeout_s": timeout_s}
         self._connection: AsyncHost | None = None
 
