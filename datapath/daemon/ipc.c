@@ -326,6 +326,11 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	return 0;
 }
 
+void ipc_tells_of(struct ipc *ipc, const struct block_server *block)
+{
+	ipc->block = block;
+}
+
 /* After careful_close(): no operation is under way any longer. */
 void ipc_destroy(struct ipc *ipc)
 {

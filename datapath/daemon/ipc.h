@@ -21,6 +21,10 @@ struct ipc;
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
 void ipc_destroy(struct ipc *ipc);
 
+/* Whose exports clients are told of; not before, none. */
+struct block_server;
+void ipc_tells_of(struct ipc *ipc, const struct block_server *block);
+
 /* What an event in epoll_fd belongs to. */
 struct ipc_event {
 	void (*handle)(struct ipc_event *event, uint32_t events);

@@ -3,7 +3,7 @@
  * What the local socket's questions do: files, requests, gets and stores towards
  * peers, and the handles that a client leaves behind. CONNECT, SIGNATURE and MEASURE
  * are ipc_peer.c's, ipc_signature.c's and ipc_measure.c's, answers ipc_answer.c's: it calls
- * all four.
+ * all four, and service's block.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include <careful/block.h>
 #include <careful/wire.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
+#include "service/block.h"
 
 /* Files whose blocks can be named by offset. Others could hold the ring's workers
  * for ever; O_APPEND would put all that is written at the end. */
@@ -149,12 +151,33 @@ static void track_handles(struct ipc_op *op, const struct careful_result *result
 	}
 }
 
+/* The end of an operation whose time counts. */
+static void count(struct ipc_op *op, int status)
+{
+	struct careful_ipc_use *use = &op->client->ipc->use;
+	struct careful_latency *kind = op->op == CAREFUL_IPC_GET   ? &use->get :
+				       op->op == CAREFUL_IPC_STORE ? &use->store :
+								     &use->request;
+	uint64_t took_ns = clock_now_ns() - op->began_ns;
+	uint32_t i = 0;
+
+	if (status) {
+		kind->failed++;
+		return;
+	}
+	while (i < CAREFUL_IPC_BUCKETS - 1 && took_ns >= (uint64_t)CAREFUL_IPC_BUCKET_NS << i)
+		i++;
+	kind->buckets[i]++;
+	kind->sum_ns += took_ns;
+}
+
 static void request_done(const struct careful_result *result, void *user)
 {
 	struct ipc_op *op = user;
 	struct careful_ipc head = { .bytes = result->bytes };
 	uint32_t bytes = result->bytes;
 
+	count(op, result->status);
 	track_handles(op, result);
 	memcpy(head.args, result->args, sizeof(head.args));
 	if (bytes > CAREFUL_IPC_PAYLOAD_BYTES)
@@ -167,6 +190,7 @@ static void bulk_done(const struct careful_result *result, void *user)
 	struct ipc_op *op = user;
 	struct careful_ipc head = { .bytes = result->bytes, .digest = result->digest };
 
+	count(op, result->status);
 	memcpy(head.args, result->args, sizeof(head.args));
 	ipc_file_unuse(op->client, op->file);
 	ipc_answer(op, result->status, &head, NULL, 0);
@@ -185,6 +209,7 @@ static int request(struct ipc_client *client, struct ipc_op *op, const struct ip
 	op->peer = q->head.peer;
 	op->handler = q->head.handler;
 	op->handle = q->head.args[0];
+	op->began_ns = clock_now_ns();
 	return careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
 			       q->payload, q->head.payload_bytes, request_done, op);
 }
@@ -205,6 +230,7 @@ static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 		return -EINVAL;
 	op->peer = h->peer;
 	op->file = h->file;
+	op->began_ns = clock_now_ns();
 	span = (struct careful_span){ .fd = file->fd, .offset = h->file_off };
 	file->users++;
 	if (h->op == CAREFUL_IPC_GET)
@@ -270,6 +296,21 @@ static void answer_peers(struct ipc_client *client, struct ipc_op *op)
 	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
 }
 
+struct use_answer {
+	struct careful_ipc_use use;
+	struct careful_export_use exports[BLOCK_EXPORTS];
+};
+
+static void answer_use(struct ipc_client *client, struct ipc_op *op)
+{
+	struct use_answer all = { .use = client->ipc->use };
+	uint32_t n = client->ipc->block ? block_use(client->ipc->block, all.exports) : 0;
+
+	all.use.exports_count = n;
+	ipc_answer(op, 0, NULL, &all,
+		   (uint32_t)(sizeof(all.use) + n * sizeof(struct careful_export_use)));
+}
+
 /* How much an answer's payload may be. */
 static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *head)
 {
@@ -278,6 +319,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	switch (head->op) {
 	case CAREFUL_IPC_INFO:
 		return sizeof(struct careful_info);
+	case CAREFUL_IPC_USE:
+		return sizeof(struct use_answer);
 	case CAREFUL_IPC_PING:
 		return sizeof(struct careful_ping_result);
 	case CAREFUL_IPC_PEERS:
@@ -316,6 +359,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_PEERS:
 		answer_peers(client, op);
+		break;
+	case CAREFUL_IPC_USE:
+		answer_use(client, op);
 		break;
 	case CAREFUL_IPC_CONNECT:
 		rc = ipc_connect(client->ipc, op, q);

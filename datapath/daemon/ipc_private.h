@@ -33,6 +33,7 @@ struct ipc_issuer;
  * @file:     GET, STORE: which it uses; FILE_REMOVE: which it waits for
  * @reserve:  bytes of IPC_ANSWER_BYTES
  * @until_ns: CONNECT: time limit
+ * @began_ns: REQUEST, GET, STORE
  */
 struct ipc_op {
 	struct ipc_op *next;
@@ -45,6 +46,7 @@ struct ipc_op {
 	uint32_t handle;
 	uint32_t reserve;
 	uint64_t until_ns;
+	uint64_t began_ns;
 };
 
 /* @users: operations that use it; @remover: the FILE_REMOVE that waits for them */
@@ -119,6 +121,8 @@ struct ipc {
 	struct ipc_client *clients;
 	struct ipc_op *connects;
 	struct ipc_measure *measure; /* under way, or NULL */
+	const struct block_server *block; /* whose exports USE tells of, or NULL */
+	struct careful_ipc_use use;
 	uint16_t lives[CAREFUL_PEERS_MAX];
 	uint8_t held[CAREFUL_PEERS_MAX]; /* enum ipc_hold, or'd */
 	uint32_t held_count; /* of them not 0 */

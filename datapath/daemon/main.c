@@ -190,6 +190,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (!rc)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {
+		ipc_tells_of(d->ipc, d->block);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
 			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);

@@ -96,6 +96,7 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	if (!out)
 		return false;
 	region->uses++;
+	region->read_bytes += bytes;
 	out->region = region->key;
 	out->source = span;
 	out->bytes = bytes;
@@ -175,6 +176,7 @@ static int find_sink(struct careful *c, struct message_in *in)
 		if (status)
 			return status;
 		region->uses++;
+		region->written_bytes += in->bytes;
 		in->region = region->key;
 		return 0;
 	}

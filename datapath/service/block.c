@@ -57,6 +57,21 @@ uint32_t block_poll(struct block_server *server)
 	return n;
 }
 
+uint32_t block_use(const struct block_server *server, struct careful_export_use *uses)
+{
+	for (uint32_t i = 0; i < server->exports_count; i++)
+		uses[i] = server->exports[i].use;
+	for (uint32_t i = 0; i < server->peers_count; i++) {
+		for (const struct block_handle *h = server->peers[i].handles; h; h = h->next) {
+			if ((h->state == BLOCK_OPEN || h->state == BLOCK_ENDING) && !h->listing &&
+			    h->place < server->exports_count)
+				engine_moved(server->instance, h->key, &uses[h->place].read_bytes,
+					     &uses[h->place].written_bytes);
+		}
+	}
+	return server->exports_count;
+}
+
 int block_fd(struct block_server *server)
 {
 	return server->work.event_fd;

@@ -12,6 +12,7 @@
 
 #include <careful/careful.h>
 #include <careful/block.h>
+#include <careful/ipc.h>
 
 enum {
 	BLOCK_EXPORTS = 64,
@@ -63,7 +64,13 @@ int block_timeout_ms(struct block_server *server);
 /* For careful_peer_watch(), with the server as user, or called by who watches. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
+/* What peers did with each export so far; returns how many there are. */
+uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
+
 /* What it asks of api.c: a request was denied for its path. */
 void engine_denied(struct careful *instance);
+/* Of region.c: adds what peers moved from and to a region. */
+void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
+		  uint64_t *written_bytes);
 
 #endif /* SERVICE_BLOCK_H */

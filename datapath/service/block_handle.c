@@ -151,8 +151,15 @@ int block_handle_publish(struct block_server *server, struct block_handle *handl
 /* Gives the end to a worker if no message uses the file any longer. */
 static bool try_end(struct block_server *server, struct block_handle *handle)
 {
+	uint64_t read_bytes = 0, written_bytes = 0;
+
+	engine_moved(server->instance, handle->key, &read_bytes, &written_bytes);
 	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
 		return false;
+	if (handle->place < server->exports_count && !handle->listing) {
+		server->exports[handle->place].use.read_bytes += read_bytes;
+		server->exports[handle->place].use.written_bytes += written_bytes;
+	}
 	handle->state = BLOCK_CLOSING;
 	block_work_put(server, &handle->end);
 	return true;

@@ -225,6 +225,7 @@ struct block_peer {
 /*
  * @path:  of the directory, without symlinks
  * @was:   what stood there when it was exported
+ * @use:   of handles that are open, what they moved counts when they end
  */
 struct block_export {
 	char *path;
@@ -233,6 +234,7 @@ struct block_export {
 	bool owners;
 	struct block_host *hosts;
 	uint32_t hosts_count;
+	struct careful_export_use use;
 	char name[NAME_MAX + 1];
 };
 

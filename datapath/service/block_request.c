@@ -66,6 +66,21 @@ static bool is_denied(int status)
 	       status == -EROFS;
 }
 
+static void count(struct block_server *server, const struct block_job *job)
+{
+	bool denied = job->path && is_denied(job->status);
+
+	if (denied)
+		engine_denied(server->instance);
+	if (job->place < server->exports_count && job->op != BLOCK_DISCARD) {
+		struct careful_export_use *use = &server->exports[job->place].use;
+
+		use->requests++;
+		use->failed += job->status != 0;
+		use->denied += denied;
+	}
+}
+
 /* Answers; false if it has to be tried again. */
 static bool answer(struct block_server *server, struct block_job *job)
 {
@@ -84,8 +99,7 @@ static bool answer(struct block_server *server, struct block_job *job)
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
-	if (job->path && is_denied(job->status))
-		engine_denied(server->instance);
+	count(server, job);
 	/* Nobody knows the key, and nobody can ask for it. */
 	if (rc && job->path && job->handle && !job->status && !job->attempt)
 		block_handle_end(server, job->handle, BLOCK_DISCARD);

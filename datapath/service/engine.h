@@ -64,6 +64,7 @@ struct region {
 	uint32_t key; /* 0: free */
 	uint32_t generation;
 	uint32_t uses; /* messages that read or write it */
+	uint64_t read_bytes, written_bytes; /* that peers asked for, and sent */
 };
 
 struct handler {

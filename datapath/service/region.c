@@ -26,6 +26,7 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 		/* Not guessed from an earlier one; never 0. */
 		slot->generation = slot->generation * 2654435761u + 1;
 		slot->region = *region;
+		slot->read_bytes = slot->written_bytes = 0;
 		claim(c, slot, 1);
 		slot->key = (slot->generation | 1) * c->limits.regions + i;
 		if (slot->key < c->limits.regions)
@@ -41,6 +42,14 @@ struct region *region_find(struct careful *c, uint32_t key)
 	struct region *region = &c->regions[key & (c->limits.regions - 1)];
 
 	return key && region->key == key ? region : NULL;
+}
+
+void engine_moved(struct careful *c, uint32_t key, uint64_t *read_bytes, uint64_t *written_bytes)
+{
+	const struct region *region = region_find(c, key);
+
+	*read_bytes += region ? region->read_bytes : 0;
+	*written_bytes += region ? region->written_bytes : 0;
 }
 
 int careful_region_remove(struct careful *c, uint32_t key)

@@ -11,7 +11,7 @@ from careful.extras import EXTRAS, MissingExtraError, need
 #: As if none of them were installed; pillow and contourpy come with matplotlib alone.
 WITHOUT = """
 import sys
-for name in ("scipy", "matplotlib", "scapy", "PIL", "contourpy"):
+for name in ("scipy", "matplotlib", "prometheus_client", "scapy", "PIL", "contourpy"):
     sys.modules[name] = None
 """
 
@@ -60,6 +60,7 @@ def test_core__does_without_the_extras(code: str) -> None:
             ["simulate", "--pipeline", "gam", "--bytes", "4KiB", "--plot", "nowhere/x.svg"],
             "careful[plot]",
         ),
+        (["exporter", "--once"], "careful[exporter]"),
         (["measure", "pathchar", "127.0.0.1", "--plot", "nowhere/x.svg"], "careful[plot]"),
     ],
 )

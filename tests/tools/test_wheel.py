@@ -15,7 +15,7 @@ from careful import man
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = {"scipy", "matplotlib", "pillow", "scapy"}
+EXTRAS = {"scipy", "matplotlib", "pillow", "prometheus-client", "scapy"}
 
 
 def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
@@ -93,7 +93,7 @@ def test_wheel__requires_what_it_imports() -> None:
         imported |= {name for one in found for name in known.get(one, [])}
     assert "rich" in imported
     optional = {"bcc", "careful", "scapy"}
-    assert {name.lower() for name in imported} - own - optional == set()
+    assert {name.lower().replace("_", "-") for name in imported} - own - optional == set()
 
 
 def test_wheel__plans_without_extras(installed: Path) -> None:

@@ -47,6 +47,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.top:top",
             "Show what moves between this host and its peers, until Ctrl-C.",
         ),
+        "exporter": (
+            "careful.cli.exporter:exporter",
+            "Serve metrics to Prometheus over HTTP, until Ctrl-C.",
+        ),
         "doctor": (
             "careful.cli.doctor:doctor",
             "Check that everything careful needs on IFACE is there.",

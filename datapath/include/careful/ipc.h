@@ -22,6 +22,9 @@ enum {
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */
 	CAREFUL_IPC_PEER_NONE = 0xffffffff,
+	CAREFUL_IPC_TIMED = 3, /* kinds of operations whose times are counted */
+	CAREFUL_IPC_BUCKETS = 25, /* of each: what took less than CAREFUL_IPC_BUCKET_NS << i, */
+	CAREFUL_IPC_BUCKET_NS = 1024, /* and no less than the bucket before; the last: all others */
 };
 
 enum careful_ipc_op {
@@ -47,6 +50,8 @@ enum careful_ipc_op {
 	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
 	 * careful_burst and its marks. carefuld does nothing else meanwhile but move frames. */
 	CAREFUL_IPC_SIGNATURE = 16,
+	/* Answer's payload: struct careful_ipc_use, and exports_count times careful_export_use. */
+	CAREFUL_IPC_USE = 17,
 };
 
 enum careful_ipc_measure {
@@ -117,6 +122,42 @@ struct careful_burst {
 	uint64_t began_ns;
 	uint64_t done_ns;
 	uint64_t arrived_ns;
+};
+
+/*
+ * How long operations took that local clients asked for, from the question until the answer.
+ *
+ * @failed:   that ended with a status; not in the buckets, nor in sum_ns
+ */
+struct careful_latency {
+	uint64_t failed;
+	uint64_t sum_ns;
+	uint64_t buckets[CAREFUL_IPC_BUCKETS];
+};
+
+/* What local clients asked for since the start. */
+struct careful_ipc_use {
+	struct careful_latency request;
+	struct careful_latency get;
+	struct careful_latency store;
+	uint32_t exports_count;
+	uint32_t pad;
+};
+
+/*
+ * What peers did with an export since the start; in the order of the command line.
+ *
+ * @requests: that were answered, ends of open files among them
+ * @failed:   of them, with an error,
+ * @denied:   of these, as the path leads out, or the peer may not do that
+ * @read_bytes, @written_bytes: of the contents of files
+ */
+struct careful_export_use {
+	uint64_t requests;
+	uint64_t failed;
+	uint64_t denied;
+	uint64_t read_bytes;
+	uint64_t written_bytes;
 };
 
 /*

@@ -36,6 +36,15 @@ static struct ipc *server;
 static int listen_fd, epoll_fd;
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 
+/* What the block server tells of two exports. */
+uint32_t block_use(const struct block_server *block, struct careful_export_use *uses)
+{
+	assert(block);
+	uses[0] = (struct careful_export_use){ .requests = 7, .failed = 3, .denied = 2 };
+	uses[1] = (struct careful_export_use){ .read_bytes = 1ull << 40, .written_bytes = 5 };
+	return 2;
+}
+
 struct answer {
 	struct careful_ipc head;
 	unsigned char payload[CAREFUL_IPC_PAYLOAD_BYTES];
@@ -376,6 +385,67 @@ static void test_request__and_bulk(void)
 }
 
 /* One probe at a time: the second waits for the first, and each has its own result. */
+static struct careful_export_use told_exports[2];
+
+static struct careful_ipc_use use_of(int fd, uint32_t exports)
+{
+	struct careful_ipc_use use;
+	struct answer *a;
+
+	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_USE, .id = 8 }, NULL, 0);
+	a = answered(fd, 8);
+	memcpy(&use, a->payload, sizeof(use));
+	assert(a->head.status == 0 && use.exports_count == exports);
+	assert(a->head.payload_bytes == sizeof(use) + exports * sizeof(told_exports[0]));
+	memcpy(told_exports, a->payload + sizeof(use), exports * sizeof(told_exports[0]));
+	return use;
+}
+
+static uint64_t buckets_sum(const struct careful_latency *kind, uint32_t from)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = from; i < CAREFUL_IPC_BUCKETS; i++)
+		sum += kind->buckets[i];
+	return sum;
+}
+
+static void test_use__times_and_exports(void)
+{
+	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
+	uint32_t peer = connect_peer(fd, 0x0a000001), file = add_file(fd, memory);
+	struct careful_ipc_use before = use_of(fd, 0), after;
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST, .id = 10, .peer = peer };
+
+	ask(fd, head, "x", 1);
+	turn();
+	end(operation('r'), -EIO, 0, NULL, 0);
+	answered(fd, 10);
+	head = (struct careful_ipc){
+		.op = CAREFUL_IPC_GET, .id = 11, .peer = peer, .file = file, .bytes = 1
+	};
+	ask(fd, head, NULL, 0);
+	turn();
+	usleep(3000); /* the buckets from 11 on have what took 2.1 ms and more */
+	end(operation('g'), 0, 0, NULL, 0);
+	answered(fd, 11);
+	ipc_tells_of(server, (const void *)&before);
+	after = use_of(fd, 2);
+	assert(told_exports[0].requests == 7 && told_exports[0].denied == 2);
+	assert(told_exports[1].read_bytes == 1ull << 40 && told_exports[1].written_bytes == 5);
+	ipc_tells_of(server, NULL);
+	assert(after.request.failed == before.request.failed + 1);
+	assert(buckets_sum(&after.request, 0) == buckets_sum(&before.request, 0));
+	assert(after.get.failed == before.get.failed);
+	assert(buckets_sum(&after.get, 0) == buckets_sum(&before.get, 0) + 1);
+	assert(buckets_sum(&after.get, 11) == buckets_sum(&before.get, 11) + 1);
+	assert(after.get.sum_ns >= before.get.sum_ns + 3000000);
+	close(fd);
+	close(memory);
+	turn();
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+}
+
 static void test_ping__results(void)
 {
 	int fd = client();
@@ -1051,6 +1121,7 @@ int main(void)
 	test_connect__time_limit_and_errors();
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
+	test_use__times_and_exports();
 	test_ping__results();
 	test_burst__begins_or_is_refused();
 	test_file__kinds();

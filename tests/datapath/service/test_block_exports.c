@@ -95,6 +95,32 @@ static void assert_gone(void)
 	assert(with_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
 }
 
+/* Of one of two exports; what it serves counts, what the other serves does not. */
+static void test_export__use_is_counted(void)
+{
+	struct careful_export_use uses[BLOCK_EXPORTS];
+	struct fake_answer *a;
+
+	make("one", "a");
+	make("two", "b");
+	start("one", "two");
+	assert(block_use(server, uses) == 2 && !uses[0].requests && !uses[1].requests);
+	a = with_open(CAREFUL_BLOCK_OPEN, "two/b", 0);
+	assert(a->status == 0);
+	/* The fake engine says of each region that 3 bytes were read and 2 written. */
+	assert(block_use(server, uses) == 2 && uses[1].read_bytes == 3 && uses[1].requests == 1);
+	close_key(a->args[0]);
+	assert(status("two/none") == -ENOENT);
+	assert(by_path(CAREFUL_BLOCK_STAT, "two/../../etc")->status == -EXDEV);
+	block_use(server, uses);
+	assert(uses[1].read_bytes == 3 && uses[1].written_bytes == 2);
+	assert(uses[1].requests == 4 && uses[1].failed == 2 && uses[1].denied == 1);
+	assert(!uses[0].requests && !uses[0].read_bytes);
+	stop();
+	remove_tree("one");
+	remove_tree("two");
+}
+
 static void test_export__made_again(void)
 {
 	struct fake_answer *a;
@@ -262,6 +288,7 @@ int main(void)
 	int before = open_fds();
 
 	assert(mkdtemp(base));
+	test_export__use_is_counted();
 	test_export__made_again();
 	test_export__listed();
 	test_export__symlinks();

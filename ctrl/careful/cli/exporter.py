@@ -1,0 +1,66 @@
+"""`carefulctl exporter`: metrics for Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from careful.cli import complete
+from careful.cli.command import command
+from careful.cli.common import config_option, instance_option, say
+from careful.control import config
+from careful.control import exporter as figures
+from careful.report import metrics
+
+_PORT = 9977
+
+
+def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise click.BadParameter(f"{value!r} is no HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@command(
+    examples=[
+        ("carefulctl exporter", f"http://127.0.0.1:{_PORT}/metrics, until Ctrl-C"),
+        ("carefulctl exporter --once", "print them once, for a collector of text files"),
+    ],
+    topics=("metrics", "services"),
+)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
+@click.option(
+    "--listen",
+    callback=_address,
+    default=f"127.0.0.1:{_PORT}",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where Prometheus asks.",
+)
+@click.option("--once", is_flag=True, help="Print the metrics once, and end.")
+@instance_option
+@config_option
+def exporter(
+    ifname: str | None,
+    listen: tuple[str, int],
+    once: bool,
+    instance: str | None,
+    config_path: Path | None,
+) -> None:
+    """Serve metrics to Prometheus over HTTP, until Ctrl-C.
+
+    Of each carefuld: what moved, what was lost, what peers did with exports, and a histogram of
+    what operations took. Nobody is asked for a password: who can reach the address reads the
+    names of peers and exports. What XDP counted and what messages took only root can see.
+    """
+    settings = config.load(config_path)
+
+    def look() -> list[figures.Seen]:
+        return figures.look(ifname, instance, settings)
+
+    if once:
+        say(metrics.text(look), nl=False)
+    else:
+        metrics.serve(look, *listen)

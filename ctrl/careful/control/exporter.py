@@ -1,0 +1,70 @@
+"""What the exporter tells of this machine's carefulds: one look at each that runs.
+
+Owns which they are. Calls status, live and use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from careful.control import instances, live, status
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.control.use import Use, ask
+from careful.daemon.client import Client
+from careful.errors import CarefulError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One carefuld.
+
+    Attributes:
+        name: of the instance.
+        found: as status.gather() has it; None where carefuld died, or does not answer.
+        use: what was asked of it; None where it does not say.
+        messages: slot -> live messages that were timed, and what they took, seconds.
+    """
+
+    name: str
+    found: Mapping[str, Any] | None = None
+    use: Use | None = None
+    messages: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+
+
+def messages(name: str) -> dict[int, tuple[int, float]]:
+    """Live messages to each slot that were timed so far, and what they took, seconds."""
+    found: dict[int, tuple[int, float]] = {}
+    with suppress(CarefulError):  # only root may read the map
+        for (slot, _, _), cell in live.cells(name).items():
+            count, total_s = found.get(slot, (0, 0.0))
+            found[slot] = count + cell.count, total_s + cell.sum_ns / 1e9
+    return found
+
+
+def _one(instance: Instance, settings: Config) -> Seen:
+    try:
+        found = status.gather(instance, settings)
+    except CarefulError:
+        return Seen(instance.name)
+    try:
+        with Client(instance.socket, f"carefuld of {instance.name}") as client:
+            use = ask(client)
+    except CarefulError:  # an older one does not know the question
+        use = None
+    return Seen(instance.name, found, use, messages(instance.name))
+
+
+def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
+    """Look at the instance of an interface or a name; without both at all that run here.
+
+    One that died, or does not answer, is there without figures: that is for alerts.
+    """
+    if ifname is not None or name:
+        one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
+        return [_one(one, settings) if one.pid else Seen(one.name)]
+    seen = [_one(one, settings) for one in instances.named_or_all(None, None)]
+    return [*seen, *map(Seen, instances.died())]

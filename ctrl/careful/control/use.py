@@ -1,0 +1,82 @@
+"""What clients asked of a running carefuld and how long that took, and what peers did with its
+exports: counts since its start. Calls daemon's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from careful._abi import ffi, lib, sizeof
+from careful.daemon.client import Client
+
+#: Kinds of operations that are timed.
+KINDS = ("request", "get", "store")
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Operations of a kind.
+
+    Attributes:
+        failed: those that did; not among the others.
+        sum_s: what the others took, seconds.
+        below: upper bound in seconds (inf: none) and how many of the others took less.
+    """
+
+    failed: int
+    sum_s: float
+    below: tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True)
+class ExportUse:
+    """What peers did with an export (struct careful_export_use)."""
+
+    requests: int
+    failed: int
+    denied: int
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """Of an instance: latencies by kind, and its exports in the order of its command line."""
+
+    latency: dict[str, Latency]
+    exports: Sequence[ExportUse]
+
+
+def _latency(raw: Any) -> Latency:
+    bounds = [
+        (lib.CAREFUL_IPC_BUCKET_NS << index) / 1e9 for index in range(lib.CAREFUL_IPC_BUCKETS - 1)
+    ]
+    below = tuple(zip([*bounds, float("inf")], accumulate(raw.buckets), strict=True))
+    return Latency(raw.failed, raw.sum_ns / 1e9, below)
+
+
+def parse(payload: bytes) -> Use:
+    """What USE is answered with."""
+    head = ffi.new("struct careful_ipc_use *")
+    ffi.memmove(head, payload, sizeof("careful_ipc_use"))
+    exports = ffi.new("struct careful_export_use[]", head.exports_count)
+    ffi.memmove(exports, payload[sizeof("careful_ipc_use") :], ffi.sizeof(exports))
+    return Use(
+        {kind: _latency(getattr(head, kind)) for kind in KINDS},
+        [
+            ExportUse(one.requests, one.failed, one.denied, one.read_bytes, one.written_bytes)
+            for one in exports
+        ],
+    )
+
+
+def ask(client: Client) -> Use:
+    """What a carefuld counted so far.
+
+    Raises:
+        CarefulError: it does not answer.
+    """
+    return parse(client.call(lib.CAREFUL_IPC_USE, client.name).payload)

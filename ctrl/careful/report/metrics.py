@@ -1,0 +1,256 @@
+"""Metrics for Prometheus: what the exporter's looks say, by its conventions.
+
+Owns names, units and help texts; the one place that imports prometheus_client. Labels never hold
+what a peer says of itself: each new word would be another series. Calls control.exporter.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from careful._abi import enum_names
+from careful.control.exporter import Seen
+from careful.errors import CarefulError, from_os
+from careful.extras import need
+from careful.versions import versions
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+Look = Callable[[], Sequence[Seen]]
+
+#: Counter of carefuld -> metric without its _total, and what it says.
+_COUNTERS = {
+    "rx_frames": ("careful_received_frames", "Frames with data that came from peers."),
+    "rx_bytes": ("careful_received_bytes", "Bytes of those frames."),
+    "tx_frames": ("careful_transmitted_frames", "Frames with data that were sent to peers."),
+    "tx_bytes": ("careful_transmitted_bytes", "Bytes of those frames."),
+    "lost_frames": (
+        "careful_lost_frames",
+        "Frames that the network lost on their way here: it broke its promise.",
+    ),
+    "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin anew."),
+    "digest_bad": ("careful_bad_digests", "Messages whose contents did not match their digest."),
+}
+#: Figure of a peer -> metric, and what it says.
+_PEER_COUNTERS = {
+    "tx_frames": ("careful_peer_transmitted_frames", "Frames with data sent to the peer."),
+    "tx_bytes": ("careful_peer_transmitted_bytes", "Bytes of those frames."),
+    "rx_frames": ("careful_peer_received_frames", "Frames with data that came from the peer."),
+    "rx_bytes": ("careful_peer_received_bytes", "Bytes of those frames."),
+    "epochs": ("careful_peer_epochs", "Sessions with the peer, one after the other."),
+}
+_PEER_GAUGES = {
+    "credits_free": ("careful_peer_free_credits", "Buffers of the peer that may be filled now."),
+    "credits_window": ("careful_peer_window_credits", "Buffers that the peer gives us in all."),
+    "messages_out": ("careful_peer_queued_messages", "Messages being sent, or waiting to be."),
+    "operations": ("careful_peer_pending_operations", "Operations that wait for an answer."),
+    "withholding": (
+        "careful_peer_withholding",
+        "1: credits are withheld from the peer, for a client here is slow.",
+    ),
+    "control_unheard": (
+        "careful_peer_control_unheard",
+        "1: its frames come and its control messages do not; a firewall?",
+    ),
+}
+_EXPORT_COUNTERS = {
+    "requests": ("careful_export_requests", "Requests of peers that were answered."),
+    "failed": ("careful_export_failed_requests", "Requests that were answered by an error."),
+    "denied": (
+        "careful_export_denied_requests",
+        "Requests for a path that leads out, or for what the peer may not do.",
+    ),
+    "read_bytes": ("careful_export_read_bytes", "Bytes of files that peers asked for."),
+    "written_bytes": ("careful_export_written_bytes", "Bytes of files that peers sent."),
+}
+_PEER = ["carefuld", "peer", "address"]
+
+
+class _Families:
+    """Metrics by name, in the order in which they were first mentioned."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def get(self, kind: str, name: str, said: str, labels: Sequence[str]) -> Any:
+        from prometheus_client import core
+
+        if name not in self._made:
+            of_kind = getattr(core, f"{kind}MetricFamily")
+            self._made[name] = of_kind(name, said, labels=labels)
+        return self._made[name]
+
+    def add(
+        self, kind: str, name: str, said: str, labels: dict[str, str], value: float | int
+    ) -> None:
+        self.get(kind, name, said, list(labels)).add_metric(list(labels.values()), value)
+
+    def all(self) -> Iterable[Metric]:
+        return self._made.values()
+
+
+def _instance(families: _Families, name: str, found: dict[str, Any]) -> None:
+    info = {key: str(found[key]) for key in ("ifname", "driver", "xdp_mode", "protocol")}
+    info["zerocopy"] = "yes" if found["zerocopy"] else "no"
+    families.get("Info", "careful_carefuld", "How carefuld uses its interface.", ["carefuld"])
+    families.get("Info", "careful_carefuld", "", []).add_metric([name], info)
+    labels = {"carefuld": name}
+    for key, metric, said in (
+        ("window_buffers", "careful_window_buffers", "Receive buffers that each peer has."),
+        ("receive_buffers", "careful_receive_buffers", "Receive buffers in all."),
+        ("peers_max", "careful_peers_max", "Peers that it can have."),
+    ):
+        families.add("Gauge", metric, said, labels, found[key])
+    counted = dict(found["counters"])
+    held = counted.pop("tx_buffers_held")
+    said = "Send buffers whose frames have not left yet."
+    families.add("Gauge", "careful_held_send_buffers", said, labels, held)
+    said = "1: the XDP program is on the interface; 0: it was taken off, and no frame arrives."
+    attached = not counted.pop("device_program_detached")
+    families.add("Gauge", "careful_program_attached", said, labels, int(attached))
+    for key, (metric, said) in _COUNTERS.items():
+        families.add("Counter", metric, said, labels, counted.pop(key))
+    for key, value in counted.items():
+        if key.startswith("drop_"):
+            said = "Frames that were not taken, by the reason."
+            reason = labels | {"reason": key.removeprefix("drop_")}
+            families.add("Counter", "careful_dropped_frames", said, reason, value)
+        elif key.startswith("device_"):
+            said = "What the socket and the driver counted, by careful.h's names."
+            event = labels | {"event": key.removeprefix("device_")}
+            families.add("Counter", "careful_device_events", said, event, value)
+        else:
+            said = "What else carefuld counted, by careful.h's names."
+            families.add("Counter", "careful_events", said, labels | {"event": key}, value)
+    for verdict, value in found["xdp_counters"].items():
+        said = "Frames that the XDP program saw, by what became of them; only root can see."
+        families.add("Counter", "careful_xdp_frames", said, labels | {"verdict": verdict}, value)
+
+
+def _peer(families: _Families, seen: Seen, one: dict[str, Any]) -> None:
+    where = one["node"] or one["address"]
+    labels = dict(zip(_PEER, (seen.name, where, one["address"]), strict=True))
+    for state in enum_names("careful_peer_state", "CAREFUL_PEER_").values():
+        if state != "none":
+            is_so = int(one["state"] == state)
+            said = "1: how the session stands."
+            families.add("Gauge", "careful_peer_state", said, labels | {"state": state}, is_so)
+    for key, (metric, said) in _PEER_COUNTERS.items():
+        families.add("Counter", metric, said, labels, one[key])
+    for end in ("here", "there"):
+        said = "Frames that the network lost between the two, by who missed them."
+        found = labels | {"found": end}
+        families.add("Counter", "careful_peer_lost_frames", said, found, one[f"lost_{end}_frames"])
+    for key, (metric, said) in _PEER_GAUGES.items():
+        families.add("Gauge", metric, said, labels, int(one[key]))
+    if one["slot"] in seen.messages:
+        count, total_s = seen.messages[one["slot"]]
+        family = families.get(
+            "Summary",
+            "careful_peer_message_duration_seconds",
+            "What messages to the peer's slot took, of those that were timed.",
+            _PEER,
+        )
+        family.add_metric(list(labels.values()), count_value=count, sum_value=total_s)
+
+
+def _use(families: _Families, seen: Seen) -> None:
+    assert seen.found is not None
+    assert seen.use is not None
+    for kind, latency in seen.use.latency.items():
+        labels = {"carefuld": seen.name, "operation": kind}
+        family = families.get(
+            "Histogram",
+            "careful_operation_duration_seconds",
+            "What operations of clients here took (get: fetches), from the question to the answer.",
+            list(labels),
+        )
+        buckets = [
+            ("+Inf" if below == float("inf") else repr(below), count)
+            for below, count in latency.below
+        ]
+        family.add_metric(list(labels.values()), buckets, sum_value=latency.sum_s)
+        said = "Operations of clients here that failed."
+        families.add("Counter", "careful_failed_operations", said, labels, latency.failed)
+    for export, one in zip(seen.found["exports"], seen.use.exports, strict=False):
+        labels = {"carefuld": seen.name, "export": export["path"]}
+        for key, (metric, said) in _EXPORT_COUNTERS.items():
+            families.add("Counter", metric, said, labels, getattr(one, key))
+
+
+def families(looks: Iterable[Seen]) -> Iterable[Metric]:
+    """What looks at carefulds say, as metrics."""
+    made = _Families()
+    numbers = versions()
+    spoken = {key: str(numbers[key]) for key in numbers if key.endswith("version")}
+    made.get("Info", "careful_build", "What this exporter is of.", []).add_metric([], spoken)
+    for seen in looks:
+        said = "1: carefuld answers; 0: it died, or does not."
+        is_up = int(seen.found is not None)
+        made.add("Gauge", "careful_up", said, {"carefuld": seen.name}, is_up)
+        if seen.found is None:
+            continue
+        _instance(made, seen.name, dict(seen.found))
+        for one in seen.found["peers"]:
+            _peer(made, seen, one)
+        if seen.use:
+            _use(made, seen)
+    return made.all()
+
+
+class _Collector:
+    """Looks anew whenever it is asked."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def describe(self) -> list[Metric]:
+        """Nothing: what there is stands in a look, and registering takes none."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from families(self._look())
+
+
+def _registry(look: Look) -> Any:
+    need("prometheus_client", "carefulctl exporter")
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    registry.register(_Collector(look))
+    return registry
+
+
+def text(look: Look) -> str:
+    """One look in Prometheus' text format.
+
+    Raises:
+        MissingExtraError: prometheus_client is not installed.
+    """
+    registry = _registry(look)
+    from prometheus_client import generate_latest
+
+    return generate_latest(registry).decode()
+
+
+def serve(look: Look, host: str, port: int) -> None:
+    """Answer Prometheus over HTTP, until an exception ends it.
+
+    Raises:
+        MissingExtraError: prometheus_client is not installed.
+        CarefulError: the address cannot be had.
+    """
+    registry = _registry(look)
+    from prometheus_client import start_http_server
+
+    try:
+        start_http_server(port, host, registry)
+    except OverflowError:
+        raise CarefulError(errno.EINVAL, "no such port", f"--listen {host}:{port}") from None
+    except OSError as error:
+        raise from_os(error, f"--listen {host}:{port}") from None
+    threading.Event().wait()

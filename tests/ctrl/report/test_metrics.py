@@ -1,0 +1,177 @@
+"""Metrics as Prometheus reads them, and that the dashboard and the alerts ask for what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+pytest.importorskip("prometheus_client")
+
+from careful._abi import ffi, lib
+from careful.control.config import Config
+from careful.control.exporter import Seen
+from careful.control.status import counters, in_effect, peer
+from careful.control.use import parse
+from careful.errors import CarefulError
+from careful.report import metrics
+from hosts import Host, make_file
+from prometheus_client.parser import text_string_to_metric_families
+
+PACKAGING = Path(__file__).parents[3] / "tools" / "packaging" / "prometheus"
+
+
+def an_answer() -> bytes:
+    """What USE is answered with: three fetches, one of them endless, and an export."""
+    head = ffi.new("struct careful_ipc_use *", {"exports_count": 1})
+    head.get.failed, head.get.sum_ns = 4, 10**10
+    head.get.buckets[0], head.get.buckets[3] = 1, 1
+    head.get.buckets[lib.CAREFUL_IPC_BUCKETS - 1] = 1
+    export = ffi.new("struct careful_export_use *", {"requests": 9, "written_bytes": 1 << 40})
+    return bytes(ffi.buffer(head)) + bytes(ffi.buffer(export))
+
+
+def a_look(**more: Any) -> list[Seen]:
+    """One carefuld with one peer, and one that died."""
+    info = ffi.new("struct careful_info *")
+    info.counters[lib.CAREFUL_C_LOST_FRAMES] = 3
+    info.counters[lib.CAREFUL_C_DROP_CRC] = 2
+    one = ffi.new("struct careful_peer_info *", {"state": lib.CAREFUL_PEER_UP, "lost_there": 7})
+    one.address.ss_family = socket.AF_INET
+    one.name = b'a "name"\n'
+    found = {
+        **in_effect(info),
+        "counters": counters(info),
+        "xdp_counters": {"admitted": 5, "drop_seq": 1},
+        "exports": [{"path": '/srv/a "b"\\\n'}],
+        "peers": [{**peer(one, 0, Config()), **more}],
+    }
+    return [Seen("eth1", found, parse(an_answer()), {0: (4, 0.5)}), Seen("eth2")]
+
+
+def read(text: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
+    """Sample -> labels -> value, by Prometheus' own parser."""
+    found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        assert family.type != "unknown", family.name
+        for sample in family.samples:
+            series = found.setdefault(sample.name, {})
+            labels = frozenset(sample.labels.items())
+            assert labels not in series, f"{sample.name} {sample.labels} twice"
+            series[labels] = sample.value
+    return found
+
+
+def value(found: Mapping[str, Any], name: str, /, **labels: str) -> float:
+    (one,) = (value for given, value in found[name].items() if frozenset(labels.items()) <= given)
+    return float(one)
+
+
+def test_text__is_what_was_counted() -> None:
+    found = read(metrics.text(a_look))
+    assert value(found, "careful_up", carefuld="eth1") == 1
+    assert value(found, "careful_up", carefuld="eth2") == 0
+    assert value(found, "careful_lost_frames_total", carefuld="eth1") == 3
+    assert value(found, "careful_peer_lost_frames_total", found="there") == 7
+    assert value(found, "careful_dropped_frames_total", reason="crc") == 2
+    assert value(found, "careful_xdp_frames_total", verdict="drop_seq") == 1
+    assert value(found, "careful_program_attached") == 1
+    assert value(found, "careful_peer_state", state="up") == 1
+    assert value(found, "careful_peer_state", state="stalled") == 0
+    assert value(found, "careful_export_written_bytes_total", export='/srv/a "b"\\\n') == 1 << 40
+    assert value(found, "careful_peer_message_duration_seconds_sum") == 0.5
+
+
+def test_text__histogram_is_cumulative_and_in_seconds() -> None:
+    found = read(metrics.text(a_look))
+    name = "careful_operation_duration_seconds"
+    assert value(found, f"{name}_bucket", operation="get", le="1.024e-06") == 1
+    assert value(found, f"{name}_bucket", operation="get", le="4.096e-06") == 1
+    assert value(found, f"{name}_bucket", operation="get", le="8.192e-06") == 2
+    assert value(found, f"{name}_bucket", operation="get", le="+Inf") == 3
+    assert value(found, f"{name}_count", operation="get") == 3
+    assert value(found, f"{name}_sum", operation="get") == 10
+    assert value(found, "careful_failed_operations_total", operation="get") == 4
+    assert value(found, f"{name}_count", operation="store") == 0
+
+
+def test_text__a_peers_own_name_is_no_label() -> None:
+    assert "name" not in metrics.text(lambda: a_look()).split("careful_peer_state", 1)[1]
+    assert 'peer="h7"' in metrics.text(lambda: a_look(node="h7"))
+
+
+def test_text__nothing_is_up() -> None:
+    assert set(read(metrics.text(lambda: []))) == {"careful_build_info"}
+
+
+def test_text__promtool_finds_nothing_to_say() -> None:
+    if not shutil.which("promtool"):
+        pytest.skip("promtool (Debian's prometheus) is not installed")
+    command = ["promtool", "check", "metrics"]
+    text = metrics.text(a_look)
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    rules = PACKAGING / "careful.rules.yml"
+    done = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def named(expression: str) -> set[str]:
+    return set(re.findall(r"\bcareful_\w+", expression))
+
+
+def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
+    there = set(read(metrics.text(a_look)))
+    rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
+    dashboard = json.loads((PACKAGING / "grafana.json").read_text())
+    shown = [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    assert len(rules) >= 8
+    assert len(shown) >= 15
+    for expression in [*rules, *shown]:
+        assert named(expression), expression
+        assert named(expression) <= there, expression
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    args = (a_look, "127.0.0.1", port)
+    threading.Thread(target=metrics.serve, args=args, daemon=True).start()
+    for _ in range(500):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                said = answer.read().decode()
+            break
+        except OSError:
+            threading.Event().wait(0.02)
+    assert value(read(said), "careful_lost_frames_total") == 3
+    with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
+        metrics.serve(*args)
+
+
+def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
+    make_file(b.export / "f", 1 << 20)
+    a.ctl("get", "h2:f", a.own)
+    here = read(a.ctl("exporter", "eth1", "--once").stdout)
+    there = read(b.ctl("exporter", "eth1", "--once").stdout)
+    assert value(here, "careful_peer_state", address="10.77.0.2", state="up") == 1
+    assert value(here, "careful_operation_duration_seconds_count", operation="get") >= 1
+    assert value(there, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
+    assert value(there, "careful_export_requests_total") >= 2
+    assert value(here, "careful_lost_frames_total") == 0
+    assert value(here, "careful_xdp_frames_total", verdict="admitted") > 0
