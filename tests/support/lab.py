@@ -19,9 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import loaded
 import pytest
 
 TOOL = Path(__file__).resolve().parents[2] / "tools/lab"
+STATE = Path("/run/careful-lab")
 _numbers = itertools.count(1)
 
 
@@ -104,22 +106,39 @@ class Lab:
 
     def kept(self, host: str) -> Path:
         """The host's state directory."""
-        return Path("/run/careful-lab") / self.name / "kept" / host
+        return STATE / self.name / "kept" / host
 
     def address(self, host: str, family: int = 4) -> str:
         """The host's address on eth1."""
         return f"10.77.0.{host[1:]}" if family == 4 else f"fd77::{int(host[1:]):x}"
 
+    def environment(self, host: str) -> dict[str, str]:
+        """What `tools/lab exec` adds to a command's."""
+        return {
+            "CAREFUL_INSTANCE": self.instance(host),
+            "CAREFUL_CONFIG": str(STATE / self.name / "careful.toml"),
+            "CAREFUL_STATE_DIR": str(self.kept(host)),
+        }
+
     def argv(self, host: str, *command: str | Path) -> list[str]:
-        """What to execute so that `command` runs on a host."""
-        return [str(TOOL), "exec", "--name", self.name, host, "--", *map(str, command)]
+        """What to execute so that `command` runs on a host, as `tools/lab exec` does it."""
+        given = (f"{name}={value}" for name, value in self.environment(host).items())
+        inside = ["nsenter", f"--net={self.netns(host)}", "--", "env", *given]
+        return [*inside, *map(str, command)]
 
     def run(
         self, host: str, *command: str | Path, check: bool = True, timeout: float = 60, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a host to its end; a failure is an error that quotes it."""
-        more = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | more
-        done = subprocess.run(self.argv(host, *command), timeout=timeout, **more)
+        """Run a command on a host to its end; a failure is an error that quotes it.
+
+        carefulctl, with nothing more to say of it, is one that is loaded already.
+        """
+        if command[0] == "carefulctl" and not more:
+            words = [str(one) for one in command[1:]]
+            done = loaded.run(words, self.environment(host), self.netns(host), timeout)
+        else:
+            more = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | more
+            done = subprocess.run(self.argv(host, *command), timeout=timeout, **more)
         said = f"{done.stdout or ''}{done.stderr or ''}"
         assert not check or done.returncode == 0, f"{host}: {command} -> {done.returncode}\n{said}"
         return done

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hosts import wait_for
 from lab import TOOL, Lab, MakeLab, tool
 
 pytestmark = pytest.mark.lab
@@ -143,9 +144,14 @@ def test_up__labs_side_by_side_do_not_meet(make_lab: MakeLab) -> None:
 # --- exec
 
 
+def execute(lab: Lab, host: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """By the tool; Lab does the same by itself, in less time."""
+    return tool("exec", "--name", lab.name, host, "--", *command, check=False)
+
+
 def test_exec__passes_status_output_and_environment(lab: Lab) -> None:
     script = 'echo "$CAREFUL_INSTANCE"; cat "$CAREFUL_CONFIG"; exit 7'
-    done = lab.run("h2", "sh", "-c", script, check=False)
+    done = execute(lab, "h2", "sh", "-c", script)
     instance, _, config = done.stdout.partition("\n")
     assert done.returncode == 7
     assert instance == f"{lab.name}-h2"
@@ -157,7 +163,7 @@ def test_exec__each_host_keeps_state_of_its_own_that_goes_with_the_lab(make_lab:
     folders = []
     for host in lab.hosts:
         script = 'mkdir -p "$CAREFUL_STATE_DIR"; echo "$CAREFUL_STATE_DIR"'
-        folders.append(Path(lab.run(host, "sh", "-c", script).stdout.strip()))
+        folders.append(Path(execute(lab, host, "sh", "-c", script).stdout.strip()))
     assert len(set(folders)) == 2
     assert all(one.is_dir() for one in folders)
     lab.down()
@@ -166,16 +172,24 @@ def test_exec__each_host_keeps_state_of_its_own_that_goes_with_the_lab(make_lab:
 
 def test_exec__changes_the_network_namespace_alone(lab: Lab) -> None:
     for kind in ("mnt", "pid", "net"):
-        inside = lab.run("h1", "readlink", f"/proc/self/ns/{kind}").stdout.strip()
+        inside = execute(lab, "h1", "readlink", f"/proc/self/ns/{kind}").stdout.strip()
         same = inside == str(Path(f"/proc/self/ns/{kind}").readlink())
         assert same == (kind != "net"), kind
 
 
 def test_exec__pid_is_the_commands_own(lab: Lab) -> None:
-    process = lab.start("h1", "sh", "-c", "echo $$; exec sleep 60")
-    assert process.stdout is not None
-    assert int(process.stdout.readline()) == process.pid
-    process.kill()
+    argv = [TOOL, "exec", "--name", lab.name, "h1", "--", "sh", "-c", "echo $$; exec sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == process.pid
+        process.kill()
+
+
+def test_exec__is_what_tests_do_without_it(lab: Lab) -> None:
+    """The environment, in all that carefulctl and others look at."""
+    for name, value in lab.environment("h1").items():
+        assert execute(lab, "h1", "printenv", name).stdout.strip() == value
+        assert lab.run("h1", "printenv", name).stdout.strip() == value
 
 
 @pytest.mark.parametrize(
@@ -196,6 +210,23 @@ def test_exec__without_a_lab_says_so(name: str) -> None:
     done = tool("exec", "--name", name, "h1", "--", "true", check=False)
     assert done.returncode == 1
     assert "is not up" in done.stderr
+
+
+# --- carefulctl that is loaded already
+
+
+def test_run__says_and_ends_as_the_program_does(lab: Lab) -> None:
+    for words in (["status", "eth1"], ["--version"], ["up", "none"], ["get", "--nonsense"]):
+        loaded = lab.run("h1", "carefulctl", *words, check=False)
+        program = lab.run("h1", "env", "carefulctl", *words, check=False)
+        found = (loaded.returncode, loaded.stdout, loaded.stderr)
+        assert found == (program.returncode, program.stdout, program.stderr)
+
+
+def test_run__is_killed_when_its_time_is_up(lab: Lab) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        lab.run("h1", "carefulctl", "measure", "echo", "7777", timeout=1)
+    wait_for(lambda: "7777" not in lab.run("h1", "ss", "-tlnH").stdout, "end of the program")
 
 
 # --- down
@@ -226,7 +257,7 @@ def test_down__names_processes_and_spares_them(make_lab: MakeLab) -> None:
     assert process.poll() is None
     ping(lab, "h1", lab.address("h2"))  # it took nothing away
     tool("down", "--name", lab.name, "--kill")
-    assert process.wait(timeout=5) < 0
+    assert process.wait(timeout=60) < 0
     assert traces(lab.name) == []
 
 
@@ -245,7 +276,7 @@ def test_down__ends_carefuld(name: str, tmp_path: Path, stopped: bool) -> None:
         inside.send_signal(signal.SIGSTOP)
     try:
         tool("down", "--name", name)
-        assert inside.wait(timeout=1) == -signal.SIGTERM
+        assert inside.wait(timeout=60) == -signal.SIGTERM
         assert outside.poll() is None
         assert traces(name) == []
     finally:
