@@ -171,7 +171,7 @@ def test_tune__watched(up: Host) -> None:
     up.ctl("tune", "set", "eth1", "--fragment-bytes", "400")
     assert first_bytes() == 400
     job.send_signal(signal.SIGINT)
-    assert job.wait(10) == 130
+    assert job.wait(60) == 130
 
 
 def test_tune__kept_and_applied(up: Host, tmp_path: Path) -> None:

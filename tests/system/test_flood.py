@@ -85,7 +85,7 @@ def recording(lab: Lab, port: str) -> Iterator[None]:
     assert process.stdout is not None
     assert process.stdout.read(1) == b"r"
     yield
-    found = frames_of(process.communicate(timeout=20)[0])
+    found = frames_of(process.communicate(timeout=60)[0])
     # From their own MAC addresses the switch would learn that these hosts moved; and the
     # kernel leaves UDP checksums to a device, of which there is none.
     stranger = bytes.fromhex("020000000099")

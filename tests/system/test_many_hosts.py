@@ -81,8 +81,11 @@ def test_coexistence__iperf3_beside_a_transfer(hosts: Hosts, kind: list[str]) ->
     a.up()
     b.up()
     kept = make_file(b.export / "big", 64 * MIB)
-    server = b.lab.start("h2", "iperf3", "-s", "-1", "-B", a.lab.address("h2"))
-    time.sleep(0.5)
+    words = ("iperf3", "-s", "-1", "--forceflush", "-B", a.lab.address("h2"))
+    server = b.lab.start("h2", *words)
+    assert server.stdout
+    while "listening" not in server.stdout.readline():
+        assert server.poll() is None
     flood = a.lab.start("h1", "iperf3", "-c", a.lab.address("h2"), "-t", "5", "-J", *kind)
     time.sleep(0.5)
     rounds = 0

@@ -190,7 +190,7 @@ def test_auto__killed_and_started_again(host: Host, what: str) -> None:
     wait_for(lambda: kept.exists() and f'"what": "{what}"' in kept.read_text(), what)
     daemon = host.pid
     job.kill()
-    job.wait(10)
+    job.wait(60)
     before = json.loads(kept.read_text())["paths"][PEER]
     path = once(host)
     after = json.loads(kept.read_text())["paths"][PEER]

@@ -220,7 +220,7 @@ def interrupt(node: Node) -> None:
         with raises(KeyboardInterrupt):
             while True:
                 node.wait()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         node.close()
         node = careful.open("eth1", wait=wait_mode)
     reader, writer = os.pipe()

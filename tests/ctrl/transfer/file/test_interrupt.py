@@ -76,7 +76,7 @@ def test_in_thread__cancelled_again(tmp_path: Path) -> None:
 
     def work() -> None:
         begin.set()
-        end.wait(10)
+        end.wait(60)
 
     async def run() -> bool:
         task = asyncio.create_task(tasks.in_thread(work))
