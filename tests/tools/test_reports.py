@@ -128,7 +128,7 @@ def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
     [
         ("pushes", [{"call_us": 1100.0, "used_us": 1200.0}]),
         ("trips_us", {"with": [5.2], "without": [5.0]}),
-        ("cpu_share", 0.03),
+        ("trips_trying_us", {"with": [5.2], "without": [5.0]}),
         ("messages_seen_count", 3),
         ("rss_max_MiB", 120.0),
     ],
