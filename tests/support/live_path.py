@@ -57,6 +57,18 @@ def figures(pipeline: Pipeline, error: float, random_: random.Random) -> dict[st
     return found
 
 
+def widened(found: dict[str, Any], share: float = 0.6) -> dict[str, Any]:
+    """The same figures with intervals of so much to either side."""
+    factors = {"_low_": 1 - share, "_high_": 1 + share}
+    wide = {
+        name: value * next((factors[end] for end in factors if end in name), 1.0)
+        if isinstance(value, float)
+        else value
+        for name, value in found.items()
+    }
+    return wide | {"regimes": [widened(one, share) for one in found.get("regimes", [])]}
+
+
 @dataclass
 class Stream:
     """Messages of one size. every_s: on average; alive: whether it sends at a time."""

@@ -21,7 +21,7 @@ from careful.tuning.items import is_stored, told_by
 from careful.tuning.leftover import take_over
 from careful.tuning.measuring import Measuring
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.propose import Row, proposed, unsure
+from careful.tuning.propose import Measured, Row, proposed, unsure
 from careful.tuning.searches import Searches
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
 from careful.tuning.store_watch import StoreWatch
@@ -141,18 +141,17 @@ class Controller:
 
     def _begin(self) -> None:
         """The first measurement; of what was kept, a quick look at whether it is so still."""
-        measuring, kept = self._measuring, self.state.figures
+        measuring = self._measuring
         measuring.doubted = False
-        before, when, why = measuring.known, self.state.measured_at, self.state.reason
-        if kept is None or before is None:
+        before, kept = measuring.known, measuring.kept()
+        if self.state.figures is None or before is None:
             self._measure("at the start", quick=False)
         elif not self._measure("what was kept is looked at", quick=True):
             measuring.doubted = True
         elif measuring.is_moved(before):
             self._path_changed("it is not as it was kept")
         else:
-            self.state.figures, self.state.measured_at, self.state.reason = kept, when, why
-            measuring.confirm(before)
+            measuring.confirm(kept)
             self._decide("path as before", {}, "it measures as it was kept")
 
     def _measure(self, reason: str, quick: bool) -> bool:
@@ -168,6 +167,18 @@ class Controller:
         self._searches.clear()
         self._save()
         return True
+
+    def _is_another(self, before: Measured, classes: Sequence[int], said: str) -> bool | None:
+        """Whether some classes' messages take another time by the path; None: nobody knows."""
+        measuring = self._measuring
+        if measuring.is_moved(before, classes):
+            return True
+        if measuring.closely_at is None or measuring.is_same(before, classes):
+            return False
+        # A glance that does not tell: the longer look does not wait until it is calm.
+        if not self._measure(said, quick=False):
+            return None
+        return measuring.is_moved(before, classes)
 
     def _path_changed(self, why: str) -> None:
         self._answers = True
@@ -228,7 +239,7 @@ class Controller:
     def _answer(self, shifted: Sequence[int], now: float) -> None:
         """Live messages take another time than they did: measure, and see why."""
         state, measuring = self.state, self._measuring
-        before = measuring.known
+        before, kept = measuring.known, measuring.kept()
         self.state.hold(now)
         classes = ", ".join(str(index) for index in shifted)
         said = f"live messages of class {classes} took another time"
@@ -240,11 +251,16 @@ class Controller:
                 state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()
-        if before is None or measuring.is_moved(before):
-            self._path_changed(state.reason)
+        another = before is None or self._is_another(before, shifted, said)
+        if another is None:  # nor was it found out by a longer look
+            measuring.confirm(kept)
+            return
+        if another:
+            self._path_changed(said)
         else:
+            measuring.confirm(kept)
             self._searches.sources |= set(shifted)
-            self._decide("path as before", {}, f"{state.reason}, but it measures as before")
+            self._decide("path as before", {}, f"{said}, but it measures as before")
         self._consider(self._clock())
         known, quickly = measuring.known, measuring.closely_at is not None
         if self._answers and known and quickly and unsure(known, self._path.in_effect(), shifted):

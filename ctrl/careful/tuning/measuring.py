@@ -7,12 +7,15 @@ follows from it, is decide.py's. Calls path, propose; keeps state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
 
 from careful.errors import CarefulError
 from careful.model.stages import Limits
+from careful.model.tunemap import CLASS_COUNT
 from careful.tuning.path import Path
-from careful.tuning.propose import Measured, measured, moved
+from careful.tuning.propose import Measured, grown, measured, moved, same
 from careful.tuning.state import CHANGE_EVERY_S, PathState
 
 #: So long after a quick measurement the path is measured closely, if it is calm, seconds.
@@ -21,6 +24,16 @@ CLOSELY_S = 30.0
 TRUST_S = 60.0
 #: After a measurement that failed, seconds; twice as long each time once it was done without.
 RETRY_S = 30.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was known of a path, and when and why it was measured (PathState)."""
+
+    known: Measured | None
+    figures: dict[str, Any] | None
+    measured_at: float
+    reason: str
 
 
 class Measuring:
@@ -75,6 +88,8 @@ class Measuring:
         try:
             figures, limits = self._path.measure(quick)
             self.limits = limits
+            if quick and self.known is not None:
+                figures = grown(self.known, figures)
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self.retry_at = self._clock() + self._retry_s
@@ -90,15 +105,27 @@ class Measuring:
         self.closely_at = self._clock() + CLOSELY_S if quick else None
         return None
 
-    def is_moved(self, before: Measured) -> bool:
-        """Whether the path is another than it was."""
+    def is_moved(self, before: Measured, classes: Collection[int] = range(CLASS_COUNT)) -> bool:
+        """Whether the path is another than it was, for some classes."""
         assert self.known is not None
-        return moved(before, self.known, self._path.in_effect())
+        return moved(before, self.known, self._path.in_effect(), classes)
 
-    def confirm(self, before: Measured) -> None:
+    def is_same(self, before: Measured, classes: Collection[int]) -> bool:
+        """Whether it is surely as it was, for some classes."""
+        assert self.known is not None
+        return same(before, self.known, self._path.in_effect(), classes)
+
+    def kept(self) -> Kept:
+        """What is known now, for confirm()."""
+        state = self._state
+        return Kept(self.known, state.figures, state.measured_at, state.reason)
+
+    def confirm(self, kept: Kept) -> None:
         """It is as it was: that is believed, not the quick look at it."""
-        self._state.confirmed_at, self.known = self._clock(), before
-        self.closely_at = None
+        state = self._state
+        self.known, state.figures = kept.known, kept.figures
+        state.measured_at, state.reason = kept.measured_at, kept.reason
+        state.confirmed_at, self.closely_at = self._clock(), None
 
     def is_due_closely(self, now: float) -> bool:
         """Whether a quick measurement is to be followed by another now."""

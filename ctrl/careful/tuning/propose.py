@@ -10,7 +10,7 @@ makes the true spread of a gain smaller. Pure. Calls model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,8 @@ from careful.tuning.stores import Store
 GAIN_MIN = 0.02
 #: Least difference of two measurements, as a share of the latency, that is another path.
 MOVED_MIN = 0.1
+#: Most that a figure may be off, as a share of the latency, by a measurement that is sure of it.
+SAME_MAX = 0.15
 #: Why a plan that may gain is not set.
 UNSURE = "its gain is within the prediction's uncertainty"
 #: Paths that are drawn from a measurement's intervals.
@@ -305,14 +307,69 @@ def unsure(path: Measured, values: Sequence[Value], classes: Collection[int]) ->
     return any(row.why_not == UNSURE and row.index in classes for row in table(path, values))
 
 
-def moved(before: Measured, after: Measured, values: Sequence[Value]) -> bool:
-    """Whether two measurements differ, for what is in effect: by more than both intervals, and by
-    MOVED_MIN.
+def moved(
+    before: Measured,
+    after: Measured,
+    values: Sequence[Value],
+    classes: Collection[int] = range(CLASS_COUNT),
+) -> bool:
+    """Whether two measurements differ, for what is in effect of some classes: by more than both
+    intervals, and by MOVED_MIN.
     """
-    for index, plan in enumerate(values[:CLASS_COUNT]):
-        assert isinstance(plan, TunePlan)
-        was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
+    for was, now in _both(before, after, values, classes):
         apart = was.high < now.low or now.high < was.low
         if apart and abs(now.value - was.value) > MOVED_MIN * was.value:
             return True
     return False
+
+
+def same(
+    before: Measured, after: Measured, values: Sequence[Value], classes: Collection[int]
+) -> bool:
+    """Whether the second of two measurements is sure that some classes take what they took."""
+    return all(
+        (1 - SAME_MAX) * was.value <= now.low and now.high <= (1 + SAME_MAX) * was.value
+        for was, now in _both(before, after, values, classes)
+    )
+
+
+def _both(
+    before: Measured, after: Measured, values: Sequence[Value], classes: Collection[int]
+) -> Iterator[tuple[Interval, Interval]]:
+    for index in classes:
+        plan = values[index]
+        assert isinstance(plan, TunePlan)
+        was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
+        yield was, now
+
+
+def grown(before: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures whose sums hold what their bottleneck has grown by.
+
+    Round trips find gaps in a stream that shares the path (P1 section 5.1), trains do not: the
+    bottleneck seems to grow, and the sum does not. If one stage grew, the sum of the others is
+    that of before at least, whichever it was.
+    """
+    now = BlackBox.from_dict(dict(figures))
+    one = now.regimes[0]
+    old = before.box.regimes[before.box.regime_at((one.low_bytes + one.high_bytes) / 2)]
+    size_bytes = before.limits.max_bytes or one.low_bytes
+    gaps_us = [each.g_b_us + each.G_b_us_per_KiB * size_bytes / 1024 for each in (old, one)]
+    if gaps_us[1] < (1 + MOVED_MIN) * gaps_us[0]:
+        return dict(figures)
+    others = max(one.sum_G_others_us_per_KiB, old.sum_G_others_us_per_KiB)
+    g_us = max(now.sum_g_us, before.box.sum_g_us - old.g_b_us + one.g_b_us)
+    regime = _raised(figures["regimes"][0], "sum_G_others", "us_per_KiB", others)
+    found = _raised(figures, "sum_G_others", "us_per_KiB", others)
+    found = _raised(found, "sum_g", "us", g_us)
+    found = _raised(
+        found, "sum_G", "us_per_KiB", max(now.sum_G_us_per_KiB, others + one.G_b_us_per_KiB)
+    )
+    return {**found, "regimes": [regime]}
+
+
+def _raised(entry: Mapping[str, Any], name: str, unit: str, value: float) -> dict[str, Any]:
+    """With another value of a figure, its interval moved as much."""
+    more = value - float(entry[f"{name}_{unit}"])
+    ends = {f"{name}_{end}{unit}": entry[f"{name}_{end}{unit}"] for end in ("", "low_", "high_")}
+    return {**entry, **{key: end + more for key, end in ends.items()}}

@@ -19,6 +19,7 @@ from careful.control.instances import Instance
 from careful.control.tune_entry import Plan, Setting, Versions
 from careful.errors import CarefulError
 from careful.measure.estimators.blackbox import BlackBox, Options
+from careful.measure.estimators.glance import Glance
 from careful.measure.probes.exchange import ProbeSession
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
@@ -38,15 +39,6 @@ CLOSELY = Options(
     patience_s=6.0,
     train_frames=4,
     share=0.25,
-)
-QUICKLY = Options(
-    sizes_count=4,
-    precision=0.03,
-    seconds=0.5,
-    patience_s=2.5,
-    train_frames=4,
-    ends=False,
-    share=0.6,
 )
 #: Figures of a measurement that are not kept: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")
@@ -155,18 +147,19 @@ class RunningPath:
         self._live.close()
 
     def measure(self, quick: bool) -> tuple[dict[str, Any], Limits]:
-        """By trains and round trips through careful itself."""
+        """By trains and round trips through careful itself; quickly: by a few of them."""
         one, peer = self._instance, self.peer
-        options = QUICKLY if quick else CLOSELY
         with ProbeSession(
             one.socket, one.name, peer.address, peer.label, payload_max_bytes=self._payload_bytes
         ) as session:
             self._payload_bytes = session.payload_max_bytes
-            found = BlackBox(session, options, sleep=self._pause).run()
-        figures = blackbox_figures(found)
+            limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
+            if quick:
+                return Glance(session, sleep=self._pause).figures(), limits
+            figures = blackbox_figures(BlackBox(session, CLOSELY, sleep=self._pause).run())
         for name in _SAMPLES:
             del figures[name]
-        return figures, Limits(options.min_bytes, self._payload_bytes)
+        return figures, limits
 
     def in_effect(self) -> tuple[Value, ...]:
         """Values of all items: plans, and thresholds of store and netTx."""

@@ -12,7 +12,18 @@ from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of, fixed_plan
 from careful.tuning import measuring
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState
-from live_path import LIMITS, START, LivePath, Stream, run, scaled, told, truth_us, verdicts
+from live_path import (
+    LIMITS,
+    START,
+    LivePath,
+    Stream,
+    run,
+    scaled,
+    told,
+    truth_us,
+    verdicts,
+    widened,
+)
 
 GAM = load_shipped("gam")
 KIB = 1024
@@ -169,6 +180,59 @@ def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_te
     assert any(each["what"] == "nothing to change" for each in one.state.decisions)
     assert told(one, "changed")[-1] - changed < 2
     assert loss(on, other) < 0.03
+
+
+@pytest.mark.parametrize("path_too", [False, True])
+def test_messages_shift__a_glance_that_does_not_tell_is_followed_by_a_measurement(
+    path_too: bool,
+) -> None:
+    """Rough figures that hold both what was and what may be now are no reason to believe either."""
+    at, other = 1000.0 + 60, scaled(GAM, g=1.3, G=1.3)
+    on = path(lambda now: GAM if now < at else other, every_s=0.02)
+    real = on.measure
+    asked: list[bool] = []
+
+    def measure(quick: bool) -> object:
+        asked.append(quick)
+        on.lies = lambda one: one if path_too and not quick else GAM
+        found, limits = real(quick)
+        return (widened(found) if quick else found), limits
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 68)
+    assert asked == [False, True, False]
+    assert bool(told(one, "path changed")) == path_too
+    assert bool(told(one, "path as before")) != path_too
+
+
+def test_messages_shift__and_nothing_tells_why() -> None:
+    """Then nothing is said of the path or of a source, and the next look waits twice as long."""
+    at = 1000.0 + 60
+    on = path(every_s=0.02)
+    real, pipeline = on.measure, on.pipeline
+    on.took = lambda nbytes, plan, _: (
+        truth_us(pipeline(on.now), nbytes, plan) * (1 + (on.now > at and int(on.now / 7) % 2))
+    )
+    asked: list[float] = []
+
+    def measure(quick: bool) -> object:
+        if on.now > at:
+            asked.append(on.now)
+            if not quick:
+                raise ValueError("the interval is wide")
+        found, limits = real(quick)
+        return (widened(found) if quick else found), limits
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 60 + 600)
+    assert told(one, "not measured")
+    for what in ("path changed", "path as before", "trying"):
+        assert not told(one, what), what
+    assert len(asked) <= 2 * 7
+    assert one.state.figures
+    assert loss(on, GAM) < 0.02
 
 
 @pytest.mark.parametrize("seed", range(4))

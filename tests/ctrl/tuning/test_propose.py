@@ -9,8 +9,8 @@ import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.stages import Stage
 from careful.model.tunemap import CLASS_COUNT, TunePlan, ramp_plan
-from careful.tuning.propose import measured, moved, table, worth
-from live_path import LIMITS, START, figures, truth_us
+from careful.tuning.propose import grown, measured, moved, same, table, worth
+from live_path import LIMITS, START, figures, scaled, truth_us, widened
 
 GAM = load_shipped("gam")
 DEFAULT = [START] * CLASS_COUNT
@@ -126,3 +126,56 @@ def test_moved__only_beyond_both_intervals() -> None:
     )
     assert moved(before, measured(known(slower), LIMITS), DEFAULT)
     assert not moved(before, measured(known(slower, error=1.5), LIMITS), DEFAULT)
+
+
+def test_same__needs_a_measurement_that_is_sure() -> None:
+    """A rough one that finds what was before says neither that it is so nor that it is not."""
+    before = measured(known(error=0.01), LIMITS)
+    near = measured(known(error=0.02, seed=2), LIMITS)
+    rough = measured(widened(known(error=0.02, seed=2)), LIMITS)
+    other = measured(known(scaled(GAM, G=1.5)), LIMITS)
+    assert same(before, near, DEFAULT, [6, 8])
+    for one in (rough, other):
+        assert not same(before, one, DEFAULT, [6, 8])
+    assert not moved(before, rough, DEFAULT)
+    assert moved(before, other, DEFAULT)
+
+
+def test_moved__by_some_classes_alone() -> None:
+    """Small messages take longer where overheads grew, and large ones hardly do."""
+    before, after = (measured(known(one, error=0.02), LIMITS) for one in (GAM, scaled(GAM, g=1.8)))
+    assert moved(before, after, DEFAULT, [0])
+    assert not moved(before, after, DEFAULT, [12])
+
+
+def test_grown__round_trips_slip_through_a_second_stream() -> None:
+    """Trains meet it, so the bottleneck costs four times as much, and the sums seem as before."""
+    before = measured(known(error=1e-6), LIMITS)
+    seen = known(error=1e-6)
+    old = {name: seen[f"{name}"] for name in ("sum_g_us", "sum_G_us_per_KiB", "g_b_us")}
+    regime = seen["regimes"][0]  # type: ignore[index]
+    others = seen["sum_G_others_us_per_KiB"]
+    for entry in (seen, regime):
+        for end in ("", "low_", "high_"):
+            entry[f"g_b_{end}us"] *= 4  # type: ignore[index]
+            entry[f"G_b_{end}us_per_KiB"] *= 4  # type: ignore[index]
+            entry[f"sum_G_others_{end}us_per_KiB"] = 0.0  # type: ignore[index]
+    seen["sum_g_us"] = seen["g_b_us"]  # which a sum is not less than
+    found = grown(before, seen)
+    assert found["sum_g_us"] == pytest.approx(old["sum_g_us"] + 3 * old["g_b_us"])  # type: ignore[operator]
+    assert found["sum_G_others_us_per_KiB"] == pytest.approx(others)
+    assert found["regimes"][0]["sum_G_others_us_per_KiB"] == pytest.approx(others)
+    assert found["sum_G_us_per_KiB"] > 2 * old["sum_G_us_per_KiB"]  # type: ignore[operator]
+    now = measured(found, LIMITS)
+    assert moved(before, now, DEFAULT)
+    sizes = [one.box.plan(4096, LIMITS).fragments_bytes[0] for one in (before, now)]
+    assert sizes[1] > sizes[0], "fewer fragments, for each costs four times as much"
+
+
+def test_grown__leaves_what_grew_by_itself_and_what_did_not() -> None:
+    before = measured(known(error=1e-6), LIMITS)
+    for one in (GAM, scaled(GAM, g=0.5, G=0.5)):
+        seen = known(one, error=1e-6)
+        assert grown(before, seen) == seen
+    seen = known(scaled(GAM, g=3.0, G=3.0), error=1e-6)
+    assert grown(before, seen)["sum_g_us"] == pytest.approx(seen["sum_g_us"])

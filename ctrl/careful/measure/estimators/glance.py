@@ -1,0 +1,204 @@
+"""A glance at a path: what a few trains and round trips of three sizes say of it.
+
+Owns how few they are, and two lines through their middles and minima. Within half a second it
+tells a path that changed by much, where a measurement (blackbox.py) goes on until its figures are
+exact. No figure is withheld for a wide interval: who reads it draws from within. Three sizes show
+no bend: the bottleneck is taken for one throughout. The exchange itself is passed in.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from careful.measure.estimators.blackbox import TRAIN_US, Exchange
+from careful.measure.estimators.trains import train_gap_us
+from careful.measure.statistics.estimate import Estimate
+from careful.measure.statistics.line import median
+
+#: Least error of a train's gap, and of the least round trip, as a share.
+FLOOR = 0.01
+#: Trains of so many frames are long enough to do without their beginning.
+_LONG_TRAIN = 32
+#: Frames that arrive closer than this share of how they left were not taken one by one.
+_BUNCHED = 0.9
+#: Round trips at a time: the first of them may wait for the train before.
+_TRIPS = 2
+#: A median's standard error, in median absolute deviations over the root of the count.
+_OF_MEDIAN = 1.2533 * 1.4826
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to look.
+
+    min_bytes: the least size; seconds: after which no further round begins; rounds_min,
+    rounds_max: rounds of trips and a train of each size; train_frames: of a train, more where it
+    takes less than TRAIN_US; share: of the path's time that is taken, by pauses.
+    """
+
+    min_bytes: int = 64
+    seconds: float = 0.4
+    rounds_min: int = 6
+    rounds_max: int = 40
+    train_frames: int = 4
+    share: float = 0.6
+
+
+class Glance:
+    """One look; `figures` takes it.
+
+    Args:
+        exchange: the way to the other end.
+        options: how to look.
+        clock, sleep: seconds.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._exchange, self._options = exchange, options or Options()
+        self._clock, self._sleep = clock, sleep
+        low, high = self._options.min_bytes, exchange.payload_max_bytes
+        if high < 4 * low:
+            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+        if min(self._options.train_frames, exchange.train_max) < 2:
+            raise ValueError(f"a window of {exchange.credits} buffers is too small for a train")
+        self._sizes = (low, (low + high) // 2, high)
+        self._gaps: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._trips: dict[int, list[float]] = {size: [] for size in self._sizes}
+        self._trains = self._bunched = self._frames = 0
+
+    def figures(self) -> dict[str, Any]:
+        """What a black box's measurement says (report.measure.blackbox_figures), of one range.
+
+        Raises:
+            ValueError: most trains arrived in a bunch.
+            CarefulError: of the exchange.
+        """
+        began, rounds = self._clock(), 0
+        options = self._options
+        while rounds < options.rounds_min or (
+            rounds < options.rounds_max and self._clock() - began < options.seconds
+        ):
+            for size in self._sizes:
+                self._some_trips(size)
+                self._one_train(size)
+            rounds += 1
+        if min(map(len, self._gaps.values())) * 2 < rounds:
+            raise ValueError(f"{self._bunched} of {self._trains} trains arrived in a bunch")
+        g_b, G_b = through(self._sizes, {size: _middle(some) for size, some in self._gaps.items()})
+        both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
+        return {
+            "kind": "blackbox",
+            **figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
+            "rounds_count": rounds,
+            "frames_count": self._frames,
+            "elapsed_s": round(self._clock() - began, 3),
+            "settled": False,
+            "notes": ["a glance: trains and round trips of three sizes"],
+        }
+
+    def _some_trips(self, size: int) -> None:
+        trips = [one.round_us for one in self._exchange.round_trips(size, _TRIPS)]
+        self._trips[size] += trips
+        self._frames += 2 * _TRIPS
+        self._pause(sum(trips) / 1e6)
+
+    def _one_train(self, size: int) -> None:
+        count, known = self._options.train_frames, self._gaps[size]
+        if known:
+            count = max(count, int(TRAIN_US / max(known[-1], 1e-3)))
+        count = min(count, self._exchange.train_max)
+        began = self._clock()
+        arrivals, own_us = self._exchange.train_us(size, count)
+        self._frames += count + 1
+        self._trains += 1
+        gap_us = _gap_us(arrivals)
+        if gap_us < _BUNCHED * own_us:
+            self._bunched += 1
+        else:
+            known.append(gap_us)
+        self._pause(self._clock() - began)
+
+    def _pause(self, busy_s: float) -> None:
+        self._sleep((1 / self._options.share - 1) * busy_s)
+
+
+def _gap_us(arrivals_us: Sequence[float]) -> float:
+    """The mean of a short train: of a stream that shares the path, each frame has its part."""
+    if len(arrivals_us) >= _LONG_TRAIN:
+        return train_gap_us(list(arrivals_us))
+    return (max(arrivals_us) - min(arrivals_us)) / (len(arrivals_us) - 1)
+
+
+def _middle(values: Sequence[float]) -> Estimate:
+    """The median, which a message now and then does not move."""
+    many = np.asarray(values, dtype=np.float64)
+    value = median(many)
+    spread = _OF_MEDIAN * median(np.abs(many - value)) / math.sqrt(len(many))
+    return Estimate(value, math.hypot(spread, FLOOR * value))
+
+
+def _least(values: Sequence[float]) -> Estimate:
+    """The least: the others waited for something. A quarter of them is not far from it."""
+    ordered = sorted(values)
+    far = ordered[len(ordered) // 4] - ordered[0]
+    return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))
+
+
+def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Estimate, Estimate]:
+    """A line's time at no bytes, µs, and its slope, µs per KiB, by the points' errors.
+
+    Points that lie off it by more than those widen both.
+    """
+    x = np.asarray(sizes, dtype=np.float64)
+    y = np.array([times_us[size].value for size in sizes])
+    weights = np.array([times_us[size].se for size in sizes]) ** -2.0
+    middle, height = np.average(x, weights=weights), np.average(y, weights=weights)
+    across = float(np.sum(weights * (x - middle) ** 2))
+    slope = float(np.sum(weights * (x - middle) * y) / across)
+    off = float(np.sum(weights * (y - height - slope * (x - middle)) ** 2))
+    wider = max(1.0, math.sqrt(off / max(1, len(x) - 2)))
+    slope_se, height_se = wider / math.sqrt(across), wider / math.sqrt(float(weights.sum()))
+    at_none = Estimate(
+        float(height - slope * middle), math.hypot(height_se, float(middle) * slope_se)
+    )
+    return at_none, Estimate(slope, slope_se) * 1024
+
+
+def figures(
+    g_b: Estimate, G_b: Estimate, sum_g: Estimate, sum_G: Estimate, low: float, high: float
+) -> dict[str, Any]:
+    """Costs as JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.
+
+    No cost is below 0, nor a sum below a part of it: chance alone brings that about.
+    """
+    others = sum_G - G_b
+    g_b, G_b, others = (_cost(one) for one in (g_b, G_b, others))
+    sum_g = _cost(sum_g, g_b.value)
+    sum_G = _cost(sum_G, G_b.value)
+    regime = {
+        **g_b.figures("g_b", "us"),
+        **G_b.figures("G_b", "us_per_KiB"),
+        **others.figures("sum_G_others", "us_per_KiB"),
+    }
+    return {
+        **sum_g.figures("sum_g", "us"),
+        **sum_G.figures("sum_G", "us_per_KiB"),
+        **regime,
+        "regimes": [{"low_bytes": float(low), "high_bytes": float(high), **regime}],
+    }
+
+
+def _cost(one: Estimate, least: float = 0.0) -> Estimate:
+    return Estimate(max(one.value, least), one.se, one.dof, one.slack)
