@@ -328,21 +328,48 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	memcpy(at, &hdr, sizeof(hdr));
 }
 
+/* The same of an answer to a ping: of other times, or to the next one. */
+static void forge_answer(struct sim_slot *slot, const uint64_t *random)
+{
+	struct careful_ping_answer answer;
+
+	memcpy(&answer, slot->data, sizeof(answer));
+	if (random[1] % 2)
+		answer.probe = htobe32(be32toh(answer.probe) + 1);
+	if (random[2] % 2)
+		answer.arrived_ns ^= random[3];
+	if (random[4] % 2)
+		answer.turn_ns ^= (__be32)random[5];
+	if (random[6] % 4 == 0)
+		answer.cookie ^= random[7];
+	answer.check = 0;
+	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
+	memcpy(slot->data, &answer, sizeof(answer));
+}
+
 /* The same of a control message: of another type, with other counts, or as it was. */
 static void forge_control(struct sim_slot *slot, const uint64_t *random)
 {
-	static const uint8_t types[] = { CAREFUL_SYNC, CAREFUL_SYNC_ACK, CAREFUL_GONE,
-					 CAREFUL_BYE,  CAREFUL_REFUSE,	 CAREFUL_TRAIN_OVER };
+	static const uint8_t types[] = { CAREFUL_SYNC,	    CAREFUL_SYNC_ACK, CAREFUL_GONE,
+					 CAREFUL_BYE,	    CAREFUL_REFUSE,   CAREFUL_TRAIN_OVER,
+					 CAREFUL_CHALLENGE, CAREFUL_HELLO };
 	struct careful_ctrl ctrl;
 
+	if (slot->bytes == sizeof(struct careful_ping_answer)) {
+		forge_answer(slot, random);
+		return;
+	}
 	if (slot->bytes != sizeof(struct careful_ctrl) &&
 	    slot->bytes != sizeof(struct careful_proved))
 		return;
 	memcpy(&ctrl, slot->data, sizeof(ctrl));
-	if (ctrl.type <= CAREFUL_WELCOME)
-		return;
 	if (random[1] % 4)
 		ctrl.type = types[random[2] % sizeof(types)];
+	if (random[7] % 2)
+		ctrl.token ^= random[7];
+	if (random[8] % 2)
+		ctrl.cookie ^= random[8];
+	ctrl.incarnation ^= random[9] % 2;
 	ctrl.seq_rcvd = htobe32(be32toh(ctrl.seq_rcvd) + (uint32_t)random[3] % 3);
 	ctrl.returned = htobe32(be32toh(ctrl.returned) + (uint32_t)random[4] % 3);
 	if (random[5] % 4 == 0)

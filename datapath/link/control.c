@@ -32,10 +32,11 @@ static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *
 	       be64toh(sync->cookie) == peer->session->cookie_was;
 }
 
-/* Answers a question of a session that is none here. */
+/* Answers a question of a session that is none here. Whose: else a question that is forged would
+ * get an answer that ends another session. */
 static void say_gone(struct link *link, const union address *to, const struct careful_ctrl *sync)
 {
-	struct careful_ctrl gone = { .nonce = sync->nonce };
+	struct careful_ctrl gone = { .nonce = sync->nonce, .cookie = sync->cookie };
 
 	if (!door_answers(link))
 		return;
@@ -49,8 +50,9 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 static bool takes_proof(const struct link *link, uint8_t type)
 {
 	return link->keyed &&
-	       (type == CAREFUL_SYNC || type == CAREFUL_SYNC_ACK || type == CAREFUL_GONE ||
-		type == CAREFUL_BYE || (type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
+	       (type == CAREFUL_CHALLENGE || type == CAREFUL_SYNC || type == CAREFUL_SYNC_ACK ||
+		type == CAREFUL_GONE || type == CAREFUL_BYE ||
+		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
 /* @keyed: what came in the place of careful_ctrl, of which there is the beginning then; or NULL;
@@ -64,7 +66,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 	if (ctrl->type == CAREFUL_HELLO) {
 		if (peer && link_drain_begun(&peer->session->bye)) /* it is back already */
 			link_bye(peer);
-		handshake_on_hello(link, from, ctrl, keyed);
+		handshake_on_hello(link, from, ctrl, keyed, proved);
 		return;
 	}
 	if (ctrl->type == CAREFUL_SYNC &&
@@ -72,7 +74,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		if (peer && is_renewed(peer, ctrl))
 			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		say_gone(link, from, ctrl);
+		if (!link->keyed || proved) /* no answer is longer than its question */
+			say_gone(link, from, ctrl);
 		return;
 	}
 	if (link->keyed && proved)
@@ -151,7 +154,7 @@ static void on_control(struct link *link, const union address *from,
 	const struct careful_ctrl *ctrl = &message->ctrl;
 	bool keyed = got == sizeof(message->keyed) &&
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
-	bool proved = got == sizeof(message->proved) && ctrl->type >= CAREFUL_REFUSE;
+	bool proved = got == sizeof(message->proved) && ctrl->type != CAREFUL_WELCOME;
 
 	/* Of another version a HELLO may be larger; what it is answered with never is. */
 	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))

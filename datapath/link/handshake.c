@@ -11,7 +11,8 @@
  * ended, which nobody else knows, and which is good for one new epoch. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
  *
- * Where there are keys, the last two prove them (keyed.c), and nothing changes here before that.
+ * Where there are keys, all four prove them (keyed.c), and nothing changes here before that: not at
+ * A before the CHALLENGE is B's, not at B before the second HELLO is A's.
  *
  * Calls door.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
@@ -24,7 +25,8 @@
 
 enum {
 	RETRY_MS = 50, /* between two HELLOs, at most; */
-	REFUSED_MS = 500, /* nothing else was heard since a REFUSE that proves nothing */
+	REFUSED_MS = 500, /* nothing else was heard since a REFUSE that proves nothing, */
+	OTHER_MS = 100, /* and where another key can be tried */
 	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
 	/* What a receive buffer can hold of a frame: one that held more than any frame has
 	 * would make frames cost nothing. */
@@ -149,6 +151,10 @@ static void send_hello(struct link_peer *peer)
 		keyed_send(peer);
 		return;
 	}
+	if (peer->link->keyed) {
+		keyed_ask(peer, &ctrl);
+		return;
+	}
 	if (peer->phase == LINK_ASKED) {
 		ctrl.token = htobe64(session->handshake.token);
 		describe(peer, &ctrl);
@@ -156,10 +162,10 @@ static void send_hello(struct link_peer *peer)
 	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_HELLO);
 }
 
-/* Asks for a session. */
-void handshake_ask(struct link_peer *peer)
+static void ask(struct link_peer *peer)
 {
 	struct handshake *handshake = &peer->session->handshake;
+
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = 0;
@@ -169,6 +175,13 @@ void handshake_ask(struct link_peer *peer)
 		link_close(peer, ENOKEY);
 	else
 		send_hello(peer);
+}
+
+/* Asks for a session. */
+void handshake_ask(struct link_peer *peer)
+{
+	peer->session->keyed.tries = 0;
+	ask(peer);
 }
 
 /* The same of who shared an epoch with us until now, and may know it still. */
@@ -198,9 +211,9 @@ static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl
 	       token == peer->session->cookie_was;
 }
 
-/* mac_key: between the two, where a key was proved; else NULL. */
+/* trusted: who asks, where a key was proved; else NULL. */
 static void refuse_by(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		      enum careful_refusal why, const uint8_t *mac_key)
+		      enum careful_refusal why, const struct keys_trusted *trusted)
 {
 	struct careful_ctrl ctrl = {
 		.nonce = hello->nonce,
@@ -209,8 +222,8 @@ static void refuse_by(struct link *link, const union address *to, const struct c
 	};
 
 	link_count(link, CAREFUL_C_CTRL_REFUSED);
-	if (mac_key)
-		keyed_say_static(link, to, mac_key, &ctrl, CAREFUL_REFUSE);
+	if (trusted)
+		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_REFUSE);
 	else
 		link_ctrl_send(link, to, &ctrl, CAREFUL_REFUSE);
 }
@@ -272,18 +285,18 @@ static void try_welcome(struct link_peer *peer)
 static void take_hello(struct link *link, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
-	const uint8_t *mac_key = heard ? heard->trusted->mac_key : NULL;
+	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 	struct link_peer *peer = link_peer_find(link, from);
 
 	if (be32toh(hello->status) != link_protocol(link)) {
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
-		refuse_by(link, from, hello, CAREFUL_REFUSED_PROTOCOL, mac_key);
+		refuse_by(link, from, hello, CAREFUL_REFUSED_PROTOCOL, trusted);
 		if (peer) /* nor will it grant what we ask */
 			link_close(peer, EPROTOTYPE);
 		return;
 	}
 	if (!seal_agrees(link, from, hello)) {
-		refuse_by(link, from, hello, CAREFUL_REFUSED_SEAL, mac_key);
+		refuse_by(link, from, hello, CAREFUL_REFUSED_SEAL, trusted);
 		if (peer)
 			link_close(peer, ENOPROTOOPT);
 		return;
@@ -292,12 +305,12 @@ static void take_hello(struct link *link, const union address *from,
 		peer = link_peer_get(link, from);
 	if (!peer) { /* it asks again, where somebody may give up a window */
 		if (!link_yield_ask(link))
-			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, mac_key);
+			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;
 	}
 	epoch_end(peer);
 	if (adopt(peer, hello)) {
-		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, mac_key);
+		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
 		/* Whatever there was with it is over: nobody would ask again. */
 		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
 		return;
@@ -316,12 +329,27 @@ static void take_hello(struct link *link, const union address *from,
 	try_welcome(peer);
 }
 
+/* Shows that the asker, who proved a key where there are keys, is where it says. */
+static void challenge(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      uint64_t token, const struct keys_trusted *trusted)
+{
+	struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
+
+	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
+	if (trusted)
+		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);
+	else
+		link_ctrl_send(link, to, &ctrl, CAREFUL_CHALLENGE);
+}
+
 void handshake_on_hello(struct link *link, const union address *from,
-			const struct careful_ctrl *hello, const struct careful_keyed *keyed)
+			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
+			const struct careful_proved *proved)
 {
 	struct link_peer *peer = link_peer_find(link, from);
 	uint64_t nonce = be64toh(hello->nonce);
 	uint64_t token = challenge_token(link, from, nonce, peer);
+	const struct keys_trusted *asker;
 	struct keyed_heard heard;
 
 	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
@@ -338,12 +366,13 @@ void handshake_on_hello(struct link *link, const union address *from,
 	if (peer && peer->phase == LINK_DRAINING && peer->session->handshake.nonce_in == nonce)
 		return; /* it gets its answer */
 	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
-		struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
-
 		if (!door_answers(link))
 			return;
-		link_count(link, CAREFUL_C_CTRL_CHALLENGED);
-		link_ctrl_send(link, from, &ctrl, CAREFUL_CHALLENGE);
+		asker = link->keyed ? keyed_asker(link, from, keyed, proved) : NULL;
+		if (link->keyed ? !asker : keyed || proved)
+			refuse_key(link, from, hello);
+		else
+			challenge(link, from, hello, token, asker);
 		return;
 	}
 	if (!door_admits(link, from))
@@ -379,6 +408,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 		return false;
 	session->sync.refused = false;
 	session->sync.refused_rounds = 0;
+	session->handshake.refused = 0;
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
 	/* Another than before: the peer ended an epoch since, maybe that of the window
@@ -440,11 +470,6 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	if (why == CAREFUL_REFUSED_KEY && keyed_other(peer)) {
-		epoch_end(peer);
-		handshake_ask(peer);
-		return true;
-	}
 	if (proved) {
 		link_close(peer, error_of(why));
 	} else if (!handshake->refused) { /* anybody can say so */
@@ -470,6 +495,24 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
+/* A REFUSE came that anybody can have sent, and nothing else was heard: whether that is long enough
+ * to believe it. */
+static bool refused(struct link_peer *peer)
+{
+	const struct handshake *handshake = &peer->session->handshake;
+	uint64_t silent_ms = (peer->link->now_ns - handshake->refused_ns) / 1000000;
+
+	if (handshake->refused == EKEYREJECTED && silent_ms >= OTHER_MS && keyed_other(peer)) {
+		epoch_end(peer);
+		ask(peer);
+		return true;
+	}
+	if (silent_ms < REFUSED_MS)
+		return false;
+	link_close(peer, handshake->refused);
+	return true;
+}
+
 /* Repeats a HELLO that got no answer. */
 void handshake_tick(struct link_peer *peer)
 {
@@ -479,11 +522,8 @@ void handshake_tick(struct link_peer *peer)
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || handshake_waits(peer) ||
 	    peer->link->now_ns - session->asked_ns < handshake->retry_ms * 1000000ull)
 		return;
-	if (handshake->refused &&
-	    peer->link->now_ns - handshake->refused_ns >= REFUSED_MS * 1000000ull) {
-		link_close(peer, handshake->refused);
+	if (handshake->refused && refused(peer))
 		return;
-	}
 	link_unheard(peer, session->since_ns);
 	handshake->retry_ms *= 2;
 	if (handshake->retry_ms > RETRY_MS)

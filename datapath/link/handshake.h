@@ -44,7 +44,8 @@ void handshake_refuse(struct link *link, const union address *to, const struct c
 
 /* Messages; those that return say whether they meant anything. */
 void handshake_on_hello(struct link *link, const union address *from,
-			const struct careful_ctrl *hello, const struct careful_keyed *keyed);
+			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
+			const struct careful_proved *proved);
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
 			  const struct careful_keyed *keyed);

@@ -79,25 +79,33 @@ static void begin_messages(struct keyed *keyed, const struct noise *noise)
 	keyed->proves = true;
 }
 
-static void proof_of(const uint8_t *key, const struct careful_proved *message, uint8_t *mac)
+/* sender: the public key of who says it, where the key is of both; else NULL. */
+static void proof_of(const uint8_t *key, const uint8_t *sender,
+		     const struct careful_proved *message, uint8_t *mac)
 {
 	uint8_t out[crypto_auth_hmacsha256_BYTES];
+	crypto_auth_hmacsha256_state state;
 
-	crypto_auth_hmacsha256(out, (const uint8_t *)message, offsetof(struct careful_proved, mac),
-			       key);
+	crypto_auth_hmacsha256_init(&state, key, NOISE_KEY_BYTES);
+	crypto_auth_hmacsha256_update(&state, (const uint8_t *)message,
+				      offsetof(struct careful_proved, mac));
+	if (sender)
+		crypto_auth_hmacsha256_update(&state, sender, NOISE_KEY_BYTES);
+	crypto_auth_hmacsha256_final(&state, out);
 	memcpy(mac, out, CAREFUL_TAG_BYTES);
 }
 
-static bool proof_right(const uint8_t *key, const struct careful_proved *message)
+static bool proof_right(const uint8_t *key, const uint8_t *sender,
+			const struct careful_proved *message)
 {
 	uint8_t mac[CAREFUL_TAG_BYTES];
 
-	proof_of(key, message, mac);
+	proof_of(key, sender, message, mac);
 	return !sodium_memcmp(mac, message->mac, sizeof(mac));
 }
 
-static bool say(struct link *link, const union address *to, const uint8_t *key, uint64_t count,
-		struct careful_ctrl *ctrl, uint8_t type)
+static bool say(struct link *link, const union address *to, const uint8_t *key,
+		const uint8_t *sender, uint64_t count, struct careful_ctrl *ctrl, uint8_t type)
 {
 	struct careful_proved message = { .count = htobe64(count) };
 
@@ -108,7 +116,7 @@ static bool say(struct link *link, const union address *to, const uint8_t *key, 
 	ctrl->check = 0;
 	ctrl->check = htobe32(careful_ctrl_check(ctrl));
 	message.ctrl = *ctrl;
-	proof_of(key, &message, message.mac);
+	proof_of(key, sender, &message, message.mac);
 	return link->port->ops->ctrl_send(link->port, to, &message, sizeof(message)) == 0;
 }
 
@@ -116,14 +124,14 @@ bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
 {
 	struct keyed *keyed = &peer->session->keyed;
 
-	return keyed->proves &&
-	       say(peer->link, &peer->session->address, keyed->say_key, ++keyed->said, ctrl, type);
+	return keyed->proves && say(peer->link, &peer->session->address, keyed->say_key, NULL,
+				    ++keyed->said, ctrl, type);
 }
 
-void keyed_say_static(struct link *link, const union address *to, const uint8_t *mac_key,
-		      struct careful_ctrl *ctrl, uint8_t type)
+void keyed_say_static(struct link *link, const union address *to,
+		      const struct keys_trusted *trusted, struct careful_ctrl *ctrl, uint8_t type)
 {
-	say(link, to, mac_key, 0, ctrl, type);
+	say(link, to, trusted->mac_key, trusted->pair.ours, 0, ctrl, type);
 }
 
 void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl)
@@ -131,29 +139,87 @@ void keyed_say_gone(struct link *link, const union address *to, struct careful_c
 	const struct keys_trusted *one = NULL;
 
 	while ((one = keys_find(&link->keys, to, one)))
-		say(link, to, one->mac_key, 0, ctrl, CAREFUL_GONE);
+		keyed_say_static(link, to, one, ctrl, CAREFUL_GONE);
+}
+
+/* Whose key proves a message that is of no epoch. */
+static const struct keys_trusted *prover(const struct link *link, const union address *from,
+					 const struct careful_proved *message)
+{
+	const struct keys_trusted *one = NULL;
+
+	while (!message->count && (one = keys_find(&link->keys, from, one)))
+		if (proof_right(one->mac_key, one->pair.theirs, message))
+			return one;
+	return NULL;
 }
 
 bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
 		  const struct careful_proved *message)
 {
-	uint8_t type = message->ctrl.type;
-	const struct keys_trusted *one = NULL;
+	struct keyed *keyed = peer ? &peer->session->keyed : NULL;
 	uint64_t count = be64toh(message->count);
-	struct keyed *keyed;
+	uint8_t type = message->ctrl.type;
 
-	if (type == CAREFUL_GONE || type == CAREFUL_REFUSE) {
-		while ((one = keys_find(&link->keys, from, one)))
-			if (!count && proof_right(one->mac_key, message))
-				return true;
-		return false;
-	}
-	keyed = peer ? &peer->session->keyed : NULL;
+	if (type == CAREFUL_CHALLENGE || type == CAREFUL_GONE || type == CAREFUL_REFUSE)
+		return prover(link, from, message);
 	if (!keyed || !keyed->proves || !aead_new(&keyed->heard, count) ||
-	    !proof_right(keyed->hear_key, message))
+	    !proof_right(keyed->hear_key, NULL, message))
 		return false;
 	aead_saw(&keyed->heard, count);
 	return true;
+}
+
+/* Who has the key of a message of the handshake. */
+static const struct keys_trusted *speaker(const struct link *link, const union address *from,
+					  const struct careful_keyed *message)
+{
+	const struct keys_trusted *one = NULL;
+
+	while ((one = keys_find(&link->keys, from, one)))
+		if (mac_right(one->mac_key, message))
+			return one;
+	return NULL;
+}
+
+const struct keys_trusted *keyed_asker(const struct link *link, const union address *from,
+				       const struct careful_keyed *keyed,
+				       const struct careful_proved *proved)
+{
+	return keyed ? speaker(link, from, keyed) : proved ? prover(link, from, proved) : NULL;
+}
+
+static uint64_t answer_proof(const uint8_t *key, __be32 frag_off,
+			     const struct careful_ping_answer *answer)
+{
+	struct {
+		struct careful_ping_answer answer;
+		__be32 frag_off;
+	} in = { *answer, frag_off };
+	uint8_t out[crypto_auth_hmacsha256_BYTES];
+	uint64_t proof;
+
+	in.answer.check = 0;
+	in.answer.cookie = 0;
+	crypto_auth_hmacsha256(out, (const uint8_t *)&in, sizeof(in.answer) + sizeof(in.frag_off),
+			       key);
+	memcpy(&proof, out, sizeof(proof));
+	return proof;
+}
+
+void keyed_prove_answer(const struct link_peer *peer, __be32 frag_off,
+			struct careful_ping_answer *answer)
+{
+	answer->cookie = answer_proof(peer->session->keyed.say_key, frag_off, answer);
+}
+
+bool keyed_answer_proves(const struct link_peer *peer, __be32 frag_off,
+			 const struct careful_ping_answer *answer)
+{
+	const struct keyed *keyed = &peer->session->keyed;
+	uint64_t proof = answer_proof(keyed->hear_key, frag_off, answer);
+
+	return keyed->proves && !sodium_memcmp(&proof, &answer->cookie, sizeof(proof));
 }
 
 void keyed_over(struct link_peer *peer)
@@ -168,15 +234,10 @@ void keyed_over(struct link_peer *peer)
 bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
 		struct keyed_heard *heard)
 {
-	const struct keys_trusted *one = NULL;
-
-	while ((one = keys_find(&link->keys, from, one)))
-		if (mac_right(one->mac_key, hello))
-			break;
-	if (!one)
+	heard->trusted = speaker(link, from, hello);
+	if (!heard->trusted)
 		return false;
-	heard->trusted = one;
-	begin(&heard->noise, &one->pair, false, hello, hello->token);
+	begin(&heard->noise, &heard->trusted->pair, false, hello, hello->token);
 	if (open_sealed(&heard->noise, hello, &heard->ctrl))
 		return true;
 	keyed_drop(heard);
@@ -209,6 +270,14 @@ static const struct keys_trusted *choose(const struct link_peer *peer)
 	for (uint32_t i = 0; one && i < peer->session->keyed.turn; i++)
 		one = keys_find(keys, at, one);
 	return one ? one : keys_find(keys, at, NULL);
+}
+
+void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl)
+{
+	const struct keys_trusted *trusted = choose(peer);
+
+	assert(trusted); /* handshake_ask() saw to it, and keyed_changed() */
+	keyed_say_static(peer->link, &peer->session->address, trusted, ctrl, CAREFUL_HELLO);
 }
 
 uint64_t keyed_begin(struct link_peer *peer, uint8_t type)
@@ -297,10 +366,9 @@ bool keyed_other(struct link_peer *peer)
 
 	while ((one = keys_find(&peer->link->keys, &peer->session->address, one)))
 		count++;
-	if (++keyed->tries >= count) {
-		keyed->tries = 0;
+	if (keyed->tries + 1 >= count)
 		return false;
-	}
+	keyed->tries++;
 	keyed->turn = (keyed->turn + 1) % count;
 	return true;
 }

@@ -26,7 +26,7 @@ struct link_peer;
  * @mac_key: between us two
  * @message: our HELLO or WELCOME
  * @turn:    which of the keys that are trusted at the address is asked for
- * @tries:   keys that were refused in a row
+ * @tries:   keys that were refused since a session was asked for
  * @theirs:  the key that the peer proved last, or is to prove next
  * @proves:  the keys of this epoch's messages are here: @say_key of ours, @hear_key of the peer's;
  * @said:    ours so far, @heard: the peer's, by their count
@@ -69,7 +69,7 @@ void keyed_send(struct link_peer *peer);
 /* false: not the peer's answer. */
 bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 		    struct careful_ctrl *ctrl);
-/* The peer has not the key that was asked for: whether another is trusted at its address. */
+/* The peer has not the key that was asked for: whether another one at its address is left to try. */
 bool keyed_other(struct link_peer *peer);
 
 /* Other keys are trusted now: ends the epochs that stand on one that is not, and the
@@ -78,14 +78,26 @@ void keyed_changed(struct link *link);
 
 /* A message of the epoch; of none there is, where the key is of both hosts. */
 bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
-void keyed_say_static(struct link *link, const union address *to, const uint8_t *mac_key,
-		      struct careful_ctrl *ctrl, uint8_t type);
-/* The same with each key that is trusted there: we do not know which one the other end asks for. */
+void keyed_say_static(struct link *link, const union address *to,
+		      const struct keys_trusted *trusted, struct careful_ctrl *ctrl, uint8_t type);
+/* The HELLO that asks first. */
+void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl);
+/* GONE with each key that is trusted there: we do not know which one the other end asks for. */
 void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl);
-/* Whether a message is of the peer's epoch (peer may be NULL), and new; or, of GONE and REFUSE, of
- * a host that has a key which is trusted there. */
+/* Whether a message is of the peer's epoch (peer may be NULL), and new; or, of those that are of
+ * none, of a host that has a key which is trusted there. */
 bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
 		  const struct careful_proved *message);
+/* Whose key proves a HELLO, in whichever form it came (the other one is NULL); NULL: nobody's. */
+const struct keys_trusted *keyed_asker(const struct link *link, const union address *from,
+				       const struct careful_keyed *keyed,
+				       const struct careful_proved *proved);
+/* An answer's proof: our own, to the peer's ping that had that frag_off; and whether the peer's to
+ * ours is right. */
+void keyed_prove_answer(const struct link_peer *peer, __be32 frag_off,
+			struct careful_ping_answer *answer);
+bool keyed_answer_proves(const struct link_peer *peer, __be32 frag_off,
+			 const struct careful_ping_answer *answer);
 /* The epoch is over, and what its messages were proved by. */
 void keyed_over(struct link_peer *peer);
 

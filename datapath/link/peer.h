@@ -27,6 +27,7 @@
  * @asked:     where it is to end, enum careful_stage; 0: none is under way
  * @known:     the peer has answered one in this epoch
  * @answered:  number of the peer's last one that XDP ended
+ * @unknown:   its frag_off, which nobody knows before it leaves (wire.h)
  */
 struct link_ping {
 	uint32_t last;
@@ -34,6 +35,7 @@ struct link_ping {
 	bool known;
 	bool done; /* result says how it ended */
 	uint32_t answered;
+	uint32_t unknown;
 	uint64_t until_ns;
 	struct careful_ping_result result;
 };

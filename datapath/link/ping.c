@@ -4,7 +4,7 @@
  * to them. What ends at XDP is answered here; what the engine and the store do with the rest
  * is service's business. An answer is a control message: it takes no receive buffer, and goes
  * to the session's peer whoever sent the probe, so that a stranger gets nothing by one. Calls
- * peer.c, tx.c and the device.
+ * keyed.c, peer.c, tx.c and the device.
  */
 #include "link/link.h"
 
@@ -107,6 +107,7 @@ int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 	link_tx_write(&frame, 0, payload, (uint32_t)body);
 	args.stage_limit = (uint8_t)ask->stage;
 	args.msg_id = ++ping->last;
+	args.frag_off = ping->unknown = (uint32_t)link_random(link);
 	args.frag_bytes = (uint16_t)body;
 	args.crc_bytes = (uint32_t)body;
 	if (outside)
@@ -167,9 +168,9 @@ void link_ping_reset(struct link_peer *peer)
 	ping->known = false;
 }
 
-/* Answers a probe of the peer, whose last stage ended at end_ns. */
-void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
-		      uint64_t at_ns)
+/* Answers a probe of the peer that had that frag_off, whose last stage ended at end_ns. */
+void link_ping_answer(struct link_peer *peer, __be32 frag_off, struct careful_ping_answer *answer,
+		      uint64_t end_ns, uint64_t at_ns)
 {
 	struct port *port = peer->link->port;
 	uint64_t turn_ns = at_ns - end_ns;
@@ -179,6 +180,8 @@ void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer
 	answer->bytes = htobe16(sizeof(*answer));
 	answer->cookie = htobe64(peer->cookie_out);
 	answer->turn_ns = htobe32(turn_ns < UINT32_MAX ? (uint32_t)turn_ns : UINT32_MAX);
+	if (peer->link->keyed)
+		keyed_prove_answer(peer, frag_off, answer);
 	answer->check = 0;
 	answer->check = htobe32(careful_message_check(answer, sizeof(*answer)));
 	link_count(peer->link, CAREFUL_C_PINGS_ANSWERED);
@@ -211,7 +214,7 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 	answer.arrived_ns = htobe64(probed.at_ns);
 	answer.net_cpu = htobe16((uint16_t)probed.net_cpu);
 	answer.host_cpu = htobe16((uint16_t)probed.cpu);
-	link_ping_answer(peer, &answer, probed.at_ns, now_ns(link));
+	link_ping_answer(peer, hdr->frag_off, &answer, probed.at_ns, now_ns(link));
 	return true;
 }
 
@@ -230,6 +233,22 @@ static void arrived(struct careful_ping_result *result, const struct arrival *ar
 	result->answer_bytes = arrival->ip_bytes;
 }
 
+/* Whether it is the peer's answer to the ping that is under way. */
+static bool answers(const struct link_peer *peer, const struct careful_ping_answer *answer)
+{
+	const struct link_ping *ping = &peer->session->ping;
+
+	if (!peer->cookie_in || !ping->asked || be32toh(answer->probe) != ping->last ||
+	    !ended_rightly(peer, answer))
+		return false;
+	if (!peer->link->keyed)
+		return be64toh(answer->cookie) == peer->cookie_in;
+	if (keyed_answer_proves(peer, htobe32(ping->unknown), answer))
+		return true;
+	link_count(peer->link, CAREFUL_C_CTRL_FORGED);
+	return false;
+}
+
 bool link_on_ping_answer(struct link *link, const union address *from,
 			 const struct careful_ping_answer *answer, const struct arrival *arrival)
 {
@@ -238,9 +257,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 
 	if (answer->version != CAREFUL_WIRE_VERSION ||
 	    be32toh(answer->check) != careful_message_check(answer, sizeof(*answer)) || !peer ||
-	    !peer->cookie_in || be64toh(answer->cookie) != peer->cookie_in ||
-	    !peer->session->ping.asked || be32toh(answer->probe) != peer->session->ping.last ||
-	    !ended_rightly(peer, answer))
+	    !answers(peer, answer))
 		return false;
 	result = &peer->session->ping.result;
 	memcpy(&result->by, from, sizeof(*from));

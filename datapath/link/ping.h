@@ -16,8 +16,8 @@ union address;
 
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
 bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result);
-void link_ping_answer(struct link_peer *peer, struct careful_ping_answer *answer, uint64_t end_ns,
-		      uint64_t now_ns);
+void link_ping_answer(struct link_peer *peer, __be32 frag_off, struct careful_ping_answer *answer,
+		      uint64_t end_ns, uint64_t now_ns);
 bool link_on_ping(struct link *link, const struct careful_hdr *hdr);
 bool link_on_ping_answer(struct link *link, const union address *from,
 			 const struct careful_ping_answer *answer, const struct arrival *arrival);

@@ -179,7 +179,8 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	const struct link_sync *sync = &peer->session->sync;
-	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
+	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce ||
+	    be64toh(ctrl->cookie) != peer->cookie_out)
 		return false;
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);

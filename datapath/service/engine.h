@@ -115,6 +115,7 @@ struct careful {
 		struct careful_kept *kept; /* being written; NULL: none */
 		struct link_peer *peer;
 		uint64_t epoch, host_ns;
+		__be32 frag_off; /* of the ping */
 		struct careful_ping_answer answer;
 		struct storage_io io;
 	} * pings;

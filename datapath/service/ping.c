@@ -78,7 +78,7 @@ static void written(struct ping_slot *slot, bool at_once)
 		from_ns = end_ns;
 	}
 	if (slot->epoch == slot->peer->epoch)
-		link_ping_answer(slot->peer, &slot->answer, from_ns, now_ns(c));
+		link_ping_answer(slot->peer, slot->frag_off, &slot->answer, from_ns, now_ns(c));
 	link_let_go(&c->link, slot->kept);
 	slot->kept = NULL;
 }
@@ -149,6 +149,7 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 		return;
 	}
 	slot->host_ns = host_ns;
+	slot->frag_off = frame->hdr.frag_off;
 	slot->answer = (struct careful_ping_answer){
 		.stage = CAREFUL_STAGE_HOST_RX,
 		.probe = frame->hdr.msg_id,
@@ -163,6 +164,6 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 		store(c, slot, frame);
 		return;
 	}
-	link_ping_answer(peer, &slot->answer, host_ns, now_ns(c));
+	link_ping_answer(peer, slot->frag_off, &slot->answer, host_ns, now_ns(c));
 	link_release(&c->link, frame);
 }

@@ -120,8 +120,10 @@ static void count(struct node *node)
 	careful_info(node->c, &info);
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		node->cluster->counters[i] += info.counters[i];
-	for (uint32_t i = 0; i < node->c->link.peers_max; i++)
+	for (uint32_t i = 0; i < node->c->link.peers_max; i++) {
 		node->cluster->epochs += node->c->link.peers[i].session->epochs;
+		node->cluster->met += link_lives(&node->c->link.peers[i]);
+	}
 }
 
 static void stop(struct node *node)
@@ -383,7 +385,7 @@ static void begin(struct cluster *cluster)
 	s->config.faults_count = s->faults_count;
 	s->config.ports = s->nodes;
 	sim_begin(cluster->world, &s->config);
-	cluster->ops_done = cluster->epochs = 0;
+	cluster->ops_done = cluster->epochs = cluster->met = 0;
 	cluster->steps = cluster->done_ns = cluster->polls = 0;
 	cluster->hit_ns = cluster->broken_ns = 0;
 	memset(cluster->counters, 0, sizeof(cluster->counters));

@@ -201,6 +201,7 @@ struct cluster {
 	uint64_t hit_ns, broken_ns; /* when a fault first hit, when a session first broke; or 0 */
 	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
 	uint32_t epochs; /* likewise, that were opened */
+	uint32_t met; /* likewise, processes that were met in the slots of peers */
 	uint64_t polls;
 	uint64_t pings[CAREFUL_STAGE_STORE + 1]; /* probes answered, by where they ended */
 	bool trace; /* print what passes the network, */

@@ -25,6 +25,14 @@ static bool excused(const struct node *node, int status)
 	return status == -ETIMEDOUT || (status == -ECONNRESET && node->cluster->scenario.excused);
 }
 
+static bool clocks_jump(const struct scenario *s)
+{
+	for (uint32_t i = 0; i < s->faults_count; i++)
+		if (s->faults[i].kind == SIM_CLOCK)
+			return true;
+	return false;
+}
+
 static void on_ping(const struct careful_ping_result *r, void *user)
 {
 	struct node *node = user;
@@ -38,6 +46,10 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 		return;
 	}
 	node->cluster->pings[r->stage]++;
+	/* What an answer says can be, if it is the peer's. */
+	if (r->host_rx_ns + r->store_ns + r->turn_ns > r->round_trip_ns &&
+	    !clocks_jump(&node->cluster->scenario))
+		sim_fail(world, "node %u: a ping was answered sooner than it was", node->port);
 	if (r->stage != node->stage ||
 	    (r->stage == CAREFUL_STAGE_NET_RX && (r->host_rx_ns || r->store_ns)))
 		sim_fail(world, "node %u: a probe of stage %u is answered by %u", node->port,

@@ -95,6 +95,52 @@ static void test_keys__forged_messages_change_nothing(void)
 	CHECK(forged > 0);
 }
 
+/* Nor while a session is agreed on: no key is tried in vain, nobody is met who is not there. */
+static void test_keys__a_forger_of_handshakes_changes_nothing(void)
+{
+	uint64_t forged = 0;
+
+	for (uint64_t seed = 0; seed < 4 * SEEDS; seed++) {
+		scene_keyed(seed);
+		for (uint32_t to = 0; to < 2; to++) {
+			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 0, 20);
+
+			fault->forges = true;
+			fault->what = SIM_CONTROL;
+			fault->amount = 3000;
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->epochs, 2);
+		CHECK_EQ(cluster->met, 2);
+		forged += cluster->counters[CAREFUL_C_CTRL_FORGED];
+	}
+	CHECK(forged > 0);
+}
+
+/* A forged answer to a ping is no answer. */
+static void test_keys__forged_answers_to_pings_are_none(void)
+{
+	uint64_t forged = 0;
+
+	for (uint64_t seed = 0; seed < SEEDS; seed++) {
+		scene_keyed(seed);
+		scene->pings = true;
+		for (uint32_t i = 0; i < 8; i++)
+			sim_op(i % OP_KINDS, i & 1, 1 + 700 * i, 2.0 * i);
+		for (uint32_t to = 0; to < 2; to++) {
+			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 0, 40);
+
+			fault->forges = true;
+			fault->what = SIM_CONTROL;
+			fault->amount = 100000;
+		}
+		EXPECT_WELL(sim_play_strictly());
+		CHECK(cluster->pings[CAREFUL_STAGE_HOST_RX] >= 3);
+		forged += cluster->counters[CAREFUL_C_CTRL_FORGED];
+	}
+	CHECK(forged > 0);
+}
+
 /* Nobody gets anything, and each is told. */
 static void expect_refused(int error)
 {
@@ -148,6 +194,8 @@ int main(void)
 	RUN(test_keys__control_messages_suffer);
 	RUN(test_keys__replays_change_nothing);
 	RUN(test_keys__forged_messages_change_nothing);
+	RUN(test_keys__a_forger_of_handshakes_changes_nothing);
+	RUN(test_keys__forged_answers_to_pings_are_none);
 	RUN(test_keys__a_peer_without_gets_nothing);
 	RUN(test_keys__a_peer_with_another_gets_nothing);
 	RUN(test_keys__an_old_one_stands_first);

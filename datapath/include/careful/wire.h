@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 2, /* raised when a host of the last one could not talk */
+	CAREFUL_WIRE_VERSION = 3, /* raised when a host of the last one could not talk */
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -137,7 +137,8 @@ enum {
  *                (link/reserve.h); traditional: all numbers up to this one have come
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest
- * @frag_off:     where this fragment's payload stands in it
+ * @frag_off:     where this fragment's payload stands in it; PING: random, so that no answer to it
+ *               can be had before it is asked
  * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am); sealed: 0
  * @frag_bytes:   payload of this fragment, without careful_am and digest
  * @extra:        credits that the sender asks for beside its window, as far as the receiver has
@@ -302,7 +303,7 @@ enum careful_sync {
  *                      HELLO of a new epoch the cookie of the sender's frames in the old
  * @cookie:             HELLO, WELCOME: what the other end puts on its frames to us;
  *                      SYNC, SYNC_ACK, BYE, TRAIN_*: the cookie that the sender puts on
- *                      its frames
+ *                      its frames; GONE: that of the question
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node of the other end's frames to us
  * @queue:              HELLO, WELCOME: queue of the other end's frames to us
@@ -380,15 +381,16 @@ struct careful_keyed {
 };
 
 /*
- * Between hosts with keys also SYNC, SYNC_ACK, GONE, BYE, TRAIN_* and REFUSE are proved: what has no
- * mac, or a wrong one, is not believed. Only a REFUSE may come from who has no key to prove it by,
- * or speaks another version: it counts when nothing else was heard for a while.
+ * Between hosts with keys all other messages are proved, too: what has no mac, or a wrong one, is
+ * not believed. Only a REFUSE may come from who has no key to prove it by, or speaks another
+ * version: it counts when nothing else was heard for a while.
  *
  * @ctrl:  as without keys, but for its `bytes`; its check is of it alone
- * @count: messages that its sender has proved in this epoch, this one included; 0: GONE, REFUSE,
- *         whose nonce is the question's
+ * @count: messages that its sender has proved in this epoch, this one included; 0: HELLO,
+ *         CHALLENGE, GONE, REFUSE, of which the last three have the question's nonce
  * @mac:   HMAC-SHA256 of all before it, the first bytes of it. The key follows from the handshake,
- *         another one each way (link/keyed.c); of GONE and REFUSE, from both static keys
+ *         another one each way (link/keyed.c); where count is 0, from both static keys, and the
+ *         sender's public key is added to what it is of
  */
 struct careful_proved {
 	struct careful_ctrl ctrl;
@@ -409,7 +411,9 @@ enum careful_scratch {
  * probe. Times of the answering host, ns.
  *
  * @version, @type, @bytes, @check: as in careful_ctrl
- * @cookie:      what the answering host puts on its frames to the prober
+ * @cookie:      what the answering host puts on its frames to the prober. With keys instead a
+ *               proof: HMAC-SHA256 of the answer with check and cookie 0, then the probe's
+ *               frag_off, the first bytes of it; the key is careful_proved's
  * @arrived_ns:  its monotonic clock when XDP saw the probe
  * @probe:       the probe's msg_id
  * @host_rx_ns:  from then until the engine had it
