@@ -116,8 +116,16 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 		node->answers++;
 		return 0;
 	}
-	MUST(bytes == sizeof(ctrl));
+	if (node->c && node->c->link.keyed)
+		node_said(node, buf, bytes);
+	else
+		MUST(bytes == sizeof(ctrl));
 	memcpy(&ctrl, buf, sizeof(ctrl));
+	if (bytes == sizeof(struct careful_keyed)) { /* of which nobody can read more */
+		ctrl = (struct careful_ctrl){ .version = ctrl.version, .type = ctrl.type };
+		ctrl.nonce = ((const struct careful_keyed *)buf)->nonce;
+		ctrl.token = ((const struct careful_keyed *)buf)->token;
+	}
 	if (ctrl.type >= CAREFUL_TRAIN_ASK && ctrl.type <= CAREFUL_TRAIN_OVER) {
 		node->train = ctrl;
 		node->trains_said[ctrl.type - CAREFUL_TRAIN_ASK]++;
@@ -128,6 +136,9 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 	node->said_to[ctrl.type & 7] =
 		to->sa.sa_family == AF_INET6 ? 3 : ntohl(to->in.sin_addr.s_addr) - 0x0a000001;
 	node->last = ctrl;
+	node->last_bytes = bytes;
+	if (bytes == sizeof(node->last_proved))
+		memcpy(&node->last_proved, buf, bytes);
 	return node->busy ? -ENOBUFS : 0;
 }
 

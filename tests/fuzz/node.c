@@ -111,7 +111,7 @@ static void add_regions(struct node *node)
 		MUST(careful_region_add(node->c, &regions[i], &node->keys[i]) == 0);
 }
 
-static struct node *open_node(bool measures, uint32_t reserve)
+static struct node *open_node(bool measures, uint32_t reserve, const char *seal)
 {
 	const struct careful_options options = {
 		.ifname = "fuzz",
@@ -123,6 +123,7 @@ static struct node *open_node(bool measures, uint32_t reserve)
 		.stall_ms = 2000,
 		.measure_burst = measures,
 		.reserve = reserve,
+		.seal = seal,
 	};
 	struct node *node = calloc(1, sizeof(*node));
 	struct engine_base base = {
@@ -154,17 +155,25 @@ static struct node *open_node(bool measures, uint32_t reserve)
 
 struct node *node_open(void)
 {
-	return open_node(false, 0);
+	return open_node(false, 0, NULL);
+}
+
+struct node *node_open_keyed(const char *seal)
+{
+	struct node *node = open_node(false, 0, seal);
+
+	node_trust(node);
+	return node;
 }
 
 struct node *node_open_measuring(void)
 {
-	return open_node(true, 0);
+	return open_node(true, 0, NULL);
 }
 
 struct node *node_open_reserving(uint32_t reserve)
 {
-	return open_node(false, reserve);
+	return open_node(false, reserve, NULL);
 }
 
 void node_poll(struct node *node, uint32_t times)

@@ -50,13 +50,16 @@ struct node {
 
 	struct {
 		union address from;
-		uint8_t data[sizeof(struct careful_ctrl)];
+		uint8_t data[sizeof(union link_message)];
 		int32_t bytes; /* or -errno */
 	} ctrl[NODE_CTRL];
 	uint32_t ctrl_first, ctrl_count;
 	struct careful_ctrl said[8]; /* the last control message of each type that it sent */
-	struct careful_ctrl last; /* the very last */
+	struct careful_ctrl last; /* the very last, */
+	struct careful_proved last_proved; /* with its proof, where it has one, */
+	uint32_t last_bytes; /* and how long it was */
 	uint32_t said_to[8]; /* which host */
+	struct careful_keyed asked; /* its last HELLO that proves a key */
 
 	struct storage_io *ios[NODE_IOS];
 	uint32_t ios_count;
@@ -84,6 +87,8 @@ struct node *node_open(void);
 struct node *node_open_measuring(void);
 /* The same, where so many receive buffers are kept for grants. */
 struct node *node_open_reserving(uint32_t reserve);
+/* The same, where peers prove keys, and seal their frames as the rule says; NULL: they do not. */
+struct node *node_open_keyed(const char *seal);
 /* Ends all sessions, and finds what is lost. */
 void node_close(struct node *node);
 /* Makes a session with a host, by the handshake; false: there is none. */
@@ -91,11 +96,13 @@ bool node_session(struct node *node, uint32_t host);
 /* The same with a HELLO of its own, what node_hello() gives or a bent one. */
 bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello);
 struct careful_ctrl node_hello(uint32_t host);
-/* A host sends a control message, checked, and the instance sees it. */
+/* A host sends a control message, checked, with keys proved, and the instance sees it. */
 void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 /* The same, and it is not seen yet. */
 void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 
+/* As many steps as the input says. */
+void node_steps(struct node *node, struct input *in);
 /* One step each, as the input says. */
 void node_frame(struct node *node, struct input *in);
 void node_raw_frame(struct node *node, struct input *in);
@@ -113,5 +120,13 @@ void node_ping(struct node *node, struct input *in);
 void node_device_init(struct node *node);
 void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes);
 union address node_host(uint32_t host);
+
+/* keyed.c */
+void node_trust(struct node *node);
+struct careful_proved node_prove(struct node *node, uint32_t host, const struct careful_ctrl *ctrl);
+void node_prove_answer(const struct node *node, uint32_t slot, struct careful_ping_answer *answer);
+struct careful_keyed node_key(struct node *node, uint32_t host, const struct careful_ctrl *ctrl);
+bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes);
+void node_said(struct node *node, const void *message, uint32_t bytes);
 
 #endif /* FUZZ_NODE_H */

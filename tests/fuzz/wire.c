@@ -23,11 +23,35 @@ static void push_ctrl(struct node *node, uint32_t host, const void *data, int32_
 		memcpy(node->ctrl[at].data, data, (size_t)bytes);
 }
 
+/* A message as its sender makes it. */
+union made {
+	struct careful_ctrl ctrl;
+	struct careful_proved proved;
+	struct careful_keyed keyed;
+};
+
+static int32_t make(struct node *node, uint32_t host, struct careful_ctrl *ctrl, union made *made)
+{
+	if (!node->c->link.keyed) {
+		ctrl->check = 0;
+		ctrl->check = htobe32(careful_ctrl_check(ctrl));
+		made->ctrl = *ctrl;
+		return sizeof(made->ctrl);
+	}
+	if (ctrl->type == CAREFUL_WELCOME || (ctrl->type == CAREFUL_HELLO && ctrl->token)) {
+		made->keyed = node_key(node, host, ctrl);
+		return sizeof(made->keyed);
+	}
+	made->proved = node_prove(node, host, ctrl);
+	return sizeof(made->proved);
+}
+
 void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 {
-	ctrl->check = 0;
-	ctrl->check = htobe32(careful_ctrl_check(ctrl));
-	push_ctrl(node, host, ctrl, sizeof(*ctrl));
+	union made made;
+	int32_t bytes = make(node, host, ctrl, &made);
+
+	push_ctrl(node, host, &made, bytes);
 }
 
 /* What a HELLO or a WELCOME says of its sender. */
@@ -38,6 +62,15 @@ static void describe(struct careful_ctrl *ctrl, uint32_t host)
 	ctrl->buffer_bytes = htobe32(NODE_BUFFER);
 	ctrl->frame_bytes = htobe32(NODE_FRAME);
 	ctrl->incarnation = htobe64(host + 1);
+}
+
+/* And of how its frames are sealed: as the instance wants it. */
+static void describe_seal(const struct node *node, struct careful_ctrl *ctrl, uint32_t host)
+{
+	const union address address = node_host(host);
+
+	ctrl->seq_sent = htobe32(seal_rules_of(&node->c->link.seal_rules, &address));
+	ctrl->seq_rcvd = htobe32(ctrl->seq_sent ? CAREFUL_CIPHER_CHACHA20_POLY1305 : 0);
 }
 
 struct careful_ctrl node_hello(uint32_t host)
@@ -59,6 +92,20 @@ void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 	node_time(node, 1);
 }
 
+/* A host whose frames are sealed shows that it has the keys. */
+static void show_keys(struct node *node, uint32_t host, const struct link_peer *peer)
+{
+	struct careful_ctrl sync = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_SYNC,
+		.status = htobe32(CAREFUL_SYNC_HEARD),
+		.nonce = htobe64(1),
+		.cookie = htobe64(peer->cookie_in),
+	};
+
+	node_tell(node, host, &sync);
+}
+
 bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello)
 {
 	const union address address = node_host(host);
@@ -69,6 +116,8 @@ bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello)
 	node_tell(node, host, hello);
 	node_time(node, 1);
 	peer = link_peer_find(&node->c->link, &address);
+	if (peer && seal_waits(peer))
+		show_keys(node, host, peer);
 	return peer && peer->phase == LINK_OPEN;
 }
 
@@ -76,6 +125,7 @@ bool node_session(struct node *node, uint32_t host)
 {
 	struct careful_ctrl hello = node_hello(host);
 
+	describe_seal(node, &hello, host);
 	return node_ask(node, host, &hello);
 }
 
@@ -112,6 +162,7 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 		ctrl.nonce = node->said[CAREFUL_SYNC & 7].nonce;
 	}
 	describe(&ctrl, host);
+	describe_seal(node, &ctrl, host);
 	if (peer && type >= CAREFUL_SYNC) {
 		ctrl.cookie = htobe64(peer->cookie_in);
 		ctrl.seq_sent = htobe32(peer->flow.seq_in);
@@ -131,6 +182,20 @@ static void bend(struct input *in, uint8_t *data, uint32_t bytes)
 	}
 }
 
+/* A message that is bent when it was proved; its check is right. */
+static void bent(struct node *node, struct input *in, uint32_t host, struct careful_ctrl *ctrl)
+{
+	union made made;
+	int32_t bytes = make(node, host, ctrl, &made);
+
+	bend(in, (uint8_t *)&made, (uint32_t)bytes);
+	made.ctrl.check = 0;
+	made.ctrl.check = bytes == sizeof(made.keyed) ?
+				  htobe32(careful_message_check(&made, sizeof(made.keyed))) :
+				  htobe32(careful_ctrl_check(&made.ctrl));
+	push_ctrl(node, host, &made, bytes);
+}
+
 void node_ctrl(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in);
@@ -148,7 +213,10 @@ void node_ctrl(struct node *node, struct input *in)
 		ctrl.nonce = htobe64(take16(in));
 	if (what & 0x40)
 		bend(in, (uint8_t *)&ctrl, sizeof(ctrl));
-	node_hear(node, host, &ctrl);
+	if (node->c->link.keyed && what & 0x20)
+		bent(node, in, host, &ctrl);
+	else
+		node_hear(node, host, &ctrl);
 }
 
 /* ICMP: nobody listens. It quotes what was said last, or a frame's cookie, or neither. */
@@ -306,6 +374,28 @@ static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, 
 	return sizeof(digest);
 }
 
+/* Header and body in their place, sealed where the peer's frames are; what it comes to. `bend` may
+ * change what was sealed. */
+static uint32_t close_frame(struct node *node, struct input *in, uint32_t slot, uint8_t *at,
+			    struct careful_hdr *hdr, uint32_t total)
+{
+	uint32_t end = (uint32_t)sizeof(struct careful_seal_end);
+
+	if (!node->c->link.peers[slot].trailer || hdr->flags & CAREFUL_F_BCAST_EVENT) {
+		memcpy(at, hdr, sizeof(*hdr));
+		return total;
+	}
+	hdr->version = CAREFUL_WIRE_SEALED;
+	hdr->payload_crc = 0;
+	hdr->check = htobe32(careful_hdr_check(hdr));
+	memcpy(at, hdr, sizeof(*hdr));
+	if (!node_seal(node, slot, at, total))
+		return total;
+	if (take8(in) % 8 == 7)
+		bend(in, at + sizeof(*hdr), total + end);
+	return total + end;
+}
+
 /*
  * A frame of a peer. Its first byte: FIRST, LAST, BULK, DIGEST, ABORT, an update, bent
  * somewhere, another slot. Polled at once or left with the device.
@@ -315,7 +405,7 @@ void node_frame(struct node *node, struct input *in)
 	uint8_t what = take8(in), ll = take8(in);
 	uint32_t slot = what >> 7 & 1;
 	struct careful_hdr hdr = right_hdr(node, slot);
-	uint8_t frame[LLHDR_MAX + 32 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
+	uint8_t frame[LLHDR_MAX + 64 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
 	uint32_t msg_id = take8(in), bytes = take16(in) % 900, at = 0, total;
 	uint32_t off = received(node, slot, msg_id);
 	uint32_t bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
@@ -344,9 +434,9 @@ void node_frame(struct node *node, struct input *in)
 		bend(in, (uint8_t *)&hdr, sizeof(hdr));
 	if (!(ll & 0x20))
 		hdr.check = htobe32(careful_hdr_check(&hdr));
-	start = write_ll(in, ll, frame, total);
-	memcpy(frame + start, &hdr, sizeof(hdr));
+	start = write_ll(in, ll, frame, total + node->c->link.peers[slot].trailer);
 	memcpy(frame + start + sizeof(hdr), body, total);
+	total = close_frame(node, in, slot, frame + start, &hdr, total);
 	start += (uint32_t)sizeof(hdr) + total;
 	node_arrive(node, frame, ll & 0x40 ? start - take8(in) % start : start);
 	if (!(ll & 0x80))
@@ -364,7 +454,7 @@ void node_raw_frame(struct node *node, struct input *in)
 /* A ping of a peer: passed by XDP with its stamp, or in sequence. */
 static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
-	uint8_t frame[LLHDR_MAX + LINK_HDR_BYTES + 256] = { 0 };
+	uint8_t frame[LLHDR_MAX + LINK_HDR_BYTES + 320] = { 0 };
 	struct careful_hdr hdr = right_hdr(node, slot);
 	uint32_t bytes = what & 0x10 ? 200 : 0, start;
 
@@ -382,8 +472,8 @@ static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slo
 		push_ctrl(node, slot, &hdr, sizeof(hdr));
 		return;
 	}
-	start = write_ll(in, 0, frame, bytes);
-	memcpy(frame + start, &hdr, sizeof(hdr));
+	start = write_ll(in, 0, frame, bytes + node->c->link.peers[slot].trailer);
+	bytes = close_frame(node, in, slot, frame + start, &hdr, bytes);
 	node_arrive(node, frame, start + (uint32_t)sizeof(hdr) + bytes);
 }
 
@@ -405,6 +495,8 @@ static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t
 		.msg_id = htobe32(peer->session->ping.last),
 	};
 
+	if (node->c->link.keyed)
+		node_prove_answer(node, slot, &answer);
 	if (what & 0x20)
 		bend(in, (uint8_t *)&answer, sizeof(answer));
 	answer.check = 0;
@@ -451,5 +543,42 @@ void node_ping(struct node *node, struct input *in)
 		break;
 	default:
 		ping(node, in, what, slot);
+	}
+}
+
+void node_steps(struct node *node, struct input *in)
+{
+	uint8_t steps = 0;
+
+	while (in->bytes && steps++ < 200) {
+		uint8_t what = take8(in);
+
+		switch (what & 7) {
+		case 0:
+			node_raw_frame(node, in);
+			break;
+		case 1:
+			node_frame(node, in);
+			break;
+		case 2:
+		case 3:
+			node_ctrl(node, in);
+			break;
+		case 4:
+			node_raw_ctrl(node, in);
+			break;
+		case 5:
+			node_time(node, 1u << (what >> 4));
+			break;
+		case 6:
+			node_operation(node, in);
+			break;
+		default:
+			if (what & 0x40)
+				node_ping(node, in);
+			else
+				node_device(node, in);
+		}
+		node_poll(node, what >> 3 & 1);
 	}
 }

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers with keys: what is believed of who can read the wire and write on it, but has no key. */
+#include <endian.h>
+#include <errno.h>
+
+#include <careful/frame.h>
+
+#include "check.h"
+#include "node.h"
+
+static void push(struct node *node, uint32_t host, const void *message, int32_t bytes)
+{
+	uint32_t at = (node->ctrl_first + node->ctrl_count++) % NODE_CTRL;
+
+	node->ctrl[at].from = node_host(host);
+	node->ctrl[at].bytes = bytes;
+	memcpy(node->ctrl[at].data, message, (size_t)bytes);
+	node_time(node, 1);
+}
+
+static uint64_t forged(const struct node *node)
+{
+	return node->c->link.counters[CAREFUL_C_CTRL_FORGED];
+}
+
+static struct link_peer *first(struct node *node)
+{
+	return &node->c->link.peers[0];
+}
+
+/* An instance that has asked host 0, and what the host would answer. */
+static struct node *asking(struct careful_ctrl *answer)
+{
+	const union address to = node_host(0);
+	struct node *node = node_open_keyed(NULL);
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	*answer = node_hello(0);
+	answer->type = CAREFUL_CHALLENGE;
+	answer->nonce = node->last.nonce;
+	answer->token = htobe64(77);
+	return node;
+}
+
+static void test_keyed__a_session_of_either_asker(void)
+{
+	static const char *const seals[] = { NULL, "auth", "encrypt" };
+	struct careful_ctrl answer;
+	struct node *node;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		node = node_open_keyed(seals[i]);
+		CHECK(node_session(node, 0));
+		CHECK_EQ(forged(node), 0);
+		node_close(node);
+	}
+	node = asking(&answer);
+	node_tell(node, 0, &answer);
+	answer.type = CAREFUL_WELCOME;
+	node_tell(node, 0, &answer);
+	CHECK_EQ(first(node)->phase, LINK_OPEN);
+	node_close(node);
+}
+
+static void test_keyed__a_challenge_is_the_peers(void)
+{
+	struct careful_proved proved;
+	struct careful_ctrl answer;
+	struct node *node = asking(&answer);
+	struct careful_ctrl plain = answer;
+
+	plain.check = htobe32(careful_ctrl_check(&plain));
+	push(node, 0, &plain, sizeof(plain));
+	proved = node_prove(node, 0, &answer);
+	proved.mac[3] ^= 1;
+	push(node, 0, &proved, sizeof(proved));
+	/* Another host's proof, and the peer's own of another type. */
+	proved = node_prove(node, 1, &answer);
+	push(node, 0, &proved, sizeof(proved));
+	CHECK_EQ(forged(node), 3);
+	CHECK_EQ(first(node)->phase, LINK_ASKING);
+	CHECK_EQ(link_lives(first(node)), 0);
+	node_tell(node, 0, &answer);
+	CHECK_EQ(first(node)->phase, LINK_ASKED);
+	CHECK_EQ(link_lives(first(node)), 1);
+	node_close(node);
+}
+
+/* What the instance proves by both static keys is not turned back on it. */
+static void test_keyed__a_message_turned_back_is_not_believed(void)
+{
+	struct careful_ctrl answer, hello;
+	struct node *node = asking(&answer);
+	struct careful_proved own;
+
+	/* As whoever stands between says the instance's own HELLO to it, for its CHALLENGE. */
+	CHECK_EQ(node->last_bytes, sizeof(own));
+	hello = node_hello(0);
+	hello.nonce = answer.nonce;
+	node_tell(node, 0, &hello);
+	CHECK_EQ(node->last.type, CAREFUL_CHALLENGE);
+	CHECK_EQ(node->last.nonce, answer.nonce);
+	memcpy(&own, &node->last_proved, sizeof(own));
+	push(node, 0, &own, sizeof(own));
+	CHECK_EQ(forged(node), 1);
+	CHECK_EQ(first(node)->phase, LINK_ASKING);
+	node_close(node);
+}
+
+/* Who has no key gets one refusal, no longer than what it asked, and no challenge. */
+static void test_keyed__a_stranger_is_not_challenged(void)
+{
+	struct careful_ctrl hello = node_hello(0);
+	struct node *node = node_open_keyed(NULL);
+
+	hello.check = htobe32(careful_ctrl_check(&hello));
+	push(node, 0, &hello, sizeof(hello));
+	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_KEY);
+	CHECK_EQ(node->last_bytes, sizeof(hello));
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_CTRL_CHALLENGED], 0);
+	node_close(node);
+}
+
+/* An unproved REFUSE does not end what goes on. */
+static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
+{
+	struct careful_ctrl answer, refuse;
+	struct node *node = asking(&answer);
+
+	refuse = answer;
+	refuse.type = CAREFUL_REFUSE;
+	refuse.status = htobe32(CAREFUL_REFUSED_KEY);
+	refuse.check = 0;
+	refuse.check = htobe32(careful_ctrl_check(&refuse));
+	push(node, 0, &refuse, sizeof(refuse));
+	node_tell(node, 0, &answer);
+	CHECK_EQ(first(node)->phase, LINK_ASKED);
+	for (uint32_t i = 0; i < 600; i++)
+		node_time(node, 1);
+	CHECK_EQ(first(node)->phase, LINK_ASKED);
+	push(node, 0, &refuse, sizeof(refuse));
+	for (uint32_t i = 0; i < 600; i++)
+		node_time(node, 1);
+	CHECK_EQ(first(node)->state, CAREFUL_PEER_FAILED);
+	CHECK_EQ(link_error(first(node)), EKEYREJECTED);
+	node_close(node);
+}
+
+/* GONE is about the session that was asked of. */
+static void test_keyed__gone_of_another_session_is_not_believed(void)
+{
+	struct node *node = node_open_keyed(NULL);
+	struct careful_ctrl gone = node_hello(0);
+	uint64_t cookie;
+
+	CHECK(node_session(node, 0));
+	cookie = first(node)->cookie_out;
+	first(node)->session->doubted = true; /* it is asked until it answers */
+	link_sync_yield(first(node));
+	CHECK_EQ(node->last.type, CAREFUL_SYNC);
+	gone.type = CAREFUL_GONE;
+	gone.nonce = node->last.nonce;
+	gone.cookie = htobe64(cookie ^ 1);
+	node_tell(node, 0, &gone);
+	CHECK_EQ(first(node)->phase, LINK_OPEN);
+	gone.cookie = htobe64(cookie);
+	node_tell(node, 0, &gone);
+	CHECK(first(node)->phase != LINK_OPEN);
+	node_close(node);
+}
+
+static void on_ping(const struct careful_ping_result *result, void *user)
+{
+	struct careful_ping_result *told = user;
+
+	*told = *result;
+}
+
+/* What is known of an answer before the ping leaves is not enough. */
+static void test_keyed__an_answer_had_in_advance_is_none(void)
+{
+	const struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
+					      .bytes = 200,
+					      .timeout_ms = 500 };
+	struct careful_ping_result told = { .status = 1 };
+	struct node *node = node_open_keyed(NULL);
+	struct careful_ping_answer answer = { .version = CAREFUL_WIRE_VERSION,
+					      .type = CAREFUL_PING_ANSWER,
+					      .bytes = htobe16(sizeof(answer)),
+					      .probe = htobe32(1),
+					      .stage = CAREFUL_STAGE_NET_RX };
+	struct link_ping *ping;
+
+	CHECK(node_session(node, 0));
+	ping = &first(node)->session->ping;
+	/* The peer's true answer to a ping of that number that somebody else sent it. */
+	node_prove_answer(node, 0, &answer);
+	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
+	CHECK_EQ(careful_ping(node->c, 0, &ask, on_ping, &told), 0);
+	CHECK_EQ(ping->last, 1);
+	push(node, 0, &answer, sizeof(answer));
+	CHECK_EQ(told.status, 1);
+	CHECK_EQ(forged(node), 1);
+	/* As who reads the wire, but has no key, would say it. */
+	answer.cookie = htobe64(first(node)->cookie_in);
+	answer.check = 0;
+	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
+	push(node, 0, &answer, sizeof(answer));
+	CHECK_EQ(told.status, 1);
+	node_prove_answer(node, 0, &answer);
+	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
+	push(node, 0, &answer, sizeof(answer));
+	CHECK_EQ(told.status, 0);
+	CHECK_EQ(forged(node), 2);
+	node_leave(node, NODE_TX);
+	node_close(node);
+}
+
+int main(void)
+{
+	RUN(test_keyed__a_session_of_either_asker);
+	RUN(test_keyed__a_challenge_is_the_peers);
+	RUN(test_keyed__a_message_turned_back_is_not_believed);
+	RUN(test_keyed__a_stranger_is_not_challenged);
+	RUN(test_keyed__a_refusal_counts_when_nothing_else_is_heard);
+	RUN(test_keyed__gone_of_another_session_is_not_believed);
+	RUN(test_keyed__an_answer_had_in_advance_is_none);
+	return 0;
+}

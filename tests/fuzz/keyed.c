@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What peers with keys say. The hosts' private keys are known here, and of a session that there is
+ * the keys that the instance has of it: so what they send gets past the proofs. Calls wire.c.
+ */
+#include <endian.h>
+#include <sodium.h>
+
+#include <careful/frame.h>
+
+#include "node.h"
+
+static void private_key(uint32_t host, uint8_t *key)
+{
+	memset(key, 0x40 + (int)host, NOISE_KEY_BYTES);
+}
+
+static void public_key(uint32_t host, uint8_t *key)
+{
+	uint8_t private[NOISE_KEY_BYTES];
+
+	private_key(host, private);
+	MUST(crypto_scalarmult_base(key, private) == 0);
+}
+
+/* The instance has the key that comes after all hosts'. */
+static const struct noise_pair *host_pair(uint32_t host)
+{
+	static const uint8_t none[NOISE_KEY_BYTES];
+	static struct noise_pair pairs[NODE_HOSTS];
+	static bool made;
+	uint8_t private[NOISE_KEY_BYTES], public[NOISE_KEY_BYTES];
+
+	for (uint32_t i = 0; !made && i < NODE_HOSTS; i++) {
+		private_key(i, private);
+		public_key(NODE_HOSTS, public);
+		MUST(noise_pair_init(&pairs[i], private, public, none) == 0);
+	}
+	made = true;
+	return &pairs[host % NODE_HOSTS];
+}
+
+/* Each host is trusted at its address. Multiplied once. */
+void node_trust(struct node *node)
+{
+	static struct keys_trusted trusted[NODE_HOSTS];
+	struct keys *keys = &node->c->link.keys;
+	uint8_t private[NOISE_KEY_BYTES], public[NOISE_KEY_BYTES];
+	static const uint8_t none[NOISE_KEY_BYTES];
+	static bool made;
+
+	private_key(NODE_HOSTS, private);
+	for (uint32_t i = 0; !made && i < NODE_HOSTS; i++) {
+		const union address at = node_host(i);
+
+		public_key(i, public);
+		MUST(keys_trust(keys, &at, private, public, none) == 0);
+	}
+	if (!made)
+		memcpy(trusted, keys->trusted, sizeof(trusted));
+	else
+		keys->trusted = malloc(sizeof(trusted));
+	MUST(keys->trusted);
+	memcpy(keys->trusted, trusted, sizeof(trusted));
+	keys->count = NODE_HOSTS;
+	made = true;
+	node->c->link.keyed = true;
+}
+
+static const struct keys_trusted *trusted_at(const struct node *node, uint32_t host)
+{
+	return &node->c->link.keys.trusted[host % NODE_HOSTS];
+}
+
+static struct link_peer *peer_at(struct node *node, uint32_t host)
+{
+	const union address address = node_host(host);
+
+	return link_peer_find(&node->c->link, &address);
+}
+
+static void mac(const uint8_t *key, const void *message, size_t bytes, const uint8_t *sender,
+		uint8_t *to)
+{
+	uint8_t out[crypto_auth_hmacsha256_BYTES];
+	crypto_auth_hmacsha256_state state;
+
+	crypto_auth_hmacsha256_init(&state, key, NOISE_KEY_BYTES);
+	crypto_auth_hmacsha256_update(&state, message, bytes);
+	if (sender)
+		crypto_auth_hmacsha256_update(&state, sender, NOISE_KEY_BYTES);
+	crypto_auth_hmacsha256_final(&state, out);
+	memcpy(to, out, CAREFUL_TAG_BYTES);
+}
+
+/* Whether a message is of no epoch, and proved by both static keys. */
+static bool is_static(uint8_t type)
+{
+	return type == CAREFUL_HELLO || type == CAREFUL_CHALLENGE || type == CAREFUL_GONE ||
+	       type == CAREFUL_REFUSE;
+}
+
+struct careful_proved node_prove(struct node *node, uint32_t host, const struct careful_ctrl *ctrl)
+{
+	const struct link_peer *peer = peer_at(node, host);
+	const struct keyed *keyed = peer ? &peer->session->keyed : NULL;
+	struct careful_proved message = { .ctrl = *ctrl };
+	const struct noise_pair *pair = host_pair(host);
+
+	message.ctrl.bytes = htobe16(sizeof(message));
+	message.ctrl.check = 0;
+	message.ctrl.check = htobe32(careful_ctrl_check(&message.ctrl));
+	if (is_static(ctrl->type)) {
+		mac(trusted_at(node, host)->mac_key, &message, offsetof(struct careful_proved, mac),
+		    pair->ours, message.mac);
+	} else if (keyed && keyed->proves) {
+		message.count = htobe64(keyed->heard.last + 1);
+		mac(keyed->hear_key, &message, offsetof(struct careful_proved, mac), NULL,
+		    message.mac);
+	}
+	return message;
+}
+
+void node_prove_answer(const struct node *node, uint32_t slot, struct careful_ping_answer *answer)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	uint8_t in[sizeof(*answer) + sizeof(__be32)], out[CAREFUL_TAG_BYTES];
+	const __be32 frag_off = htobe32(peer->session->ping.unknown);
+
+	answer->cookie = 0;
+	answer->check = 0;
+	memcpy(in, answer, sizeof(*answer));
+	memcpy(in + sizeof(*answer), &frag_off, sizeof(frag_off));
+	mac(peer->session->keyed.hear_key, in, sizeof(in), NULL, out);
+	memcpy(&answer->cookie, out, sizeof(answer->cookie));
+}
+
+/* The rest of a message of the handshake, from its sealed part on. */
+static void close_keyed(struct node *node, uint32_t host, struct noise *noise,
+			const struct careful_ctrl *ctrl, struct careful_keyed *message)
+{
+	noise_seal(noise, &ctrl->incarnation, CAREFUL_SEALED_BYTES, message->sealed);
+	mac(trusted_at(node, host)->mac_key, message, sizeof(*message), NULL, message->mac);
+	message->check = htobe32(careful_message_check(message, sizeof(*message)));
+	noise_forget(noise);
+}
+
+static void begin_keyed(struct node *node, uint32_t host, bool initiator,
+			const struct careful_ctrl *ctrl, __be64 token, struct noise *noise,
+			struct careful_keyed *message)
+{
+	struct {
+		uint8_t name[7], version;
+		__be64 nonce, token;
+	} prologue = { "careful", CAREFUL_WIRE_VERSION, ctrl->nonce, token };
+
+	(void)node;
+	*message = (struct careful_keyed){
+		.version = ctrl->version,
+		.type = ctrl->type,
+		.bytes = htobe16(sizeof(*message)),
+		.nonce = ctrl->nonce,
+		.token = initiator ? token : 0,
+	};
+	noise_begin(noise, host_pair(host), initiator, &prologue, sizeof(prologue));
+}
+
+static void write_key(struct node *node, struct noise *noise, struct careful_keyed *message)
+{
+	uint8_t private[NOISE_KEY_BYTES];
+
+	node->port.ops->random(&node->port, private, sizeof(private));
+	MUST(noise_write(noise, private, message->ephemeral) == 0);
+}
+
+/* The second HELLO; or the WELCOME, where the instance has asked for one. */
+struct careful_keyed node_key(struct node *node, uint32_t host, const struct careful_ctrl *ctrl)
+{
+	uint8_t payload[CAREFUL_SEALED_BYTES];
+	struct careful_keyed message;
+	struct noise noise;
+
+	if (ctrl->type == CAREFUL_HELLO) {
+		begin_keyed(node, host, true, ctrl, ctrl->token, &noise, &message);
+	} else {
+		begin_keyed(node, host, false, ctrl, node->asked.token, &noise, &message);
+		if (noise_read(&noise, node->asked.ephemeral) ||
+		    noise_open(&noise, node->asked.sealed, sizeof(node->asked.sealed), payload))
+			return message; /* it is another host that was asked */
+	}
+	write_key(node, &noise, &message);
+	close_keyed(node, host, &noise, ctrl, &message);
+	return message;
+}
+
+/* A frame whose header is whole as the peer would seal it: bytes is that of the body, behind which
+ * there is room for the end. Whether it is sealed. */
+bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	const struct seal *seal = peer->session->seal;
+	uint32_t beside = LINK_HDR_BYTES;
+	struct careful_seal_end end;
+	uint64_t count;
+
+	if (!peer->trailer || !seal->in.cipher)
+		return false;
+	count = seal->seen.last + 1;
+	end.count = htobe64(count);
+	if (seal->mode == CAREFUL_SEAL_AUTH)
+		beside += bytes;
+	aead_seal(&seal->in, count, hdr, beside, hdr + beside, LINK_HDR_BYTES + bytes - beside,
+		  end.tag);
+	memcpy(hdr + LINK_HDR_BYTES + bytes, &end, sizeof(end));
+	return true;
+}
+
+/* What the instance said: with keys it proves all but a REFUSE for want of one. */
+void node_said(struct node *node, const void *message, uint32_t bytes)
+{
+	const struct careful_ctrl *ctrl = message;
+
+	if (bytes == sizeof(struct careful_keyed)) {
+		MUST(ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
+		if (ctrl->type == CAREFUL_HELLO)
+			memcpy(&node->asked, message, bytes);
+		return;
+	}
+	MUST(bytes == sizeof(struct careful_proved) || ctrl->type == CAREFUL_REFUSE);
+}
