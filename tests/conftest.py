@@ -18,6 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # pytest-xdist's workers are told of a terminal of 80 columns, and tables would fold.
 os.environ.pop("COLUMNS", None)
 
+# Tests that end a carefuld under a transfer look at how it ends; those that wait say so.
+os.environ["CAREFUL_OUTLAST"] = "0s"
+
 # What is tested is what is installed beside this Python, activated or not. Without it the
 # tests of daemons have nothing to test, and must not look as if they had passed.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

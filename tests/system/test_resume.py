@@ -50,9 +50,9 @@ class Pair:
                 return len(found.in_place)
         return 0
 
-    def begin(self) -> subprocess.Popen[str]:
+    def begin(self, *more: str) -> subprocess.Popen[str]:
         """Start it, and return when a few blocks are in place."""
-        job = self.a.start(*self.command, *SLOW)
+        job = self.a.start(*self.command, *SLOW, *more)
         wait_for(lambda: self.blocks_in_place() >= 3 or job.poll() is not None, "first blocks")
         assert job.poll() is None, finish(job)
         return job
@@ -116,6 +116,26 @@ def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) ->
     log = (one.b if whose == "own" else one.a).log
     assert log.count("another process is there now") == 1
     assert "Success" not in log
+
+
+@pytest.mark.parametrize("whose", ["own", "peer"])
+def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str) -> None:
+    """The command goes on by itself, with what is in place."""
+    one = Pair(*pair, "get")
+    os.truncate(one.source, 6 * MIB)
+    job = one.begin("--outlast", "60s", "--json")
+    host = one.a if whose == "own" else one.b
+    pid = host.pid
+    os.kill(pid, signal.SIGKILL)
+    assert job.poll() is None
+    wait_for(lambda: not alive(pid), "the end of carefuld")
+    host.up()
+    status, out, errors = finish(job, 110)
+    assert status == 0, errors
+    assert "goes on when it is back, within 60 s" in errors
+    assert json.loads(out)["resumed_bytes"] >= 3 * BLOCK
+    assert one.target.read_bytes() == one.data[: 6 * MIB]
+    assert one.partials() == []
 
 
 @both

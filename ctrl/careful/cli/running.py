@@ -1,23 +1,69 @@
 """What a command asks of a peer, run to its end or to a signal.
 
 Owns the event loop, and that SIGINT, SIGTERM and SIGHUP end it cleanly: what is under way is
-cancelled, and cleans up. It calls transfer/session.py.
+cancelled, and cleans up; and how long a command waits for a carefuld that ended under it. It calls
+transfer/session.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from careful.daemon.route import Route
-from careful.errors import Ended
+from careful.errors import FATAL, CarefulError, Ended, LossError
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
 
 _T = TypeVar("_T")
 Work = Callable[[BlockClient], Coroutine[Any, Any, _T]]
+#: Between two looks at whether a connection can be had again, seconds.
+_LOOK_S = 0.5
+#: What ends a connection.
+_GONE = FATAL | {errno.ECONNRESET}
+
+
+class Outlasting:
+    """How long a command waits for a carefuld that ended, here or at the peer, to be up again.
+
+    Args:
+        patience_s: from when nothing came any more, seconds; 0: not at all.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self.patience_s = patience_s
+        #: Whether there was a connection: before, an error is the command's end.
+        self.begun = False
+        self._until = 0.0
+        self._first: CarefulError | None = None
+
+    def wait(self, error: CarefulError, has_moved: bool = False, is_way: bool = False) -> bool:
+        """Wait a little, to try again; whether this is the first time since something came.
+
+        Args:
+            error: what ended the last try.
+            has_moved: whether it brought anything.
+            is_way: it only looked for a way: carefuld is not up here, or just begins.
+
+        Raises:
+            CarefulError: the first one since then; there is no going on, or time is up.
+        """
+        is_gone = error.errno in _GONE or (is_way and error.errno != errno.EPROTO)
+        if not (is_gone and self.begun and self.patience_s) or isinstance(error, LossError):
+            raise error
+        now = time.monotonic()
+        is_first = self._first is None or has_moved
+        if is_first:
+            self._first, self._until = error, now + self.patience_s
+        elif now >= self._until:
+            assert self._first is not None
+            raise self._first
+        time.sleep(min(_LOOK_S, max(0.0, self._until - now)))
+        return is_first
 
 
 def run(route: Route, work: Work[_T]) -> _T:

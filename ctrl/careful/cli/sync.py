@@ -31,6 +31,7 @@ _TAKEN = (
     "quiet",
     "progress_fd",
     "timeout_s",
+    "outlast_s",
     "instance",
     "config_path",
     "as_json",

@@ -16,7 +16,7 @@ from careful.cli.common import say, say_all, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.params import host_path
-from careful.cli.running import run
+from careful.cli.running import Outlasting, run
 from careful.cli.transfer_options import (
     TransferCommand,
     options_of,
@@ -25,13 +25,15 @@ from careful.cli.transfer_options import (
     transfer_options,
 )
 from careful.control import config, remote
+from careful.errors import CarefulError
 from careful.report import jsonout, listing
 from careful.report import transfer as shown
-from careful.report.progress import watch
+from careful.report.progress import Lines, watch
 from careful.report.tables import folded_lines
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
+from careful.transfer.stream.local import STDIO
 
 
 def move(
@@ -57,15 +59,40 @@ def move(
     route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])
     as_json, is_out = given["as_json"], fetch and target == "-"  # where the file goes
     names = partial(say, err=as_json or is_out) if given["verbose"] else None
+    # What went through a pipe cannot come again.
+    patience = Outlasting(0 if STDIO in (*sources, target) else given["outlast_s"])
 
     async def work(peer: BlockClient) -> Result:
+        patience.begun = True
         if not fetch:
             return await session.put(peer, sources, target, recursive, options, progress, span)
         found = await session.matching(peer, sources)
         return await session.get(peer, found, target, recursive, options, progress, span)
 
+    def gone(error: CarefulError, progress: Lines) -> None:
+        """Wait until there is a way to the host again."""
+        nonlocal route, effect, options
+        is_way = False
+        while True:
+            if patience.wait(error, progress.has_moved, is_way):
+                text = f"goes on when it is back, within {patience.patience_s:g} s"
+                progress.note(f"{str(error).partition(';')[0]}; {text}")
+                progress.again()
+            try:
+                route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])
+            except CarefulError as other:
+                error, is_way = other, True
+            else:
+                options = options.again()
+                return
+
     with watch(not given["quiet"] and not as_json, names, given["progress_fd"], host) as progress:
-        report = run(route, work)
+        while True:
+            try:
+                report = run(route, work)
+                break
+            except CarefulError as error:
+                gone(error, progress)
     if given["verbose"] and not given["dry_run"]:
         for name in report.deleted:
             say(f"deleted {name}", is_out or as_json)

@@ -13,7 +13,7 @@ import click
 
 from careful.cli.command import Command, Option
 from careful.cli.common import shared
-from careful.cli.params import BYTES, SECONDS
+from careful.cli.params import BYTES, SECONDS, Duration
 from careful.control import config
 from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
@@ -27,6 +27,18 @@ timeout = click.option(
     default=5.0,
     metavar="TIME",
     help="How long to wait for the host to answer.  [default: 5s]",
+)
+
+
+_outlast = click.option(
+    "--outlast",
+    "outlast_s",
+    type=Duration(zero=True),
+    default=60.0,
+    envvar="CAREFUL_OUTLAST",
+    metavar="TIME",
+    help="If a carefuld ends meanwhile, here or there, how long to wait until it is up again, and "
+    "go on; 0s: not at all.  [env: CAREFUL_OUTLAST; default: 60s]",
 )
 
 
@@ -229,7 +241,7 @@ _OPTIONS = [
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """All of them, with those that every command has."""
-    for option in reversed([*_OPTIONS, timeout, shared]):
+    for option in reversed([*_OPTIONS, timeout, _outlast, shared]):
         command = option(command)
     return command
 

@@ -133,6 +133,17 @@ class Lines:
         self._present += nbytes
         self.update()
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything came since the last again()."""
+        return self._moved > 0
+
+    def again(self) -> None:
+        """The same transfer begins anew: what came is found to be present."""
+        self._done = self._files = self._bytes = self._moved = self._present = 0
+        self.update()
+        self._tell("again", True)
+
     def retried(self) -> None:
         """A piece is asked for again."""
         self._retries += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
 from careful._abi import lib
@@ -67,6 +67,11 @@ class Options:
     restart: bool = False
     restart_changed: bool = False
     fail_on_loss: bool = False
+
+    def again(self) -> Options:
+        """The same for another try, which goes on with what this one left."""
+        limit = RateLimit(self.limit.bytes_per_s) if self.limit else None
+        return replace(self, restart=False, limit=limit)
 
     @property
     def sync(self) -> bool:

@@ -1,0 +1,89 @@
+"""How long a command waits for a carefuld that ended, and what it does not wait for."""
+
+from __future__ import annotations
+
+import errno
+import time
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful.cli import running
+from careful.cli.running import Outlasting
+from careful.errors import CarefulError, LossError
+
+GONE = CarefulError(errno.ENOTCONN, "carefuld ended", "carefuld of eth1")
+NOT_UP = CarefulError(errno.ENOENT, "careful is not up")
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        patch.setattr(time, "monotonic", lambda: self.now)
+        patch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+
+def begun(patience_s: float = 60) -> Outlasting:
+    one = Outlasting(patience_s)
+    one.begun = True
+    return one
+
+
+def test_wait__is_as_long_as_it_says_and_ends_with_the_first_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, one = Clock(monkeypatch), begun()
+    assert one.wait(GONE)
+    while clock.now < 160:
+        assert not one.wait(NOT_UP, is_way=True)
+    with pytest.raises(CarefulError) as caught:
+        one.wait(NOT_UP, is_way=True)
+    assert caught.value is GONE
+    assert clock.now == pytest.approx(160)
+
+
+def test_wait__a_carefuld_that_begins_is_waited_for_and_another_release_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Clock(monkeypatch)
+    one = begun()
+    one.wait(GONE)
+    assert not one.wait(CarefulError(errno.EBUSY, "belongs to process 7"), is_way=True)
+    with pytest.raises(CarefulError, match="another release"):
+        one.wait(CarefulError(errno.EPROTO, "carefuld is another release's"), is_way=True)
+
+
+def test_wait__is_anew_after_something_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, one = Clock(monkeypatch), begun()
+    one.wait(GONE)
+    clock.now += 59
+    assert one.wait(GONE, has_moved=True)
+    clock.now += 59
+    assert not one.wait(GONE)
+
+
+@pytest.mark.parametrize(
+    ("one", "error"),
+    [
+        (begun(0), GONE),
+        (Outlasting(60), GONE),
+        (begun(), CarefulError(errno.ENOENT, "", "h2:file")),
+        (begun(), CarefulError(errno.ENOSPC, "", "file")),
+        (begun(), LossError(errno.ECONNRESET)),
+    ],
+    ids=["not asked for", "no connection yet", "no such file", "disk full", "a loss"],
+)
+def test_wait__what_is_an_end(
+    one: Outlasting, error: CarefulError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_LOOK_S", 0.0)
+    with pytest.raises(CarefulError) as caught:
+        one.wait(error)
+    assert caught.value is error
