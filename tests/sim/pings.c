@@ -14,7 +14,7 @@ enum {
 	PERIOD_NS = 300 * 1000,
 	LIMIT_MS = 10, /* shorter than the quiet at a run's end */
 	SCRATCH_FD = FILES_MAX - 1,
-	IP_BYTES = 28 + LINK_HDR_BYTES, /* of a probe without payload */
+	IPV4_BYTES = 28 + LINK_HDR_BYTES, /* of a probe without payload */
 };
 
 static uint8_t scratch[4096]; /* of all nodes: nobody reads it */
@@ -60,9 +60,10 @@ static void probe(struct node *node, uint32_t peer)
 {
 	uint32_t stage = CAREFUL_STAGE_NET_RX + node->probes % STAGES;
 	const uint32_t seal = sizeof(struct careful_seal_end); /* a body, sealed or not */
+	const uint32_t more = node->cluster->scenario.config.ipv6 ? LINK_IPV6_MORE : 0;
 	const struct careful_ping_ask ask = {
 		.stage = stage,
-		.bytes = IP_BYTES + seal + 1 + node->probes * 37 % 300,
+		.bytes = IPV4_BYTES + more + seal + 1 + node->probes * 37 % 300,
 		.timeout_ms = LIMIT_MS,
 	};
 	int rc = careful_ping(node->c, peer, &ask, on_ping, node);

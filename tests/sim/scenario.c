@@ -252,7 +252,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	s->keyed = sim_hash(seed, STREAM_KEYED, 0) % 4 ? 0 : (1u << s->nodes) - 1;
 	if (s->keyed && sim_hash(seed, STREAM_KEYED, 1) % 2)
 		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";
-	s->pings = !s->config.ipv6 && sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
+	s->pings = sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	s->group = sim_hash(seed, STREAM_GROUP, 0) % 4 == 0;
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))

@@ -6,6 +6,7 @@ static void begin(uint64_t seed)
 {
 	sim_scene(seed);
 	scene->pings = true;
+	scene->config.ipv6 = seed % 2;
 	for (uint32_t i = 0; i < 12; i++)
 		sim_op(i % OP_KINDS, i & 1, 1 + 700 * i, 2.0 * i);
 }
