@@ -99,6 +99,19 @@ def test_table2__a_figure_that_is_withheld_too_often(
     assert f"{40 - withheld} of 40 runs within 5.5%" in shown
 
 
+def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
+    found = json.loads((REPORTS / "table2-links.json").read_text())
+    assert len(found["runs"]) == 40
+    kept = tmp_path / "kept.json"
+    for spoilt, said in ((0, "met"), (TOO_MANY, "NOT MET")):
+        for one in found["runs"][:spoilt]:
+            one["indirect"]["sum_G_others_us_per_KiB"] *= 1.06
+        kept.write_text(json.dumps(found))
+        argv = [sys.executable, ROOT / "tools/bench/table2", "--runs", "0", "--keep", kept]
+        shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert shown.splitlines()[-1] == said
+
+
 def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
     def nothing_joined(found: dict[str, Any]) -> None:
         for one in found["rounds"]:

@@ -6,6 +6,7 @@ Owns what `tools/bench/measure logp` and `contention` do; the labs and reports a
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 from collections.abc import Callable
@@ -21,6 +22,10 @@ LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 NAMES = ("os", "os_D", "or", "g", "L")
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5)
+#: Who issues has a processor to itself. Links go before all else: on the same one, each request
+#: would wait until they had it.
+_CPUS = sorted(os.sched_getaffinity(0))
+ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
 #: Each frame takes an emulated link so long: what contends is links, not this machine's cores.
 ACCESS_GAP_US = 1000
 FLOOD_S = 8
@@ -108,12 +113,15 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
     return gaps
 
 
-def prompt(hosts: int) -> Callable[[], None]:
-    """Careful on so many hosts, ahead of other work on this machine: its o and L are measured."""
+def prompt(hosts: int, *where: tuple[str, ...]) -> Callable[[], None]:
+    """Careful on so many hosts, ahead of other work on this machine: its o and L are measured.
+
+    where: on which processor each runs, if they are not to choose.
+    """
 
     def prepare() -> None:
-        for k in range(1, hosts + 1):
-            words = ["nice", "-n", "-20", "carefulctl", "up", "eth1"]
+        for k, on in enumerate(where or [()] * hosts, 1):
+            words = [*on, "nice", "-n", "-20", "carefulctl", "up", "eth1"]
             run(TOOL, "exec", "--name", LAB, f"h{k}", "--", *words)
 
     return prepare

@@ -85,7 +85,10 @@ def figures(found: Result) -> dict[str, Any]:
     }
     for name, figure in named(found).items():
         flat |= figure.figures(name, "us")
+    least_us, most_us = found.trips_us
     return flat | {
+        "rtt_least_us": round(least_us, 4),
+        "rtt_most_us": round(most_us, 4),
         "curves": [curve_figures(curve) for curve in found.curves],
         "trials": [_trial(trial) for trial in found.trials],
         "bursts_count": found.bursts_count,
@@ -117,6 +120,7 @@ def text(found: Result, host: str) -> str:
             f"D = {curve.compute_us:g} µs: send only up to {curve.send_messages} messages, "
             + (f"steady from {steady}" if steady else "no steady regime")
         )
+    lines.append("round trips took {:.4g} to {:.4g} µs".format(*found.trips_us))
     if found.trials:
         lines.append(_tried(found.trials))
     lines.append(

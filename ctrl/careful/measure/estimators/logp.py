@@ -3,10 +3,11 @@
 Owns the plan of the bursts and what their curves (logp_curve.py) say together. A burst issues M
 requests with D of computation after each; a curve is the time of that over M, one for each D. Its
 slope is os before the first reply, g where the network is full, and os + or + D where D exceeds
-the time that the sender would idle. There os is that of a request after D: what a pause adds to it
-(who forwards has gone to sleep, caches are cold) is no part of or, unless requests before the first
-reply take even more than later ones that take a reply: then or is P4's g' - D - os, and that at
-most. L is what half of a round trip leaves. Who issues is passed in.
+the time that the sender would idle. P4 reads or off the latter; but a request after a pause may
+take longer than os (who forwards has gone to sleep, caches are cold), by more than or is. So or
+is timed alone: a request, a pause in which its reply comes, and what it takes to take that
+(Kielmann, Bal and Verstoep: Fast Measurement of LogP Parameters, 2000). L is what half of a round
+trip leaves. Who issues is passed in.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from typing import Protocol
 import numpy as np
 
 from careful.measure.estimators.logp_curve import Bursts, Curve
-from careful.measure.estimators.logp_overheads import doubts, sent_after_compute, told
+from careful.measure.estimators.logp_overheads import doubts, told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
-from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.sample import (
     SAMPLES_MIN,
     Figure,
@@ -34,13 +34,12 @@ from careful.measure.statistics.sample import (
 BATCH = 50
 #: D over the gap: one that the idle time hides, and two that it does not.
 _COMPUTE = (0.5, 1.25, 2.0)
+#: A pause in which a reply comes, over the round trip that so many are shorter than.
+_LATE, _MOST = 1.5, 0.9
 #: Messages of a curve with D, beyond three round trips.
 _BEYOND = 40
 #: Marks up to here are at every message, then ever wider apart by this factor.
 _DENSE, _WIDER = 8, 1.13
-#: Of os + or, what bursts that count as disturbed, and are left out, take with them: simulated
-#: machines whose noise is known came out 0.2 % short.
-_LEFT_OUT = 0.002
 #: Bursts by which the model is tried.
 TRIED = (2, 3, 5, 10, 20, 50)
 
@@ -84,7 +83,8 @@ class Options:
 class Result:
     """A signature and what was read off it, µs; curves[0] has D = 0.
 
-    os_D: what a request takes to send after D, with no reply to take; on many systems more than os.
+    os_D: what a request takes to send after D, with no reply to take; on many systems more than os;
+    trips_us: the least and the most of the round trips (P4 Table 3).
     """
 
     layer: str
@@ -95,6 +95,7 @@ class Result:
     L: Figure
     rtt: Figure
     os_D: Figure
+    trips_us: tuple[float, float]
     curves: list[Curve]
     settled: bool
     trials: list[Trial] = field(default_factory=list)
@@ -133,19 +134,28 @@ class LogP:
         self._layer.bursts([1], 0.0, 1)  # the path awakes
         trips = self._batch([1], 0.0)
         curves = [self._first(trips)]
+        late, fine = None, self.options.precision
         if self.options.only != "gap":
             curves += [self._with_compute(share, curves[0], trips) for share in _COMPUTE]
+            late = self._late(trips)
         while True:
-            result = read(self._layer, trips, curves)
-            lacking = self._lacking(result)
-            result.settled = not lacking and result.rtt.relative <= self.options.precision
+            result = read(self._layer, trips, curves, late)
+            lacking = {
+                name
+                for name in ("os", "or_", "g", "rtt")
+                if getattr(result, name).relative > fine and (late or name != "or_")
+            }
+            result.settled = not lacking
             if result.settled or self._elapsed_s() > self.options.seconds:
                 break
-            if result.rtt.relative > self.options.precision:
+            if "rtt" in lacking:
                 trips += self._batch([1], 0.0)
-            for curve in lacking:
-                marks = [int(mark) for mark in curve.bursts.marks]
-                curve.add(self._batch(marks, curve.compute_us))
+            if "or_" in lacking and late:
+                late += self._late(trips)
+            if "os" in lacking:
+                curves[0].add_sends(self._batch(curves[0].send_marks(), 0.0))
+            if "g" in lacking:
+                curves[0].add(self._batch([int(mark) for mark in curves[0].bursts.marks], 0.0))
             curves[0] = self._longer(curves[0], trips)
         if not self.options.only:
             result.trials = self._trials(result)
@@ -165,6 +175,10 @@ class LogP:
             found += self._layer.bursts(marks, compute_us, BATCH - have)
         self._count += len(found.done_us)
         return found
+
+    def _late(self, trips: Bursts) -> Bursts:
+        """Requests by themselves, each reply taken after a pause in which it came."""
+        return self._batch([1], _LATE * float(np.quantile(trips.done_us, _MOST)))
 
     def _first(self, trips: Bursts) -> Curve:
         """The curve without computation, long enough to become steady."""
@@ -203,19 +217,6 @@ class LogP:
         bursts = self._batch(marks_to(messages), compute_us)
         return Curve(compute_us, bursts, trips.done_us, self._layer.capacity)
 
-    def _lacking(self, result: Result) -> list[Curve]:
-        """The curves whose figures are not as good as asked for."""
-        fine = self.options.precision
-        lacking = []
-        if max(result.os.relative, result.g.relative) > fine:
-            lacking.append(result.curves[0])
-        if self.options.only != "gap" and not _enough(result, fine):
-            lacking += result.curves[1:]
-            by_os = sent_after_compute(result.os, result.os_D) is result.os
-            if by_os and result.curves[0] not in lacking:
-                lacking.append(result.curves[0])
-        return lacking
-
     def _trials(self, result: Result) -> list[Trial]:
         """Bursts that nothing was read off, beside what the model says of them."""
         if not (result.g.estimate and result.rtt.estimate):
@@ -228,18 +229,6 @@ class LogP:
             low, one, high = (_predicted(result, messages, end) for end in ("low", "value", "high"))
             trials.append(Trial(messages, measured, one, (high - low) / 2, _rule(result)))
         return trials
-
-
-def _enough(result: Result, precision: float) -> bool:
-    """Whether or is known: where a pause adds to os, as a share of both overheads after one.
-
-    It is a small difference there, and P4 asks for the points of a signature, not for those.
-    """
-    or_, os, os_D = result.or_.estimate, result.os.estimate, result.os_D.estimate
-    if not (or_ and os):
-        return False
-    more = os_D.value if os_D and os_D.low > os.high else 0.0
-    return or_.half <= precision * (or_.value + more)
 
 
 def _rule(result: Result) -> str:
@@ -256,14 +245,15 @@ def _predicted(result: Result, messages: int, end: str) -> float:
     return by_steps_us(messages, os_us, max(g_us - os_us, 0.0), rtt_us, result.capacity)
 
 
-def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
-    """The parameters from the curves (P4, `Small-message empirical results`)."""
+def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None = None) -> Result:
+    """The parameters from the curves (P4, `Small-message empirical results`).
+
+    late: one request each, and a pause in which its reply comes.
+    """
     g, rtt = curves[0].steady(), figure(trips.done_us)
-    os, os_D = told(curves[0].overhead(), rtt), _after_compute(curves[1:])
-    or_ = _receive_overhead(sent_after_compute(os, os_D), g, curves[1:])
-    at_most = not or_.estimate and os_D.estimate is not None
-    if at_most:  # the first requests of a burst take more than later ones: P4's own reading is left
-        or_ = _receive_overhead(os, g, curves[1:])
+    os = told(curves[0].overhead(), rtt, "a reply is there before its send ends")
+    os_D = _after_compute(curves[1:])
+    or_ = _receive_overhead(late, rtt, os)
     notes, sender_bound = [], False
     L = Figure(None, rtt.samples_count, rtt.residual, 1, 1, rtt.reason or os.reason or or_.reason)
     if rtt.estimate and os.estimate and or_.estimate:
@@ -282,9 +272,10 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve]) -> Result:
         L,
         rtt,
         os_D,
+        (float(trips.done_us.min()), float(trips.done_us.max())),
         curves,
         False,
-        notes=notes + doubts(os, or_, os_D, at_most),
+        notes=notes + doubts(os, or_, os_D),
         sender_bound=sender_bound,
     )
 
@@ -296,27 +287,12 @@ def _after_compute(curves: list[Curve]) -> Figure:
     return curves[0].overhead()
 
 
-def _receive_overhead(os: Figure, g: Figure, curves: list[Curve]) -> Figure:
-    """or: what the steady slopes with D leave above os after D, where D is more than the gap."""
-    raised = []
-    for curve in curves:
-        steady = curve.steady()
-        if g.estimate and steady.estimate and curve.compute_us > g.estimate.value:
-            raised.append(steady)
-    if not raised or not os.estimate:
-        reasons = [one.reason for one in (os, g, *(curve.steady() for curve in curves))]
-        reason = next(filter(None, reasons), "no D raised the gap")
-        return Figure(None, 0, 0, 1, 1, reason)
-    both = raised[0].estimate
-    for one in raised[1:]:
-        both = both + one.estimate if both and one.estimate else both
-    assert both
-    both = both * (1 / len(raised))
-    both = both + Estimate(0.0, slack=_LEFT_OUT * both.value)
-    return supported(
-        both - os.estimate,
-        sum(one.samples_count for one in raised),
-        float(np.mean([one.residual for one in raised])),
-        min(one.low_messages for one in raised),
-        max(one.high_messages for one in raised),
-    )
+def _receive_overhead(late: Bursts | None, rtt: Figure, os: Figure) -> Figure:
+    """or: from the end of a pause in which the reply came until it was taken.
+
+    Where sends have no figure, replies may be taken by them.
+    """
+    if late is None or not os.estimate:
+        return Figure(None, reason=os.reason)
+    taken = figure(late.done_us - late.elapsed_us[:, -1])
+    return told(taken, rtt, "the pause was too short for a reply")

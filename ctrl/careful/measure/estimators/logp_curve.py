@@ -26,6 +26,8 @@ _ALIKE, _OPEN = 0.005, 0.04
 _DISTURBED = 0.1
 #: Messages under way that take less than so many round trips may all wait for the first reply.
 _STALLS = 1.25
+#: Messages of bursts that show os alone: the shorter they are, the fewer are disturbed.
+_SENDS = 8
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,23 @@ class Curve:
     def __init__(self, compute_us: float, bursts: Bursts, trips_us: Array, capacity: int) -> None:
         self.compute_us, self.bursts = compute_us, bursts
         self._trips_us, self._capacity = trips_us, capacity
+        self._sends_us: Array = np.empty(0)
         self._seen()
 
     def add(self, bursts: Bursts) -> None:
         """Further bursts of the same kind."""
         self.bursts = self.bursts + bursts
         self._seen()
+
+    def send_marks(self) -> list[int]:
+        """The marks of bursts for add_sends(): they end before the first reply."""
+        marks = self.bursts.marks[: self.regimes.send_end + 1]
+        return [int(mark) for mark in marks if mark <= _SENDS]
+
+    def add_sends(self, bursts: Bursts) -> None:
+        """Further bursts of which os alone is read."""
+        slopes = _slopes(bursts.marks, bursts.elapsed_us - bursts.computed_us, 0, -1)
+        self._sends_us = np.concatenate([self._sends_us, slopes])
 
     def _seen(self) -> None:
         marks, soon_us = self.bursts.marks, float(np.quantile(self._trips_us, _SOON))
@@ -150,7 +163,10 @@ class Curve:
 
     def overhead(self) -> Figure:
         """Slope of the send-only regime: os."""
-        return self._slope(0, self.regimes.send_end)
+        end, marks = self.regimes.send_end, self.bursts.marks
+        slopes = _slopes(marks, self._issuing(), 0, end)
+        samples = np.concatenate([slopes, self._sends_us])
+        return figure(samples, int(marks[0]), int(marks[end]))
 
     def steady(self) -> Figure:
         """Slope of the steady regime without D: g, or os + or.
@@ -164,8 +180,16 @@ class Curve:
         return replace(found, estimate=one)
 
     def _slope(self, first: int, last: int) -> Figure:
-        marks, times = self.bursts.marks, self._issuing()
-        low, high = int(marks[first]), int(marks[last])
-        if first == last:  # the first reply came before the second message
-            return figure(times[:, last] / high, low, high)
-        return figure((times[:, last] - times[:, first]) / (high - low), low, high)
+        marks = self.bursts.marks
+        slopes = _slopes(marks, self._issuing(), first, last)
+        return figure(slopes, int(marks[first]), int(marks[last]))
+
+
+def _slopes(marks: Array, times: Array, first: int, last: int) -> Array:
+    """Of each burst, from one mark to another, µs."""
+    low, high = marks[first], marks[last]
+    if low == high:  # the first reply came before the second message
+        slopes: Array = times[:, last] / high
+        return slopes
+    found: Array = (times[:, last] - times[:, first]) / (high - low)
+    return found

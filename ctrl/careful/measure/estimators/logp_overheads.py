@@ -1,8 +1,7 @@
 """What a signature leaves open of os and or. Pure.
 
-P4 takes os for the same in a burst and with computation after each request, and a send for over
-before its reply is there. Where the data say otherwise, so do we: or is what a request after D
-takes more once replies come than before.
+P4 takes os for the same in a burst and with computation after each request, and each overhead for
+less than half of a round trip. Where the data say otherwise, so do we.
 """
 
 from __future__ import annotations
@@ -15,31 +14,23 @@ from careful.measure.statistics.sample import Figure
 _SHARE = 0.2
 
 
-def told(overhead: Figure, rtt: Figure) -> Figure:
-    """What a send takes, withheld where a round trip, 2 (os + L + or), has no room for it."""
-    os, trip = overhead.estimate, rtt.estimate
-    if not (os and trip and (os * 2 - trip).low > 0):
+def told(overhead: Figure, rtt: Figure, why: str) -> Figure:
+    """An overhead, withheld where a round trip, 2 (os + L + or), has no room for it.
+
+    why: what may be the reason, but for other work.
+    """
+    one, trip = overhead.estimate, rtt.estimate
+    if not (one and trip and (one * 2 - trip).low > 0):
         return overhead
     reason = (
-        f"2 × {os.value:.3g} µs is more than the round trip of {trip.value:.3g}: "
-        "a reply is there before its send ends, or other work came between"
+        f"2 × {one.value:.3g} µs is more than the round trip of {trip.value:.3g}: "
+        f"{why}, or other work came between"
     )
     return replace(overhead, estimate=None, reason=reason)
 
 
-def sent_after_compute(os: Figure, os_D: Figure) -> Figure:
-    """What a request after D takes to send: os, where nothing else is seen."""
-    if not (os.estimate and os_D.estimate):
-        return os
-    more = os_D.estimate - os.estimate
-    return os_D if abs(more.value) > more.half else os
-
-
-def doubts(os: Figure, or_: Figure, os_D: Figure, at_most: bool) -> list[str]:
-    """Notes; os_D: what a request takes to send after D, before any reply; all µs.
-
-    at_most: or was read as if os were the same after D.
-    """
+def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
+    """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
     if not (os.estimate and or_.estimate and os_D.estimate):
         return []
     more = os_D.estimate - os.estimate
@@ -47,10 +38,6 @@ def doubts(os: Figure, or_: Figure, os_D: Figure, at_most: bool) -> list[str]:
         return []
     return [
         f"after D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os, before any reply is there; "
-        + (
-            "later ones take less, and or is at most what is said: it has what D adds to them"
-            if at_most
-            else "or is what requests after D take beyond that"
-        )
+        f"±{more.half:.2g} more than os, before any reply is there; curves with D have that, "
+        "or has not"
     ]

@@ -11,7 +11,7 @@ import pytest
 from careful.measure.estimators.logp import LogP, Options, Result, marks_to, read
 from careful.measure.estimators.logp_background import Background
 from careful.measure.estimators.logp_curve import Bursts, Curve
-from careful.measure.estimators.logp_overheads import sent_after_compute, told
+from careful.measure.estimators.logp_overheads import told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
@@ -211,25 +211,27 @@ def test_logp__a_sender_that_is_the_bottleneck_hides_nothing() -> None:
     assert "bottleneck" in found.notes[0]
 
 
-@pytest.mark.parametrize("noise", [0.1, 0.3])
-def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float) -> None:
-    """With D between, each request takes 16 µs more: P4's g' - D - os would make or 18 µs."""
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+@pytest.mark.parametrize("wakes", [0.0, 16.0, 60.0])
+def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float, wakes: float) -> None:
+    """With D between, each request takes so much more: P4's g' - D - os would have that in or."""
     hits = 0
-    for seed in range(6):
-        found = measure(Machine(**LINK, wakes=16.0, noise=noise, seed=seed))
+    for seed in range(8):
+        found = measure(Machine(**LINK, wakes=wakes, noise=noise, seed=seed))
         assert found.settled
         assert known(found, "os").value == pytest.approx(LINK["os"], rel=0.05)
-        assert known(found, "os_D").value == pytest.approx(LINK["os"] + 16, rel=0.05)
-        assert known(found, "or_").value == pytest.approx(LINK["or_"], abs=0.05 * (3 + 16 + 2))
+        assert known(found, "os_D").value == pytest.approx(LINK["os"] + wakes, rel=0.05)
+        assert known(found, "or_").value == pytest.approx(LINK["or_"], rel=0.06)
         hits += known(found, "or_").contains(LINK["or_"])
-    assert hits >= 4
-    (note,) = (one for one in found.notes if "after D, a request" in one)
-    assert re.search(r"a request takes 1[89]\.?\d* µs to send, 1[56]\.?\d* ±", note)
-    assert not measure(Machine(**LINK)).notes
+    assert hits >= 6
+    notes = [one for one in found.notes if "after D, a request" in one]
+    assert bool(notes) == bool(wakes)
+    if wakes == 16:
+        assert re.search(r"a request takes 1[89]\.?\d* µs to send, 1[56]\.?\d* ±", notes[0])
 
 
-def test_logp__or_is_at_most_what_later_requests_leave_above_os() -> None:
-    """The first requests after pauses take 16 µs more, later ones 6, their replies among these."""
+def test_logp__or_is_the_same_where_the_first_requests_after_pauses_take_more() -> None:
+    """These take 16 µs more, later ones 4: neither os_D nor os is what to subtract from g'."""
 
     class Settling(Machine):
         def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
@@ -237,43 +239,50 @@ def test_logp__or_is_at_most_what_later_requests_leave_above_os() -> None:
             if not compute_us:
                 return found
             first = np.minimum(found.marks, 4) * 16 + np.maximum(found.marks - 4, 0) * 4
-            return replace(found, elapsed_us=found.elapsed_us + first)
+            later = replace(found, done_us=found.done_us + first[-1])
+            return replace(later, elapsed_us=found.elapsed_us + first)
 
     found = measure(Settling(**LINK), seconds=60.0)
     assert known(found, "os_D").value > known(found, "os").value + 10
-    assert known(found, "or_").value == pytest.approx(LINK["or_"] + 4, rel=0.05)
-    (note,) = (one for one in found.notes if "after D, a request" in one)
-    assert "or is at most" in note
+    assert known(found, "or_").value == pytest.approx(LINK["or_"], rel=0.05)
 
 
-def test_sent_after_compute__is_os_unless_something_else_is_seen() -> None:
-    os = Figure(Estimate(2.0, 0.05, 50), 50)
-    assert sent_after_compute(os, Figure(Estimate(2.1, 0.1, 50))) == os
-    assert sent_after_compute(os, Figure(None)) == os
-    slow = Figure(Estimate(12.0, 0.5, 50))
-    assert sent_after_compute(os, slow) == slow
-    assert sent_after_compute(Figure(None, reason="none"), slow).reason == "none"
+def test_logp__a_reply_that_does_not_come_in_the_pause_gives_no_or() -> None:
+    """A transfer that needs its sender's processor more than once, say."""
+
+    class Later(Machine):
+        def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+            found = super().bursts(marks, compute_us, count)
+            late_us = 2500.0 if compute_us and marks[-1] == 1 else 0.0
+            return replace(found, done_us=found.done_us + late_us)
+
+    found = measure(Later(**LINK), seconds=4.0)
+    assert found.or_.estimate is None
+    assert "the pause was too short for a reply" in found.or_.reason
+    assert found.L.estimate is None
+    assert known(found, "os").value == pytest.approx(LINK["os"], rel=0.05)
 
 
-def test_told__os_that_a_round_trip_has_no_room_for() -> None:
+def test_told__an_overhead_that_a_round_trip_has_no_room_for() -> None:
     """TCP on one processor: the other end answers before the call that sends is over."""
-    os = Figure(Estimate(65.99, 0.09, 50), 123)
-    found = told(os, Figure(Estimate(64.90, 0.2, 50)))
+    os, why = Figure(Estimate(65.99, 0.09, 50), 123), "so it is"
+    found = told(os, Figure(Estimate(64.90, 0.2, 50)), why)
     assert found.estimate is None
     assert found.samples_count == 123
-    assert found.reason.startswith("2 × 66 µs is more than the round trip of 64.9")
-    assert told(os, Figure(Estimate(140.0, 0.2, 50))) == os
-    assert told(os, Figure(Estimate(131.0, 9.0, 50))) == os
+    assert found.reason.startswith("2 × 66 µs is more than the round trip of 64.9: so it is, or")
+    assert told(os, Figure(Estimate(140.0, 0.2, 50)), why) == os
+    assert told(os, Figure(Estimate(131.0, 9.0, 50)), why) == os
     withheld = Figure(None, reason="none")
-    assert told(withheld, Figure(Estimate(64.90, 0.2, 50))) == withheld
-    assert told(os, withheld) == os
+    assert told(withheld, Figure(Estimate(64.90, 0.2, 50)), why) == withheld
+    assert told(os, withheld, why) == os
 
 
 def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
     machine = Machine(**LINK)
     trips = machine.bursts([1], 0.0, 50)
     slow = replace(trips, elapsed_us=trips.done_us[:, None] + 1.0)
-    found = read(machine, trips, [Curve(0.0, slow, trips.done_us, 62)])
+    late = machine.bursts([1], 6000.0, 50)
+    found = read(machine, trips, [Curve(0.0, slow, trips.done_us, 62)], late)
     for name in ("os", "or_", "L"):
         assert getattr(found, name).estimate is None
         assert "more than the round trip" in getattr(found, name).reason
@@ -323,10 +332,9 @@ def test_background__says_at_once_how_long_it_takes() -> None:
 def test_logp__a_loaded_machine_gets_no_figure() -> None:
     found = measure(Machine(**TABLE_4["Paragon"], noise=0.99, preempted=0.2), seconds=0.05)
     assert not found.settled
-    assert found.or_.estimate is None
-    assert found.L.estimate is None
-    assert found.or_.reason
-    assert "interval is wide" in found.os.reason or "other work" in found.or_.reason
+    assert found.g.estimate is None
+    assert "other work" in found.g.reason
+    assert known(found, "or_").contains(TABLE_4["Paragon"]["or_"])
 
 
 def test_logp__batches_of_fifty_also_in_pieces() -> None:
