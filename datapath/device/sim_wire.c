@@ -333,6 +333,15 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
+/* Whether a forged frame has room that a true one may need (seal.h). */
+static bool stray_waits(const struct sim_device *sim)
+{
+	for (uint32_t i = sim->rx.tail; i != sim->rx.head; i++)
+		if (sim->rx.entries[i & (sim->rx.size - 1)].options & SIM_DESC_STRAY)
+			return true;
+	return false;
+}
+
 static void receive(struct sim_world *world, const struct sim_slot *slot)
 {
 	struct sim_device *sim = world->devices[slot->to];
@@ -349,6 +358,8 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 	sim->xdp[verdict]++;
 	if (verdict == CAREFUL_XDP_PASS_PING)
 		sim_ctrl_pass(sim, slot, header_at(slot->data));
+	if (verdict == CAREFUL_XDP_DROP_CREDIT && stray_waits(sim))
+		sim_wire_harm(world, slot);
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return;
 	if (sim_fault_fill_empty(world, slot)) {

@@ -12,8 +12,8 @@
  * - its buffers are charged by XDP as any frame's are, and go back to the fill ring; what was
  *   charged is added to what the peer may fill, so nothing is lost of its window;
  * - a true frame that comes behind it finds its number free, and room: of a sealed peer's buffers a
- *   quarter is in no window (link_peer_room), and only who forges more than these between two looks
- *   at the RX ring has true frames dropped. That is a loss like any other: a new epoch, under
+ *   quarter is in no window, as far as the least window leaves that (link_peer_room), and only who
+ *   forges more than these between two looks at the RX ring has true frames dropped. That is a loss like any other: a new epoch, under
  *   another cookie; the buffers of other peers are their own.
  *
  * Trains and pings that end at XDP are not sealed: XDP, which counts and stamps them, has no keys.

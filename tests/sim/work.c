@@ -220,8 +220,9 @@ static bool outgrown(const struct op *op)
 
 	sim_address(op->cluster->world, op->to, &address);
 	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
-	return op->kind == OP_REQUEST && peer &&
-	       link_too_large(peer, MESSAGE_AM_BYTES + op->asked_bytes);
+	/* That session may be over by now: what it held is known until there is another. */
+	return op->kind == OP_REQUEST && peer && link_knows(peer) &&
+	       MESSAGE_AM_BYTES + op->asked_bytes > link_body_single(peer);
 }
 
 /* Whether an operation may end so, given what goes wrong in this run. */
