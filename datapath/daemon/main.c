@@ -29,6 +29,7 @@
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
 #include "daemon/syscalls.h"
+#include "daemon/transfer_log.h"
 #include "daemon/trial.h"
 #include "service/block.h"
 #include "service/probe.h"
@@ -49,6 +50,7 @@ struct daemon {
 	struct block_server *block;
 	struct ipc *ipc;
 	struct health health;
+	struct transfer_log transfers;
 	struct notify notify;
 	struct log_limit keys_limit;
 	struct trial trial;
@@ -93,6 +95,14 @@ static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, voi
 	ipc_peer_changed(d->ipc, peer, state);
 	block_watch(instance, peer, state, d->block);
 	trial_peer_changed(&d->trial, peer, state);
+}
+
+static void on_block_end(const struct block_end *end, void *user)
+{
+	struct daemon *d = user;
+
+	if (!d->closing)
+		transfer_log(&d->transfers, end, d->health.names[end->peer]);
 }
 
 static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
@@ -191,6 +201,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {
 		ipc_tells_of(d->ipc, d->block);
+		block_tell(d->block, on_block_end, d);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
 			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);
@@ -332,6 +343,8 @@ static int start(struct daemon *d, struct careful_error *error)
 	if (!d->options.log && !d->options.foreground)
 		d->options.log = log;
 	rc = d->options.log ? log_open(d->options.log) : 0;
+	if (!d->options.log)
+		log_journal("/run/systemd/journal/socket");
 	if (rc) {
 		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
 		d->options.log = NULL;

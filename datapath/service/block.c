@@ -57,6 +57,12 @@ uint32_t block_poll(struct block_server *server)
 	return n;
 }
 
+void block_tell(struct block_server *server, block_end_fn *fn, void *user)
+{
+	server->end_fn = fn;
+	server->end_user = user;
+}
+
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses)
 {
 	for (uint32_t i = 0; i < server->exports_count; i++)

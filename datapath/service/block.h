@@ -18,6 +18,7 @@ enum {
 	BLOCK_EXPORTS = 64,
 	BLOCK_HANDLES = 128, /* that a peer may have open at a time */
 	BLOCK_LAST = CAREFUL_BLOCK_BATCH,
+	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };
 
 /* A host that may see an export: its IPv6 address, or its IPv4 address as IPv6 has it. */
@@ -63,6 +64,32 @@ int block_fd(struct block_server *server);
 int block_timeout_ms(struct block_server *server);
 /* For careful_peer_watch(), with the server as user, or called by who watches. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
+
+/*
+ * How a peer's use of a file ended, or of small files in a directory.
+ *
+ * @path:          as the peer named it; of small files the directory
+ * @small:         they came together: bytes are of requests and answers
+ * @op:            COMMIT, CLOSE: the peer's word; DISCARD: it is gone, or its session is
+ * @status:        0 or -errno
+ * @bytes:         of the file
+ * @read_bytes, @written_bytes: that the peer asked for, and sent
+ */
+struct block_end {
+	uint32_t peer;
+	const char *path;
+	bool small;
+	bool writable;
+	uint16_t op;
+	int status;
+	uint64_t bytes;
+	uint64_t read_bytes, written_bytes;
+	uint64_t took_ns;
+};
+typedef void block_end_fn(const struct block_end *end, void *user);
+
+/* Tells of the ends of files that anything was moved of, in the engine's thread. */
+void block_tell(struct block_server *server, block_end_fn *fn, void *user);
 
 /* What peers did with each export so far; returns how many there are. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);

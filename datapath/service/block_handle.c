@@ -8,8 +8,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "service/block_private.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
 
 /* Whether a handle of the peer will be free again without its doing anything. */
 static bool is_one_ending(const struct block_peer *peer)
@@ -63,6 +72,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->place = job->place;
 	h->listing = job->op != CAREFUL_BLOCK_OPEN;
 	h->scratch = is_scratch(job);
+	h->batch = job->op == CAREFUL_BLOCK_BATCH;
 	h->held = job->op == CAREFUL_BLOCK_BATCH ? BLOCK_ANSWER_BYTES : 0;
 	h->peer = job->peer;
 	h->attempt = job->attempt;
@@ -71,6 +81,9 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->dir_fd = -1;
 	h->end.fd = -1;
 	h->end.dir_fd = -1;
+	h->began_ns = now_ns();
+	/* A worker may cut the job's own. Without memory nothing is told, that is all. */
+	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
 	peer->handles = h;
 	peer->handles_count++;
@@ -95,6 +108,7 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	peer->listings_count -= handle->listing;
 	peer->scratches_count -= handle->scratch;
 	peer->answers_bytes -= handle->held;
+	free(handle->path);
 	free(handle);
 }
 
@@ -151,18 +165,46 @@ int block_handle_publish(struct block_server *server, struct block_handle *handl
 /* Gives the end to a worker if no message uses the file any longer. */
 static bool try_end(struct block_server *server, struct block_handle *handle)
 {
-	uint64_t read_bytes = 0, written_bytes = 0;
-
-	engine_moved(server->instance, handle->key, &read_bytes, &written_bytes);
+	handle->read_bytes = handle->written_bytes = 0;
+	engine_moved(server->instance, handle->key, &handle->read_bytes, &handle->written_bytes);
 	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
 		return false;
 	if (handle->place < server->exports_count && !handle->listing) {
-		server->exports[handle->place].use.read_bytes += read_bytes;
-		server->exports[handle->place].use.written_bytes += written_bytes;
+		server->exports[handle->place].use.read_bytes += handle->read_bytes;
+		server->exports[handle->place].use.written_bytes += handle->written_bytes;
 	}
 	handle->state = BLOCK_CLOSING;
 	block_work_put(server, &handle->end);
 	return true;
+}
+
+/* Tells of its end. What is read of small files stands in answers, which end before. */
+void block_handle_tell(struct block_server *server, const struct block_handle *handle)
+{
+	struct block_peer *peer = &server->peers[handle->peer];
+	struct block_end end = {
+		.peer = handle->peer,
+		.path = handle->path,
+		.small = handle->scratch,
+		.writable = handle->writable,
+		.op = handle->end.op,
+		.status = handle->end.status,
+		.bytes = handle->bytes,
+		.read_bytes = handle->read_bytes,
+		.written_bytes = handle->written_bytes,
+		.took_ns = now_ns() - handle->began_ns,
+	};
+
+	if (handle->scratch) {
+		end.read_bytes = peer->small_bytes;
+		peer->small_bytes = 0;
+	} else if (!handle->path) {
+		peer->small_bytes += handle->batch ? handle->read_bytes : 0;
+		return;
+	}
+	if (server->end_fn && end.path &&
+	    (end.read_bytes || end.written_bytes || end.op == CAREFUL_BLOCK_COMMIT || end.status))
+		server->end_fn(&end, server->end_user);
 }
 
 /* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; what the request

@@ -47,7 +47,6 @@ enum {
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* of all that a peer has */
 	BLOCK_WAITING = 256, /* requests of a peer that wait for their turn */
 	BLOCK_WAITERS = 3, /* queues of them: answers, scratches, other files */
-	BLOCK_DISCARD = 0, /* as a job's op: CLOSE without an answer */
 };
 
 struct block_handle;
@@ -131,11 +130,14 @@ enum block_handle_state {
  * @place:     where it lies (block_job)
  * @listing:   it is the answer to a LIST or BATCH
  * @scratch:   it is memory for a batch: OPEN with SCRATCH
+ * @batch:     it is the answer to a BATCH
  * @writable:  peers may store
  * @may_write: SCRATCH: its batches may change something
  * @squashed:  SCRATCH: but no owners, and nothing that is root's to give
  * @partial:   the temporary file stays when the handle ends
  * @stream:    COMMIT says the size
+ * @path:      that the peer named; NULL: of a listing
+ * @began_ns, @read_bytes, @written_bytes: what block_end tells of
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
  * @bytes:     what peers may get or store
  * @file_bytes: of these, what the file keeps in the end
@@ -149,6 +151,7 @@ struct block_handle {
 	uint8_t place;
 	bool listing;
 	bool scratch;
+	bool batch;
 	bool writable;
 	bool may_write;
 	bool squashed;
@@ -168,6 +171,8 @@ struct block_handle {
 	uint64_t memory;
 	uint64_t disk;
 	uint64_t held;
+	uint64_t began_ns, read_bytes, written_bytes;
+	char *path;
 	char temporary[BLOCK_TEMPORARY_BYTES];
 	char name[NAME_MAX + 1];
 };
@@ -213,6 +218,7 @@ struct block_peer {
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count, scratches_count;
 	uint64_t answers_bytes;
+	uint64_t small_bytes; /* read from answers to batches, not told of yet */
 	struct block_waiter *waiters[BLOCK_WAITERS];
 	uint32_t waiters_count; /* of all */
 	_Atomic uint64_t memory, disk;
@@ -285,6 +291,8 @@ struct block_server {
 	struct block_queue unsent; /* answered, but the engine had no room */
 	struct block_queue ending; /* ends of handles in state ENDING */
 	struct block_work work;
+	block_end_fn *end_fn; /* or NULL */
+	void *end_user;
 };
 
 static inline void block_queue_init(struct block_queue *q)
@@ -348,6 +356,7 @@ struct block_handle *block_handle_find(struct block_server *server, uint32_t pee
 struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt);
 int block_handle_publish(struct block_server *server, struct block_handle *handle);
+void block_handle_tell(struct block_server *server, const struct block_handle *handle);
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op);
 uint32_t block_handle_retry(struct block_server *server);
 void block_handle_remember(struct block_server *server, const struct block_job *end);

@@ -119,6 +119,8 @@ void block_finish(struct block_server *server, struct block_job *job)
 	struct block_handle *handle = job->handle;
 	bool gone = job->life != server->peers[job->peer].life;
 
+	if (handle && !job->path)
+		block_handle_tell(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
 		if (job->status) {
 			block_handle_destroy(server, handle);

@@ -174,4 +174,5 @@ def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
     assert value(there, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
     assert value(there, "careful_export_requests_total") >= 2
     assert value(here, "careful_lost_frames_total") == 0
+    assert '"f": 1048576 bytes read in ' in b.log
     assert value(here, "careful_xdp_frames_total", verdict="admitted") > 0

@@ -28,6 +28,57 @@ static const char *logged(const char *text)
 	return strchr(line, ' ') + 1;
 }
 
+/* In the journal a line is a datagram of fields, and none of them can hold another one. */
+static void test_journal__fields(void)
+{
+	const struct log_field fields[] = {
+		{ "CAREFUL_PATH", "a\nPRIORITY=0" },
+		{ "CAREFUL_BYTES", "7" },
+		{ NULL, NULL },
+	};
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char said[64], got[512];
+	struct stat st;
+	ssize_t n;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/test_log.%d", getpid());
+	assert(fd >= 0 && bind(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
+	/* Another's stderr is no journal. */
+	setenv("JOURNAL_STREAM", "1:2", 1);
+	log_journal(un.sun_path);
+	assert(journal_fd < 0);
+	assert(fstat(STDERR_FILENO, &st) == 0);
+	snprintf(said, sizeof(said), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	setenv("JOURNAL_STREAM", said, 1);
+	log_journal(un.sun_path);
+	assert(journal_fd >= 0);
+	log_event(fields, "line %d", 1);
+	n = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
+	assert(n > 0);
+	got[n] = 0;
+	assert(!strcmp(got, "MESSAGE=line 1\nPRIORITY=6\nSYSLOG_IDENTIFIER=carefuld\n"
+			    "CAREFUL_PATH=a?PRIORITY=0\nCAREFUL_BYTES=7\n"));
+	/* A journal that is gone costs its fields, not the line. */
+	close(fd);
+	unlink(un.sun_path);
+	assert(!strcmp(logged("to the file"), "to the file"));
+	close(journal_fd);
+	journal_fd = -1;
+}
+
+static void test_allowed__as_many_as_it_says(void)
+{
+	struct log_limit usual = { 0 }, often = { .burst = 100, .interval_s = 10 };
+	int n = 0, m = 0;
+
+	for (int i = 0; i < 200; i++) {
+		n += log_allowed(&usual);
+		m += log_allowed(&often);
+	}
+	assert(n == LOG_BURST && m == 100 && often.suppressed == 100);
+}
+
 int main(void)
 {
 	static const char *const cases[][2] = {
@@ -49,5 +100,7 @@ int main(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert(!strcmp(logged(cases[i][0]), cases[i][1]));
+	test_journal__fields();
+	test_allowed__as_many_as_it_says();
 	return 0;
 }

@@ -95,6 +95,53 @@ static void assert_gone(void)
 	assert(with_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
 }
 
+static struct block_end told;
+static char told_path[64];
+static int tellings;
+
+static void on_end(const struct block_end *end, void *user)
+{
+	assert(user == told_path);
+	told = *end;
+	snprintf(told_path, sizeof(told_path), "%s", end->path);
+	tellings++;
+}
+
+/* Who did what with which file, and how it ended, is told once, whatever ends it. */
+static void test_tell__ends_of_files(void)
+{
+	struct fake_answer *a;
+
+	make("one", "a");
+	start("one", NULL);
+	block_tell(server, on_end, told_path);
+	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	assert(a->status == 0 && !tellings);
+	close_key(a->args[0]);
+	assert(tellings == 1 && !strcmp(told_path, "a") && !told.writable && !told.status);
+	assert(told.op == CAREFUL_BLOCK_CLOSE && told.read_bytes == 3 && told.bytes == 1);
+	/* A listing is no transfer. */
+	a = by_path(CAREFUL_BLOCK_LIST, "");
+	assert(a->status == 0);
+	close_key(a->args[0]);
+	assert(tellings == 1);
+	/* What a peer leaves open ends with it; of a path that is cut in two all is told. */
+	a = with_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
+	assert(a->status == -ENOENT && tellings == 1);
+	make("one/d", "x");
+	a = with_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
+	assert(a->status == 0);
+	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
+	for (int i = 0; i < 10000 && tellings == 1; i++) {
+		usleep(100);
+		block_poll(server);
+	}
+	assert(tellings == 2 && !strcmp(told_path, "d/e") && told.writable);
+	assert(told.op == BLOCK_DISCARD && told.written_bytes == 2);
+	stop();
+	remove_tree("one");
+}
+
 /* Of one of two exports; what it serves counts, what the other serves does not. */
 static void test_export__use_is_counted(void)
 {
@@ -288,6 +335,7 @@ int main(void)
 	int before = open_fds();
 
 	assert(mkdtemp(base));
+	test_tell__ends_of_files();
 	test_export__use_is_counted();
 	test_export__made_again();
 	test_export__listed();
