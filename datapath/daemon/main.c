@@ -166,6 +166,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 			return -EINVAL;
 		}
 	}
+	if (!d->options.careful.keys) /* `up` looks for those that this host has */
+		d->options.careful.keys = "none";
 	rc = confine_programs(error);
 	if (!rc)
 		rc = careful_open(&d->options.careful, &d->instance, error);

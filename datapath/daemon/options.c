@@ -205,7 +205,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 	case OPT_RESERVE:
 		return number(name, arg, 0, 65535, &c->reserve, error);
 	case OPT_KEYS:
-		c->keys = arg;
+		c->keys = strcmp(arg, "none") ? arg : NULL;
 		return 0;
 	case OPT_SEAL:
 		c->seal = arg;

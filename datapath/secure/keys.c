@@ -184,6 +184,16 @@ static uint64_t look(const char *directory)
 	return seen;
 }
 
+const char *keys_directory(const char *named, const char *usual)
+{
+	char path[PATH_MAX];
+
+	if (named)
+		return strcmp(named, "none") == 0 ? NULL : named;
+	snprintf(path, sizeof(path), "%s/private", usual);
+	return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR) ? NULL : usual;
+}
+
 bool keys_changed(const struct keys *keys, const char *directory)
 {
 	return look(directory) != keys->seen;

@@ -37,6 +37,12 @@ struct keys {
 	uint64_t seen;
 };
 
+#define KEYS_DIRECTORY "/etc/careful/keys"
+
+/* The directory that counts where `named` was asked for: none (NULL) of "none"; where nothing is
+ * named `usual`, if there is a private key, or if that cannot be seen. */
+const char *keys_directory(const char *named, const char *usual);
+
 /* Whether the files are others than those that were read. */
 bool keys_changed(const struct keys *keys, const char *directory);
 

@@ -201,6 +201,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error)
 {
+	struct careful_options whole = *options;
 	struct careful_error unused;
 
 	error = error ? error : &unused;
@@ -209,12 +210,13 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 		snprintf(error->text, sizeof(error->text), "no interface named");
 		return -EINVAL;
 	}
-	if (options->seal && !options->keys && strcmp(options->seal, "off") != 0) {
+	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
+	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0) {
 		snprintf(error->text, sizeof(error->text),
 			 "--seal %s takes keys: carefulctl key new, and --keys", options->seal);
 		return -ENOKEY;
 	}
-	return engine_open(options, NULL, instance, error);
+	return engine_open(&whole, NULL, instance, error);
 }
 
 int careful_close(struct careful *c)

@@ -98,7 +98,8 @@ enum careful_wait_mode {
  *                     no larger than its share of that (0)
  * @reserve:           receive buffers that no window holds: they are granted to peers that have
  *                     a message larger than their window to send (0)
- * @keys:              directory of keys (`carefulctl key`); NULL: whoever asks gets a session
+ * @keys:              directory of keys (`carefulctl key`); NULL: /etc/careful/keys, if this host
+ *                     has one there; "none", or no key there: whoever asks gets a session
  * @seal:              how frames are sealed, enum careful_seal of wire.h by its name: "auth", or
  *                     "encrypt", of all peers; "encrypt@ADDRESS" of one; several with commas
  *                     between. Takes keys; both ends must say the same. NULL: "off"

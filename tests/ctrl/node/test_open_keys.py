@@ -25,11 +25,21 @@ with careful.open("eth1", peers=2, keys=sys.argv[1], seal=sys.argv[2]) as node:
 """
 CLIENT = """
 import sys, careful
-options = {"keys": sys.argv[2], "seal": sys.argv[3]} if sys.argv[2:] else {}
+options = {"seal": sys.argv[3]} if sys.argv[3:] else {}
+if sys.argv[2] != "-":
+    options["keys"] = sys.argv[2]
 with careful.open("eth1", peers=2, **options) as node:
     peer = node.connect(sys.argv[1])
     print(node.info()["keyed"], peer.request(7, b"abc" * 300).result(60).payload == b"cba" * 300)
     peer.request(8, b"").result(60)
+"""
+#: Keys in /etc/careful/keys, for one program alone.
+AT_HOME = """
+mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" &&
+mount -t overlay none -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc &&
+mkdir -p /etc/careful && cp -a "$2" /etc/careful/keys || exit 77
+shift 2
+exec "$@"
 """
 
 
@@ -44,12 +54,20 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
 
-    def client(*args: object) -> subprocess.CompletedProcess[str]:
-        argv = ("h1", sys.executable, "-c", CLIENT, addresses[1], *map(str, args))
-        done: subprocess.CompletedProcess[str] = lab.run(*argv, check=False)
+    def client(*args: object, at_home: bool = False) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", CLIENT, addresses[1], *map(str, args)]
+        if at_home:
+            (tmp_path / "etc").mkdir(exist_ok=True)
+            mount = ["unshare", "-m", "sh", "-c", AT_HOME, "sh", tmp_path / "etc", one.directory]
+            argv = [*map(str, mount), *argv]
+        done: subprocess.CompletedProcess[str] = lab.run("h1", *argv, check=False)
         return done
 
-    assert "it does not trust our key, or we have none" in client().stderr
+    assert "it does not trust our key, or we have none" in client("none").stderr
+    # With no word of keys they are those that `carefulctl up` takes.
+    if (home := client("-", "auth", at_home=True)).returncode != 77:  # no overlayfs
+        assert "sealed otherwise than ours" in home.stderr
+        assert "we have none" in client("none", at_home=True).stderr
     assert "sealed otherwise than ours" in client(one.directory, "auth").stderr
     done = client(one.directory, "encrypt")
     assert done.stdout == "True True\n", done.stderr
