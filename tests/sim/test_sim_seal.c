@@ -137,8 +137,9 @@ static void test_seal__forged_frames_take_no_true_ones_room(void)
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		scene_sealed(seed, CAREFUL_PROTOCOL_CAREFUL);
 		scene->poll_ns = SIM_MS; /* so long nobody looks into the RX ring */
-		for (uint32_t i = 0; i < 8; i++)
-			sim_op(OP_STORE, i % 2, 12000, 10 + 10 * i);
+		scene->options.rx_buffers = 32 * scene->options.peers;
+		for (uint32_t i = 0; i < 16; i++)
+			sim_op(OP_STORE, i % 2, 12000, 10); /* more than a window, at once */
 		for (uint32_t to = 0; to < 2; to++) {
 			struct sim_fault *fault = sim_fault(SIM_REPLAY, !to, to, 5, 200);
 
