@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hosts import wait_for
 
 BLOCK_BYTES = 4096
 _FIBMAP = 1
@@ -45,8 +46,12 @@ class Disk:
         subprocess.run(argv, check=True, capture_output=True)
 
     def unmount(self) -> None:
-        """Unmount it: nothing of it stays in memory."""
-        subprocess.run(["umount", self.top], check=True, capture_output=True)
+        """Unmount it: nothing of it stays in memory.
+
+        A carefuld has a client's files open until it has seen that the client ended.
+        """
+        argv = ["umount", self.top]
+        wait_for(lambda: not subprocess.run(argv, capture_output=True).returncode, "unmounting")
 
     def destroy(self) -> None:
         """Give device and mount back, whatever a test left of them."""
