@@ -47,6 +47,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.top:top",
             "Show what moves between this host and its peers, until Ctrl-C.",
         ),
+        "fleet": ("careful.cli.fleet:fleet", "Do the same on all hosts of a file, at once."),
         "exporter": (
             "careful.cli.exporter:exporter",
             "Serve metrics to Prometheus over HTTP, until Ctrl-C.",

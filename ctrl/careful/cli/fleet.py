@@ -1,0 +1,164 @@
+"""`carefulctl fleet`: the same on all hosts of a file, at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from careful.cli.command import group
+from careful.cli.common import json_option, show
+from careful.cli.exit_status import Exit
+from careful.cli.params import SECONDS
+from careful.fleet import hosts as fleet_hosts
+from careful.fleet import pairs
+from careful.fleet.hosts import Host
+from careful.fleet.running import Job, Outcome, in_turns
+from careful.report import fleet as report
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_hosts = click.option(
+    "--hosts",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("fleet.toml"),
+    envvar="CAREFUL_FLEET",
+    metavar="FILE",
+    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
+)
+_names = click.argument("names", nargs=-1, metavar="[HOST]...")
+
+
+def _limit(default: str) -> Callable[[_F], _F]:
+    return click.option(
+        "--limit",
+        "limit_s",
+        type=SECONDS,
+        default=default,
+        metavar="TIME",
+        help=f"A host that takes longer has failed.  [default: {default}]",
+    )
+
+
+@group(
+    examples=[
+        ("carefulctl fleet up", "on all hosts of fleet.toml"),
+        ("carefulctl fleet status", "a line for each"),
+    ],
+    topics=("hosts",),
+)
+def fleet() -> None:
+    """Do the same on all hosts of a file, at once.
+
+    Each host runs its own carefulctl, started as the file says (`carefulctl help hosts`). A host
+    that fails is named, and the others go on.
+    """
+
+
+def _finish(
+    name: str,
+    path: Path,
+    asked: dict[str, Any],
+    outcomes: Sequence[Outcome],
+    text: str,
+    as_json: bool,
+) -> None:
+    """Print what came of it, and exit by it; who failed was named as it happened."""
+    inputs = {"hosts_file": str(path), **asked}
+    show(as_json, f"fleet {name}", inputs, report.figures(outcomes), text)
+    if failed := sum(1 for one in outcomes if one.error):
+        sys.stdout.flush()
+        raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
+
+
+def _told(outcome: Outcome) -> None:
+    if outcome.error:
+        click.echo(f"carefulctl: {report.failed(outcome)}", err=True)
+
+
+def _each(hosts: Sequence[Host], words: Callable[[Host], tuple[str, ...]], limit_s: float) -> Any:
+    """The same on each host."""
+    return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _told)
+
+
+@fleet.command("up", examples=[("carefulctl fleet up", "with the words `up` of each host")])
+@_names
+@_hosts
+@_limit("60s")
+@json_option
+def up(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+    """Bring up careful on each host's interface, with the options that the file has in `up`."""
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    found = _each(chosen, lambda one: ("up", one.interface, *one.up), limit_s)
+    text = report.brief(found, "up")
+    _finish("up", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+
+
+@fleet.command("down", examples=[("carefulctl fleet down h3", "on one of them")])
+@_names
+@_hosts
+@_limit("60s")
+@json_option
+def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+    """Take careful off each host's interface."""
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    found = _each(chosen, lambda one: ("down", one.interface), limit_s)
+    text = report.brief(found, "down")
+    _finish("down", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+
+
+@fleet.command(
+    "status",
+    examples=[("carefulctl fleet status --json", "all that each host says of itself")],
+)
+@_names
+@_hosts
+@_limit("30s")
+@json_option
+def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+    """Show a line for each host: what is in effect, its peers, and what was lost.
+
+    A host on which careful is not up has failed.
+    """
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    found = _each(chosen, lambda one: ("status", one.interface), limit_s)
+    text = report.status(found)
+    _finish("status", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+
+
+@fleet.command(
+    "tune",
+    examples=[("carefulctl fleet tune", "every host for every other, once")],
+)
+@_names
+@_hosts
+@_limit("5m")
+@json_option
+def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+    """Measure and tune every pair of hosts once, as `tune auto --once` does.
+
+    A host has a part in one pair at a time, so that no measurement disturbs another. --limit is
+    for one pair. For tuning all the while, have `--tune auto` in `up`.
+    """
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    if len(chosen) < 2:
+        raise click.UsageError("a pair takes two hosts")
+    jobs = [
+        [
+            Job(
+                here,
+                ("tune", "auto", here.interface, "--once", "--peer", there.address),
+                limit_s,
+                there.name,
+            )
+            for here, there in turn
+        ]
+        for turn in pairs.turns(chosen)
+    ]
+    found = in_turns(jobs, _told)
+    text = report.tuned(found)
+    _finish("tune", path, {"names": names, "limit_s": limit_s}, found, text, as_json)

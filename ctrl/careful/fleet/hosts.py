@@ -1,0 +1,139 @@
+"""The file of hosts: their names, and how a program is started on each.
+
+TOML: what stands at the top holds for all hosts, what stands in [host.NAME] for one. Owns what
+may stand there. Calls nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from careful.errors import CarefulError, from_os
+
+#: Keys of a host, and of all -> what they are where neither says so.
+_KEYS = {"on": "ssh {}", "interface": "eth1", "program": "carefulctl", "up": "", "address": ""}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of them.
+
+    Attributes:
+        name: how the file calls it; it stands for {} in `on`.
+        prefix: words before a command that is run there.
+        address: how the other hosts call it, a name or an address.
+        interface: careful's there.
+        program: carefulctl there.
+        up: words for `carefulctl up IFACE`.
+    """
+
+    name: str
+    prefix: tuple[str, ...]
+    address: str
+    interface: str
+    program: str = "carefulctl"
+    up: tuple[str, ...] = ()
+
+    def command(self, *words: str) -> list[str]:
+        """What to execute here so that carefulctl runs there."""
+        return [*self.prefix, self.program, *words]
+
+
+def _bad(path: Path, text: str) -> CarefulError:
+    return CarefulError(errno.EINVAL, text, str(path))
+
+
+def _words(path: Path, where: str, key: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise _bad(path, f"{where}{key} = {text!r}: {error}") from None
+
+
+def _checked(path: Path, where: str, table: dict[str, Any]) -> dict[str, str]:
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise _bad(path, f"{where}{key} is unknown; there are {', '.join(_KEYS)}")
+        if not isinstance(value, str) or "\0" in value:
+            raise _bad(path, f"{where}{key} = {value!r}: must be a text")
+    return table
+
+
+def _host(path: Path, name: str, table: Any, common: dict[str, str]) -> Host:
+    where = f"[host.{name}] "
+    if not _NAME.fullmatch(name):
+        raise _bad(path, f"{where}a name is of letters, digits, _ . : -")
+    if not isinstance(table, dict):
+        raise _bad(path, f"{where}must be a table")
+    found = _KEYS | common | _checked(path, where, table)
+    if not found["interface"] or not found["program"]:
+        raise _bad(path, f"{where}interface and program must not be empty")
+    return Host(
+        name,
+        tuple(word.replace("{}", name) for word in _words(path, where, "on", found["on"])),
+        found["address"] or name,
+        found["interface"],
+        found["program"],
+        _words(path, where, "up", found["up"]),
+    )
+
+
+def parse(text: str, path: Path) -> list[Host]:
+    """The hosts of a file's text, in its order.
+
+    Raises:
+        CarefulError: it is malformed, or names no host.
+    """
+    try:
+        tree = tomllib.loads(text)
+    except ValueError as error:
+        raise _bad(path, str(error)) from None
+    except RecursionError:
+        raise _bad(path, "nested too deeply") from None
+    tables = tree.pop("host", {})
+    if not isinstance(tables, dict) or not tables:
+        raise _bad(path, "names no host: a table [host.NAME] for each")
+    if "address" in tree:
+        raise _bad(path, "address is a host's own: in [host.NAME]")
+    common = _checked(path, "", tree)
+    hosts = [_host(path, name, table, common) for name, table in tables.items()]
+    addresses = [one.address for one in hosts]
+    if twice := [one for one in addresses if addresses.count(one) > 1]:
+        raise _bad(path, f"two hosts have the address {twice[0]}")
+    return hosts
+
+
+def read(path: Path) -> list[Host]:
+    """The hosts of a file.
+
+    Raises:
+        CarefulError: it cannot be read, or is malformed.
+    """
+    try:
+        return parse(path.read_text(encoding="utf-8"), path)
+    except UnicodeDecodeError:
+        raise _bad(path, "is not UTF-8") from None
+    except CarefulError:
+        raise
+    except OSError as error:
+        raise from_os(error, str(path)) from None
+
+
+def chosen(hosts: list[Host], names: tuple[str, ...]) -> list[Host]:
+    """Those with these names, in the file's order; without names all.
+
+    Raises:
+        CarefulError: the file has no such host.
+    """
+    known = {one.name for one in hosts}
+    if unknown := [name for name in names if name not in known]:
+        text = f"the file has no such host; there are {', '.join(sorted(known))}"
+        raise CarefulError(errno.ENOENT, text, unknown[0])
+    return [one for one in hosts if not names or one.name in names]

@@ -1,0 +1,193 @@
+"""Commands on many hosts at once, each one's JSON and how it ended.
+
+Owns the processes: none outlives the call that started it. A host that fails is an outcome like
+another. Calls fleet/hosts.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from careful.errors import Ended, shown
+from careful.fleet.hosts import Host
+
+_T = TypeVar("_T")
+#: Programs at once: each ssh is a process and some descriptors.
+AT_ONCE = 64
+#: What a program may say, bytes.
+_SAID_MAX = 1 << 26
+#: How long a program is given to end when it is told to, seconds.
+_END_S = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command on a host.
+
+    Attributes:
+        host: where.
+        words: for carefulctl; --json is added.
+        limit_s: how long it may take, seconds.
+        name: what it is about, where a host has several.
+    """
+
+    host: Host
+    words: tuple[str, ...]
+    limit_s: float
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job.
+
+    Attributes:
+        job: which.
+        error: why it failed, a line; "": it did not.
+        figures: the JSON object that it printed, without what it echoes.
+        took_s: seconds.
+    """
+
+    job: Job
+    error: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    took_s: float = 0.0
+
+    @property
+    def host(self) -> str:
+        """Its host's name."""
+        return self.job.host.name
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _error(status: int, found: dict[str, Any] | None, said: bytes) -> str:
+    """Why a program failed, in its own words where it has some."""
+    if status == 0 and found is not None:
+        return ""
+    if found and isinstance(found.get("error"), str):
+        return shown(found["error"])
+    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+    if lines and status != 0:
+        return shown(lines[-1].strip().removeprefix("carefulctl: "))
+    if status < 0:
+        return f"ended by signal {-status}"
+    return f"ended with status {status}" if status else "it printed no JSON"
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """End a process and what it started here, if it has not ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _END_S)
+
+
+async def one(job: Job) -> Outcome:
+    """Run a job."""
+    begun = time.monotonic()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *job.host.command(*job.words, "--json"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_SAID_MAX,
+            start_new_session=True,  # Ctrl-C is ours
+        )
+    except OSError as error:
+        return Outcome(job, f"{job.host.command()[0]}: {error.strerror}")
+    try:
+        async with asyncio.timeout(job.limit_s):
+            out, err = await process.communicate()
+    except TimeoutError:
+        return Outcome(job, f"did not end within {job.limit_s:g} s", {}, job.limit_s)
+    finally:
+        await end(process)
+    found = _object(out)
+    assert process.returncode is not None
+    why = _error(process.returncode, found, err)
+    figures = {key: value for key, value in (found or {}).items() if key not in _ECHOED}
+    return Outcome(job, why, figures, time.monotonic() - begun)
+
+
+_ECHOED = ("schema", "command", "inputs")
+
+
+async def _all(jobs: Sequence[Job], told: Callable[[Outcome], None]) -> list[Outcome]:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def run(job: Job) -> Outcome:
+        async with room:
+            outcome = await one(job)
+        told(outcome)
+        return outcome
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run(job)) for job in jobs]
+    return [task.result() for task in tasks]
+
+
+def in_turns(
+    turns: Sequence[Sequence[Job]], told: Callable[[Outcome], None] = lambda _: None
+) -> list[Outcome]:
+    """Run the jobs of a turn side by side, then those of the next; how each ended, in order.
+
+    Args:
+        turns: what to run.
+        told: called with each outcome as it comes.
+
+    Raises:
+        Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
+    """
+
+    async def work() -> list[Outcome]:
+        return [one for turn in turns for one in await _all(turn, told)]
+
+    return guarded(work())
+
+
+def guarded(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run it to its end; a signal cancels it, so that no process stays.
+
+    Raises:
+        Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
+    """
+    received: list[int] = []
+
+    async def run() -> _T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(number: int) -> None:
+            received.append(number)
+            task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                loop.add_signal_handler(number, stop, number)
+        return await work
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        if received:
+            raise Ended(received[0]) from None
+        raise

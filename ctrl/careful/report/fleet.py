@@ -1,0 +1,78 @@
+"""What `carefulctl fleet` prints: a line for each host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from careful.fleet.running import Outcome
+from careful.report import explain
+from careful.report.tables import alarm, table
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Each host's own JSON object, or why there is none."""
+    found = [
+        {
+            "host": one.host,
+            **({"peer": one.job.name} if one.job.name else {}),
+            "error": one.error or None,
+            "took_s": round(one.took_s, 3),
+            **({"figures": one.figures} if one.figures else {}),
+        }
+        for one in outcomes
+    ]
+    return {"hosts": found, "failed_count": sum(1 for one in outcomes if one.error)}
+
+
+def failed(one: Outcome) -> str:
+    """A line about a host that failed."""
+    peer = f" to {one.job.name}" if one.job.name else ""
+    return f"{one.host}{peer}: {one.error}"
+
+
+def _row(one: Outcome, found: dict[str, Any]) -> tuple[object, ...]:
+    peers = found.get("peers") or []
+    well = sum(1 for peer in peers if peer.get("state") == "up")
+    lost = sum(peer.get("lost_here_frames", 0) + peer.get("lost_there_frames", 0) for peer in peers)
+    exports = ", ".join(str(export.get("path")) for export in found.get("exports") or [])
+    return (
+        one.host,
+        str(found.get("ifname", "-")),
+        f"{found.get('driver', '-')}, {found.get('xdp_mode', '-')}, "
+        f"{'zero-copy' if found.get('zerocopy') else 'copy'}",
+        found.get("window_buffers", "-"),
+        f"{well} of {len(peers)}",
+        alarm(str(lost)) if lost else 0,
+        "auto" if found.get("tuner_pid") else "-",
+        exports or "-",
+    )
+
+
+def status(outcomes: Sequence[Outcome]) -> str:
+    """A table of what is in effect on each host that answered."""
+    columns = ("host", "interface", "XDP", "window", "peers up", "lost", "tune", "exports")
+    rows = [
+        _row(one, found)
+        for one in outcomes
+        if not one.error
+        for found in one.figures.get("instances") or [one.figures]
+    ]
+    return table("", columns, rows) if rows else "no host answered"
+
+
+def brief(outcomes: Sequence[Outcome], done: str) -> str:
+    """How many hosts did what was asked."""
+    well = [one for one in outcomes if not one.error]
+    return f"{done} on {len(well)} of {len(outcomes)} hosts"
+
+
+def tuned(outcomes: Sequence[Outcome]) -> str:
+    """A table of what `tune auto --once` decided last on each host about each peer."""
+    rows: list[tuple[object, ...]] = []
+    for one in outcomes:
+        for path in one.figures.get("paths") or []:
+            decisions = path.get("decisions") or []
+            last = explain.decision(decisions[-1]) if decisions else "-"
+            rows.append((one.host, one.job.name, last))
+    return table("", ("host", "peer", "last decision"), rows) if rows else "nothing was tuned"

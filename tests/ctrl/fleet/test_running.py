@@ -1,0 +1,122 @@
+"""`carefulctl fleet` over hosts that are shell scripts: who fails is named, the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from careful.cli.main import run
+from careful.fleet.hosts import Host
+from careful.fleet.running import Job, in_turns
+
+#: $1: the host. What a carefulctl there would do.
+SCRIPT = r"""#!/bin/sh
+host=$1; shift 2
+echo "$host $*" >> calls
+case $host in
+    mute) ;;
+    full) echo '[1, 2]' ;;
+    bad) echo "carefulctl: eth1: no such device" >&2; exit 1 ;;
+    told) echo '{"error": "is busy\u001b[31m", "exit_status": 1}'; exit 1 ;;
+    dead) kill -9 $$ ;;
+    slow) exec sleep 60 ;;
+    *) printf '{"schema": 1, "command": "status", "inputs": {}, "instances": [{"ifname": "eth1",'
+       printf '"window_buffers": 64, "peers": [{"state": "up", "lost_here_frames": 2}]}]}' ;;
+esac
+"""
+
+
+PROGRAM = "from careful.cli.start import main; main()"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "on"
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def fleet(script: Path, *names: str) -> None:
+    tables = "".join(f"[host.{name}]\n" for name in names)
+    Path("fleet.toml").write_text(f'on = "{script} {{}}"\nup = "--peers 4"\n{tables}')
+
+
+def test_in_turns__how_each_ended(script: Path) -> None:
+    names = ("good", "mute", "full", "bad", "told", "dead", "slow")
+    hosts = [Host(name, (str(script), name), name, "eth1") for name in names]
+    hosts.append(Host("none", ("/nonexistent/ssh",), "none", "eth1"))
+    begun = time.monotonic()
+    found = in_turns([[Job(one, ("status",), 30 if one.name != "slow" else 3) for one in hosts]])
+    assert time.monotonic() - begun < 50  # slow's 60 are not waited for
+    assert {one.host: one.error for one in found} == {
+        "good": "",
+        "mute": "it printed no JSON",
+        "full": "it printed no JSON",
+        "bad": "eth1: no such device",
+        "told": "is busy\\x1b[31m",
+        "dead": "ended by signal 9",
+        "slow": "did not end within 3 s",
+        "none": "/nonexistent/ssh: No such file or directory",
+    }
+    assert list(found[0].figures) == ["instances"]
+
+
+def test_status__names_who_failed(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet(script, "h1", "bad", "h2")
+    assert run(["fleet", "status"]) == 3
+    out, err = capfd.readouterr()
+    assert err == "carefulctl: bad: eth1: no such device\n"
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["h1", "h2"]
+    assert "1 of 1" in out
+    assert run(["fleet", "status", "h1", "h2"]) == 0
+    assert run(["fleet", "status", "bad", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out.partition("\n{")[2].join(["{", ""]))
+    assert found["hosts"][0]["error"] == "eth1: no such device"
+
+
+def test_up__with_the_file_s_words(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet(script, "h1", "h2")
+    assert run(["fleet", "up", "h2"]) == 0
+    assert Path("calls").read_text() == "h2 up eth1 --peers 4 --json\n"
+    assert capfd.readouterr().out == "up on 1 of 1 hosts\n"
+
+
+def test_tune__every_pair(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet(script, "h1", "h2", "bad")
+    assert run(["fleet", "tune"]) == 3
+    assert sorted(Path("calls").read_text().splitlines()) == sorted(
+        f"{a} tune auto eth1 --once --peer {b} --json"
+        for a in ("h1", "h2", "bad")
+        for b in ("h1", "h2", "bad")
+        if a != b
+    )
+    assert "bad to h1: eth1" in capfd.readouterr().err
+    assert run(["fleet", "tune", "h1"]) == 2
+
+
+def test_fleet__ended_by_a_signal_leaves_no_process(script: Path) -> None:
+    fleet(script, "slow")
+    command = [sys.executable, "-c", PROGRAM, "fleet", "status"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while not Path("calls").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    group = int(children(process.pid)[0])
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.stderr
+    process.stderr.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
