@@ -63,6 +63,15 @@ def test_kept_runs__that_withhold_too_often_are_not(name: str, tmp_path: Path) -
     assert judged(name, kept) == "NOT MET"
 
 
+def test_kept_signatures__that_do_not_settle_are_too_many(tmp_path: Path) -> None:
+    found = json.loads((REPORTS / "measure-logp.json").read_text())
+    for one in found["runs"][:TOO_MANY]:
+        one["settled"] = False
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps(found))
+    assert judged("logp", kept) == "NOT MET"
+
+
 def last_line(tool: str, kept: Path) -> str:
     """What a tool of tools/bench says of a report."""
     argv = [sys.executable, ROOT / "tools/bench" / tool, "--rounds", "0", "--keep", kept]
