@@ -171,7 +171,7 @@ class Controller:
     def _is_another(self, before: Measured, classes: Sequence[int], said: str) -> bool | None:
         """Whether some classes' messages take another time by the path; None: nobody knows."""
         measuring = self._measuring
-        if measuring.is_moved(before, classes):
+        if measuring.waits or measuring.is_moved(before, classes):
             return True
         if measuring.closely_at is None or measuring.is_same(before, classes):
             return False
@@ -256,7 +256,7 @@ class Controller:
             measuring.confirm(kept)
             return
         if another:
-            self._path_changed(said)
+            self._path_changed(f"{said}: frames wait for others'" if measuring.waits else said)
         else:
             measuring.confirm(kept)
             self._searches.sources |= set(shifted)

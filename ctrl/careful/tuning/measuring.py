@@ -2,7 +2,7 @@
 
 Owns the figures that are believed: those of the last measurement, or those that were kept, until
 a quick look at the path confirms them. Whether a measurement is worth it otherwise, and what
-follows from it, is decide.py's. Calls path, propose; keeps state.
+follows from it, is decide.py's. Calls path, glances, propose; keeps state.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 from careful.errors import CarefulError
 from careful.model.stages import Limits
 from careful.model.tunemap import CLASS_COUNT
+from careful.tuning.glances import grown, waiting
 from careful.tuning.path import Path
-from careful.tuning.propose import Measured, grown, measured, moved, same
+from careful.tuning.propose import Measured, measured, moved, same
 from careful.tuning.state import CHANGE_EVERY_S, PathState
 
 #: So long after a quick measurement the path is measured closely, if it is calm, seconds.
@@ -50,6 +51,7 @@ class Measuring:
         limits: payload of a frame.
         doubted: the figures are looked at before they are believed.
         was_too_quick: the last measurement was a quick one that found no figures.
+        waits: the last measurement was a quick one that found frames waiting for others'.
         closely_at: when a quick measurement is followed by another, seconds; None: it is not.
         retry_at: a first measurement is not begun before, seconds.
     """
@@ -60,7 +62,7 @@ class Measuring:
         self._path, self._state, self._clock = path, state, clock
         self.known: Measured | None = None
         self.limits = Limits()
-        self.was_too_quick = False
+        self.was_too_quick = self.waits = False
         self.closely_at: float | None = None
         self.retry_at = clock()
         self._retry_s = RETRY_S
@@ -88,8 +90,11 @@ class Measuring:
         try:
             figures, limits = self._path.measure(quick)
             self.limits = limits
-            if quick and self.known is not None:
-                figures = grown(self.known, figures)
+            self.waits = False
+            if quick and self.known is not None and self._state.figures is not None:
+                delayed = waiting(self.known, self._state.figures, figures)
+                self.waits = bool(delayed)
+                figures = delayed or grown(self.known, figures)
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self.retry_at = self._clock() + self._retry_s

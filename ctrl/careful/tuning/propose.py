@@ -341,35 +341,3 @@ def _both(
         assert isinstance(plan, TunePlan)
         was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
         yield was, now
-
-
-def grown(before: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures whose sums hold what their bottleneck has grown by.
-
-    Round trips find gaps in a stream that shares the path (P1 section 5.1), trains do not: the
-    bottleneck seems to grow, and the sum does not. If one stage grew, the sum of the others is
-    that of before at least, whichever it was.
-    """
-    now = BlackBox.from_dict(dict(figures))
-    one = now.regimes[0]
-    old = before.box.regimes[before.box.regime_at((one.low_bytes + one.high_bytes) / 2)]
-    size_bytes = before.limits.max_bytes or one.low_bytes
-    gaps_us = [each.g_b_us + each.G_b_us_per_KiB * size_bytes / 1024 for each in (old, one)]
-    if gaps_us[1] < (1 + MOVED_MIN) * gaps_us[0]:
-        return dict(figures)
-    others = max(one.sum_G_others_us_per_KiB, old.sum_G_others_us_per_KiB)
-    g_us = max(now.sum_g_us, before.box.sum_g_us - old.g_b_us + one.g_b_us)
-    regime = _raised(figures["regimes"][0], "sum_G_others", "us_per_KiB", others)
-    found = _raised(figures, "sum_G_others", "us_per_KiB", others)
-    found = _raised(found, "sum_g", "us", g_us)
-    found = _raised(
-        found, "sum_G", "us_per_KiB", max(now.sum_G_us_per_KiB, others + one.G_b_us_per_KiB)
-    )
-    return {**found, "regimes": [regime]}
-
-
-def _raised(entry: Mapping[str, Any], name: str, unit: str, value: float) -> dict[str, Any]:
-    """With another value of a figure, its interval moved as much."""
-    more = value - float(entry[f"{name}_{unit}"])
-    ends = {f"{name}_{end}{unit}": entry[f"{name}_{end}{unit}"] for end in ("", "low_", "high_")}
-    return {**entry, **{key: end + more for key, end in ends.items()}}

@@ -1,73 +1,76 @@
 """Whether live messages take as long as they did: windows of each class against a reference.
 
-Owns when a shift counts: in two windows running, beyond what windows differ by anyway. Short
-windows see a large shift soon, long ones a small one. What a shift means (another path, other
-load, other messages) it cannot tell. Pure. Calls nobody.
+Owns when a shift counts: over the last windows, beyond what windows differ by anyway. Few of them
+see a large shift soon, more of them a small one, or one of messages that scatter. What a shift
+means (another path, other load, other messages) it cannot tell. Pure. Calls nobody.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from careful.tuning.verify import Counts
 
-#: A window closes after so many messages and so long, seconds, whichever is later: short, long.
-WINDOWS = ((8, 0.18), (24, 0.55))
+#: A window closes after so many messages and so long, seconds, whichever is later.
+WINDOW = (8, 0.18)
 #: Windows that make a reference; fewer than the least say nothing.
 REFERENCE_WINDOWS = 16
 REFERENCE_WINDOWS_MIN = 3
+#: The last windows that are compared with it.
+SPANS = (2, 4, 8)
 #: A shift is as large as this share of the reference, and as so many of its errors.
 SHIFT_MIN = 0.15
-SHIFT_SIGMAS = 4.0
-#: Windows in turn that agree on a shift.
-AGREEING = 2
+SHIFT_SIGMAS = 5.0
+#: The share of a span's windows that are beyond half of the least shift, to one side: one
+#: that met a burst of other work is no shift.
+AGREEING = 0.75
 
 
 @dataclass
 class _Windows:
-    """One class's windows of one length."""
+    """One class's windows: the first make the reference, the last are compared with it."""
 
-    least: tuple[int, float]  # messages and seconds of a window
     began: float
     window: Counts = field(default_factory=Counts)
-    reference: list[Counts] = field(default_factory=list)
-    agreeing: int = 0  # windows in turn above (> 0) or below (< 0) the reference
+    kept: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts, now: float) -> bool:
         """Whether the class has shifted, now that these messages came."""
         self.window += block
-        if self.window.count < self.least[0] or now - self.began < self.least[1]:
+        if self.window.count < WINDOW[0] or now - self.began < WINDOW[1]:
             return False
-        window, self.window, self.began = self.window, Counts(), now
-        way = self._way(window)
-        if way:
-            self.agreeing = self.agreeing + way if self.agreeing * way > 0 else way
-        else:
-            self.agreeing = 0
-            if len(self.reference) < REFERENCE_WINDOWS:
-                self.reference.append(window)
-        return abs(self.agreeing) >= AGREEING
+        self.kept.append(self.window)
+        self.window, self.began = Counts(), now
+        if len(self.kept) > REFERENCE_WINDOWS + SPANS[-1]:
+            del self.kept[REFERENCE_WINDOWS]
+        return any(self._shifted(span) for span in SPANS)
 
-    def _way(self, window: Counts) -> int:
-        """1: longer than the reference, -1: shorter, 0: neither, or nothing to compare with."""
-        if len(self.reference) < REFERENCE_WINDOWS_MIN:
-            return 0
-        means = [one.mean_us for one in self.reference]
+    def _shifted(self, span: int) -> bool:
+        reference = self.kept[:-span][:REFERENCE_WINDOWS]
+        if len(reference) < max(REFERENCE_WINDOWS_MIN, span // 2):
+            return False
+        last = self.kept[-span:]
+        means = [one.mean_us for one in reference]
         mean = sum(means) / len(means)
+        shifts = [one.mean_us - mean for one in last]
+        shift = sum(shifts) / span
+        if abs(shift) <= SHIFT_MIN * mean:
+            return False
+        beyond = sum(math.copysign(1, shift) * one > SHIFT_MIN / 2 * mean for one in shifts)
+        if beyond < AGREEING * span:
+            return False
         between = sum((one - mean) ** 2 for one in means) / (len(means) - 1)
         # Few windows may look alike by chance: messages differ at least as they do inside one.
-        inside = max(window.variance_us2, self._variance_us2()) / window.count
-        error = math.sqrt(max(between, inside) * (1 + 1 / len(means)))
-        shift = window.mean_us - mean
-        if abs(shift) <= max(SHIFT_MIN * mean, SHIFT_SIGMAS * error):
-            return 0
-        return 1 if shift > 0 else -1
+        inside = max(_inside_us2(reference), _inside_us2(last))
+        error = math.sqrt(max(between, inside) * (1 / span + 1 / len(means)))
+        return abs(shift) > SHIFT_SIGMAS * error
 
-    def _variance_us2(self) -> float:
-        """Of single messages, in the reference's windows."""
-        return sum(one.variance_us2 for one in self.reference) / len(self.reference)
+
+def _inside_us2(windows: Sequence[Counts]) -> float:
+    """The variance of a window's mean, by what its messages differ."""
+    return sum(one.variance_us2 / one.count for one in windows) / len(windows)
 
 
 class Watch:
@@ -75,7 +78,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: dict[int, Counts] = {}
-        self._classes: dict[int, list[_Windows]] = {}
+        self._classes: dict[int, _Windows] = {}
 
     def reset(self) -> None:
         """What comes from now on is the reference: something has changed that we know of."""
@@ -87,8 +90,7 @@ class Watch:
         for index, total in totals.items():
             if index in self._seen:
                 self._seen[index] = total
-                for one in self._classes[index]:
-                    one.window = Counts()
+                self._classes[index].window = Counts()
 
     def look(self, totals: Mapping[int, Counts], now: float) -> list[int]:
         """Classes that shifted.
@@ -99,14 +101,10 @@ class Watch:
         for index, total in totals.items():
             if index not in self._seen:
                 self._seen[index] = total
-                self._classes[index] = [_Windows(least, now) for least in WINDOWS]
+                self._classes[index] = _Windows(now)
                 continue
             block = total.since(self._seen[index])
             self._seen[index] = total
-            # Every length takes the block, whatever another one says of it.
-            if not block.count:
-                continue
-            said = [one.add(block, now) for one in self._classes[index]]
-            if any(said):
+            if block.count and self._classes[index].add(block, now):
                 shifted.append(index)
         return shifted

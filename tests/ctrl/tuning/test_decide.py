@@ -165,13 +165,13 @@ def test_path_changes__measured_closely_once_it_is_calm() -> None:
 
 def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_tell() -> None:
     """That the path is another is sure, and which plan is better is not."""
-    at, other = 1000.0 + 60, scaled(GAM, g=8.0)
+    at, other = 1000.0 + 60, scaled(GAM, G=0.4)
     on = path(lambda now: GAM if now < at else other, every_s=0.02)
     real = on.measure
 
     def measure(quick: bool) -> object:
-        on.error = 0.8 if quick else 0.03
-        return real(quick)
+        found, limits = real(quick)
+        return (widened(found) if quick else found), limits
 
     on.measure = measure  # type: ignore[method-assign, assignment]
     one = controller(on)
@@ -332,6 +332,22 @@ def test_second_stream__is_answered_and_undone_when_it_goes(every_s: float) -> N
         answered.append(on.plan(CLASS).first_bytes)
     assert answered[0] > before.first_bytes, "fewer fragments, for each costs four times as much"
     assert answered[1] == pytest.approx(before.first_bytes, rel=0.3)
+
+
+@pytest.mark.parametrize("every_s", [0.005, 0.03])
+def test_bursts_of_other_work__change_no_plan(every_s: float) -> None:
+    """The host holds up all messages for a moment, again and again: the path is the same."""
+    on = path(every_s=every_s, noise=0.2)
+    on.took = lambda nbytes, plan, _: (
+        truth_us(GAM, nbytes, plan) * (1 if on.now < 1020 or on.now % 23 > 1.5 else 4)
+    )
+    one = controller(on)
+    run(one, on, 20)
+    before = on.plan(CLASS)
+    run(one, on, 590)
+    assert on.plan(CLASS) == before
+    assert len(told(one, "changed")) == 1
+    assert len(on.measured_at) <= 12  # the first, and answers that wait twice as long each time
 
 
 def test_second_stream__comes_and_goes() -> None:

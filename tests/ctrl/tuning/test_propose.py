@@ -9,7 +9,7 @@ import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.stages import Stage
 from careful.model.tunemap import CLASS_COUNT, TunePlan, ramp_plan
-from careful.tuning.propose import grown, measured, moved, same, table, worth
+from careful.tuning.propose import measured, moved, same, table, worth
 from live_path import LIMITS, START, figures, scaled, truth_us, widened
 
 GAM = load_shipped("gam")
@@ -146,36 +146,3 @@ def test_moved__by_some_classes_alone() -> None:
     before, after = (measured(known(one, error=0.02), LIMITS) for one in (GAM, scaled(GAM, g=1.8)))
     assert moved(before, after, DEFAULT, [0])
     assert not moved(before, after, DEFAULT, [12])
-
-
-def test_grown__round_trips_slip_through_a_second_stream() -> None:
-    """Trains meet it, so the bottleneck costs four times as much, and the sums seem as before."""
-    before = measured(known(error=1e-6), LIMITS)
-    seen = known(error=1e-6)
-    old = {name: seen[f"{name}"] for name in ("sum_g_us", "sum_G_us_per_KiB", "g_b_us")}
-    regime = seen["regimes"][0]  # type: ignore[index]
-    others = seen["sum_G_others_us_per_KiB"]
-    for entry in (seen, regime):
-        for end in ("", "low_", "high_"):
-            entry[f"g_b_{end}us"] *= 4  # type: ignore[index]
-            entry[f"G_b_{end}us_per_KiB"] *= 4  # type: ignore[index]
-            entry[f"sum_G_others_{end}us_per_KiB"] = 0.0  # type: ignore[index]
-    seen["sum_g_us"] = seen["g_b_us"]  # which a sum is not less than
-    found = grown(before, seen)
-    assert found["sum_g_us"] == pytest.approx(old["sum_g_us"] + 3 * old["g_b_us"])  # type: ignore[operator]
-    assert found["sum_G_others_us_per_KiB"] == pytest.approx(others)
-    assert found["regimes"][0]["sum_G_others_us_per_KiB"] == pytest.approx(others)
-    assert found["sum_G_us_per_KiB"] > 2 * old["sum_G_us_per_KiB"]  # type: ignore[operator]
-    now = measured(found, LIMITS)
-    assert moved(before, now, DEFAULT)
-    sizes = [one.box.plan(4096, LIMITS).fragments_bytes[0] for one in (before, now)]
-    assert sizes[1] > sizes[0], "fewer fragments, for each costs four times as much"
-
-
-def test_grown__leaves_what_grew_by_itself_and_what_did_not() -> None:
-    before = measured(known(error=1e-6), LIMITS)
-    for one in (GAM, scaled(GAM, g=0.5, G=0.5)):
-        seen = known(one, error=1e-6)
-        assert grown(before, seen) == seen
-    seen = known(scaled(GAM, g=3.0, G=3.0), error=1e-6)
-    assert grown(before, seen)["sum_g_us"] == pytest.approx(seen["sum_g_us"])

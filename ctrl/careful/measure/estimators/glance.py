@@ -101,6 +101,10 @@ class Glance:
         return {
             "kind": "blackbox",
             **figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
+            "round_trip_minima": [
+                {"size_bytes": size, "least_us": round(min(some), 3)}
+                for size, some in self._trips.items()
+            ],
             "rounds_count": rounds,
             "frames_count": self._frames,
             "elapsed_s": round(self._clock() - began, 3),
