@@ -121,7 +121,8 @@ class Searches:
         for index, search in trying.searches.items():
             self._searches.pop(index, None)
             self.stale.discard(index)
-            self.sources.discard(index)
+            if not search.early:  # the others have their turn when a change is due again
+                self.sources.discard(index)
             if search.judged:
                 tried[index] = self._told(index, search, index in best, now)
         self._began = now

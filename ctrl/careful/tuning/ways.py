@@ -27,6 +27,10 @@ KICKS_BYTES = (1, 4096)
 ROUND_MESSAGES, READS_MESSAGES = 120, MESSAGES_MIN
 #: The best of them must look faster than what is in effect by this share.
 GAIN_MIN = 0.02
+#: Of reads, one that is surely faster by this share is taken at once: a slow source is answered
+#: before all were tried. Messages of each arm before one may be sure; how sure it is, for it is
+#: looked at after each of them, and where all were tried.
+READS_GAIN_MIN, SURE_MESSAGES, SURE_LEVEL, BEST_LEVEL = 0.1, 6, 0.999, 0.99
 
 
 def ways(
@@ -82,7 +86,8 @@ def reads(
             seen.add(made)
             found.append({NET_TX + index: Kick(least)})
         least //= 2
-    return found
+    middle = (len(found) - 1) / 2
+    return [found[k] for k in sorted(range(len(found)), key=lambda k: abs(k - middle))]
 
 
 def _plans(nbytes: int, limits: Limits) -> list[TunePlan]:
@@ -107,13 +112,24 @@ class Way:
 
     values: Mapping[int, Value]
     trial: Trial = field(default_factory=Trial)
+    least: int = MESSAGES_MIN  # messages of each arm to judge by
 
     @property
     def gain(self) -> float:
         """How much less a message seems to take, as a share; -1 below the least to judge by."""
-        if self.trial.count < MESSAGES_MIN:
+        if self.trial.count < self.least:
             return -1.0
         return 1 - self.trial.b.middle().value / self.trial.a.middle().value
+
+    def sure(self, level: float) -> int:
+        """1: a message surely takes less with it, -1: more, 0: nobody knows yet."""
+        a, b = self.trial.a, self.trial.b
+        if self.trial.count < self.least or min(len(a.blocks), len(b.blocks)) < BLOCKS_MIN:
+            return 0
+        gain = a.middle() - b.middle()
+        if abs(gain.value) <= gain.half_at(level):
+            return 0
+        return 1 if gain.value > 0 else -1
 
 
 class Search:
@@ -124,12 +140,15 @@ class Search:
         ways_count: how many there were.
         of_reads: whether they are reads().
         over: whether no more messages are needed.
+        early: whether it ended with ways untried that may be better yet.
     """
 
     def __init__(self, found: Sequence[Mapping[int, Value]], of_reads: bool = False) -> None:
-        self.left = [Way(values) for values in found]
+        least = SURE_MESSAGES if of_reads else MESSAGES_MIN
+        self.left = [Way(values, least=least) for values in found]
         self.ways_count = len(found)
         self.over = not found
+        self.early = False
         self.of_reads = of_reads
         self._at, self._need = 0, READS_MESSAGES if of_reads else ROUND_MESSAGES
 
@@ -140,8 +159,12 @@ class Search:
 
     def look(self) -> bool:
         """Whether the turn is another's, or the search is over, after the messages that came."""
-        trial = self.way.trial
-        if trial.is_decided and trial.verdict().what == "not held":
+        trial, sure = self.way.trial, self.way.sure(SURE_LEVEL) if self.of_reads else 0
+        if sure > 0 and self.way.gain >= READS_GAIN_MIN:
+            self.early = len(self.left) > 1
+            self.left, self.over = [self.way], True
+            return True
+        if sure < 0 or (trial.is_decided and trial.verdict().what == "not held"):
             del self.left[self._at]
         elif trial.count >= self._need and len(trial.b.blocks) >= BLOCKS_MIN:
             self._at += 1
@@ -160,9 +183,11 @@ class Search:
     @property
     def judged(self) -> bool:
         """Whether any way had messages enough to say something."""
-        return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
+        return not self.left or any(one.trial.count >= one.least for one in self.left)
 
     def best(self) -> Way | None:
         """What looks best so far, if it looks better than what is in effect."""
         found = max(self.left, key=lambda one: one.gain, default=None)
-        return found if found and found.gain >= GAIN_MIN else None
+        if found is None or (self.of_reads and found.sure(BEST_LEVEL) <= 0):
+            return None
+        return found if found.gain >= GAIN_MIN else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from careful.measure.estimators.blackbox import BlackBox, Options
-from careful.tuning.running import CLOSELY, QUICKLY
+from careful.measure.estimators.blackbox import BlackBox
+from careful.measure.estimators.glance import Glance, Options
+from careful.tuning.running import CLOSELY
 from fake_exchange import GAM, FakeExchange
 
 #: What tuning.md says: a train holds the path for so long, or for the time of four frames.
@@ -15,35 +14,23 @@ HELD_US, FRAMES = 4000.0, 4
 SCALES = (0.01, 0.1, 1.0, 10.0)
 
 
-@pytest.mark.parametrize("options", [CLOSELY, QUICKLY], ids=["closely", "quickly"])
+@pytest.mark.parametrize("quick", [False, True], ids=["closely", "quickly"])
 @pytest.mark.parametrize("scale", SCALES)
-def test_measurement__holds_the_path_for_so_long_at_most(options: Options, scale: float) -> None:
+def test_measurement__holds_the_path_for_so_long_at_most(quick: bool, scale: float) -> None:
     stages = tuple((g * scale, G * scale) for g, G in GAM)
     path = FakeExchange(stages, delay_us=500 * scale, jitter_us=0.1 * scale)
     path.train_max = 400
-    box = BlackBox(path, options, clock=lambda: path.now_us / 1e6, sleep=path.sleep)
-    box.run()
+    clock = lambda: path.now_us / 1e6  # noqa: E731
+    if quick:
+        Glance(path, clock=clock, sleep=path.sleep).figures()
+    else:
+        BlackBox(path, CLOSELY, clock=clock, sleep=path.sleep).run()
     frame_us = max(g + G * path.payload_max_bytes / 1024 for g, G in stages)
     assert len(path.held_us) > 4
     assert max(path.held_us) <= max(HELD_US, FRAMES * frame_us)
     # And of all the time a share alone, to its end.
-    assert path.busy_us <= 1.01 * options.share * path.now_us
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_quickly__goes_on_while_there_are_no_figures(seed: int) -> None:
-    """Round trips that wait for other traffic: one round of them is not enough for a line."""
-    quickest = replace(QUICKLY, seconds=0.05)
-    found = {}
-    for name, options in (("once", replace(quickest, patience_s=0.0)), ("on", quickest)):
-        path = FakeExchange(trip_jitter_us=4000.0, seed=seed)
-        box = BlackBox(path, options, clock=lambda p=path: p.now_us / 1e6, sleep=path.sleep)
-        found[name] = box.run()
-    once, on = found["once"], found["on"]
-    assert on.rounds_count >= once.rounds_count == 1
-    if once.reason:
-        assert on.rounds_count > 1
-    assert on.elapsed_s < quickest.seconds + quickest.patience_s + 2
+    share = Options().share if quick else CLOSELY.share
+    assert path.busy_us <= 1.01 * share * path.now_us
 
 
 def test_measurement__pauses_in_between() -> None:

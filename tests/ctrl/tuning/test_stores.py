@@ -19,7 +19,7 @@ from careful.tuning.store_watch import StoreWatch
 from careful.tuning.stores import Came, Totals, another, fit
 from careful.tuning.verify import Counts
 from careful.tuning.ways import reads
-from live_path import LIMITS, LivePath, Stream, ToFile, run, told, truth_us, written
+from live_path import LIMITS, LivePath, Stream, ToFile, run, told, truth_us, verdicts, written
 
 GAM = load_shipped("gam")
 BYTES = 65536
@@ -331,7 +331,7 @@ def test_slow_disk_at_the_sender__reads_follow_it() -> None:
     assert on.kick(SENT_CLASS) == Kick(65536)
     run(one, on, 200)
     best_us = min(read_us(Kick(SENT >> k)) for k in range(5))
-    assert read_us(on.kick(SENT_CLASS)) < 1.02 * best_us < 0.9 * read_us(Kick(65536))
+    assert read_us(on.kick(SENT_CLASS)) < 1.05 * best_us < 0.9 * read_us(Kick(65536))
     assert "their source" in str([each["why"] for each in one.state.decisions])
     kept = [each for each in one.state.decisions if each["what"] == "kept"][-1]
     (row,) = kept["classes"]
@@ -344,8 +344,28 @@ def test_slow_disk_at_the_sender__reads_follow_it() -> None:
     trials = told(one, "trying")
     assert len(trials) == 1
     assert trials[0] - slow < 5
-    run(one, on, quick + 30 - on.now)
-    assert len(told(one, "trying")) == 2
+    run(one, on, quick - on.now)
+    assert len(told(one, "trying")) <= 2  # the others' turn, ten minutes later
+    tried_before = len(told(one, "trying"))
+    run(one, on, 30)
+    assert len(told(one, "trying")) > tried_before
+
+
+@pytest.mark.parametrize("every_s", [0.01, 0.1])
+def test_slow_disk_at_the_sender__is_answered_before_all_were_tried(every_s: float) -> None:
+    """Within 2 s, or 30 messages an arm: the first reads that are surely faster are taken."""
+    at = 1000.0 + 60
+    on = sender(lambda now, kick: 4 * read_us(kick) * (now > at), every_s)
+    on.noise = 0.05
+    one = controller(on)
+    run(one, on, at - on.now)
+    sent = on.sent
+    while len(told(one, "changed")) < 2:
+        on.advance(one.step())
+        assert on.now - at < 60
+    assert told(one, "changed")[-1] - at < 2 or on.sent - sent <= 2 * 30
+    run(one, on, 60)
+    assert verdicts(one)[SENT_CLASS] == "held"
 
 
 @pytest.mark.parametrize("pinned", [set(), {NET_TX + SENT_CLASS}])
@@ -397,10 +417,10 @@ def test_slow_disk_at_both_ends__the_stores_does_not_wait() -> None:
     assert not told(one, "path changed")
 
 
-def test_reads__halves_of_the_message_down_to_a_frame() -> None:
+def test_reads__halves_of_the_message_down_to_a_frame_from_the_middle() -> None:
     now = [*[TunePlan.fixed(3000)] * STORE, *[UNTUNED] * STORE, *[Kick(65536)] * STORE]
     found = reads(SENT_CLASS, now, LIMITS, frozenset())
-    assert [one[NET_TX + SENT_CLASS] for one in found] == [Kick(SENT >> k) for k in (1, 2, 3)]
+    assert [one[NET_TX + SENT_CLASS] for one in found] == [Kick(SENT >> k) for k in (2, 1, 3)]
     assert not reads(SENT_CLASS, now, LIMITS, frozenset({NET_TX + SENT_CLASS}))
     assert not reads(0, now, LIMITS, frozenset())
 
