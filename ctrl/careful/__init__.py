@@ -36,6 +36,9 @@ The same in an event loop, where operations are awaited and handlers may be coro
 
     asyncio.run(ask())
 
+Beside a carefuld, and other programs, careful.connect() gives such a node: it has no queue of its
+own, but a share of carefuld's, and each program is named in `carefulctl status`.
+
 Nothing happens behind the program's back: frames move, and handlers run, inside
 Node.poll(), Node.wait(), Node.connect() and Operation.result(), in the thread that opened
 the node; with `async with`, in rounds of the event loop. What fails for a reason outside the
@@ -100,6 +103,7 @@ __all__ = [
     "RemoteRegion",
     "Reply",
     "Result",
+    "connect",
     "open",
 ]
 
@@ -137,6 +141,35 @@ def open(  # noqa: A001 (as in os.open)
     from careful.node import Node  # the binding: not for whoever wants the model alone
 
     return Node(ifname, instance, config, **options)
+
+
+def connect(
+    instance: str | None = None, config: Config | Path | str | None = None, **options: Any
+) -> Node:
+    """Share the interface of the carefuld that runs, beside other programs. Needs root.
+
+    A node as open() gives it, but: what register() takes is of Node.memory(); stores and gets
+    are of memory, and of memory_bytes at a time; a handler's number is one program's; Peer.close()
+    ends what this program has on its way, and leaves the session to the others; 128 operations
+    may be on their way. What is not read for 30 s is a stalled program's: requests for it fail
+    there with ETIMEDOUT. When carefuld ends, operations end with ECONNRESET, and every call
+    raises ENOTCONN.
+
+    Args:
+        instance: which carefuld; by default CAREFUL_INSTANCE, or the only one here.
+        config: as for open().
+        options: name (what `carefulctl status` calls the program: its file's), memory_bytes
+            (that memory() can give: 16 MiB), wait ("adaptive", "spin", "block"), spin_us
+            (adaptive: how long to spin: 50).
+
+    Raises:
+        CarefulError: no carefuld runs, or it is not clear which; no permission; it serves as
+            many clients as it can, is of another release, or an option cannot be.
+        TypeError: no such option.
+    """
+    from careful.node import Node
+
+    return Node.attached(instance, config, **options)
 
 
 def __getattr__(name: str) -> Any:

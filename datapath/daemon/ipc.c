@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as the polls of ipc_peer.c and ipc_measure.c, and log.c; answers
+ * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c
+ * and ipc_measure.c, and log.c; answers
  * leave through ipc_answer.c.
  */
 #include <assert.h>
@@ -36,6 +37,7 @@ static void disconnect(struct ipc_client *client)
 	close(client->fd);
 	client->fd = -1;
 	unpark(client);
+	ipc_program_leave(client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
 		ipc_op_free(answer->op);
@@ -199,6 +201,7 @@ static struct ipc_client *client_create(struct ipc *ipc, int fd)
 static void client_destroy(struct ipc_client *client)
 {
 	ipc_close_files(client);
+	ipc_program_free(client);
 	ipc_issuer_leave(client);
 	free(client->handles);
 	free(client);
@@ -266,6 +269,8 @@ void ipc_poll(struct ipc *ipc)
 		ipc_connects_poll(ipc);
 	if (ipc->measure)
 		ipc_measure_poll(ipc);
+	if (ipc->programs)
+		ipc_programs_poll(ipc);
 	if (!ipc->busy)
 		return;
 	at = &ipc->clients;
@@ -274,8 +279,8 @@ void ipc_poll(struct ipc *ipc)
 			retry(client);
 		if (client->failed)
 			disconnect(client);
-		if (client->fd >= 0 || client->ops_used || !ipc_close_handles(client) ||
-		    client->ops_used) {
+		if (client->fd >= 0 || client->ops_used || !ipc_program_over(client) ||
+		    !ipc_close_handles(client) || client->ops_used) {
 			at = &client->next;
 			continue;
 		}
@@ -336,6 +341,7 @@ void ipc_destroy(struct ipc *ipc)
 {
 	struct ipc_client *client;
 
+	ipc->instance = NULL;
 	while ((client = ipc->clients)) {
 		ipc->clients = client->next;
 		disconnect(client);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the local socket's questions do: files, requests, gets and stores towards
- * peers, and the handles that a client leaves behind. CONNECT, SIGNATURE and MEASURE
- * are ipc_peer.c's, ipc_signature.c's and ipc_measure.c's, answers ipc_answer.c's: it calls
- * all four, and service's block.c.
+ * peers, and the handles that a client leaves behind. CONNECT, programs, SIGNATURE and MEASURE
+ * are ipc_peer.c's, ipc_program.c's, ipc_signature.c's and ipc_measure.c's, answers
+ * ipc_answer.c's: it calls all five, and service's block.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -335,6 +335,10 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 		return bytes < 0 ? 0 : (uint32_t)bytes;
 	case CAREFUL_IPC_SIGNATURE:
 		return CAREFUL_IPC_PAYLOAD_BYTES;
+	case CAREFUL_IPC_PEER_INFO:
+		return sizeof(struct careful_ipc_peer);
+	case CAREFUL_IPC_PROGRAMS:
+		return ipc_programs_bytes(client->ipc);
 	default:
 		return 0;
 	}
@@ -387,6 +391,19 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_SIGNATURE:
 		rc = ipc_signature(client, op, q);
+		break;
+	case CAREFUL_IPC_PEER_BEGIN:
+		rc = ipc_peer_begin(client->ipc, op, q);
+		break;
+	case CAREFUL_IPC_BELL:
+	case CAREFUL_IPC_ATTACH:
+	case CAREFUL_IPC_PEER_LEAVE:
+	case CAREFUL_IPC_PEER_INFO:
+	case CAREFUL_IPC_HANDLE:
+	case CAREFUL_IPC_REGION_ADD:
+	case CAREFUL_IPC_REGION_REMOVE:
+	case CAREFUL_IPC_PROGRAMS:
+		rc = ipc_program_ask(client, op, q);
 		break;
 	case CAREFUL_IPC_MEASURE:
 		rc = ipc_measure(client->ipc, op, &q->head);

@@ -2,7 +2,7 @@
 /*
  * Peers as clients name them, and CONNECT. A name holds the slot and how often the
  * slot changed hands, so that a name kept too long meets an error, not another
- * host. Calls ipc_answer.c.
+ * host. Calls ipc_answer.c and ipc_program.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,6 +21,11 @@ static uint32_t name_of(const struct ipc *ipc, uint32_t index)
 	return index | (uint32_t)(ipc->lives[index] & LIFE_MASK) << LIFE_SHIFT;
 }
 
+uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index)
+{
+	return name_of(ipc, index);
+}
+
 /* The slot of a client's name for a peer, or -ENOTCONN. */
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer)
 {
@@ -33,6 +38,8 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer)
 
 void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
 {
+	if (ipc->programs)
+		ipc_programs_peer(ipc, peer, state);
 	if (state == CAREFUL_PEER_NONE)
 		ipc->lives[peer]++;
 }
@@ -168,23 +175,41 @@ static bool waits(struct ipc_client *client, int rc)
 	return now_ns - client->wanted_ns < PLACE_MS * 1000000ull;
 }
 
-/* -EAGAIN: ask again with the same question. */
-int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+/* The slot of the peer whose address a question has, its handshake begun; or -errno. */
+static int begin_asked(struct ipc *ipc, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
-	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
 	uint32_t bytes = question->head.payload_bytes;
 	uint32_t want;
-	int rc;
 
 	memcpy(&address, question->payload, bytes < sizeof(address) ? bytes : sizeof(address));
 	want = address.ss_family == AF_INET6 ? 28 : 16;
 	if (bytes > sizeof(address) || bytes < want)
-		rc = -EPROTO;
-	else if (address.ss_family != AF_INET && address.ss_family != AF_INET6)
-		rc = -EAFNOSUPPORT;
-	else
-		rc = begin(ipc, (struct sockaddr *)&address, want);
+		return -EPROTO;
+	if (address.ss_family != AF_INET && address.ss_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	return begin(ipc, (struct sockaddr *)&address, want);
+}
+
+/* Answered at once; how it goes on a program is told. */
+int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+{
+	int rc = begin_asked(ipc, question);
+
+	if (rc >= 0) {
+		op->peer = name_of(ipc, (uint32_t)rc);
+		rc = 0;
+	}
+	answer(op, rc == -EAGAIN ? -EADDRINUSE : rc);
+	return 0;
+}
+
+/* -EAGAIN: ask again with the same question. */
+int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+{
+	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
+	int rc = begin_asked(ipc, question);
+
 	if (waits(op->client, rc))
 		return -EAGAIN;
 	rc = rc == -EAGAIN ? -EADDRINUSE : rc;
@@ -216,6 +241,22 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 	if (info.state == CAREFUL_PEER_CONNECTING && !awaited(ipc, index, op))
 		careful_peer_close(ipc->instance, index);
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;
+}
+
+/* A program needs the peer no more; one that has no session yet is given up, where no other
+ * program may be waiting for it. */
+int ipc_peer_leave(struct ipc *ipc, uint32_t peer)
+{
+	struct careful_peer_info info;
+	int index = ipc_peer_index(ipc, peer);
+
+	if (index < 0)
+		return index;
+	if (careful_peer_info(ipc->instance, (uint32_t)index, &info) == 0 &&
+	    (info.state == CAREFUL_PEER_CONNECTING || info.state == CAREFUL_PEER_FAILED) &&
+	    !awaited(ipc, (uint32_t)index, NULL) && ipc->programs && !ipc->programs->next)
+		careful_peer_close(ipc->instance, (uint32_t)index);
+	return 0;
 }
 
 void ipc_connects_poll(struct ipc *ipc)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
- * ipc.c to ipc_op.c, from there to ipc_peer.c, ipc_signature.c and ipc_measure.c, and
- * from all of them to ipc_answer.c.
+ * ipc.c to ipc_op.c, from there to ipc_peer.c, ipc_program.c, ipc_signature.c and
+ * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
@@ -20,11 +20,14 @@ enum {
 	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
 	IPC_CONNECT_MS = 5000,
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
+	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
+	IPC_STALL_MS = 30000, /* unread for so long: a program is stalled */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 
 struct ipc_client;
 struct ipc_issuer;
+struct ipc_program;
 
 /*
  * A question under way, until its answer is in the socket.
@@ -99,6 +102,7 @@ struct ipc_client {
 	struct ipc_handle *handles;
 	uint32_t handles_count;
 	uint64_t wanted_ns; /* since when its CONNECT waits for a place; 0: it does not */
+	struct ipc_program *program; /* ATTACH; or NULL */
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
@@ -123,10 +127,77 @@ struct ipc {
 	struct ipc_measure *measure; /* under way, or NULL */
 	const struct block_server *block; /* whose exports USE tells of, or NULL */
 	struct careful_ipc_use use;
+	struct ipc_program *programs; /* that are there */
+	struct ipc_program *owners[CAREFUL_HANDLERS_APP]; /* of requests to each handler */
 	uint16_t lives[CAREFUL_PEERS_MAX];
 	uint8_t held[CAREFUL_PEERS_MAX]; /* enum ipc_hold, or'd */
 	uint32_t held_count; /* of them not 0 */
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
+};
+
+/* An operation of a program, or a request of a peer for it. @id: 0: free */
+struct ipc_program_op {
+	struct ipc_program_op *next; /* that is free */
+	struct ipc_program *program;
+	uint64_t id;
+};
+
+struct ipc_program_ask {
+	struct careful_reply_to to;
+	uint32_t id; /* 0: free */
+};
+
+/* @gone: to be removed; messages read or write it yet */
+struct ipc_program_region {
+	uint32_t key; /* 0: free */
+	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
+	uint64_t memory_off;
+	bool gone;
+};
+
+/*
+ * A program that is attached: our end of its rings. The numbers are ours; of those in the area we
+ * write ours and believe none.
+ *
+ * @client:      whose connection it is
+ * @area:        shared with the program, and so anybody's
+ * @armed:       we said that we sleep
+ * @asks_taken, @told_put: entries so far
+ * @ops_used:    each has a place among what is told
+ * @news:        it was told something since it was woken last
+ * @blocked:     its next entry has to wait for room in the engine
+ * @read_ns:     when it was seen to read, or had nothing to; @read: how far
+ */
+struct ipc_program {
+	struct ipc_client *client;
+	struct ipc_program *next;
+	struct careful_area *area;
+	uint64_t area_bytes;
+	struct careful_ring_entry *asks, *told;
+	uint8_t *asks_payload, *told_payload;
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint32_t asks_taken;
+	uint32_t told_put;
+	uint32_t ops_used;
+	uint32_t answers_used;
+	uint32_t handlers;
+	uint32_t regions_used;
+	bool news;
+	bool armed;
+	bool blocked;
+	bool stalled;
+	bool over; /* the program has gone */
+	uint32_t read;
+	uint64_t read_ns;
+	uint64_t generation;
+	uint32_t answer_generation;
+	struct ipc_program_op *ops_free;
+	struct ipc_program_op ops[IPC_PROGRAM_OPS];
+	struct ipc_program_ask answers[CAREFUL_RING_ANSWERS];
+	struct ipc_program_region regions[CAREFUL_AREA_REGIONS];
+	bool stores[CAREFUL_HANDLERS_APP]; /* handlers of stores */
+	struct careful_program_info info; /* name, pid, and counts */
 };
 
 /* ipc_answer.c */
@@ -151,6 +222,29 @@ bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
+
+int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
+int ipc_peer_leave(struct ipc *ipc, uint32_t peer);
+uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index);
+
+/* ipc_program.c */
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
+void ipc_programs_poll(struct ipc *ipc);
+void ipc_program_leave(struct ipc_client *client);
+bool ipc_program_over(struct ipc_client *client);
+void ipc_program_free(struct ipc_client *client);
+uint32_t ipc_programs_bytes(const struct ipc *ipc);
+
+/* ipc_ring.c */
+uint32_t ipc_ring_room(const struct ipc_program *p);
+void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
+		   const void *payload);
+void ipc_ring_bell(struct ipc_program *p);
+void ipc_ring_wake(struct ipc_program *p);
+void ipc_ring_fail(struct ipc_program *p, const char *why);
+uint32_t ipc_ring_round(struct ipc_program *p);
+bool ipc_ring_waits(struct ipc_program *p);
 
 /* ipc_signature.c */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);

@@ -270,11 +270,18 @@ static void store_finished(struct careful *c, struct message_in *in)
 
 		args_from(&in->am, message.args);
 		c->told++;
+		c->store_refused = 0;
 		c->store_handlers[index].fn(&message, c->store_handlers[index].user);
+		error = c->store_refused;
 	}
 	/* The handler may have ended the session: then nobody waits for an answer. */
 	if (in->epoch == in->peer->epoch)
 		reply_status(c, in->peer, in->am.token, error);
+}
+
+void engine_refuse_store(struct careful *c, int error)
+{
+	c->store_refused = error;
 }
 
 /* All data of a bulk message is in its place, or it failed. */

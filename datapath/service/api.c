@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What careful.h offers for moving data: requests, replies, stores and gets. Calls
- * operation.c, peers.c, live.c, message's out.c and small.c, link's tx.c.
+ * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c.
  */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <endian.h>
@@ -19,6 +20,12 @@ int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, 
 {
 	if (handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
+	if (c->attached && !c->handlers[handler].fn != !fn) {
+		int rc = attached_handle(c, handler, CAREFUL_IPC_OF_REQUESTS, fn);
+
+		if (rc)
+			return rc;
+	}
 	c->handlers[handler] = (struct handler){ .fn = fn, .user = user };
 	return 0;
 }
@@ -27,14 +34,27 @@ int careful_handle_store(struct careful *c, uint16_t handler, careful_handler_fn
 {
 	if (handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
+	if (c->attached && !c->store_handlers[handler].fn != !fn) {
+		int rc = attached_handle(c, handler, CAREFUL_IPC_OF_STORES, fn);
+
+		if (rc)
+			return rc;
+	}
 	c->store_handlers[handler] = (struct handler){ .fn = fn, .user = user };
 	return 0;
 }
 
 int careful_payload_bytes(struct careful *c, uint32_t index)
 {
-	struct link_peer *peer = engine_peer(c, index);
+	struct careful_ipc_peer found;
+	struct link_peer *peer;
+	int rc;
 
+	if (c->attached) {
+		rc = attached_peer_info(c, index, &found);
+		return rc ? rc : found.payload_bytes;
+	}
+	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	if (!link_knows(peer))
@@ -68,9 +88,12 @@ int careful_request(struct careful *c, uint32_t index, uint16_t handler, const u
 {
 	struct careful_am am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(handler) };
 	struct operation *op = NULL;
+	struct link_peer *peer;
 	int rc;
-	struct link_peer *peer = live_peer(c, index, &rc);
 
+	if (c->attached)
+		return attached_request(c, index, handler, args, payload, bytes, done, user);
+	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	rc = payload_fits(peer, bytes);
@@ -91,7 +114,8 @@ int careful_request(struct careful *c, uint32_t index, uint16_t handler, const u
 
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
 {
-	struct link_peer *peer = engine_peer(message->instance, message->peer);
+	struct careful *c = message->instance;
+	struct link_peer *peer = c->attached ? NULL : engine_peer(c, message->peer);
 
 	*to = (struct careful_reply_to){
 		.peer = message->peer,
@@ -108,14 +132,17 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 		.token = htobe32(to->token),
 		.status = htobe32((uint32_t)(status < 0 ? -status : status)),
 	};
-	struct link_peer *peer = engine_peer(c, to->peer);
+	struct link_peer *peer;
+	int rc;
 
+	if (c->attached)
+		return attached_reply(c, to, status, args, payload, bytes);
 	if (!to->token)
 		return 0;
+	peer = engine_peer(c, to->peer);
 	if (!peer || peer->epoch != to->epoch)
 		return -ECONNRESET;
-	int rc = payload_fits(peer, bytes);
-
+	rc = payload_fits(peer, bytes);
 	if (rc)
 		return rc;
 	args_to(&am, args);
@@ -147,10 +174,23 @@ int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t reg
 		.region_off = htobe64(region_off),
 		.bytes = htobe32(bytes),
 	};
+	struct link_peer *peer;
 	struct operation *op;
 	int rc;
-	struct link_peer *peer = live_peer(c, index, &rc);
 
+	if (c->attached) {
+		const struct careful_ring_entry asked = {
+			.kind = CAREFUL_RING_GET,
+			.peer = index,
+			.region = region,
+			.region_off = region_off,
+			.bytes = bytes,
+			.flags = flags,
+		};
+
+		return attached_move(c, &asked, local, done, user);
+	}
+	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	if (!local->base && !message_may_ask(&c->messages, peer, bytes))
@@ -173,10 +213,26 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
 {
 	struct message_out *out;
+	struct link_peer *peer;
 	struct operation *op;
 	int rc;
-	struct link_peer *peer = live_peer(c, index, &rc);
 
+	if (c->attached) {
+		struct careful_ring_entry asked = {
+			.kind = CAREFUL_RING_STORE,
+			.peer = index,
+			.handler = handler,
+			.region = region,
+			.region_off = region_off,
+			.bytes = bytes,
+			.flags = flags,
+		};
+
+		if (args)
+			memcpy(asked.args, args, sizeof(asked.args));
+		return attached_move(c, &asked, local, done, user);
+	}
+	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	if (!message_may_store(&c->messages, peer))

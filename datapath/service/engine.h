@@ -13,6 +13,7 @@
 
 #include "link/link.h"
 #include "message/message.h"
+#include "service/also.h"
 #include "service/spin.h"
 
 enum {
@@ -149,6 +150,11 @@ struct careful {
 	bool polling; /* a round is under way: whoever calls is a callback */
 	bool gone; /* the interface was deleted */
 	uint32_t told; /* calls of the application's functions */
+	struct attached *attached; /* careful_attach(): of the rest little is used; or NULL */
+	/* Asked in each round, and before a wait, for what others than the network want done. */
+	engine_also_fn *also;
+	void *also_user;
+	int store_refused; /* by the handler of a store that is running */
 	pid_t owner; /* a child of fork() has only a copy */
 };
 

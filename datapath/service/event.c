@@ -86,6 +86,8 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	const char *trace;
 	int rc;
 
+	if (c->attached)
+		return -EOPNOTSUPP;
 	if (c->events)
 		return -EBUSY;
 	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An instance's life and its waiting. Calls round.c, event.c, and each layer below to open and to
+ * An instance's life and its waiting. Calls round.c, event.c, attach.c, and each layer below to open and to
  * close it.
  */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <errno.h>
@@ -223,6 +224,8 @@ int careful_close(struct careful *c)
 {
 	bool ours = c->owner == getpid();
 
+	if (c->attached)
+		return attached_close(c);
 	if (c->polling)
 		return -EDEADLK;
 	if (ours)
@@ -236,9 +239,13 @@ int careful_close(struct careful *c)
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 {
-	const int own[] = { c->queue->fd, c->storage->ops->wait_fd(c->storage) };
+	int own[2];
 	uint32_t count = 0;
 
+	if (c->attached)
+		return attached_wait_fds(c, fds, n, timeout_ms);
+	own[0] = c->queue->fd;
+	own[1] = c->storage->ops->wait_fd(c->storage);
 	for (uint32_t i = 0; i < 2 && count < n; i++)
 		if (own[i] >= 0)
 			fds[count++] = own[i];
@@ -255,6 +262,8 @@ static int block(struct careful *c, int timeout_ms, int extra_fd)
 	int fds[DEVICE_WAIT_FDS_MAX + 1];
 	int most, count;
 
+	if (c->also && c->also(c, c->also_user, true))
+		return 0;
 	count = careful_wait_fds(c, fds, DEVICE_WAIT_FDS_MAX + 1, &most);
 	for (int i = 0; i < count; i++)
 		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
@@ -316,12 +325,15 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t start = 0, limit = 0; /* once nothing was found: what is there needs no clock */
-	uint64_t spin = spin_ns(c), blocked = 0;
+	uint64_t spin, blocked = 0;
 	uint64_t moved = frames_moved(c);
 	uint32_t told = c->told;
 	uint64_t now;
 	int handled = 0;
 
+	if (c->attached)
+		return attached_wait(c, timeout_ms, extra_fd);
+	spin = spin_ns(c);
 	for (;;) {
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);
@@ -350,6 +362,8 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 
 int careful_info(struct careful *c, struct careful_info *info)
 {
+	if (c->attached)
+		return attached_info(c, info);
 	*info = (struct careful_info){
 		.device = c->queue->info,
 		.rx_buffers = c->options.rx_buffers,
@@ -370,6 +384,8 @@ int careful_keys_refresh(struct careful *c, struct careful_error *error)
 	const char *directory = c->options.keys;
 	int rc;
 
+	if (c->attached)
+		return -EOPNOTSUPP;
 	if (!directory || !keys_changed(&c->link.keys, directory))
 		return 0;
 	rc = keys_load(&c->link.keys, directory, error);

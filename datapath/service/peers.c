@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Peers as the application sees them, and what the end of an epoch means to it. Calls am.c,
- * operation.c, event.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
+ * attach.c, operation.c, event.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
  */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <errno.h>
@@ -111,6 +112,8 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 	struct link_peer *peer;
 	uint16_t *port;
 
+	if (c->attached)
+		return attached_peer(c, address, bytes);
 	if (address->sa_family == AF_INET && bytes >= sizeof(to.in)) {
 		memcpy(&to.in, address, sizeof(to.in));
 		port = &to.in.sin_port;
@@ -139,8 +142,11 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 int careful_peer_close(struct careful *c, uint32_t peer)
 {
 	bool others = c->changed || c->link.changed;
-	struct link_peer *p = engine_peer(c, peer);
+	struct link_peer *p;
 
+	if (c->attached)
+		return attached_peer_close(c, peer);
+	p = engine_peer(c, peer);
 	if (!p)
 		return -ENOENT;
 	link_close(p, 0);
@@ -157,8 +163,16 @@ int careful_peer_watch(struct careful *c, careful_peer_fn *fn, void *user)
 
 int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_info *info)
 {
-	struct link_peer *peer = engine_peer(c, index);
+	struct link_peer *peer;
 
+	if (c->attached) {
+		struct careful_ipc_peer found = { 0 };
+		int rc = attached_peer_info(c, index, &found);
+
+		*info = found.info;
+		return rc;
+	}
+	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	link_peer_info(peer, info);
@@ -169,8 +183,11 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 int careful_peer_measure(struct careful *c, uint32_t index)
 {
 	bool others = c->changed || c->link.changed;
-	struct link_peer *peer = engine_peer(c, index);
+	struct link_peer *peer;
 
+	if (c->attached)
+		return -EOPNOTSUPP;
+	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	if (!link_is_open(peer))
@@ -186,8 +203,16 @@ int careful_peer_measure(struct careful *c, uint32_t index)
 int careful_peer_whereabouts(struct careful *c, uint32_t index,
 			     struct careful_peer_whereabouts *where)
 {
-	struct link_peer *peer = engine_peer(c, index);
+	struct link_peer *peer;
 
+	if (c->attached) {
+		struct careful_ipc_peer found = { 0 };
+		int rc = attached_peer_info(c, index, &found);
+
+		*where = found.where;
+		return rc;
+	}
+	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	link_peer_whereabouts(peer, where);

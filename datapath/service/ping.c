@@ -20,9 +20,12 @@ void probe_scratch(struct careful *c, int fd, uint8_t scratch)
 int careful_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *ask,
 		 careful_ping_fn *done, void *user)
 {
-	struct link_peer *peer = engine_peer(c, index);
+	struct link_peer *peer;
 	int rc;
 
+	if (c->attached)
+		return -EOPNOTSUPP;
+	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	/* Data goes first: with credits for small frames alone, probes of that size would

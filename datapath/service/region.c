@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Regions: memory and files that peers may get from and store to. Calls nobody. */
+/* Regions: memory and files that peers may get from and store to. Calls attach.c. */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <endian.h>
@@ -14,6 +15,8 @@ static void claim(struct careful *c, const struct region *region, int by)
 
 int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
 {
+	if (c->attached)
+		return attached_region_add(c, region, key);
 	if (!region->access || (!region->span.base && region->span.fd < 0))
 		return -EINVAL;
 	for (uint32_t i = 0; i < c->limits.regions; i++) {
@@ -54,8 +57,11 @@ void engine_moved(struct careful *c, uint32_t key, uint64_t *read_bytes, uint64_
 
 int careful_region_remove(struct careful *c, uint32_t key)
 {
-	struct region *region = region_find(c, key);
+	struct region *region;
 
+	if (c->attached)
+		return attached_region_remove(c, key);
+	region = region_find(c, key);
 	if (!region)
 		return -ENOENT;
 	if (region->uses)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The round that careful_poll() is: take in what came, call the application, send. Calls
- * am.c, deferred.c, event.c, ping.c, operation.c, peers.c and the layers below; instance.c
+ * attach_ring.c, am.c, deferred.c, event.c, ping.c, operation.c, peers.c and the layers below; instance.c
  * calls it.
  */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <errno.h>
@@ -109,12 +110,20 @@ static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *
 		ping_finish(c);
 }
 
+void engine_also(struct careful *c, engine_also_fn *fn, void *user)
+{
+	c->also = fn;
+	c->also_user = user;
+}
+
 int careful_poll(struct careful *c)
 {
 	struct link_rxframe frames[LINK_BATCH];
 	uint8_t small[LINK_BATCH];
 	uint32_t n, small_count;
 
+	if (c->attached)
+		return attached_poll(c);
 	if (c->polling)
 		return -EDEADLK;
 	c->polling = true;
@@ -122,6 +131,8 @@ int careful_poll(struct careful *c)
 		keep_time(c);
 	n = take_in(c, frames, small, &small_count);
 	tell(c, frames, small, small_count);
+	if (c->also)
+		n += c->also(c, c->also_user, false);
 	link_publish(&c->link);
 	if (c->link.draining)
 		link_drained(&c->link);

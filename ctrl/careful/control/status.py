@@ -124,6 +124,23 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
     }
 
 
+def program(info: Any) -> dict[str, Any]:
+    """One `struct careful_program_info`."""
+    return {
+        "name": text(info.name),
+        "pid": info.pid,
+        "stalled": bool(info.stalled),
+        "operations": info.operations,
+        "unread": info.unread,
+        "unanswered": info.unanswered,
+        "handlers": info.handlers,
+        "regions": info.regions,
+        "memory_bytes": info.memory_bytes,
+        "asked": info.asked,
+        "told": info.told,
+    }
+
+
 def in_effect(info: Any) -> dict[str, Any]:
     """How a `struct careful_info` says that an instance works; without what was counted."""
     return {
@@ -208,6 +225,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
         peers = client.peers()
+        programs = client.programs()
     xdp, xdp_error = _xdp(instance)
     return {
         "instance": instance.name,
@@ -221,6 +239,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,
         "peers": [peer(one, info.port, config) for one in peers],
+        "programs": [program(one) for one in programs],
     }
 
 

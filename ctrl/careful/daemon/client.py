@@ -263,6 +263,17 @@ class Client:
         """The peers in use: a list of `struct careful_peer_info`."""
         return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
 
+    def programs(self) -> list[Any]:
+        """Programs that are attached: a list of `struct careful_program_info`."""
+        return programs_of(self.call(lib.CAREFUL_IPC_PROGRAMS, self.name).payload)
+
+
+def programs_of(payload: bytes) -> list[Any]:
+    """The `struct careful_program_info` that PROGRAMS is answered with."""
+    size = sizeof("careful_program_info")
+    starts = range(0, len(payload) - size + 1, size)
+    return [_copy_of("careful_program_info", payload[at : at + size]) for at in starts]
+
 
 def peers_of(payload: bytes) -> list[Any]:
     """The `struct careful_peer_info` that PEERS is answered with."""

@@ -84,7 +84,9 @@ class Engine:
     """An open instance.
 
     Args:
-        options: fields of struct careful_options; ifname is one.
+        options: fields of struct careful_options; ifname is one. Or of struct
+            careful_attach_options, of which path is one.
+        what: what errors call it; by default the interface.
 
     Attributes:
         operations: that have not ended; C has handles of them.
@@ -96,8 +98,8 @@ class Engine:
         CarefulError: it cannot be opened; the text says what to do.
     """
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self.what = str(options["ifname"])
+    def __init__(self, options: dict[str, Any], what: str = "") -> None:
+        self.what = what or str(options["ifname"])
         self._pointer: Any = None
         self._inside = False
         self._thread = threading.get_ident()
@@ -110,16 +112,18 @@ class Engine:
         self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
         self._polled_s = time.monotonic()
-        raw, texts = ffi.new("struct careful_options *"), []
+        attaches = "path" in options
+        kind = "careful_attach_options" if attaches else "careful_options"
+        raw, texts = ffi.new(f"struct {kind} *"), []
         for name, value in options.items():
             if isinstance(value, str):
                 texts.append(ffi.new("char[]", os.fsencode(value)))
                 value = texts[-1]
             setattr(raw, name, value)
-        if any(other.what == self.what for other in _open):
+        if not attaches and any(other.what == self.what for other in _open):
             gc.collect()  # one that was dropped without close() is in nobody's way
         found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
-        rc = lib.careful_open(raw, found, error)
+        rc = (lib.careful_attach if attaches else lib.careful_open)(raw, found, error)
         said = _in_python(ffi.string(error.text).decode(errors="replace"))
         check(rc, "" if self.what in said else self.what, said)
         self._pointer = found[0]

@@ -19,13 +19,13 @@ from typing import Any
 
 from careful._abi import ffi, lib
 from careful.address import Address
-from careful.control import status
+from careful.control import instances, status
 from careful.control.config import Config, UpOptions, load
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver
 from careful.node.message import Handler, LateReply, Message, failure
-from careful.node.options import NOT_OURS, fields_of
+from careful.node.options import NOT_OURS, attach_fields, fields_of
 from careful.node.peer import Peer
 from careful.node.region import Region
 
@@ -49,10 +49,17 @@ def _connected(peer: Peer) -> Peer:
     raise CarefulError(error or errno.ETIMEDOUT, "", peer.name)
 
 
+def _loaded(config: Config | Path | str | None) -> Config:
+    if isinstance(config, Config):
+        return config
+    return load(Path(config) if config else None)
+
+
 class Node:
     """One NIC queue, owned by this program and used by the thread that opened it.
 
-    Made by careful.open(), whose arguments it takes. `with` closes it at the end. `async with`
+    Made by careful.open(), whose arguments it takes; or by careful.connect(), and then its queue
+    is a carefuld's. `with` closes it at the end. `async with`
     does so as well, and polls it in the running event loop meanwhile: then operations can be
     awaited, and handlers be coroutine functions. A child of fork() has no part in it.
 
@@ -73,17 +80,38 @@ class Node:
             raise TypeError(f"an interface is named by a str, not {type(ifname).__name__}")
         if wrong := [name for name in NOT_OURS if name in options]:
             raise TypeError(f"{wrong[0]} is an option of carefuld")
-        if isinstance(config, Config):
-            self.config = config
-        else:
-            self.config = load(Path(config) if config else None)
+        self.config = _loaded(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
         given = UpOptions(**options).over(self.config.options(self.instance))
+        self._start(Engine(fields_of(ifname, self.instance, given)))
+
+    @classmethod
+    def attached(
+        cls,
+        instance: str | None = None,
+        config: Config | Path | str | None = None,
+        **options: Any,
+    ) -> Node:
+        """A node that shares the queue of a carefuld: careful.connect(), whose arguments these are.
+
+        Raises:
+            CarefulError, TypeError: as careful.connect().
+        """
+        node = cls.__new__(cls)
+        node.config = _loaded(config)
+        found = instances.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
+        node.instance = found.name
+        node.ifname = found.ifname or found.name
+        what = f"carefuld of {found.name}"
+        node._start(Engine(attach_fields(str(found.socket), what, **options), what))
+        return node
+
+    def _start(self, engine: Engine) -> None:
         self._handlers: dict[int, Handler] = {}
         self._peers: dict[int, Peer] = {}
         self._regions: dict[int, Region] = {}
-        self._engine = Engine(fields_of(ifname, self.instance, given))
+        self._engine = engine
         self._engine.owner = ffi.new_handle(self)
         lib.careful_peer_watch(self._engine.pointer, lib.on_peer, self._engine.owner)
 
@@ -200,7 +228,9 @@ class Node:
         if not 0 <= number < lib.CAREFUL_HANDLERS_APP:
             raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
         function, user = (lib.on_message, self._engine.owner) if handler else (ffi.NULL, ffi.NULL)
-        check(lib.careful_handle(self._engine.pointer, number, function, user), self.ifname)
+        rc = lib.careful_handle(self._engine.pointer, number, function, user)
+        taken = "another program has this handler" if rc == -errno.EBUSY else ""
+        check(rc, f"{self.ifname}: handler {number}", taken)
         of_stores = (function, user) if stores else (ffi.NULL, ffi.NULL)
         check(lib.careful_handle_store(self._engine.pointer, number, *of_stores), self.ifname)
         if handler is None:
@@ -208,12 +238,30 @@ class Node:
         else:
             self._handlers[number] = handler
 
+    def memory(self, nbytes: int) -> memoryview:
+        """Memory, zeroed, that can be registered however the node was made.
+
+        That of careful.connect() is shared with carefuld: stores and gets of it are not copied
+        here. It is the program's until that ends.
+
+        Raises:
+            CarefulError: there is not so much (ENOMEM).
+            ValueError: 0 bytes, or fewer.
+        """
+        if nbytes <= 0:
+            raise ValueError(f"{nbytes} bytes of memory")
+        base = ffi.new("void **")
+        rc = lib.careful_memory(self._engine.pointer, nbytes, base)
+        check(rc, self.ifname, "no such piece of it is free (memory_bytes)")
+        return memoryview(ffi.buffer(base[0], nbytes)).cast("B")
+
     def register(self, what: Any, access: str = "rw", peer: Peer | None = None) -> Region:
         """Let peers get from, or store to, memory or a part of a file.
 
         Args:
             what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
-                ...), a FileRange, or an open file. Held until the region's remove().
+                ...), a FileRange, or an open file. Held until the region's remove(). Of a node
+                of careful.connect(), what memory() gave, or a part of it.
             access: "r" (peers get), "w" (peers store) or "rw".
             peer: the only one that may, until its session ends; None: all.
 

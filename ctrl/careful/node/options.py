@@ -1,9 +1,12 @@
-"""The options of careful.open(), which are those of `carefulctl up`, for careful_open()."""
+"""The options of careful.open(), which are those of `carefulctl up`, and of careful.connect()."""
 
 from __future__ import annotations
 
 import errno
+import os
+import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from careful._abi import enum_names
@@ -12,6 +15,8 @@ from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.
 NOT_OURS = ("cpu", "export", "insecure")
+#: Of a program's name, at most.
+_NAME_BYTES = 31
 _ENUMS = {
     "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
     "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
@@ -44,3 +49,22 @@ def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
             field, number = _field(ifname, option.name, value)
             found[field] = number
     return found
+
+
+def attach_fields(
+    path: str,
+    what: str,
+    *,
+    name: str | None = None,
+    memory_bytes: int = 16 << 20,
+    wait: str = "adaptive",
+    spin_us: int = 50,
+) -> dict[str, Any]:
+    """Fields of struct careful_attach_options."""
+    given = {"memory_bytes": memory_bytes, "spin_us": spin_us}
+    for field, value in given.items():
+        if not isinstance(value, int) or not 0 < value < 1 << 32:
+            raise CarefulError(errno.EINVAL, f"{field} = {value!r}: 1 to 2^32 - 1", what)
+    called = Path(sys.argv[0]).name if name is None else name
+    called = os.fsencode(called or "python")[:_NAME_BYTES].decode(errors="ignore")
+    return {"path": path, "name": called, **dict([_field(what, "wait", wait)]), **given}

@@ -20,6 +20,13 @@ from careful.node.operation import Operation
 from careful.node.region import RemoteRegion
 
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
+_TEXTS = {
+    -errno.EMSGSIZE: "the payload is too large for one frame (payload_bytes); store or get it"
+}
+_MOVE_TEXTS = {
+    -errno.EMSGSIZE: "more at a time than is shared with carefuld (memory_bytes)",
+    -errno.EOPNOTSUPP: "beside carefuld bytes go to and from memory, not files",
+}
 
 
 class Peer:
@@ -137,8 +144,8 @@ class Peer:
             )
 
         rc = self._engine.begin(self, start, fail)
-        large = "the payload is too large for one frame (payload_bytes); store or get it"
-        check(rc, self.name, large if rc == -errno.EMSGSIZE else "")
+        texts = _TEXTS if function == lib.careful_request else _MOVE_TEXTS
+        check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> Operation:
         """Run a handler there; its reply ends the operation.

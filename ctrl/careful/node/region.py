@@ -66,7 +66,10 @@ class Region:
         rc = lib.careful_region_add(pointer, region, key)
         if rc < 0:
             self._span.release()
-        texts = {-errno.ENOSPC: "all regions are in use"}
+        texts = {
+            -errno.ENOSPC: "all regions are in use",
+            -errno.EOPNOTSUPP: "beside carefuld a region lies in Node.memory()",
+        }
         check(rc, engine.what, texts.get(rc, ""))
         self.key = int(key[0])
         self.handle = _HANDLE.pack(self.key, ACCESS[access], self.nbytes)

@@ -94,6 +94,20 @@ def _peers(found: list[dict[str, Any]]) -> str:
     return table("", columns, rows)
 
 
+def _programs(found: list[dict[str, Any]]) -> str:
+    """The programs that share the interface."""
+    names = ["operations", "unread", "unanswered", "handlers", "regions", "asked", "told"]
+    rows = [
+        (
+            one["name"] + (alarm(" (stalled)") if one["stalled"] else ""),
+            one["pid"],
+            *(one[name] for name in names),
+        )
+        for one in found
+    ]
+    return table("", ["program", "process", *names], rows)
+
+
 def _sealed(found: list[dict[str, Any]]) -> list[str]:
     """Peers whose frames are sealed, and how."""
     return [
@@ -123,6 +137,8 @@ def status(found: dict[str, Any]) -> str:
     head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
     parts = [head, effect(found)]
     parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
+    if found["programs"]:
+        parts.append("\n" + _programs(found["programs"]))
     parts += _windows(found)
     parts += _sealed(found["peers"])
     if found["counters"]["device_program_detached"]:

@@ -395,6 +395,48 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
  * -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
+/*
+ * How to attach to a carefuld; zero is the default of each field.
+ *
+ * @path:          its socket, /run/careful/INSTANCE/sock
+ * @name:          what `carefulctl status` calls the program ("program")
+ * @memory_bytes:  what careful_memory() can give (16 MiB)
+ * @wait_mode:     enum careful_wait_mode
+ * @spin_us:       adaptive: how long to spin before blocking (50)
+ */
+struct careful_attach_options {
+	const char *path;
+	const char *name;
+	uint64_t memory_bytes;
+	uint32_t wait_mode;
+	uint32_t spin_us;
+};
+
+/*
+ * Shares the interface of a carefuld that runs, and its sessions, with other programs. The
+ * instance takes the calls of one that careful_open() gave, but for these differences:
+ *
+ * - Peers' numbers are not below P; the one of a peer that has gone is not given again soon.
+ * - A region's span lies in careful_memory(); -EOPNOTSUPP if not, and for spans of files.
+ * - A get or store may be of other memory, and then goes through a copy in careful_memory():
+ *   -EAGAIN if that has no room now, -EMSGSIZE if it never will.
+ * - A handler's number is one program's: careful_handle() says -EBUSY if another has it.
+ * - A request that finds its peer gone, or payload too large, hears of it in done; without
+ *   done nobody does.
+ * - careful_peer_close() leaves the peer to the others. What this program has under way to it
+ *   ends with -ECONNRESET.
+ * - A message cannot be kept; careful_ping(), careful_peer_measure(), careful_keys_refresh() and
+ *   events are -EOPNOTSUPP.
+ * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
+ *
+ * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
+ * something waits for it is stalled: requests for it are answered with -ETIMEDOUT; and with
+ * -EBUSY, where too much waits for it. -ENOENT, -ECONNREFUSED: no carefuld there; -EACCES;
+ * -EUSERS; -EPROTO: it is of another release.
+ */
+int careful_attach(const struct careful_attach_options *options, struct careful **instance,
+		   struct careful_error *error);
+
 /* What was sent leaves; operations without their end never hear of it. In a child of fork():
  * lets go of what the child inherited; the parent's instance goes on. */
 int careful_close(struct careful *instance);
@@ -450,6 +492,11 @@ int careful_reply_late(struct careful *instance, const struct careful_reply_to *
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to);
 /* Most payload that a request or reply to this peer can have. */
 int careful_payload_bytes(struct careful *instance, uint32_t peer);
+
+/* Memory, zeroed, that regions can lie in however the instance was made. It stays the program's
+ * until that ends, whatever becomes of the instance: one that needs some anew uses it again.
+ * -ENOMEM; -EINVAL: 0 bytes. */
+int careful_memory(struct careful *instance, uint64_t bytes, void **base);
 
 /* Registers a region; *key names it to peers. */
 int careful_region_add(struct careful *instance, const struct careful_region *region,

@@ -17,7 +17,7 @@
 #endif
 
 enum {
-	CAREFUL_IPC_VERSION = 5, /* raised when a packet or a payload gets another layout */
+	CAREFUL_IPC_VERSION = 6, /* raised when a packet or a payload gets another layout */
 	CAREFUL_IPC_PAYLOAD_BYTES = 65536,
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */
@@ -52,6 +52,18 @@ enum careful_ipc_op {
 	CAREFUL_IPC_SIGNATURE = 16,
 	/* Answer's payload: struct careful_ipc_use, and exports_count times careful_export_use. */
 	CAREFUL_IPC_USE = 17,
+	/* payload: the program's name; bytes: of the memory it wants. Answered with bytes: of the
+	 * memory, and a descriptor of the area (struct careful_area). From then on the connection
+	 * is the program's life, and packets with BELL wake either end. -EALREADY: it has one. */
+	CAREFUL_IPC_ATTACH = 18,
+	CAREFUL_IPC_PEER_BEGIN = 19, /* as CONNECT, answered at once: careful_peer() */
+	CAREFUL_IPC_PEER_LEAVE = 20, /* peer: given up, where it is nobody's yet */
+	CAREFUL_IPC_PEER_INFO = 21, /* peer; payload: struct careful_ipc_peer */
+	CAREFUL_IPC_HANDLE = 22, /* handler; flags CAREFUL_IPC_OF_*; bytes 0: no longer */
+	CAREFUL_IPC_REGION_ADD = 23, /* region_off: in the memory; bytes, flags, peer -> region */
+	CAREFUL_IPC_REGION_REMOVE = 24, /* region */
+	CAREFUL_IPC_PROGRAMS = 25, /* answer's payload: struct careful_program_info of each */
+	CAREFUL_IPC_BELL = 26, /* look into the rings; with flags, a BELL comes back */
 };
 
 enum careful_ipc_measure {
@@ -191,5 +203,126 @@ struct careful_ipc {
 	uint32_t payload_bytes;
 	uint32_t pad;
 };
+
+enum careful_ipc_handle {
+	CAREFUL_IPC_OF_REQUESTS = 1,
+	CAREFUL_IPC_OF_STORES = 2,
+};
+
+struct careful_ipc_peer {
+	struct careful_peer_info info;
+	struct careful_peer_whereabouts where;
+	int32_t payload_bytes; /* or -errno */
+	uint32_t pad;
+};
+
+/*
+ * A program that is attached.
+ *
+ * @name:        as it calls itself
+ * @pid:         of who connected
+ * @stalled:     1: it has not looked for so long that requests for it are refused
+ * @operations:  that it began, without their end
+ * @unread:      what it was told and has not looked at
+ * @unanswered:  requests of peers that it has not answered
+ * @handlers:    numbers that are its own
+ * @regions:     of its memory
+ * @asked:       requests, stores, gets and answers that it gave us, since it attached
+ * @told:        ends of operations, requests of peers and news that it was given
+ */
+struct careful_program_info {
+	char name[32];
+	uint32_t pid;
+	uint32_t stalled;
+	uint32_t operations;
+	uint32_t unread;
+	uint32_t unanswered;
+	uint32_t handlers;
+	uint32_t regions;
+	uint32_t pad;
+	uint64_t memory_bytes;
+	uint64_t asked;
+	uint64_t told;
+};
+
+/*
+ * The area that a program shares with carefuld. It begins with a struct careful_area; then
+ * CAREFUL_RING_ASKS entries of what the program asks, CAREFUL_RING_TOLD of what it is told, the
+ * payloads of both (entry i's is the i-th of its ring), and the program's memory, where regions
+ * lie and stores and gets move bytes. Each number is written by one end alone. carefuld believes
+ * nothing that it reads here: it takes each entry once, and looks at its own copy.
+ */
+enum {
+	CAREFUL_RING_ASKS = 256, /* a power of two, as the next one */
+	CAREFUL_RING_TOLD = 1024,
+	CAREFUL_RING_PAYLOAD_BYTES = 4096,
+	CAREFUL_RING_OPERATIONS = 128, /* a program's share of CAREFUL_OPERATIONS_MAX */
+	CAREFUL_RING_ANSWERS = 512, /* requests of peers that it may leave unanswered */
+	CAREFUL_AREA_REGIONS = 128,
+	CAREFUL_AREA_BYTES_MAX = 1 << 30, /* of memory */
+};
+
+enum careful_ring_kind {
+	CAREFUL_RING_REQUEST = 1, /* id 0: no answer is wanted */
+	CAREFUL_RING_GET = 2,
+	CAREFUL_RING_STORE = 3,
+	CAREFUL_RING_REPLY = 4, /* id: of the ASKED */
+	CAREFUL_RING_DONE = 5, /* id: of the REQUEST, GET or STORE */
+	CAREFUL_RING_ASKED = 6, /* a request of a peer; id 0: no answer is wanted */
+	CAREFUL_RING_STORED = 7, /* a store whose handler is the program's */
+	CAREFUL_RING_PEER = 8, /* status: enum careful_peer_state */
+};
+
+/* @memory_off: GET and STORE: where in the memory; the rest as in struct careful_ipc. */
+struct careful_ring_entry {
+	uint32_t kind;
+	int32_t status;
+	uint64_t id;
+	uint32_t peer;
+	uint32_t handler;
+	uint32_t region;
+	uint32_t bytes;
+	uint64_t region_off;
+	uint64_t memory_off;
+	uint64_t digest;
+	uint32_t args[4];
+	uint32_t flags;
+	uint32_t pad[13];
+};
+
+/* A line of the cache each. */
+struct careful_ring_number {
+	uint32_t value;
+	uint32_t pad[15];
+};
+
+/*
+ * @asks_put:     entries that the program put in, modulo 2^32; @asks_taken: by carefuld
+ * @told_put:     entries that carefuld put in; @told_taken: by the program
+ * @asks_asleep:  1: carefuld waits for a BELL; who sends it sets this to 0
+ * @told_asleep:  1: the program does
+ */
+struct careful_area {
+	struct careful_ring_number asks_put, asks_taken, told_put, told_taken;
+	struct careful_ring_number asks_asleep, told_asleep;
+	struct careful_ring_number pad[2];
+};
+
+#ifndef CAREFUL_CDEF
+/* Where in the area the payloads begin, and the program's memory. */
+static inline uint64_t careful_area_payloads(void)
+{
+	return (sizeof(struct careful_area) +
+		(CAREFUL_RING_ASKS + CAREFUL_RING_TOLD) * sizeof(struct careful_ring_entry) +
+		4095) /
+	       4096 * 4096;
+}
+
+static inline uint64_t careful_area_before(void)
+{
+	return careful_area_payloads() +
+	       (uint64_t)(CAREFUL_RING_ASKS + CAREFUL_RING_TOLD) * CAREFUL_RING_PAYLOAD_BYTES;
+}
+#endif
 
 #endif /* CAREFUL_IPC_H */

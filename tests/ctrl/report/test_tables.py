@@ -43,6 +43,7 @@ PEER = {
 }
 IN_EFFECT = {
     "instance": "eth1",
+    "programs": [],
     "pid": 16183,
     "log": "/run/careful/eth1/log",
     "ifname": "eth1",

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Programs that share the interface: how one attaches, what it asks beside its rings, what
+ * peers want of it, and its end, after which nothing of it is left. What goes through the rings
+ * is ipc_ring.c's, which this calls, as ipc_answer.c, ipc_peer.c, service's also.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/ipc_private.h"
+#include "service/also.h"
+
+enum {
+	PAGE_BYTES = 4096,
+	NEWS_ROOM = 64, /* that requests of peers leave to news of peers */
+};
+
+/* The area: of a size that stays, so that no access of ours can fail. */
+static int create_area(struct ipc_program *p)
+{
+	const uint64_t before = careful_area_before();
+	const uint64_t bytes = before + p->memory_bytes;
+	int fd = memfd_create("careful-program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint8_t *at;
+
+	if (fd < 0)
+		return -errno;
+	at = MAP_FAILED;
+	if (!ftruncate(fd, (off_t)bytes) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED) {
+		int rc = -errno;
+
+		close(fd);
+		return rc;
+	}
+	p->area = (struct careful_area *)at;
+	p->area_bytes = bytes;
+	p->asks = (struct careful_ring_entry *)(at + sizeof(struct careful_area));
+	p->told = p->asks + CAREFUL_RING_ASKS;
+	p->asks_payload = at + careful_area_payloads();
+	p->told_payload = p->asks_payload + CAREFUL_RING_ASKS * CAREFUL_RING_PAYLOAD_BYTES;
+	p->memory = at + before;
+	return fd;
+}
+
+static struct ipc_program *create(struct ipc_client *client, const struct ipc_question *q)
+{
+	struct ipc_program *p = calloc(1, sizeof(*p));
+	struct ucred who = { 0 };
+	socklen_t bytes = sizeof(who);
+
+	if (!p)
+		return NULL;
+	p->client = client;
+	p->memory_bytes = (q->head.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	memcpy(p->info.name, q->payload, q->head.payload_bytes);
+	getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+	p->info.pid = (uint32_t)who.pid;
+	for (uint32_t i = IPC_PROGRAM_OPS; i-- > 0;) {
+		p->ops[i].program = p;
+		p->ops[i].next = p->ops_free;
+		p->ops_free = &p->ops[i];
+	}
+	return p;
+}
+
+static int send_area(const struct ipc_client *client, const struct careful_ipc *head, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { (void *)head, sizeof(*head) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
+	if (sendmsg(client->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return errno == EAGAIN ? -EBUSY : -errno;
+	return 0;
+}
+
+/* Each program in its turn: the first of a round is the last of the next. */
+static uint32_t rounds(struct careful *c, void *user, bool sleeps)
+{
+	struct ipc *ipc = user;
+	struct ipc_program *first = ipc->programs, **at = &ipc->programs;
+	uint32_t n = 0;
+
+	(void)c;
+	for (struct ipc_program *p = first; p; p = p->next) {
+		if (!sleeps)
+			n += ipc_ring_round(p);
+		if (p->news)
+			ipc_ring_wake(p);
+		if (sleeps && ipc_ring_waits(p))
+			return 1;
+	}
+	if (first && first->next && !sleeps) {
+		ipc->programs = first->next;
+		first->next = NULL;
+		while (*at)
+			at = &(*at)->next;
+		*at = first;
+	}
+	return n;
+}
+
+static int attach(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	struct careful_ipc head = {
+		.version = CAREFUL_IPC_VERSION,
+		.op = op->op,
+		.id = op->id,
+	};
+	struct ipc *ipc = client->ipc;
+	struct ipc_program *p;
+	int fd, rc;
+
+	if (client->program)
+		return -EALREADY;
+	if (!q->head.payload_bytes || q->head.payload_bytes >= sizeof(p->info.name) ||
+	    q->head.bytes > CAREFUL_AREA_BYTES_MAX)
+		return -EINVAL;
+	p = create(client, q);
+	if (!p)
+		return -ENOMEM;
+	fd = create_area(p);
+	rc = fd < 0 ? fd : 0;
+	head.bytes = p->memory_bytes;
+	if (!rc)
+		rc = send_area(client, &head, fd);
+	if (fd >= 0)
+		close(fd);
+	if (rc) {
+		if (p->area)
+			munmap(p->area, p->area_bytes);
+		free(p);
+		return rc;
+	}
+	p->read_ns = clock_now_ns();
+	client->program = p;
+	p->next = ipc->programs;
+	ipc->programs = p;
+	engine_also(ipc->instance, rounds, ipc);
+	ipc_op_free(op);
+	return 0;
+}
+
+static void answer_peer_info(struct ipc_client *client, struct ipc_op *op, uint32_t peer)
+{
+	struct careful *instance = client->ipc->instance;
+	int index = ipc_peer_index(client->ipc, peer);
+	struct careful_ipc_peer found = { 0 };
+	int rc = index < 0 ? -ENOENT : careful_peer_info(instance, (uint32_t)index, &found.info);
+
+	if (!rc) {
+		careful_peer_whereabouts(instance, (uint32_t)index, &found.where);
+		found.payload_bytes = careful_payload_bytes(instance, (uint32_t)index);
+		if (found.payload_bytes > CAREFUL_RING_PAYLOAD_BYTES)
+			found.payload_bytes = CAREFUL_RING_PAYLOAD_BYTES;
+	}
+	ipc_answer(op, rc, NULL, &found, rc ? 0 : sizeof(found));
+}
+
+/* A request of a peer for the program that has its handler. */
+static void on_request(const struct careful_message *message, void *user)
+{
+	struct ipc *ipc = user;
+	struct ipc_program *p = ipc->owners[message->handler];
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_ASKED,
+		.peer = ipc_peer_name(ipc, message->peer),
+		.handler = message->handler,
+		.bytes = message->bytes,
+	};
+	struct ipc_program_ask *ask = NULL;
+	int status = 0;
+
+	if (p->stalled)
+		status = ETIMEDOUT;
+	else if (message->bytes > CAREFUL_RING_PAYLOAD_BYTES)
+		status = EMSGSIZE;
+	else if (ipc_ring_room(p) <= NEWS_ROOM || p->answers_used == CAREFUL_RING_ANSWERS)
+		status = EBUSY;
+	if (status) {
+		careful_reply(message, status, NULL, NULL, 0);
+		return;
+	}
+	if (message->token) {
+		uint32_t i = p->answer_generation;
+
+		do {
+			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
+		} while (ask->id);
+		/* Never 0, and no other's for long. */
+		if (i < CAREFUL_RING_ANSWERS)
+			i += CAREFUL_RING_ANSWERS;
+		p->answer_generation = i;
+		ask->id = i;
+		careful_reply_name(message, &ask->to);
+		p->answers_used++;
+		entry.id = i;
+	}
+	memcpy(entry.args, message->args, sizeof(entry.args));
+	ipc_ring_tell(p, &entry, message->payload);
+}
+
+static struct ipc_program_region *find_region(struct ipc_program *p, uint32_t key)
+{
+	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)
+		if (p->regions[i].key == key)
+			return &p->regions[i];
+	return NULL;
+}
+
+/* A store that is in its place: whose region that is has the handler, or nobody. */
+static void on_store(const struct careful_message *message, void *user)
+{
+	struct ipc *ipc = user;
+	struct ipc_program_region *region = NULL;
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_STORED,
+		.peer = ipc_peer_name(ipc, message->peer),
+		.handler = message->handler,
+		.bytes = message->bytes,
+		.region = message->region,
+		.region_off = message->region_off,
+	};
+	struct ipc_program *p = ipc->programs;
+
+	while (p && !(region = find_region(p, message->region)))
+		p = p->next;
+	if (!p || !p->stores[message->handler]) {
+		engine_refuse_store(ipc->instance, ENOSYS);
+	} else if (p->stalled || ipc_ring_room(p) <= NEWS_ROOM) {
+		engine_refuse_store(ipc->instance, p->stalled ? ETIMEDOUT : EBUSY);
+	} else {
+		entry.memory_off = region->memory_off + message->region_off;
+		memcpy(entry.args, message->args, sizeof(entry.args));
+		ipc_ring_tell(p, &entry, NULL);
+	}
+}
+
+static int handle(struct ipc_program *p, const struct careful_ipc *head)
+{
+	struct ipc *ipc = p->client->ipc;
+	struct ipc_program **owner = &ipc->owners[head->handler % CAREFUL_HANDLERS_APP];
+
+	if (head->handler >= CAREFUL_HANDLERS_APP)
+		return -EINVAL;
+	if (head->flags == CAREFUL_IPC_OF_STORES) {
+		p->stores[head->handler] = head->bytes;
+		return careful_handle_store(ipc->instance, (uint16_t)head->handler, on_store, ipc);
+	}
+	if (head->flags != CAREFUL_IPC_OF_REQUESTS)
+		return -EINVAL;
+	if (*owner && *owner != p)
+		return -EBUSY;
+	p->handlers += !!head->bytes;
+	p->handlers -= *owner == p;
+	*owner = head->bytes ? p : NULL;
+	return careful_handle(ipc->instance, (uint16_t)head->handler, *owner ? on_request : NULL,
+			      ipc);
+}
+
+/* Takes a region back, or later, when nothing reads or writes it. */
+static int remove_region(struct ipc_program *p, struct ipc_program_region *region)
+{
+	int rc = careful_region_remove(p->client->ipc->instance, region->key);
+
+	if (rc != -EBUSY) {
+		region->key = 0;
+		region->gone = false;
+		p->regions_used--;
+	}
+	return rc;
+}
+
+static int region_add(struct ipc_program *p, const struct careful_ipc *head, uint32_t *key)
+{
+	struct ipc *ipc = p->client->ipc;
+	struct careful_region region = {
+		.span = { .base = p->memory + head->region_off, .fd = -1 },
+		.bytes = head->bytes,
+		.access = head->flags,
+		.peer = head->peer,
+	};
+	struct ipc_program_region *slot = p->regions;
+	int rc;
+
+	if (head->region_off > p->memory_bytes || head->bytes > p->memory_bytes - head->region_off)
+		return -EFAULT;
+	if (p->regions_used == CAREFUL_AREA_REGIONS)
+		return -ENOSPC;
+	if (head->peer != CAREFUL_ANY_PEER) {
+		rc = ipc_peer_index(ipc, head->peer);
+		if (rc < 0)
+			return rc;
+		region.peer = (uint32_t)rc;
+	}
+	while (slot->key)
+		slot++;
+	rc = careful_region_add(ipc->instance, &region, &slot->key);
+	if (rc) {
+		slot->key = 0;
+		return rc;
+	}
+	slot->peer = region.peer;
+	slot->memory_off = head->region_off;
+	p->regions_used++;
+	*key = slot->key;
+	return 0;
+}
+
+static void fill_info(const struct ipc_program *p, struct careful_program_info *info)
+{
+	*info = p->info;
+	info->stalled = p->stalled;
+	info->operations = p->ops_used;
+	info->unread = p->told_put - __atomic_load_n(&p->area->told_taken.value, __ATOMIC_RELAXED);
+	if (info->unread > CAREFUL_RING_TOLD) /* the program says so */
+		info->unread = CAREFUL_RING_TOLD;
+	info->unanswered = p->answers_used;
+	info->handlers = p->handlers;
+	info->regions = p->regions_used;
+	info->memory_bytes = p->memory_bytes;
+}
+
+uint32_t ipc_programs_bytes(const struct ipc *ipc)
+{
+	uint32_t n = 0;
+
+	for (const struct ipc_program *p = ipc->programs; p; p = p->next)
+		n++;
+	return n * (uint32_t)sizeof(struct careful_program_info);
+}
+
+static void answer_programs(struct ipc *ipc, struct ipc_op *op)
+{
+	struct careful_program_info infos[IPC_CLIENTS];
+	uint32_t n = 0;
+
+	for (const struct ipc_program *p = ipc->programs; p; p = p->next)
+		fill_info(p, &infos[n++]);
+	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
+}
+
+/* What a program asks of its own. */
+static int of_program(struct ipc_program *p, struct ipc_op *op, const struct ipc_question *q)
+{
+	struct careful_ipc head = { 0 };
+	struct ipc_program_region *region;
+	int rc;
+
+	switch (q->head.op) {
+	case CAREFUL_IPC_BELL:
+		if (q->head.flags)
+			ipc_ring_bell(p);
+		ipc_op_free(op);
+		return 0;
+	case CAREFUL_IPC_PEER_LEAVE:
+		rc = ipc_peer_leave(p->client->ipc, q->head.peer);
+		break;
+	case CAREFUL_IPC_HANDLE:
+		rc = handle(p, &q->head);
+		break;
+	case CAREFUL_IPC_REGION_ADD:
+		rc = region_add(p, &q->head, &head.region);
+		break;
+	default:
+		region = find_region(p, q->head.region);
+		rc = region ? remove_region(p, region) : -ENOENT;
+	}
+	ipc_answer(op, rc, &head, NULL, 0);
+	return 0;
+}
+
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	switch (q->head.op) {
+	case CAREFUL_IPC_ATTACH:
+		return attach(client, op, q);
+	case CAREFUL_IPC_PEER_INFO:
+		answer_peer_info(client, op, q->head.peer);
+		return 0;
+	case CAREFUL_IPC_PROGRAMS:
+		answer_programs(client->ipc, op);
+		return 0;
+	default:
+		return client->program ? of_program(client->program, op, q) : -ENOTCONN;
+	}
+}
+
+/* Before the peer's name goes to another. */
+void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state)
+{
+	const struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_PEER,
+		.peer = ipc_peer_name(ipc, index),
+		.status = (int32_t)state,
+	};
+	const bool ends = state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED;
+
+	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
+		for (uint32_t i = 0; ends && i < CAREFUL_AREA_REGIONS; i++)
+			if (p->regions[i].key && p->regions[i].peer == index)
+				p->regions[i].gone = remove_region(p, &p->regions[i]) == -EBUSY;
+		if (ipc_ring_room(p))
+			ipc_ring_tell(p, &entry, NULL);
+		else
+			ipc_ring_fail(p, "it reads nothing of what it is told");
+	}
+}
+
+/* Answers for the program what it has not; false: there is no room for all of it now. */
+static bool refuse_all(struct ipc_program *p, int status)
+{
+	for (uint32_t i = 0; p->answers_used && i < CAREFUL_RING_ANSWERS; i++) {
+		struct ipc_program_ask *ask = &p->answers[i];
+
+		if (!ask->id)
+			continue;
+		if (careful_reply_late(p->client->ipc->instance, &ask->to, status, NULL, NULL, 0) ==
+		    -EAGAIN)
+			return false;
+		ask->id = 0;
+		p->answers_used--;
+	}
+	return true;
+}
+
+static void remove_gone(struct ipc_program *p)
+{
+	for (uint32_t i = 0; p->regions_used && i < CAREFUL_AREA_REGIONS; i++)
+		if (p->regions[i].gone)
+			remove_region(p, &p->regions[i]);
+}
+
+/* Whether programs still read what they are told. */
+void ipc_programs_poll(struct ipc *ipc)
+{
+	const uint64_t now_ns = clock_now_ns();
+
+	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
+		const uint32_t read = __atomic_load_n(&p->area->told_taken.value, __ATOMIC_RELAXED);
+
+		if (read == p->told_put || read != p->read) {
+			p->read = read;
+			p->read_ns = now_ns;
+			p->stalled = false;
+		} else if (now_ns - p->read_ns > IPC_STALL_MS * 1000000ull) {
+			p->stalled = true;
+			refuse_all(p, ETIMEDOUT);
+		}
+		remove_gone(p);
+		if (p->news)
+			ipc_ring_wake(p);
+	}
+}
+
+/* The program has gone. After careful_close() there is no instance. */
+void ipc_program_leave(struct ipc_client *client)
+{
+	struct ipc_program *p = client->program, **at = &client->ipc->programs;
+	struct ipc *ipc = client->ipc;
+
+	if (!p || p->over)
+		return;
+	p->over = true;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		p->regions[i].gone = p->regions[i].key;
+	for (uint16_t i = 0; i < CAREFUL_HANDLERS_APP; i++) {
+		if (ipc->owners[i] != p)
+			continue;
+		ipc->owners[i] = NULL;
+		if (ipc->instance)
+			careful_handle(ipc->instance, i, NULL, NULL);
+	}
+	if (!ipc->programs && ipc->instance)
+		engine_also(ipc->instance, NULL, NULL);
+}
+
+/* Whether nothing uses its memory any more, and nobody waits for its answers. */
+bool ipc_program_over(struct ipc_client *client)
+{
+	struct ipc_program *p = client->program;
+
+	if (!p)
+		return true;
+	if (!refuse_all(p, ECONNRESET))
+		return false;
+	remove_gone(p);
+	return !p->regions_used && !p->ops_used;
+}
+
+void ipc_program_free(struct ipc_client *client)
+{
+	struct ipc_program *p = client->program;
+
+	if (!p)
+		return;
+	munmap(p->area, p->area_bytes);
+	free(p);
+	client->program = NULL;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * carefuld's end of a program's rings (ipc.h): what it asks begins here, what it is told goes
+ * in. The program may write anything into the area at any time: an entry is copied once and
+ * looked at then, places in rings are masked, and memory is what lies within its own. What it
+ * spoils so is its own business. Calls ipc_answer.c, ipc_peer.c, log.c.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/ipc_private.h"
+#include "daemon/log.h"
+
+enum { ROUND = 32 }; /* entries of one program before the others' turn */
+
+static uint32_t read_number(const struct careful_ring_number *number)
+{
+	return __atomic_load_n(&number->value, __ATOMIC_ACQUIRE);
+}
+
+static void write_number(struct careful_ring_number *number, uint32_t value)
+{
+	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
+}
+
+/* Disconnects a program. The end of the connection comes back as an event. */
+void ipc_ring_fail(struct ipc_program *p, const char *why)
+{
+	static struct log_limit limit;
+
+	if (p->over || p->client->failed)
+		return;
+	if (log_allowed(&limit))
+		log_line("program %s (process %u): %s; it is disconnected", p->info.name,
+			 p->info.pid, why);
+	p->client->failed = true;
+	shutdown(p->client->fd, SHUT_RDWR);
+}
+
+/* Entries that it can be told beside the ends of what is under way. */
+uint32_t ipc_ring_room(const struct ipc_program *p)
+{
+	const uint32_t used = p->told_put - read_number(&p->area->told_taken) + p->ops_used;
+
+	return used < CAREFUL_RING_TOLD ? CAREFUL_RING_TOLD - used : 0;
+}
+
+void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
+		   const void *payload)
+{
+	const uint32_t at = p->told_put % CAREFUL_RING_TOLD;
+
+	p->told[at] = *entry;
+	if (payload && entry->bytes)
+		memcpy(p->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
+		       entry->bytes);
+	write_number(&p->area->told_put, ++p->told_put);
+	p->info.told++;
+	p->news = true;
+}
+
+/* A socket that is full wakes it, too. */
+void ipc_ring_bell(struct ipc_program *p)
+{
+	const struct careful_ipc head = {
+		.version = CAREFUL_IPC_VERSION,
+		.op = CAREFUL_IPC_BELL,
+		.id = UINT64_MAX,
+	};
+
+	if (!p->over)
+		ipc_send_packet(p->client->fd, &head, NULL);
+}
+
+/* Tells it of what it was told, if it sleeps. */
+void ipc_ring_wake(struct ipc_program *p)
+{
+	p->news = false;
+	/* Either it sees that before it sleeps, or we see that it sleeps. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!read_number(&p->area->told_asleep))
+		return;
+	write_number(&p->area->told_asleep, 0);
+	ipc_ring_bell(p);
+}
+
+static void free_op(struct ipc_program_op *op)
+{
+	struct ipc_program *p = op->program;
+
+	op->id = 0;
+	op->next = p->ops_free;
+	p->ops_free = op;
+	p->ops_used--;
+}
+
+static void end_op(struct ipc_program_op *op, struct careful_ring_entry *entry, const void *payload)
+{
+	struct ipc_program *p = op->program;
+
+	entry->kind = CAREFUL_RING_DONE;
+	entry->id = op->id;
+	free_op(op);
+	if (!p->over)
+		ipc_ring_tell(p, entry, payload);
+}
+
+static void op_done(const struct careful_result *result, void *user)
+{
+	struct careful_ring_entry entry = {
+		.status = result->status,
+		.bytes = result->bytes,
+		.digest = result->digest,
+		.flags = result->payload ? 1 : 0,
+	};
+
+	if (result->payload && result->bytes > CAREFUL_RING_PAYLOAD_BYTES) {
+		entry.status = -EMSGSIZE;
+		entry.bytes = 0;
+	}
+	memcpy(entry.args, result->args, sizeof(entry.args));
+	end_op(user, &entry, result->payload);
+}
+
+static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
+			const void *payload, struct ipc_program_op *op)
+{
+	if (e->handler >= CAREFUL_HANDLERS)
+		return -EINVAL;
+	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
+		return -EMSGSIZE;
+	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
+			       payload, e->bytes, op ? op_done : NULL, op);
+}
+
+static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
+		     struct ipc_program_op *op)
+{
+	struct careful *instance = p->client->ipc->instance;
+	const struct careful_span span = { .base = p->memory + e->memory_off, .fd = -1 };
+
+	if (e->memory_off > p->memory_bytes || e->bytes > p->memory_bytes - e->memory_off)
+		return -EFAULT;
+	if (e->kind == CAREFUL_RING_GET)
+		return careful_get(instance, index, e->region, e->region_off, &span, e->bytes,
+				   e->flags, op_done, op);
+	if (e->handler > CAREFUL_HANDLERS)
+		return -EINVAL;
+	return careful_store(instance, index, e->region, e->region_off, &span, e->bytes,
+			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
+}
+
+/* -EAGAIN: not yet. */
+static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *e,
+			const void *payload)
+{
+	struct ipc *ipc = p->client->ipc;
+	struct careful_ring_entry end = { 0 };
+	struct ipc_program_op *op = NULL;
+	int index = ipc_peer_index(ipc, e->peer), rc;
+
+	if (index >= 0 && ipc->held[index])
+		return -EAGAIN;
+	if (e->id || e->kind != CAREFUL_RING_REQUEST) {
+		op = p->ops_free;
+		if (!op)
+			return -EAGAIN;
+		p->ops_free = op->next;
+		p->ops_used++;
+		op->id = e->id;
+	}
+	if (index < 0)
+		rc = index;
+	else if (e->kind == CAREFUL_RING_REQUEST)
+		rc = ring_request(p, (uint32_t)index, e, payload, op);
+	else
+		rc = ring_move(p, (uint32_t)index, e, op);
+	if (rc == -EAGAIN && op) {
+		free_op(op);
+	} else if (rc && rc != -EAGAIN && op) {
+		end.status = rc;
+		end_op(op, &end, NULL);
+		rc = 0;
+	}
+	return rc == -EAGAIN ? rc : 0;
+}
+
+static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
+		      const void *payload)
+{
+	struct ipc_program_ask *ask = &p->answers[e->id % CAREFUL_RING_ANSWERS];
+	struct careful *instance = p->client->ipc->instance;
+	int status = (int)((uint32_t)e->status & 0xfff);
+	int rc;
+
+	if (!ask->id || ask->id != e->id) /* it was answered for the program, or by it */
+		return 0;
+	rc = e->bytes > CAREFUL_RING_PAYLOAD_BYTES ?
+		     -EMSGSIZE :
+		     careful_reply_late(instance, &ask->to, status, e->args, payload, e->bytes);
+	if (rc == -EMSGSIZE)
+		rc = careful_reply_late(instance, &ask->to, EMSGSIZE, NULL, NULL, 0);
+	if (rc == -EAGAIN)
+		return rc;
+	ask->id = 0;
+	p->answers_used--;
+	return 0;
+}
+
+/* Begins what the next entry asks for; -EAGAIN: that has to wait. */
+static int ring_begin(struct ipc_program *p, uint32_t at)
+{
+	const void *payload = p->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES;
+	struct careful_ring_entry entry;
+
+	memcpy(&entry, &p->asks[at], sizeof(entry));
+	/* The compiler is to look at the copy, too. */
+	__asm__ volatile("" : : "r"(&entry) : "memory");
+	switch (entry.kind) {
+	case CAREFUL_RING_REQUEST:
+	case CAREFUL_RING_GET:
+	case CAREFUL_RING_STORE:
+		return ring_operate(p, &entry, payload);
+	case CAREFUL_RING_REPLY:
+		return ring_reply(p, &entry, payload);
+	default:
+		ipc_ring_fail(p, "it asked for what does not exist");
+		return -EAGAIN;
+	}
+}
+
+/* Some of what it asks; how much that was. */
+uint32_t ipc_ring_round(struct ipc_program *p)
+{
+	uint32_t waiting, n = 0;
+
+	if (p->client->failed)
+		return 0;
+	if (p->armed)
+		write_number(&p->area->asks_asleep, 0);
+	p->armed = false;
+	waiting = read_number(&p->area->asks_put) - p->asks_taken;
+	if (!waiting)
+		return 0;
+	if (waiting > CAREFUL_RING_ASKS) {
+		ipc_ring_fail(p, "its ring holds more than it can");
+		return 0;
+	}
+	p->blocked = false;
+	while (n < waiting && n < ROUND) {
+		if (ring_begin(p, p->asks_taken % CAREFUL_RING_ASKS)) {
+			p->blocked = true;
+			break;
+		}
+		p->asks_taken++;
+		n++;
+	}
+	p->info.asked += n;
+	write_number(&p->area->asks_taken, p->asks_taken);
+	return n;
+}
+
+/* From here on it wakes us; true: it asks for something that need not wait. */
+bool ipc_ring_waits(struct ipc_program *p)
+{
+	p->armed = true;
+	write_number(&p->area->asks_asleep, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return read_number(&p->area->asks_put) != p->asks_taken && !p->blocked &&
+	       !p->client->failed;
+}

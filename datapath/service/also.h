@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What carefuld has of an instance beside the calls of careful.h, for programs that share it. */
+#ifndef SERVICE_ALSO_H
+#define SERVICE_ALSO_H
+
+#include <stdbool.h>
+
+#include <careful/careful.h>
+
+/* Does what there is to do, and returns how much that was. @sleeps: it will not be asked for a
+ * while, does nothing, and tells whether there is something. */
+typedef uint32_t engine_also_fn(struct careful *c, void *user, bool sleeps);
+
+/* Asked in each round, and before each wait. NULL: nobody is. */
+void engine_also(struct careful *c, engine_also_fn *fn, void *user);
+
+/* Of the store whose handler is running: who sent it hears this errno, its bytes in place. */
+void engine_refuse_store(struct careful *c, int error);
+
+#endif /* SERVICE_ALSO_H */

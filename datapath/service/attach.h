@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
+ * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
+ * the rings (ipc.h).
+ */
+#ifndef SERVICE_ATTACH_H
+#define SERVICE_ATTACH_H
+
+#include <stdbool.h>
+
+#include <careful/ipc.h>
+
+#include "service/engine.h"
+
+enum { ATTACH_PAGE_BYTES = 4096 };
+
+/*
+ * An operation under way.
+ *
+ * @id:     0: free
+ * @left:   its end has been told, for its peer was closed; carefuld's is still to come
+ * @into:   get: where the copy goes; NULL: the bytes are in their place
+ * @pages:  of the memory, from @memory_off on, that the copy takes
+ */
+struct attached_op {
+	uint64_t id;
+	careful_done_fn *done;
+	void *user;
+	uint32_t peer;
+	bool left;
+	void *into;
+	uint64_t memory_off;
+	uint32_t pages;
+};
+
+/*
+ * @socket_fd:    -1: carefuld has ended
+ * @asks_put, @told_taken: what the area says, for the area is anybody's
+ * @armed:        told_asleep was set
+ * @rung:         a BELL came while an answer was waited for
+ * @looks:        polls; the socket is looked at in some of them
+ * @pages_used:   a byte for each page of the memory
+ * @closed:       a peer was closed, and its operations are to end
+ */
+struct attached {
+	int socket_fd;
+	struct careful_area *area;
+	uint64_t area_bytes;
+	struct careful_ring_entry *asks, *told;
+	uint8_t *asks_payload, *told_payload;
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint8_t *pages_used;
+	uint32_t pages_count;
+	bool lent; /* some of the memory is the application's */
+	uint32_t asks_put;
+	uint32_t told_taken;
+	bool armed;
+	bool rung;
+	bool closed;
+	uint32_t looks;
+	uint64_t ids, generation;
+	uint32_t free_count;
+	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
+	struct attached_op ops[CAREFUL_RING_OPERATIONS];
+};
+
+/* attach.c */
+int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		 void *answer, uint32_t answer_bytes);
+void attached_ring(struct attached *a, uint32_t flags);
+void attached_lost(struct careful *c);
+int attached_close(struct careful *c);
+int attached_info(struct careful *c, struct careful_info *info);
+int attached_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes);
+int attached_peer_close(struct careful *c, uint32_t peer);
+int attached_peer_info(struct careful *c, uint32_t peer, struct careful_ipc_peer *found);
+int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on);
+int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
+int attached_region_remove(struct careful *c, uint32_t key);
+
+/* attach_ring.c */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
+int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int attached_move(struct careful *c, const struct careful_ring_entry *asked,
+		  const struct careful_span *local, careful_done_fn *done, void *user);
+int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
+		   const uint32_t *args, const void *payload, uint32_t bytes);
+int attached_poll(struct careful *c);
+int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
+int attached_wait(struct careful *c, int timeout_ms, int extra_fd);
+
+#endif /* SERVICE_ATTACH_H */

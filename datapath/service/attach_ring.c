@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The program's end of the rings that it shares with carefuld (ipc.h): what is asked goes in,
+ * what is told comes out and runs the application's functions. carefuld's end is
+ * daemon/ipc_ring.c. Calls attach.c.
+ */
+#include "service/attach.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+	ROUND = 64, /* of what is told that a poll takes */
+	LOOKS = 1 << 16, /* polls between two looks at the socket, where nobody waits */
+	IDLE_MS = 1000,
+	EXTRA_NS = 20 * 1000, /* as careful_wait() */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t read_number(const struct careful_ring_number *number)
+{
+	return __atomic_load_n(&number->value, __ATOMIC_ACQUIRE);
+}
+
+static void write_number(struct careful_ring_number *number, uint32_t value)
+{
+	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
+}
+
+/* -EAGAIN: carefuld has not taken what is there. */
+static int put(struct careful *c, const struct careful_ring_entry *entry, const void *payload)
+{
+	struct attached *a = c->attached;
+	const uint32_t at = a->asks_put % CAREFUL_RING_ASKS;
+
+	if (a->socket_fd < 0)
+		return -ENOTCONN;
+	if (a->asks_put - read_number(&a->area->asks_taken) >= CAREFUL_RING_ASKS)
+		return -EAGAIN;
+	a->asks[at] = *entry;
+	if (payload)
+		memcpy(a->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
+		       entry->bytes);
+	write_number(&a->area->asks_put, ++a->asks_put);
+	/* Either carefuld sees this before it sleeps, or we see that it sleeps. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (read_number(&a->area->asks_asleep)) {
+		write_number(&a->area->asks_asleep, 0);
+		attached_ring(a, 0);
+	}
+	return 0;
+}
+
+static struct attached_op *take_op(struct attached *a, careful_done_fn *done, void *user,
+				   uint32_t peer)
+{
+	struct attached_op *op;
+
+	if (!a->free_count)
+		return NULL;
+	op = &a->ops[a->free[--a->free_count]];
+	*op = (struct attached_op){ .done = done, .user = user, .peer = peer };
+	op->id = ++a->generation * CAREFUL_RING_OPERATIONS + (uint64_t)(op - a->ops);
+	return op;
+}
+
+static void free_op(struct attached *a, struct attached_op *op)
+{
+	if (op->pages)
+		memset(a->pages_used + op->memory_off / ATTACH_PAGE_BYTES, 0, op->pages);
+	op->id = 0;
+	a->free[a->free_count++] = (uint8_t)(op - a->ops);
+}
+
+/* Some of the memory. -EMSGSIZE: there is never so much; -EAGAIN: not now. */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
+{
+	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
+	uint32_t run = 0;
+
+	if (want > a->pages_count)
+		return -EMSGSIZE;
+	for (uint32_t i = 0; i < a->pages_count; i++) {
+		run = a->pages_used[i] ? 0 : run + 1;
+		if (run < want)
+			continue;
+		i -= run - 1;
+		memset(a->pages_used + i, 1, run);
+		*memory_off = (uint64_t)i * ATTACH_PAGE_BYTES;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+static void args_to(struct careful_ring_entry *entry, const uint32_t *args)
+{
+	if (args)
+		memcpy(entry->args, args, sizeof(entry->args));
+}
+
+int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_REQUEST,
+		.peer = peer,
+		.handler = handler,
+		.bytes = bytes,
+	};
+	struct attached_op *op = NULL;
+	int rc;
+
+	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
+		return -EMSGSIZE;
+	if (done) {
+		op = take_op(c->attached, done, user, peer);
+		if (!op)
+			return -EAGAIN;
+		entry.id = op->id;
+	}
+	args_to(&entry, args);
+	rc = put(c, &entry, payload);
+	if (rc && op)
+		free_op(c->attached, op);
+	return rc;
+}
+
+/* Where the bytes of a get or store lie in the shared memory: their own place, or a copy's. */
+static int place(struct attached *a, struct attached_op *op, const struct careful_span *local,
+		 uint32_t bytes, bool get)
+{
+	const uint64_t off = (uint64_t)((uintptr_t)local->base - (uintptr_t)a->memory);
+	int rc;
+
+	if (!bytes)
+		return 0;
+	if (!local->base)
+		return -EOPNOTSUPP;
+	op->memory_off = off;
+	if (off <= a->memory_bytes && bytes <= a->memory_bytes - off)
+		return 0;
+	rc = attached_pages(a, bytes, &op->memory_off);
+	if (rc)
+		return rc;
+	op->pages = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
+	if (get)
+		op->into = local->base;
+	else
+		memcpy(a->memory + op->memory_off, local->base, bytes);
+	return 0;
+}
+
+/* A get or a store, as asked says. */
+int attached_move(struct careful *c, const struct careful_ring_entry *asked,
+		  const struct careful_span *local, careful_done_fn *done, void *user)
+{
+	struct attached *a = c->attached;
+	struct attached_op *op = take_op(a, done, user, asked->peer);
+	struct careful_ring_entry entry = *asked;
+	int rc;
+
+	if (!op)
+		return -EAGAIN;
+	rc = place(a, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
+	entry.id = op->id;
+	entry.memory_off = op->memory_off;
+	if (!rc)
+		rc = put(c, &entry, NULL);
+	if (rc)
+		free_op(a, op);
+	return rc;
+}
+
+int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
+		   const uint32_t *args, const void *payload, uint32_t bytes)
+{
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_REPLY,
+		.id = to->token,
+		.status = status < 0 ? -status : status,
+		.bytes = bytes,
+	};
+
+	if (!to->token)
+		return 0;
+	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
+		return -EMSGSIZE;
+	args_to(&entry, args);
+	return put(c, &entry, payload);
+}
+
+static void tell_done(const struct attached_op *op, const struct careful_result *result)
+{
+	if (op->done)
+		op->done(result, op->user);
+}
+
+static void on_end(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
+{
+	struct attached *a = c->attached;
+	struct attached_op *op = &a->ops[e->id % CAREFUL_RING_OPERATIONS];
+	struct careful_result result = {
+		.status = e->status,
+		.bytes = e->bytes,
+		.digest = e->digest,
+		.payload = e->flags ? payload : NULL,
+	};
+	struct attached_op was;
+
+	if (!e->id || op->id != e->id)
+		return;
+	memcpy(result.args, e->args, sizeof(result.args));
+	if (op->into && !op->left && !e->status)
+		memcpy(op->into, a->memory + op->memory_off, e->bytes);
+	was = *op;
+	free_op(a, op); /* free for what the application asks now */
+	if (was.left)
+		result = (struct careful_result){ .status = -ECONNRESET };
+	tell_done(&was, &result);
+}
+
+static void on_message(struct careful *c, const struct careful_ring_entry *e,
+		       const uint8_t *payload)
+{
+	const bool store = e->kind == CAREFUL_RING_STORED;
+	const uint32_t index = e->handler % CAREFUL_HANDLERS;
+	const struct handler *handler = store ? &c->store_handlers[index] : &c->handlers[index];
+	struct careful_message message = {
+		.instance = c,
+		.peer = e->peer,
+		.handler = (uint16_t)index,
+		.token = (uint32_t)e->id,
+		.payload = store ? c->attached->memory + e->memory_off : payload,
+		.bytes = e->bytes,
+		.region = e->region,
+		.region_off = e->region_off,
+	};
+
+	memcpy(message.args, e->args, sizeof(message.args));
+	if (handler->fn)
+		handler->fn(&message, handler->user);
+	else if (!store)
+		careful_reply(&message, ENOSYS, NULL, NULL, 0);
+}
+
+static void on_told(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
+{
+	switch (e->kind) {
+	case CAREFUL_RING_DONE:
+		on_end(c, e, payload);
+		break;
+	case CAREFUL_RING_ASKED:
+	case CAREFUL_RING_STORED:
+		on_message(c, e, payload);
+		break;
+	case CAREFUL_RING_PEER:
+		if (c->watch)
+			c->watch(c, e->peer, (uint32_t)e->status, c->watch_user);
+		break;
+	default:
+		break;
+	}
+}
+
+/* What was under way to a peer that is closed, or all of it, when carefuld has ended. */
+static void end_closed(struct careful *c)
+{
+	const struct careful_result result = { .status = -ECONNRESET };
+	struct attached *a = c->attached;
+
+	a->closed = false;
+	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
+		struct attached_op *op = &a->ops[i], was = *op;
+
+		if (!op->id || (a->socket_fd >= 0 && !op->left))
+			continue;
+		op->done = NULL; /* once */
+		if (a->socket_fd < 0)
+			free_op(a, op);
+		tell_done(&was, &result);
+	}
+}
+
+/* Takes the bells that rang, and sees whether the connection still is one. */
+static void look(struct careful *c)
+{
+	struct attached *a = c->attached;
+	char byte;
+	ssize_t n;
+
+	if (a->socket_fd < 0)
+		return;
+	do {
+		n = recv(a->socket_fd, &byte, 1, MSG_DONTWAIT);
+	} while (n > 0 || (n < 0 && errno == EINTR));
+	if (n == 0 || errno != EAGAIN)
+		attached_lost(c);
+}
+
+static void disarm(struct careful *c)
+{
+	struct attached *a = c->attached;
+
+	a->armed = false;
+	write_number(&a->area->told_asleep, 0);
+	look(c);
+}
+
+static bool untold(const struct attached *a)
+{
+	return read_number(&a->area->told_put) != a->told_taken || a->closed;
+}
+
+int attached_poll(struct careful *c)
+{
+	struct attached *a = c->attached;
+	const uint32_t put = read_number(&a->area->told_put);
+	int n = 0;
+
+	if (c->polling)
+		return -EDEADLK;
+	c->polling = true;
+	if (a->armed)
+		disarm(c);
+	if (++a->looks % LOOKS == 0)
+		look(c);
+	for (; n < ROUND && a->told_taken != put; n++) {
+		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
+
+		on_told(c, &a->told[at], a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
+		write_number(&a->area->told_taken, ++a->told_taken);
+	}
+	if (a->closed)
+		end_closed(c);
+	c->polling = false;
+	return n || a->socket_fd >= 0 ? n : -ENOTCONN;
+}
+
+/* From here on carefuld wakes us; false: something is there already. */
+static bool arm(struct attached *a)
+{
+	a->armed = true;
+	write_number(&a->area->told_asleep, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return !untold(a);
+}
+
+int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
+{
+	struct attached *a = c->attached;
+	uint32_t count = 0;
+
+	if (a->socket_fd >= 0 && n)
+		fds[count++] = a->socket_fd;
+	*timeout_ms = arm(a) && a->socket_fd >= 0 ? IDLE_MS : 0;
+	return (int)count;
+}
+
+/* True: extra_fd has something. */
+static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
+{
+	struct attached *a = c->attached;
+	struct pollfd pfds[2] = {
+		{ .fd = a->socket_fd, .events = POLLIN },
+		{ .fd = extra_fd, .events = POLLIN },
+	};
+
+	if (!arm(a))
+		return false;
+	poll(pfds, 2, timeout_ms < IDLE_MS ? timeout_ms : IDLE_MS);
+	return pfds[1].revents;
+}
+
+static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
+{
+	struct pollfd pfd = { .fd = extra_fd, .events = POLLIN };
+
+	if (extra_fd < 0 || now - c->extra_ns < EXTRA_NS)
+		return false;
+	c->extra_ns = now;
+	return poll(&pfd, 1, 0) > 0;
+}
+
+static uint64_t spin_ns(struct careful *c)
+{
+	switch (c->options.wait_mode) {
+	case CAREFUL_WAIT_SPIN:
+		return UINT64_MAX;
+	case CAREFUL_WAIT_BLOCK:
+		return 0;
+	default:
+		return spin_wanted(&c->spin) ? c->options.spin_us * 1000ull : 0;
+	}
+}
+
+int attached_wait(struct careful *c, int timeout_ms, int extra_fd)
+{
+	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
+	uint64_t start = 0, limit = 0, blocked = 0, spin = 0, now;
+	int rc;
+
+	for (;;) {
+		rc = attached_poll(c);
+		if (rc) {
+			if (blocked)
+				spin_blocked(&c->spin, spin, blocked, c->options.spin_us * 1000ull);
+			else if (start && spin)
+				spin_paid(&c->spin);
+			return rc;
+		}
+		now = now_ns();
+		if (!start) {
+			start = now;
+			limit = now + wait;
+			spin = spin_ns(c);
+		}
+		if (now >= limit || extra_ready(c, extra_fd, now))
+			return 0;
+		if (now - start < spin)
+			continue;
+		if (sleep_until(c, (int)((limit - now) / 1000000) + 1, extra_fd))
+			return attached_poll(c);
+		blocked += now_ns() - now;
+	}
+}

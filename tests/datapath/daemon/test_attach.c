@@ -1,0 +1,774 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Programs that share an instance: the daemon's socket and rings over two engines joined in
+ * memory, in a thread of their own, and programs here. What they can do, what becomes of those
+ * that die, stall or write anything into their area, and that the others do not notice. Needs no
+ * privilege.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <careful/careful.h>
+#include <careful/ipc.h>
+
+#include "check.h"
+#include "daemon/clock.h"
+#include "daemon/ipc_private.h"
+#include "memory.h"
+#include "service/attach.h"
+#include "service/engine.h"
+
+enum {
+	ECHO = 1,
+	OURS = 7, /* a handler of a program */
+	LATE = 8,
+	TABLE_BYTES = 1 << 20,
+	PATIENCE_MS = 20000,
+};
+
+static struct memory ends[2];
+static struct careful *node[2]; /* carefuld's, and the other host */
+static struct ipc *server;
+static int listen_fd, epoll_fd;
+static struct sockaddr_un address = { .sun_family = AF_UNIX };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all above */
+static pthread_t thread;
+static bool stop;
+static uint8_t table[TABLE_BYTES]; /* of the other host */
+static uint32_t table_key;
+
+static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, void *user)
+{
+	(void)instance;
+	ipc_peer_changed(user, peer, state);
+}
+
+static void turn(void)
+{
+	struct epoll_event events[16];
+	int n = epoll_wait(epoll_fd, events, 16, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct ipc_event *event = events[i].data.ptr;
+
+		event->handle(event, events[i].events);
+	}
+	ipc_poll(server);
+	for (int side = 0; side < 2; side++) {
+		ends[side].now_ns = clock_now_ns();
+		CHECK(careful_poll(node[side]) >= 0);
+	}
+}
+
+static void *run(void *unused)
+{
+	(void)unused;
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		pthread_mutex_lock(&lock);
+		turn();
+		pthread_mutex_unlock(&lock);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void echo(const struct careful_message *message, void *user)
+{
+	(void)user;
+	CHECK_EQ(careful_reply(message, 0, message->args, message->payload, message->bytes), 0);
+}
+
+static void open_all(void)
+{
+	const struct careful_options options = { .ifname = "memory" };
+	struct careful_region region = {
+		.span = { .base = table, .fd = -1 },
+		.bytes = TABLE_BYTES,
+		.access = CAREFUL_REGION_READ | CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	struct careful_error error;
+
+	memory_init(ends);
+	for (int side = 0; side < 2; side++) {
+		struct engine_base base = {
+			.queue = &ends[side].queue,
+			.storage = &ends[side].storage,
+			.limits = { .operations = 256,
+				    .regions = 256,
+				    .messages = { .outs = 32, .parked = 128, .copies = 64 } },
+		};
+
+		ends[side].now_ns = clock_now_ns();
+		CHECK_EQ(engine_open(&options, &base, &node[side], &error), 0);
+	}
+	CHECK_EQ(careful_handle(node[1], ECHO, echo, NULL), 0);
+	CHECK_EQ(careful_region_add(node[1], &region, &table_key), 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/test_attach.%d", getpid());
+	listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	CHECK(!bind(listen_fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK(!listen(listen_fd, 8));
+	CHECK_EQ(ipc_create(node[0], listen_fd, epoll_fd, &server), 0);
+	CHECK_EQ(careful_peer_watch(node[0], on_peer, server), 0);
+	CHECK(!pthread_create(&thread, NULL, run, NULL));
+}
+
+/* What carefuld does at its end. */
+static void close_server(void)
+{
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	careful_close(node[0]);
+	ipc_destroy(server);
+}
+
+static void close_all(void)
+{
+	careful_close(node[1]);
+	memory_deinit(ends);
+	close(listen_fd);
+	close(epoll_fd);
+	unlink(address.sun_path);
+}
+
+static struct careful *attached(const char *name)
+{
+	const struct careful_attach_options options = {
+		.path = address.sun_path,
+		.name = name,
+		.memory_bytes = 4 << 20,
+	};
+	struct careful_error error;
+	struct careful *c = NULL;
+	int rc = careful_attach(&options, &c, &error);
+
+	if (rc)
+		fprintf(stderr, "%s\n", error.text);
+	CHECK_EQ(rc, 0);
+	return c;
+}
+
+static uint32_t peer_of(struct careful *c)
+{
+	union address to = memory_address(1);
+	int peer = careful_peer(c, &to.sa, sizeof(to.in));
+	struct careful_peer_info info = { 0 };
+
+	CHECK(peer >= 0);
+	for (int i = 0; i < PATIENCE_MS && info.state != CAREFUL_PEER_UP; i++) {
+		CHECK(careful_wait(c, 1, -1) >= 0);
+		CHECK_EQ(careful_peer_info(c, (uint32_t)peer, &info), 0);
+	}
+	CHECK_EQ(info.state, CAREFUL_PEER_UP);
+	return (uint32_t)peer;
+}
+
+struct outcome {
+	int done;
+	struct careful_result result;
+	uint8_t payload[CAREFUL_RING_PAYLOAD_BYTES];
+};
+
+static void on_done(const struct careful_result *result, void *user)
+{
+	struct outcome *outcome = user;
+
+	outcome->done++;
+	outcome->result = *result;
+	if (result->payload)
+		memcpy(outcome->payload, result->payload, result->bytes);
+}
+
+static void await(struct careful *c, const struct outcome *outcome)
+{
+	for (int i = 0; i < PATIENCE_MS && !__atomic_load_n(&outcome->done, __ATOMIC_ACQUIRE); i++)
+		CHECK(careful_wait(c, 1, -1) >= 0);
+	CHECK_EQ(outcome->done, 1);
+}
+
+/* Asks the other host to say it again. */
+static int asked(struct careful *c, uint32_t peer, const char *what)
+{
+	const uint32_t args[4] = { 1, 2, 3, 4 };
+	static struct outcome outcome;
+
+	outcome = (struct outcome){ 0 };
+	CHECK_EQ(careful_request(c, peer, ECHO, args, what, (uint32_t)strlen(what), on_done,
+				 &outcome),
+		 0);
+	await(c, &outcome);
+	if (outcome.result.status)
+		return outcome.result.status;
+	CHECK_EQ(outcome.result.bytes, strlen(what));
+	CHECK(!memcmp(outcome.payload, what, strlen(what)));
+	CHECK_EQ(outcome.result.args[3], 4);
+	return 0;
+}
+
+/* The other host asks the daemon's; its peer there is the first. */
+static void ask_program(uint16_t handler, struct outcome *outcome)
+{
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_request(node[1], 0, handler, NULL, "hello", 5, on_done, outcome), 0);
+	pthread_mutex_unlock(&lock);
+}
+
+static struct ipc_program *program(const char *name)
+{
+	for (struct ipc_program *p = server->programs; p; p = p->next)
+		if (!strcmp(p->info.name, name))
+			return p;
+	return NULL;
+}
+
+static void await_programs(int count)
+{
+	int n = -1;
+
+	for (int i = 0; i < 5 * PATIENCE_MS && n != count; i++) {
+		n = 0;
+		pthread_mutex_lock(&lock);
+		for (struct ipc_client *one = server->clients; one; one = one->next)
+			n++;
+		pthread_mutex_unlock(&lock);
+		usleep(200);
+	}
+	CHECK_EQ(n, count);
+}
+
+static void test_attach__what_cannot_be(void)
+{
+	struct careful_attach_options options = { .path = "/tmp/test_attach.none" };
+	struct careful_error error;
+	struct careful *c = NULL;
+	char name[64];
+
+	CHECK_EQ(careful_attach(&options, &c, &error), -ENOENT);
+	CHECK(strstr(error.text, "not running"));
+	options.path = NULL;
+	CHECK_EQ(careful_attach(&options, &c, NULL), -EINVAL);
+	memset(name, 'n', sizeof(name));
+	name[63] = 0;
+	options.path = address.sun_path;
+	options.name = name;
+	CHECK_EQ(careful_attach(&options, &c, &error), -EINVAL);
+	options.name = "n";
+	options.memory_bytes = 1ull << 40;
+	CHECK_EQ(careful_attach(&options, &c, &error), -EINVAL);
+	CHECK(strstr(error.text, "memory"));
+	CHECK(!c);
+	await_programs(0);
+}
+
+static void test_request__answers_and_failures(void)
+{
+	static uint8_t large[CAREFUL_RING_PAYLOAD_BYTES + 1];
+	struct outcome outcomes[CAREFUL_RING_OPERATIONS] = { 0 };
+	struct careful *c = attached("asks");
+	uint32_t peer = peer_of(c);
+	struct careful_info info;
+	struct outcome o = { 0 };
+
+	CHECK_EQ(asked(c, peer, "hello"), 0);
+	CHECK_EQ(careful_info(c, &info), 0);
+	CHECK_EQ(info.peers_max, 8);
+	CHECK(careful_payload_bytes(c, peer) > 1000);
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, large, sizeof(large), on_done, &o),
+		 -EMSGSIZE);
+	CHECK_EQ(careful_request(c, peer, OURS, NULL, NULL, 0, on_done, &o), 0);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -ENOSYS);
+	/* A name that is nobody's. */
+	o.done = 0;
+	CHECK_EQ(careful_request(c, peer + (1u << 16), ECHO, NULL, NULL, 0, on_done, &o), 0);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -ENOTCONN);
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, "x", 1, NULL, NULL), 0);
+	/* Its share, all at once, and no more. */
+	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++)
+		CHECK_EQ(careful_request(c, peer, ECHO, &i, NULL, 0, on_done, &outcomes[i]), 0);
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -EAGAIN);
+	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
+		await(c, &outcomes[i]);
+		CHECK_EQ(outcomes[i].result.status, 0);
+	}
+	/* What other calls say. */
+	CHECK_EQ(careful_peer_measure(c, peer), -EOPNOTSUPP);
+	CHECK_EQ(careful_keys_refresh(c, NULL), -EOPNOTSUPP);
+	CHECK_EQ(careful_peer_info(c, peer + (1u << 16), &(struct careful_peer_info){ 0 }),
+		 -ENOENT);
+	/* Closed here, it is the others' yet. */
+	o.done = 0;
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), 0);
+	CHECK_EQ(careful_peer_close(c, peer), 0);
+	await(c, &o);
+	CHECK_EQ(asked(c, peer, "again"), 0);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
+static void test_move__memory_of_its_own_and_other(void)
+{
+	struct careful *c = attached("moves");
+	uint32_t peer = peer_of(c);
+	uint8_t *shared, *other = malloc(8 << 20);
+	struct careful_span spans[2];
+	void *base;
+
+	CHECK(other);
+	CHECK_EQ(careful_memory(c, 100000, &base), 0);
+	shared = base;
+	spans[0] = (struct careful_span){ .base = shared, .fd = -1 };
+	spans[1] = (struct careful_span){ .base = other, .fd = -1 };
+	for (int i = 0; i < 2; i++) {
+		uint8_t *at = spans[i].base;
+		struct outcome o = { 0 };
+
+		for (int k = 0; k < 100000; k++)
+			at[k] = (uint8_t)(k * 7 + i);
+		CHECK_EQ(careful_store(c, peer, table_key, 5000, &spans[i], 100000,
+				       CAREFUL_HANDLERS, NULL, 0, on_done, &o),
+			 0);
+		await(c, &o);
+		CHECK_EQ(o.result.status, 0);
+		CHECK_EQ(o.result.bytes, 100000);
+		CHECK(!memcmp(table + 5000, at, 100000));
+		memset(at, 0, 100000);
+		o.done = 0;
+		CHECK_EQ(careful_get(c, peer, table_key, 5000, &spans[i], 100000, 0, on_done, &o),
+			 0);
+		await(c, &o);
+		CHECK_EQ(o.result.status, 0);
+		CHECK(!memcmp(table + 5000, at, 100000));
+		o.done = 0;
+		CHECK_EQ(careful_get(c, peer, table_key, TABLE_BYTES, &spans[i], 1, 0, on_done, &o),
+			 0);
+		await(c, &o);
+		CHECK_EQ(o.result.status, -ERANGE);
+	}
+	/* More than there is, and a file. */
+	CHECK_EQ(careful_get(c, peer, table_key, 0, &spans[1], 5 << 20, 0, on_done, NULL),
+		 -EMSGSIZE);
+	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
+	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = 0 }, 1, 0,
+			     on_done, NULL),
+		 -EOPNOTSUPP);
+	free(other);
+	CHECK_EQ(careful_close(c), 0);
+	shared[0] = 1; /* it stays */
+	await_programs(0);
+}
+
+struct service {
+	struct careful_reply_to late;
+	int asked, stored;
+	struct careful_message last;
+};
+
+static void on_ours(const struct careful_message *message, void *user)
+{
+	struct service *s = user;
+
+	s->asked++;
+	CHECK_EQ(message->bytes, 5);
+	CHECK(!memcmp(message->payload, "hello", 5));
+	if (message->handler == LATE)
+		careful_reply_name(message, &s->late);
+	else
+		CHECK_EQ(careful_reply(message, 0, NULL, "HELLO", 5), 0);
+}
+
+static void on_stored(const struct careful_message *message, void *user)
+{
+	struct service *s = user;
+
+	s->stored++;
+	s->last = *message;
+}
+
+static void await_count(struct careful *c, const int *count, int wanted)
+{
+	for (int i = 0; i < PATIENCE_MS && *count < wanted; i++)
+		CHECK(careful_wait(c, 1, -1) >= 0);
+	CHECK_EQ(*count, wanted);
+}
+
+static void test_handle__requests_of_peers(void)
+{
+	struct careful *c = attached("serves"), *second = attached("second");
+	struct service s = { 0 };
+	static struct outcome o, late;
+
+	o = late = (struct outcome){ 0 };
+	peer_of(c);
+	CHECK_EQ(careful_handle(c, OURS, on_ours, &s), 0);
+	CHECK_EQ(careful_handle(c, LATE, on_ours, &s), 0);
+	CHECK_EQ(careful_handle(second, OURS, on_ours, &s), -EBUSY);
+	CHECK_EQ(careful_handle(c, CAREFUL_HANDLERS_APP, on_ours, &s), -EINVAL);
+	ask_program(OURS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	CHECK(!memcmp(o.payload, "HELLO", 5));
+	ask_program(LATE, &late);
+	await_count(c, &s.asked, 2);
+	CHECK(!late.done);
+	CHECK_EQ(careful_reply_late(c, &s.late, ENOENT, NULL, NULL, 0), 0);
+	await(c, &late);
+	CHECK_EQ(late.result.status, -ENOENT);
+	/* Answered once: another answer is nobody's. */
+	CHECK_EQ(careful_reply_late(c, &s.late, 0, NULL, NULL, 0), 0);
+	/* A number that is free again is the other program's. */
+	CHECK_EQ(careful_handle(c, OURS, NULL, NULL), 0);
+	CHECK_EQ(careful_handle(second, OURS, on_ours, &s), 0);
+	o.done = 0;
+	ask_program(OURS, &o);
+	await(second, &o);
+	CHECK_EQ(o.result.status, 0);
+	/* Who goes leaves no request without its end, and its numbers to others. */
+	late.done = 0;
+	ask_program(LATE, &late);
+	await_count(c, &s.asked, 4);
+	CHECK_EQ(careful_close(c), 0);
+	await(second, &late);
+	CHECK_EQ(late.result.status, -ECONNRESET);
+	o.done = 0;
+	ask_program(LATE, &o);
+	await(second, &o);
+	CHECK_EQ(o.result.status, -ENOSYS);
+	CHECK_EQ(careful_close(second), 0);
+	await_programs(0);
+}
+
+static void store_to(uint32_t key, uint64_t off, uint16_t handler, struct outcome *o)
+{
+	const struct careful_span span = { .base = table, .fd = -1 };
+
+	o->done = 0;
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_store(node[1], 0, key, off, &span, 3000, handler, NULL, 0, on_done, o), 0);
+	pthread_mutex_unlock(&lock);
+}
+
+static void test_region__is_served_and_goes_with_the_program(void)
+{
+	struct careful *c = attached("lends");
+	struct careful_region region = {
+		.bytes = 10000,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+		.span = { .base = table, .fd = -1 },
+	};
+	struct service s = { 0 };
+	static struct outcome o;
+	uint32_t key = 0;
+	void *base;
+
+	peer_of(c);
+	CHECK_EQ(careful_region_add(c, &region, &key), -EOPNOTSUPP); /* none that is shared */
+	CHECK_EQ(careful_memory(c, 10000, &base), 0);
+	region.span.base = base;
+	CHECK_EQ(careful_region_add(c, &region, &key), 0);
+	memset(table, 0x5a, 3000);
+	store_to(key, 100, CAREFUL_HANDLERS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	CHECK(!memcmp((uint8_t *)base + 100, table, 3000));
+	/* With a handler, once there is one. */
+	store_to(key, 100, OURS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -ENOSYS);
+	CHECK_EQ(careful_handle_store(c, OURS, on_stored, &s), 0);
+	store_to(key, 200, OURS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	await_count(c, &s.stored, 1);
+	CHECK_EQ(s.last.region, key);
+	CHECK_EQ(s.last.region_off, 200);
+	CHECK(s.last.payload == (uint8_t *)base + 200);
+	CHECK_EQ(careful_region_remove(c, key + 1), -ENOENT);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+	c = attached("after");
+	peer_of(c);
+	store_to(key, 0, CAREFUL_HANDLERS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -ENOENT);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
+static void test_status__names_each(void)
+{
+	struct careful *a = attached("first"), *b = attached("other");
+	struct careful_program_info infos[IPC_CLIENTS];
+	struct careful_ipc head = { .op = CAREFUL_IPC_PROGRAMS };
+
+	CHECK_EQ(asked(a, peer_of(a), "hello"), 0);
+	CHECK_EQ(attached_ask(b, &head, NULL, 0, infos, sizeof(infos)), 0);
+	CHECK_EQ(head.payload_bytes, 2 * sizeof(infos[0]));
+	for (int i = 0; i < 2; i++) {
+		const bool first = !strcmp(infos[i].name, "first");
+
+		CHECK(first || !strcmp(infos[i].name, "other"));
+		CHECK_EQ(infos[i].pid, getpid());
+		CHECK_EQ(infos[i].asked, first);
+		CHECK(infos[i].told >= (uint64_t)first);
+		CHECK_EQ(infos[i].memory_bytes, 4 << 20);
+	}
+	careful_close(a);
+	careful_close(b);
+	await_programs(0);
+}
+
+/* It goes in the middle of everything; another one does not notice. */
+static void test_death__leaves_nothing(void)
+{
+	struct careful *other = attached("lives");
+	uint32_t peer = peer_of(other);
+
+	for (int round = 0; round < 5; round++) {
+		struct careful *c = attached("dies");
+		struct careful_region region = {
+			.bytes = 4096,
+			.access = CAREFUL_REGION_WRITE | CAREFUL_REGION_READ,
+			.peer = CAREFUL_ANY_PEER,
+		};
+		static uint8_t bytes[300000];
+		const struct careful_span span = { .base = bytes, .fd = -1 };
+		struct service s = { 0 };
+		static struct outcome o;
+		uint32_t key;
+
+		o = (struct outcome){ 0 };
+		peer_of(c);
+		CHECK_EQ(careful_memory(c, 4096, &region.span.base), 0);
+		CHECK_EQ(careful_region_add(c, &region, &key), 0);
+		CHECK_EQ(careful_handle(c, LATE, on_ours, &s), 0);
+		ask_program(LATE, &o);
+		await_count(c, &s.asked, 1);
+		for (int i = 0; i < round; i++) {
+			careful_store(c, peer, table_key, 0, &span, sizeof(bytes), CAREFUL_HANDLERS,
+				      NULL, 0, on_done, NULL);
+			careful_request(c, peer, ECHO, NULL, bytes, 1000, on_done, NULL);
+			careful_get(c, peer, table_key, 0, &span, sizeof(bytes), 0, on_done, NULL);
+		}
+		careful_close(c);
+		await(other, &o);
+		CHECK_EQ(o.result.status, -ECONNRESET);
+		CHECK_EQ(asked(other, peer, "still here"), 0);
+	}
+	await_programs(1);
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(node[0]->operations_free_count, 256);
+	for (uint32_t i = 0; i < node[0]->limits.regions; i++)
+		CHECK(!node[0]->regions[i].key);
+	pthread_mutex_unlock(&lock);
+	careful_close(other);
+	await_programs(0);
+}
+
+/* Its requests are refused, and those under way; once it looks again it is served. */
+static void test_stall__requests_for_it_end(void)
+{
+	struct careful *c = attached("sleeps"), *other = attached("wakes");
+	struct service s = { 0 };
+	static struct outcome o;
+	struct ipc_program *p;
+
+	o = (struct outcome){ 0 };
+	peer_of(c);
+	peer_of(other);
+	CHECK_EQ(careful_handle(c, OURS, on_ours, &s), 0);
+	ask_program(OURS, &o);
+	for (int i = 0; i < 20; i++)
+		CHECK(careful_wait(other, 1, -1) >= 0);
+	CHECK(!o.done);
+	pthread_mutex_lock(&lock);
+	p = program("sleeps");
+	CHECK(p && !p->stalled);
+	p->read_ns -= (IPC_STALL_MS + 1000) * 1000000ull;
+	pthread_mutex_unlock(&lock);
+	await(other, &o);
+	CHECK_EQ(o.result.status, -ETIMEDOUT);
+	o.done = 0;
+	ask_program(OURS, &o);
+	await(other, &o);
+	CHECK_EQ(o.result.status, -ETIMEDOUT);
+	await_count(c, &s.asked, 1); /* what it was told before; its answer is nobody's */
+	for (int i = 0; i < 20; i++)
+		CHECK(careful_wait(c, 1, -1) >= 0);
+	o.done = 0;
+	ask_program(OURS, &o);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	/* It reads nothing at all while many ask: its ring is full, and nothing is overwritten. */
+	for (int sent = 0; sent < CAREFUL_RING_TOLD;) {
+		pthread_mutex_lock(&lock);
+		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
+		pthread_mutex_unlock(&lock);
+	}
+	o.done = 0;
+	ask_program(OURS, &o);
+	await(other, &o);
+	CHECK_EQ(o.result.status, -EBUSY);
+	s.asked = 0;
+	for (int i = 0; i < PATIENCE_MS && careful_wait(c, 1, -1) > 0; i++)
+		;
+	CHECK(s.asked > CAREFUL_RING_TOLD / 2);
+	CHECK(s.asked < CAREFUL_RING_TOLD);
+	careful_close(c);
+	careful_close(other);
+	await_programs(0);
+}
+
+/* A program's area, filled with anything while carefuld works on it. */
+static void test_rings__hold_anything(void)
+{
+	struct careful *good = attached("good");
+	uint32_t peer = peer_of(good);
+	uint64_t random = 88172645463325252ull;
+
+	for (int round = 0; round < 20; round++) {
+		struct careful *c = attached("bad");
+		const size_t rings = careful_area_payloads();
+		uint8_t *area = (uint8_t *)c->attached->area;
+
+		for (int k = 0; k < 40; k++) {
+			struct careful_ring_entry *e =
+				&c->attached->asks[c->attached->asks_put % CAREFUL_RING_ASKS];
+
+			/* An entry that is nearly one, and anything anywhere. */
+			random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+			*e = (struct careful_ring_entry){
+				.kind = 1 + random % 4,
+				.id = random >> 3 & 1 ? random : random & 3,
+				.peer = random >> 5 & 3 ? peer : (uint32_t)random,
+				.handler = random >> 8 & 0x1ff,
+				.region = random >> 17 & 1 ? table_key : (uint32_t)random,
+				.bytes = (uint32_t)(random >> (20 + (random & 31))),
+				.memory_off = random >> (18 + (random >> 7 & 31)),
+			};
+			if (round % 3) {
+				uint64_t at = random % rings;
+
+				area[at] = (uint8_t)(random >> 11);
+			}
+			if (round % 5 == 0 && k == 20)
+				for (size_t i = 0; i < rings; i += 8)
+					memcpy(area + i, &random, 8);
+			__atomic_store_n(&c->attached->area->asks_put.value,
+					 ++c->attached->asks_put, __ATOMIC_RELEASE);
+			sched_yield();
+		}
+		careful_close(c);
+		CHECK_EQ(asked(good, peer, "still here"), 0);
+	}
+	await_programs(1);
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(node[0]->operations_free_count, 256);
+	CHECK_EQ(node[0]->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	pthread_mutex_unlock(&lock);
+	careful_close(good);
+	await_programs(0);
+}
+
+static void test_rings__more_than_there_is_ends_the_program(void)
+{
+	struct careful *c = attached("lies");
+
+	__atomic_store_n(&c->attached->area->asks_put.value, 1u << 31, __ATOMIC_RELEASE);
+	await_programs(0);
+	for (int i = 0; i < PATIENCE_MS && careful_wait(c, 1, -1) != -ENOTCONN; i++)
+		;
+	CHECK_EQ(careful_wait(c, 1, -1), -ENOTCONN);
+	careful_close(c);
+}
+
+/* Or an access of carefuld's could fail. */
+static void test_area__keeps_its_size(void)
+{
+	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
+				    .op = CAREFUL_IPC_ATTACH,
+				    .id = 1,
+				    .bytes = 4096,
+				    .payload_bytes = 1 };
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	char byte = 'n';
+	struct iovec iov[2] = { { &head, sizeof(head) }, { &byte, 1 } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), area;
+
+	CHECK(!connect(fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK_EQ(sendmsg(fd, &msg, 0), sizeof(head) + 1);
+	msg.msg_control = control;
+	msg.msg_controllen = sizeof(control);
+	CHECK_EQ(recvmsg(fd, &msg, 0), sizeof(head));
+	CHECK_EQ(head.status, 0);
+	CHECK(CMSG_FIRSTHDR(&msg));
+	memcpy(&area, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(area));
+	CHECK_EQ(ftruncate(area, 4096), -1);
+	CHECK_EQ(ftruncate(area, 1 << 30), -1);
+	CHECK_EQ(fcntl(area, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	close(area);
+	/* A second one on the same connection. */
+	head = (struct careful_ipc){ .version = CAREFUL_IPC_VERSION,
+				     .op = CAREFUL_IPC_ATTACH,
+				     .id = 2,
+				     .payload_bytes = 1 };
+	CHECK_EQ(sendmsg(fd, &(struct msghdr){ .msg_iov = iov, .msg_iovlen = 2 }, 0),
+		 sizeof(head) + 1);
+	CHECK_EQ(recv(fd, &head, sizeof(head), 0), sizeof(head));
+	CHECK_EQ(head.status, -EALREADY);
+	close(fd);
+	await_programs(0);
+}
+
+static void test_end__of_carefuld(void)
+{
+	struct careful *c = attached("outlives");
+	uint32_t peer = peer_of(c);
+	static struct outcome o;
+
+	o = (struct outcome){ 0 };
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), 0);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lock);
+	close_server();
+	for (int i = 0; i < PATIENCE_MS && careful_wait(c, 1, -1) != -ENOTCONN; i++)
+		;
+	CHECK_EQ(o.done, 1);
+	CHECK_EQ(careful_wait(c, 1, -1), -ENOTCONN);
+	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -ENOTCONN);
+	CHECK_EQ(careful_peer_info(c, peer, &(struct careful_peer_info){ 0 }), -ENOTCONN);
+	CHECK_EQ(careful_close(c), 0);
+}
+
+int main(void)
+{
+	open_all();
+	RUN(test_attach__what_cannot_be);
+	RUN(test_request__answers_and_failures);
+	RUN(test_move__memory_of_its_own_and_other);
+	RUN(test_handle__requests_of_peers);
+	RUN(test_region__is_served_and_goes_with_the_program);
+	RUN(test_status__names_each);
+	RUN(test_death__leaves_nothing);
+	RUN(test_stall__requests_for_it_end);
+	RUN(test_rings__hold_anything);
+	RUN(test_rings__more_than_there_is_ends_the_program);
+	RUN(test_area__keeps_its_size);
+	RUN(test_end__of_carefuld);
+	close_all();
+	printf("test_attach: ok\n");
+	return 0;
+}
