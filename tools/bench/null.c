@@ -11,7 +11,8 @@
  *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
  *   null operations COUNT [BYTES]  the same, each operation of link (null_operations alone)
  *
- * A last word "traditional" runs it under that protocol ("careful": the other).
+ * A last word "traditional" runs it under that protocol ("careful": the other); "auth" and
+ * "encrypt" between ends that have keys, and seal their frames so.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static uint32_t region;
 static uint8_t *memory[2];
 static uint32_t done;
 static uint32_t protocol;
+static const char *seal;
 static uint32_t bins[HALVES][BINS]; /* the last one: that, and more */
 
 static void give_up(const char *what)
@@ -173,6 +175,23 @@ __attribute__((noinline)) static void measured(char what, uint32_t count, uint32
 		once(what, bytes);
 }
 
+/* The other end's key; each has its number as the private one. */
+static void trust(uint32_t side)
+{
+	static const uint8_t none[NOISE_KEY_BYTES] = { 0 }, base[NOISE_KEY_BYTES] = { 9 };
+	uint8_t ours[NOISE_KEY_BYTES] = { 0 }, theirs[NOISE_KEY_BYTES] = { 0 };
+	const union address at = memory_address(!side);
+	struct noise_pair other;
+
+	ours[1] = (uint8_t)(1 + side);
+	theirs[1] = (uint8_t)(2 - side);
+	/* The base point times a private key is the public one. */
+	if (noise_pair_init(&other, theirs, base, none) ||
+	    keys_trust(&c[side]->link.keys, &at, ours, other.ours, none))
+		give_up("no keys");
+	c[side]->link.keyed = true;
+}
+
 static void open_end(uint32_t side)
 {
 	static const char *const names[2] = { "one", "two" };
@@ -181,6 +200,7 @@ static void open_end(uint32_t side)
 		.rx_buffers = MEMORY_RX,
 		.tx_buffers = MEMORY_TX,
 		.protocol = protocol,
+		.seal = seal,
 	};
 	const struct engine_base base = {
 		.queue = &ends[side].queue,
@@ -193,6 +213,8 @@ static void open_end(uint32_t side)
 
 	if (engine_open(&options, &base, &c[side], &error))
 		give_up(error.text);
+	if (seal)
+		trust(side);
 }
 
 static void open_all(void)
@@ -323,13 +345,15 @@ int main(int argc, char **argv)
 		argc--;
 	} else if (argc > 3 && !strcmp(argv[argc - 1], "careful")) {
 		argc--;
+	} else if (argc > 3 && strchr("ae", argv[argc - 1][0])) {
+		seal = argv[--argc];
 	}
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	for (int i = 0; i < 6; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
 		fprintf(stderr, "usage: null request|wait|idle|store|halves|operations COUNT "
-				"[BYTES] [careful|traditional]\n");
+				"[BYTES] [careful|traditional|auth|encrypt]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')

@@ -107,6 +107,49 @@ static void test_peer__with_all_it_may_ask_in_one_export(void)
 	stop();
 }
 
+/* OPEN of a new file, as `put` asks for it. */
+static uint32_t ask_create(uint32_t peer, const char *path)
+{
+	struct careful_block_open open = {
+		.flags = htobe32(CAREFUL_BLOCK_CREATE),
+		.bytes = htobe64(4096),
+		.path_bytes = htobe32((uint32_t)strlen(path)),
+	};
+	char buf[sizeof(open) + 64];
+
+	memcpy(buf, &open, sizeof(open));
+	memcpy(buf + sizeof(open), path, strlen(path) + 1);
+	return fake_request(c, peer, CAREFUL_BLOCK_OPEN, NULL, buf,
+			    (uint32_t)(sizeof(open) + strlen(path)));
+}
+
+/* Several peers put more than 64 files each where it hangs: another one's file elsewhere begins and
+ * ends, and so do their own; the end says what is left, and does not wait for it. */
+static void test_peers__that_put_where_it_hangs(void)
+{
+	enum { EACH = 70, OTHER = FAKE_PEERS - 1 };
+	const struct careful_block_open whole = { .mode = htobe32(0644) };
+	uint32_t args[4] = { 0 }, left;
+	struct fake_answer *a;
+
+	start();
+	hang("two");
+	for (uint32_t i = 0; i < EACH * OTHER; i++)
+		ask_create(i % OTHER, "two/new");
+	for (uint32_t peer = 0; peer < FAKE_PEERS; peer++) {
+		a = answer(ask_create(peer, "one/new"));
+		CHECK_EQ(a->status, 0);
+		args[0] = a->args[0];
+		a = answer(
+			fake_request(c, peer, CAREFUL_BLOCK_COMMIT, args, &whole, sizeof(whole)));
+		CHECK_EQ(a->status, 0);
+		CHECK_EQ(unlink(at("one/new")), 0);
+	}
+	left = block_stop(server);
+	CHECK(left > 0 && left <= EACH * OTHER);
+	go_on("two");
+}
+
 static void test_stop__ends_and_says_what_hangs(void)
 {
 	uint32_t tokens[ASKED], left;
@@ -129,6 +172,7 @@ int main(void)
 	RUN(test_export__stops_no_other);
 	RUN(test_peer__has_not_all_workers_of_an_export);
 	RUN(test_peer__with_all_it_may_ask_in_one_export);
+	RUN(test_peers__that_put_where_it_hangs);
 	RUN(test_stop__ends_and_says_what_hangs);
 	remove_base();
 	return 0;

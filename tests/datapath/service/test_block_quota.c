@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Room for a new file: a quota that is used up, and files that begin with what was there and
+ * take no room in advance.
+ */
+#include "block_end.h"
+#include "check.h"
+
+static int no_room; /* errno with which the file system refuses it; 0: it does not */
+
+/* In the place of libc's: what a quota's file system says. */
+int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+	(void)mode;
+	if (!no_room)
+		return ftruncate(fd, offset + bytes);
+	errno = no_room;
+	return -1;
+}
+
+static void start(void)
+{
+	struct block_export_options export = { .path = base, .name = "one", .writable = true };
+	struct careful_error error;
+
+	c = fake_create();
+	CHECK_EQ(block_serve(c, &export, 1, &server, &error), 0);
+}
+
+static struct fake_answer *create(const char *path, uint32_t flags, uint64_t bytes, uint64_t tag)
+{
+	struct careful_block_open open = {
+		.flags = htobe32(CAREFUL_BLOCK_CREATE | flags),
+		.bytes = htobe64(bytes),
+		.tag = htobe64(tag),
+		.path_bytes = htobe32((uint32_t)strlen(path)),
+	};
+	char buf[sizeof(open) + 64];
+
+	memcpy(buf, &open, sizeof(open));
+	memcpy(buf + sizeof(open), path, strlen(path) + 1);
+	return answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, NULL, buf,
+				   (uint32_t)(sizeof(open) + strlen(path))));
+}
+
+static int commit(uint32_t key, uint32_t flags)
+{
+	const struct careful_block_open open = { .mode = htobe32(0644) };
+	const uint32_t args[4] = { key, flags };
+
+	return answer(fake_request(c, 0, CAREFUL_BLOCK_COMMIT, args, &open, sizeof(open)))->status;
+}
+
+static int entries(void)
+{
+	DIR *dir = opendir(base);
+	int n = -2;
+
+	CHECK(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* The client hears which error it was, and nothing is left, also of a file to go on with. */
+static void test_quota__is_told_by_its_name(void)
+{
+	start();
+	no_room = EDQUOT;
+	CHECK_EQ(create("new", 0, 1 << 20, 0)->status, -EDQUOT);
+	CHECK_EQ(entries(), 0);
+	CHECK_EQ(create("new", 0, 1 << 20, 0xff)->status, -EDQUOT);
+	CHECK_EQ(entries(), 0);
+	/* What takes no room in advance begins; its quota ends it later. */
+	CHECK_EQ(create("new", CAREFUL_BLOCK_SPARSE, 1 << 20, 0)->status, 0);
+	no_room = 0;
+	CHECK_EQ(create("new", 0, 1 << 20, 0)->status, 0);
+	stop();
+	CHECK_EQ(entries(), 0);
+}
+
+/* Holes of what was there stay holes, and what is longer than it is one. */
+static void test_seed__sparse(void)
+{
+	const char *where[] = { "old", "shorter", "longer" };
+	const off_t bytes[] = { 3 << 20, 1 << 20, 5 << 20 };
+	struct fake_answer *a;
+	struct stat st;
+	char piece[3];
+	int fd;
+
+	start();
+	for (int i = 0; i < 3; i++) {
+		fd = open(at(where[i]), O_CREAT | O_RDWR, 0644);
+		CHECK(fd >= 0 && !ftruncate(fd, 3 << 20));
+		CHECK_EQ(pwrite(fd, "abc", 3, 4096), 3);
+		CHECK_EQ(pwrite(fd, "xyz", 3, 2 << 20), 3);
+		CHECK_EQ(close(fd), 0);
+		a = create(where[i],
+			   CAREFUL_BLOCK_REPLACE | CAREFUL_BLOCK_SEED | CAREFUL_BLOCK_SPARSE,
+			   (uint64_t)bytes[i], 0);
+		CHECK_EQ(a->status, 0);
+		CHECK_EQ(commit(a->args[0], CAREFUL_BLOCK_REPLACE), 0);
+		CHECK_EQ(stat(at(where[i]), &st), 0);
+		CHECK_EQ(st.st_size, bytes[i]);
+		CHECK(st.st_blocks * 512 <= 1 << 18); /* a block or two, not megabytes */
+		fd = open(at(where[i]), O_RDONLY);
+		CHECK(pread(fd, piece, 3, 4096) == 3 && !memcmp(piece, "abc", 3));
+		if (bytes[i] > 2 << 20)
+			CHECK(pread(fd, piece, 3, 2 << 20) == 3 && !memcmp(piece, "xyz", 3));
+		CHECK_EQ(close(fd), 0);
+		CHECK_EQ(unlink(at(where[i])), 0);
+	}
+	stop();
+}
+
+int main(void)
+{
+	CHECK(mkdtemp(base));
+	RUN(test_quota__is_told_by_its_name);
+	RUN(test_seed__sparse);
+	remove_base();
+	return 0;
+}
