@@ -95,3 +95,11 @@ def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"instructions: {tmp_path}/gone: No such file")
+
+
+def test_kinds__of_sealed_frames_are_null_s(tool: ModuleType) -> None:
+    """null names what it takes; each kind is one of these words."""
+    text = (ROOT / "tools/bench/null.c").read_text()
+    for words, _ in tool.KINDS.values():
+        assert f"null {words[0]} COUNT" in text
+        assert all(f'"{word}"' in text for word in words[3:])
