@@ -89,13 +89,24 @@ def _tried(each: dict[str, Any]) -> str:
     if reads:
         return (
             f"{size}: their source had become another; the best of {count} least reads that were "
-            f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}; "
-            "what a source takes is not predicted"
+            f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}"
+            f"{_source(each)}"
         )
     return (
         f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
         f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"
     )
+
+
+def _source(each: dict[str, Any]) -> str:
+    """What the path and the source have of it."""
+    took, path_us = each["measured_us"], each.get("path_us")
+    if path_us is None:
+        return "; what a source takes is not predicted"
+    said = f"; the path alone is predicted to take {_number(path_us)} µs"
+    if took is not None and took > path_us:
+        said += f": the rest, {_number(took - path_us)} µs, is their source's and this host's"
+    return said
 
 
 def _range(each: dict[str, Any], *, last: bool) -> str:

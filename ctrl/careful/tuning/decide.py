@@ -157,7 +157,7 @@ class Controller:
     def _measure(self, reason: str, quick: bool) -> bool:
         """Measure the path; whether that worked."""
         try:
-            error = self._measuring.measure(reason, quick, patient=self._searches.ended)
+            error = self._measuring.measure(reason, quick)
             if error:
                 self._decide("not measured", {}, f"{reason}: {error}")
                 return False
@@ -247,7 +247,7 @@ class Controller:
             if before is None:  # nothing to doubt but what was tried
                 self._watch.reset()
                 self._searches.stale |= set(shifted)
-            else:
+            elif measuring.was_too_quick:  # a close one follows soon; after that it is waited
                 state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()

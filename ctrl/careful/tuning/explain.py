@@ -62,6 +62,8 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         for one, plan, predicted in zip(found, now, table(known, now), strict=True):
             one |= _predicted(known, predicted.message_bytes, plan)
             if one["tried"] and one["tried"]["found"]:  # no prediction led there
+                if one["tried"]["reads"]:
+                    one["path_us"] = one["predicted_us"]  # what is before it, their source takes
                 one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
                 "best": predicted.best.as_dict(),

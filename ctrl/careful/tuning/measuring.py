@@ -23,7 +23,7 @@ from careful.tuning.state import CHANGE_EVERY_S, PathState
 CLOSELY_S = 30.0
 #: What was measured longer ago than this is looked at again by whoever takes over, seconds.
 TRUST_S = 60.0
-#: After a measurement that failed, seconds; twice as long each time once it was done without.
+#: After a measurement that failed, seconds; twice as long each time.
 RETRY_S = 30.0
 
 
@@ -79,13 +79,12 @@ class Measuring:
         """Whether there are figures, and no look at them is due."""
         return self._state.figures is not None and not self.doubted
 
-    def measure(self, reason: str, quick: bool, patient: bool) -> Exception | None:
+    def measure(self, reason: str, quick: bool) -> Exception | None:
         """Measure the path; why that failed, or None: it is known.
 
         Args:
             reason: why it is measured.
             quick: with less precision.
-            patient: messages go without: each retry after a failure waits twice as long.
         """
         try:
             figures, limits = self._path.measure(quick)
@@ -98,10 +97,10 @@ class Measuring:
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self.retry_at = self._clock() + self._retry_s
-            if patient:
-                self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
+            self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
             self.was_too_quick = quick
             return error
+        self._retry_s = RETRY_S
         self._state.figures = {**figures, "frame_payload_bytes": limits.max_bytes}
         self._state.reason = reason
         self._state.measured_at = self._clock()

@@ -53,11 +53,6 @@ class Searches:
         self.sources.clear()
         self._state.tried.clear()
 
-    @property
-    def ended(self) -> bool:
-        """Whether there was one, and none is under way."""
-        return not self._searches and any(one.ways_count for one in self._state.tried.values())
-
     def begin(
         self, live: Live, predicted: bool, due: bool, limits: Limits, now: float
     ) -> tuple[Trying | None, int]:

@@ -523,7 +523,7 @@ def test_closed__within_an_ab() -> None:
     assert on.plan(CLASS) == one.state.unverified[CLASS].after
 
 
-def test_measurement__that_fails_is_tried_again_later() -> None:
+def test_measurement__that_fails_is_tried_again_later_each_time() -> None:
     on = path()
     real, asked = on.measure, []
 
@@ -538,4 +538,14 @@ def test_measurement__that_fails_is_tried_again_later() -> None:
     run(one, on, 120)
     assert len(asked) == 3
     assert asked[1] - asked[0] >= measuring.RETRY_S
+    assert asked[2] - asked[1] >= 2 * measuring.RETRY_S
     assert loss(on, GAM) < 0.02
+
+
+def test_measurement__that_always_fails_takes_little() -> None:
+    """Without messages, too, by which something could be tried instead."""
+    on = LivePath(steady, [], figureless=True)
+    one = controller(on)
+    run(one, on, 3600)
+    assert 3 <= len(on.measured_at) <= 11
+    assert len(one.state.decisions) == 1  # the newest of them
