@@ -202,7 +202,7 @@ static void check_control(struct health *health, struct careful *instance, uint3
 	struct careful_peer_info info;
 
 	if (careful_peer_info(instance, peer, &info) || info.unheard == health->unheard[peer] ||
-	    !log_allowed(&health->control_limit))
+	    !log_allowed(&health->limits[peer]))
 		return;
 	health->unheard[peer] = info.unheard;
 	if (info.unheard)
@@ -224,7 +224,7 @@ static void check_mac(struct health *health, struct careful *instance, uint32_t 
 	    same_mac(now.mac, was))
 		return;
 	snprintf(whose, sizeof(whose), "peer %u %s", peer, health->names[peer]);
-	if (has_mac(was) && log_allowed(&health->peers_limit))
+	if (has_mac(was) && log_allowed(&health->limits[peer]))
 		log_mac(whose, was, now.mac);
 	memcpy(was, now.mac, MAC_BYTES);
 }
@@ -299,7 +299,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
 		health->unheard[peer] = false;
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
-	    !log_allowed(&health->peers_limit))
+	    !log_allowed(&health->limits[peer]))
 		return;
 	if (state == CAREFUL_PEER_FAILED && info.state != CAREFUL_PEER_FAILED) {
 		log_line("peer %u %s: another process is there now", peer, health->names[peer]);

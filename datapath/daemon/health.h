@@ -29,6 +29,7 @@ struct health_interface {
  * @names:  of each peer, address and name: once it is gone, nobody else knows
  * @macs:   of each peer, where frames to it went; 0: not known
  * @unheard: of each peer, whether it was said that no control message of it comes
+ * @limits: of each peer: one that comes and goes hides nothing that is said of others
  */
 struct health {
 	int socket_fd;
@@ -36,8 +37,7 @@ struct health {
 	struct health_interface interface;
 	struct careful_info logged;
 	struct log_limit counters_limit;
-	struct log_limit peers_limit;
-	struct log_limit control_limit;
+	struct log_limit limits[CAREFUL_PEERS_MAX];
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
 	uint8_t macs[CAREFUL_PEERS_MAX][6];
 	bool unheard[CAREFUL_PEERS_MAX];

@@ -149,7 +149,7 @@ static bool tell_journal(const struct log_field *fields, const char *text)
 
 static void write_line(const struct log_field *fields, const char *format, va_list args)
 {
-	char line[1024];
+	char line[2048]; /* as long as health.c has any */
 	struct timespec now;
 	struct tm tm;
 	size_t n;
