@@ -100,7 +100,7 @@ def make_file(path: Path, nbytes: int, seed: int = 1) -> bytes:
     return data
 
 
-def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 60) -> None:
+def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 200) -> None:
     """Wait until what() is true."""
     end = time.monotonic() + timeout_s
     while not what():
@@ -108,7 +108,7 @@ def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 60) -> None:
         time.sleep(0.02)
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen[str], timeout_s: float = 200) -> tuple[int, str, str]:
     """Status, output and errors of a process that shall end by itself."""
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err
@@ -119,7 +119,7 @@ def received(host: Host) -> int:
     return int(host.status()["counters"]["rx_frames"])
 
 
-def moving(host: Host, timeout_s: float = 60) -> None:
+def moving(host: Host, timeout_s: float = 200) -> None:
     """Wait until frames move at a host; of a transfer that goes on until then."""
     before = received(host)
     wait_for(lambda: received(host) > before + 100, "traffic", timeout_s)

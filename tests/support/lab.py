@@ -44,7 +44,7 @@ def missing() -> str:
 def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run tools/lab; a failure is an error that quotes it."""
     # `up --hops` builds its emulator first.
-    done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=110)
+    done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=280)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -127,7 +127,7 @@ class Lab:
         return [*inside, *map(str, command)]
 
     def run(
-        self, host: str, *command: str | Path, check: bool = True, timeout: float = 60, **more: Any
+        self, host: str, *command: str | Path, check: bool = True, timeout: float = 200, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end; a failure is an error that quotes it.
 

@@ -21,7 +21,7 @@ from careful.node import Node
 CASE, RANK, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 MODE, HOSTS = sys.argv[4], sys.argv[5:]
 GROUP = "239.255.202.254"  # of careful's port, 0xcafe
-LIMIT_S = 80.0
+LIMIT_S = 250.0
 #: Frames of the last events that may not have left yet when they are counted.
 LATE = 10
 #: None of these may count where nothing is lost, of whatever is ours.

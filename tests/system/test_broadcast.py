@@ -33,7 +33,7 @@ def run(
         lab.start(host, sys.executable, PROGRAM, case, str(rank), str(folder), mode, *hosts)
         for rank, (host, case) in enumerate(zip(lab.hosts, cases, strict=False))
     ]
-    said = [one.communicate(timeout=110) for one in started]
+    said = [one.communicate(timeout=280) for one in started]
     failed = [text for one, (_, text) in zip(started, said, strict=True) if one.returncode]
     assert not failed, "\n".join(failed)
     return [out.strip() for out, _ in said]

@@ -33,7 +33,7 @@ def run(host: Host, program: str, *argv: str) -> str:
 def test_fsspec__its_own_tests_pass(pair: tuple[Host, Host]) -> None:
     here, there = pair
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", ABSTRACT)
-    done = here.lab.run("h1", *argv, timeout=110)
+    done = here.lab.run("h1", *argv, timeout=280)
     assert " passed" in done.stdout.splitlines()[-1]
     assert not list(there.export.iterdir())
     here.assert_nothing_lost()

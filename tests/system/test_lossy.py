@@ -31,9 +31,9 @@ def pair(hosts: Hosts, tmp_path: Path) -> Pair:
 def there_and_back(a: Host, b: Host, nbytes: int, server: str = "h2") -> dict[str, int]:
     """Get a file and put it back, both right; what both ends counted."""
     kept = make_file(b.export / "big", nbytes)
-    a.ctl("get", f"{server}:big", a.own / "big", timeout=110)
+    a.ctl("get", f"{server}:big", a.own / "big", timeout=280)
     assert (a.own / "big").read_bytes() == kept
-    a.ctl("put", a.own / "big", f"{server}:back", timeout=110)
+    a.ctl("put", a.own / "big", f"{server}:back", timeout=280)
     assert (b.export / "back").read_bytes() == kept
     counted: dict[str, int] = {}
     for host in (a, b):
@@ -104,7 +104,7 @@ def test_corruption__is_never_taken_for_data(pair: Pair) -> None:
     words = ("get", "-f", "--block-bytes", "64KiB", "--json", "h2:big", a.own / "big")
     for _ in range(10):
         before = a.status()["counters"]["digest_bad"]
-        found = json.loads(a.ctl(*words, timeout=110).stdout)
+        found = json.loads(a.ctl(*words, timeout=280).stdout)
         bad = a.status()["counters"]["digest_bad"] - before
         assert found["retries_count"] >= bad
         if bad:

@@ -72,7 +72,7 @@ def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Ho
     moving(there)
     there.down()
     there.up()
-    code, _, err = finish(copying, timeout_s=110)
+    code, _, err = finish(copying, timeout_s=280)
     assert code == 0, err
     assert (there.export / "image").read_bytes() == data
 
