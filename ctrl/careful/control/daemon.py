@@ -36,8 +36,8 @@ from careful.control.config import UpOptions
 from careful.control.instances import RUN, Instance, remove_file
 from careful.errors import CarefulError, from_os
 
-#: How long carefuld may take until it serves, seconds.
-START_S = 15.0
+#: How long carefuld may take until it serves, seconds: a machine may be busy with much else.
+START_S = 60.0
 #: How long it may take to end before it is killed, seconds.
 STOP_S = 5.0
 _LOOK_S = 0.1  # between two looks at what a carefuld that ends still has

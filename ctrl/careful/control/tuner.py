@@ -20,7 +20,7 @@ from careful.control.instances import Instance
 from careful.errors import CarefulError, from_os
 
 #: How long it may take to begin, and to end before it is killed, seconds.
-START_S, STOP_S = 20.0, 5.0
+START_S, STOP_S = 60.0, 5.0
 _BEGIN = "from careful.cli.start import main; main()"
 
 
