@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 import click
 
 from careful.cli.command import group
-from careful.cli.common import json_option, show
+from careful.cli.common import json_option, plot_option, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import SECONDS
 from careful.fleet import hosts as fleet_hosts
-from careful.fleet import pairs
+from careful.fleet import matrix, pairs
 from careful.fleet.hosts import Host
 from careful.fleet.running import Job, Outcome, in_turns
 from careful.report import fleet as report
+from careful.report import fleet_matrix
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -66,10 +67,11 @@ def _finish(
     outcomes: Sequence[Outcome],
     text: str,
     as_json: bool,
+    figures: dict[str, Any] | None = None,
 ) -> None:
     """Print what came of it, and exit by it; who failed was named as it happened."""
     inputs = {"hosts_file": str(path), **asked}
-    show(as_json, f"fleet {name}", inputs, report.figures(outcomes), text)
+    show(as_json, f"fleet {name}", inputs, report.figures(outcomes) | (figures or {}), text)
     if failed := sum(1 for one in outcomes if one.error):
         sys.stdout.flush()
         raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
@@ -80,7 +82,22 @@ def _told(outcome: Outcome) -> None:
         click.echo(f"carefulctl: {report.failed(outcome)}", err=True)
 
 
-def _each(hosts: Sequence[Host], words: Callable[[Host], tuple[str, ...]], limit_s: float) -> Any:
+def _pairs(
+    hosts: Sequence[Host], words: Callable[[Host, Host], tuple[str, ...]], limit_s: float
+) -> list[Outcome]:
+    """On each host something about each other, in turns in which no host has a part twice."""
+    if len(hosts) < 2:
+        raise click.UsageError("a pair takes two hosts")
+    jobs = [
+        [Job(here, words(here, there), limit_s, there.name) for here, there in turn]
+        for turn in pairs.turns(hosts)
+    ]
+    return in_turns(jobs, _told)
+
+
+def _each(
+    hosts: Sequence[Host], words: Callable[[Host], tuple[str, ...]], limit_s: float
+) -> list[Outcome]:
     """The same on each host."""
     return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _told)
 
@@ -145,20 +162,68 @@ def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
     for one pair. For tuning all the while, have `--tune auto` in `up`.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    if len(chosen) < 2:
-        raise click.UsageError("a pair takes two hosts")
-    jobs = [
-        [
-            Job(
-                here,
-                ("tune", "auto", here.interface, "--once", "--peer", there.address),
-                limit_s,
-                there.name,
-            )
-            for here, there in turn
-        ]
-        for turn in pairs.turns(chosen)
-    ]
-    found = in_turns(jobs, _told)
+    found = _pairs(
+        chosen,
+        lambda here, there: ("tune", "auto", here.interface, "--once", "--peer", there.address),
+        limit_s,
+    )
     text = report.tuned(found)
     _finish("tune", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+
+
+@fleet.command(
+    "measure",
+    examples=[
+        ("carefulctl fleet measure", "every pair, both ways"),
+        ("carefulctl fleet measure --time 10s --plot pairs.png", "take longer, and draw it"),
+    ],
+    topics=("hosts", "measuring"),
+)
+@_names
+@_hosts
+@click.option(
+    "--time",
+    "seconds",
+    type=SECONDS,
+    default="5s",
+    metavar="TIME",
+    help="How long to measure a pair.  [default: 5s]",
+)
+@_limit("60s")
+@plot_option
+@json_option
+def measure(
+    names: tuple[str, ...],
+    path: Path,
+    seconds: float,
+    limit_s: float,
+    plot_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure all pairs of hosts: latency, G and lost frames, and which pair is odd.
+
+    Careful must be up on all of them. Of each pair it runs `measure blackbox`; a host has a part
+    in one pair at a time. A figure is odd if it is 3.5 deviations off the median of all pairs
+    (by the median absolute deviation), and a loss always is.
+    """
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    limit = limit_s + seconds
+
+    def looked() -> list[Outcome]:
+        return in_turns([[Job(one, ("status", one.interface), limit_s) for one in chosen]])
+
+    before = looked()
+    found = _pairs(
+        chosen,
+        lambda _, there: (
+            *("measure", "blackbox", there.address),
+            *("--time", f"{seconds}s", "--sizes", "8"),
+        ),
+        limit,
+    )
+    pairs_found = matrix.made(chosen, found, before, looked())
+    asked = {"names": names, "seconds": seconds, "limit_s": limit_s}
+    text = fleet_matrix.text(pairs_found)
+    if plot_path:
+        fleet_matrix.draw(pairs_found, plot_path)
+    _finish("measure", path, asked, found, text, as_json, fleet_matrix.figures(pairs_found))

@@ -52,7 +52,7 @@ class Outcome:
     Attributes:
         job: which.
         error: why it failed, a line; "": it did not.
-        figures: the JSON object that it printed, without what it echoes.
+        figures: the JSON object that it printed, without its head.
         took_s: seconds.
     """
 
@@ -128,7 +128,7 @@ async def one(job: Job) -> Outcome:
     return Outcome(job, why, figures, time.monotonic() - begun)
 
 
-_ECHOED = ("schema", "command", "inputs")
+_ECHOED = ("schema", "command")
 
 
 async def _all(jobs: Sequence[Job], told: Callable[[Outcome], None]) -> list[Outcome]:

@@ -154,12 +154,14 @@ def heat(
     rows: Sequence[str],
     unit: str,
 ) -> None:
-    """A map of numbers, each cell with its value; cividis keeps its order in grey as well."""
+    """A map of numbers, each cell with its value, NaN empty; cividis keeps its order in grey."""
     image = pair.imshow(values, aspect="auto", origin="lower", cmap="cividis")
     low, high = image.get_clim()
     digits = 1 if high - low >= 2 else 2
     for i, row in enumerate(values):
         for j, value in enumerate(row):
+            if not np.isfinite(value):
+                continue
             light = value < low + 0.6 * (high - low)
             pair.text(
                 j,

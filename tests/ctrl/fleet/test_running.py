@@ -26,6 +26,7 @@ case $host in
     told) echo '{"error": "is busy\u001b[31m", "exit_status": 1}'; exit 1 ;;
     dead) kill -9 $$ ;;
     slow) exec sleep 60 ;;
+    m?) echo '{"round_trip_minima": [{"size_bytes": 64, "least_us": 25}]}' ;;
     *) printf '{"schema": 1, "command": "status", "inputs": {}, "instances": [{"ifname": "eth1",'
        printf '"window_buffers": 64, "peers": [{"state": "up", "lost_here_frames": 2}]}]}' ;;
 esac
@@ -66,7 +67,7 @@ def test_in_turns__how_each_ended(script: Path) -> None:
         "slow": "did not end within 3 s",
         "none": "/nonexistent/ssh: No such file or directory",
     }
-    assert list(found[0].figures) == ["instances"]
+    assert list(found[0].figures) == ["inputs", "instances"]
 
 
 def test_status__names_who_failed(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -120,3 +121,15 @@ def test_fleet__ended_by_a_signal_leaves_no_process(script: Path) -> None:
 
 def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_measure__a_matrix_of_who_answers(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet(script, "m1", "m2", "bad")
+    assert run(["fleet", "measure", "--time", "2s"]) == 3
+    out, err = capfd.readouterr()
+    assert "bad to m1: eth1: no such device" in err
+    assert "m1 to bad" not in err  # the script answers; a host would not
+    assert "m1 measure blackbox m2 --time 2.0s --sizes 8 --json" in Path("calls").read_text()
+    row = next(line for line in out.splitlines() if line.startswith("m1"))
+    assert row.split() == ["m1", "12.5", "-", "12.5"]
+    assert "failed" in out

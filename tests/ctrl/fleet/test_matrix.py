@@ -1,0 +1,98 @@
+"""The matrix of all pairs: its figures, who is odd in it, and how it is shown."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+from careful.fleet.hosts import Host
+from careful.fleet.matrix import Cell, Matrix, common, made, odd
+from careful.fleet.running import Job, Outcome
+from careful.report import fleet_matrix
+
+NAMES = ("h1", "h2", "h3", "h4")
+
+
+def alike() -> Matrix:
+    return {
+        pair: Cell(10 + 0.1 * number, 0.7 + 0.001 * number, 0, 100)
+        for number, pair in enumerate(permutations(NAMES, 2))
+    }
+
+
+def test_odd__none_where_all_are_alike() -> None:
+    assert odd(alike()) == []
+    same = {pair: Cell(10.0, 0.0, 0, 1) for pair in permutations(NAMES, 2)}
+    assert odd(same) == []
+    assert odd(same | {("h1", "h2"): Cell(10.4, 0.0, 0, 1)}) == []  # 4 % is alike
+    assert [one.pair for one in odd(same | {("h1", "h2"): Cell(10.6, 0.0, 0, 1)})] == [("h1", "h2")]
+
+
+def test_odd__one_host_s_pairs_and_the_oddest_first() -> None:
+    found = alike() | {
+        ("h3", "h1"): Cell(30.0, 0.7, 0, 1),
+        ("h3", "h2"): Cell(20.0, 1.4, 0, 1),
+        ("h4", "h3"): Cell(10.0, 0.7, 2, 1),
+    }
+    strange = odd(found)
+    assert strange[0].figure == "lost_frames"
+    assert [one.pair for one in strange if one.figure == "latency_us"] == [
+        ("h3", "h1"),
+        ("h3", "h2"),
+    ]
+    assert [one.pair for one in strange if one.figure == "G_us_per_KiB"] == [("h3", "h2")]
+    assert common(strange) == "h3"
+    assert common(strange[:1]) == ""
+    assert common(odd(found | {("h1", "h2"): Cell(99.0, 0.7, 0, 1)})) == ""
+
+
+def test_odd__three_pairs_are_too_few() -> None:
+    few = [("h1", "h2"), ("h2", "h1"), ("h1", "h3")]
+    assert odd({pair: Cell(10.0 * k, 1, 0, 1) for k, pair in enumerate(few)}) == []
+
+
+def outcome(host: str, name: str, error: str = "", **figures: object) -> Outcome:
+    return Outcome(Job(Host(host, (), f"{host}.net", "eth1"), (), 1, name), error, dict(figures))
+
+
+def state(host: str, peer: str, tx: int, lost: int) -> Outcome:
+    one = {"address": peer, "node": None, "tx_frames": tx, "lost_there_frames": lost}
+    return outcome(host, "", instances=[{"peers": [one]}])
+
+
+def test_made__losses_are_those_since_before() -> None:
+    hosts = [Host(name, (), f"{name}.net", "eth1") for name in ("h1", "h2")]
+    measured = [
+        outcome(
+            "h1",
+            "h2",
+            round_trip_minima=[
+                {"size_bytes": 1024 * k, "least_us": 20 + 5.0 * k + (40 if k == 3 else 0)}
+                for k in range(1, 9)
+            ],
+            inputs={"address": "10.0.0.2"},
+        ),
+        outcome("h2", "h1", "is not up"),
+    ]
+    before, after = state("h1", "10.0.0.2", 10, 4), state("h1", "10.0.0.2", 110, 5)
+    nothing = outcome("h2", "", "gone")
+    found = made(hosts, measured, [before, nothing], [after, nothing])
+    assert found["h1", "h2"] == Cell(12.5, 5.0, 1, 100)
+    assert found["h2", "h1"] == Cell(error="is not up")
+    anew = made(hosts, measured, [after, nothing], [before, nothing])
+    assert anew["h1", "h2"] == Cell(12.5, 5.0, 4, 10)
+
+
+def test_text__every_pair_and_who_is_odd(tmp_path: Path) -> None:
+    found = alike() | {("h2", "h1"): Cell(error="x"), ("h3", "h1"): Cell(50.0, None, 1, 2)}
+    text = fleet_matrix.text(found)
+    lines = text.splitlines()
+    assert lines[1].split() == ["from", "\\", "to", *NAMES]
+    assert lines[4].split()[:2] == ["h2", "failed"]
+    assert "h3 to h1 lost 1 frames" in text
+    assert "h3 to h1: latency (µs) 50, the median is" in text
+    figures = fleet_matrix.figures(found)
+    assert len(figures["pairs"]) == 12
+    assert figures["odd"][0]["from"] == "h3"
+    fleet_matrix.draw(found, tmp_path / "pairs.svg")
+    assert "lost frames" in (tmp_path / "pairs.svg").read_text()
