@@ -191,6 +191,23 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 	return rc;
 }
 
+/* What a driver means by an errno, as far as drivers agree, and what to change. */
+static const char *zerocopy_advice(int rc)
+{
+	switch (rc) {
+	case -EOPNOTSUPP:
+	case -524: /* ENOTSUPP, the kernel's own */
+		return "it has none, or not as it is set up";
+	case -EINVAL:
+		return "not with this queue, ring or MTU: ethtool -L, ethtool -G";
+	case -ENOMEM:
+	case -EIO:
+		return "UMEM could not be mapped for the device: fewer buffers, or its IOMMU";
+	default:
+		return "see dmesg";
+	}
+}
+
 static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
 			  struct careful_error *error)
 {
@@ -207,8 +224,9 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 			      xsk->queue.index, strerror(-rc));
 	if (port->xdp_mode == CAREFUL_XDP_NATIVE)
 		return refuse(error, -EOPNOTSUPP,
-			      "%s: driver %s refuses zero-copy (%s); leave --require-zerocopy out",
-			      ifname, port->netdev.driver, strerror(-rc));
+			      "%s: driver %s refuses zero-copy (%s): %s; or leave "
+			      "--require-zerocopy out",
+			      ifname, port->netdev.driver, strerror(-rc), zerocopy_advice(rc));
 	return refuse(error, -EOPNOTSUPP,
 		      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out", ifname,
 		      port->native_refused[0] ? "which was refused: " : "and --xdp is generic",

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import shared, show
+from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
-from careful.control.finding import FAIL
+from careful.control.finding import FAIL, Finding
 from careful.report.doctor import findings
+
+
+def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:
+    steps = checks.plan(ifname, instance, config_path)
+    if steps and not yes:
+        for step in steps:
+            say(f"{step.check:10} {step.what}", err=True)
+        if not sys.stdin.isatty():
+            raise click.UsageError("--fix asks before, and nobody is there to answer: --yes")
+        if not click.confirm("Do this?", err=True):
+            steps = []
+    return checks.fix(steps)
 
 
 @command(
     examples=[
         ("carefulctl doctor eth1", "check; changes nothing, needs no privilege"),
-        ("carefulctl doctor --fix eth1", "fix what can be fixed, then check"),
+        ("carefulctl doctor --fix eth1", "say what can be fixed, ask, fix it, and check"),
     ],
     topics=("exit-status",),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option("--fix", is_flag=True, help="First fix what can be fixed; needs root.")
+@click.option(
+    "--fix", is_flag=True, help="First fix what concerns IFACE and can be fixed; needs root."
+)
+@click.option("--yes", is_flag=True, help="With --fix: do not ask before.")
 @shared
 @click.pass_context
 def doctor(
     ctx: click.Context,
     ifname: str,
     fix: bool,
+    yes: bool,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -39,9 +56,12 @@ def doctor(
     FAIL marks what `up` would refuse, and says why in the same words; warn marks what `up`
     accepts but would work better otherwise; ? marks what only root can see. The options of
     `up` in the configuration are taken into account. Without --fix, doctor changes nothing and
-    needs no privilege. The exit status is 1 if a check fails.
+    needs no privilege; with it, it says what it would do, and asks. What concerns the whole
+    machine (hugepages, for one) it names and leaves alone. The exit status is 1 if a check fails.
     """
-    done = checks.fix(ifname, instance) if fix else []
+    if yes and not fix:
+        raise click.UsageError("--yes goes with --fix")
+    done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path)
     figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
     inputs = {"ifname": ifname, "fix": fix, "instance": instance}

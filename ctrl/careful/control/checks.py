@@ -142,11 +142,58 @@ def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
     words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
     said = "are sent, and not heeded" if heeds_and_sends[1] else words[heeds_and_sends[0]]
     text = f"pause frames {said}: a queue that is full drops, here or in the switch"
-    advice = f"ethtool -A {ifname} rx on tx on, and flow control in the switch"
-    return Finding("pause", WARN, text, advice)
+    fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
+    return Finding("pause", WARN, text, f"{' '.join(fix)}, and flow control in the switch", fix)
 
 
-def _interface(link: Link) -> Iterator[Finding]:
+def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
+    """Priority flow control, which stands in for pause frames: of careful's priority?
+
+    Frames without a VLAN tag have priority 0 (IEEE 802.1Q).
+    """
+    listed = " ".join(map(str, sorted(priorities)))
+    if 0 in priorities:
+        return Finding("PFC", OK, f"on for priorities {listed}; careful's frames have 0")
+    text = f"on for priorities {listed}, and careful's frames have 0: a full queue drops them"
+    fix = ("dcb", "pfc", "set", "dev", ifname, "prio-pfc", "0:on")
+    return Finding("PFC", WARN, text, f"{' '.join(fix)}, and the same in the switch", fix)
+
+
+def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
+    """Receive descriptors: fewer than there are receive buffers bound R, and so windows.
+
+    Args:
+        ifname: the interface.
+        size: that there are.
+        most: that the driver can have.
+        wanted: receive buffers, as `up` would ask for them.
+    """
+    if size >= min(wanted, most):
+        return Finding("ring", OK, f"{size} receive descriptors (the driver has at most {most})")
+    text = f"{size} receive descriptors of at most {most}: R is no more, though UMEM has {wanted}"
+    fix = ("ethtool", "-G", ifname, "rx", str(most))
+    return Finding("ring", WARN, text, " ".join(fix), fix)
+
+
+def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Iterator[Finding]:
+    """What the driver can be told: flow control, rings, offloads."""
+    priorities = ethtool.pfc(link.name)
+    if priorities:
+        yield pfc(link.name, priorities)
+    if driver.pause and not (priorities and 0 in priorities):
+        yield pause(link.name, driver.pause)
+    if driver.rx_ring and driver.rx_ring_most:
+        wanted = options.over(config.DEFAULTS).rx_buffers or 0
+        yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted)
+    if driver.lro:
+        fix = ("ethtool", "-K", link.name, "lro", "off")
+        text = "LRO is on, and drivers refuse native XDP with it"
+        yield Finding("offloads", WARN, text, " ".join(fix), fix)
+    else:
+        yield Finding("offloads", OK, "LRO is off")
+
+
+def _interface(link: Link, options: UpOptions) -> Iterator[Finding]:
     if link.up and not link.carrier:
         yield Finding("carrier", WARN, f"no link on {link.name}", "check the cable")
     if link.kind == "veth" and link.mtu > _MTU_BUFFER:
@@ -157,14 +204,7 @@ def _interface(link: Link) -> Iterator[Finding]:
     else:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield Finding("address", WARN, text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
-    driver = ethtool.driver_info(link.name)
-    if driver.pause:
-        yield pause(link.name, driver.pause)
-    if driver.lro:
-        advice = f"ethtool -K {link.name} lro off"
-        yield Finding("offloads", WARN, "LRO is on, and drivers refuse native XDP with it", advice)
-    else:
-        yield Finding("offloads", OK, "LRO is off")
+    yield from _driver(link, ethtool.driver_info(link.name), options)
 
 
 def _window(link: Link, options: UpOptions) -> Finding:
@@ -302,7 +342,7 @@ def look(case: Case) -> list[Finding]:
     except CarefulError:
         pass  # said above
     else:
-        found += [*_interface(link), *_own_program(link, case), _qdisc(link, case)]
+        found += [*_interface(link, case.options), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
     found.append(_tried("exports", lambda: _exports(case.options)))
     found.append(_keys(case.options))

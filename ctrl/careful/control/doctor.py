@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from careful.control.finding import FAIL, OK, Finding
-from careful.errors import CarefulError
+from careful.control.finding import FAIL, OK, WARN, Finding
+from careful.errors import CarefulError, from_os
 
 BPFFS = Path("/sys/fs/bpf")
 
@@ -44,25 +46,14 @@ def bpffs_mounted() -> bool:
 
 
 def _mount_bpffs() -> str:
-    if bpffs_mounted():
-        return ""
-    done = subprocess.run(
-        ["mount", "-t", "bpf", "-o", "nosuid,nodev,noexec,mode=0700", "bpf", str(BPFFS)],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise CarefulError(errno.EIO, done.stderr.strip(), f"mounting {BPFFS}")
+    _run(("mount", "-t", "bpf", "-o", "nosuid,nodev,noexec,mode=0700", "bpf", str(BPFFS)))
     return f"mounted a BPF file system on {BPFFS}"
 
 
 def _set_up(ifname: str) -> str:
     from careful.control import links
 
-    link = links.find(ifname)
-    if link.up:
-        return ""
-    links.set_up(link)
+    links.set_up(links.find(ifname))
     return f"set {ifname} up"
 
 
@@ -78,19 +69,69 @@ def _clear(ifname: str, name: str | None) -> str:
     return "removed what a killed carefuld had left" if done else ""
 
 
-def fix(ifname: str, name: str | None) -> list[Finding]:
-    """Put right what can be: bpffs, the interface's state, leftovers.
+def _run(command: tuple[str, ...]) -> str:
+    """Run a command; what was run.
 
     Raises:
-        CarefulError: not root, or something could not be done.
+        CarefulError: it is not installed, or failed.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise from_os(error, command[0]) from None
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise CarefulError(errno.EIO, said or f"status {done.returncode}", " ".join(command))
+    return " ".join(command)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that can be put right.
+
+    Attributes:
+        check: what it is about, as findings call it.
+        what: what would be done, for who is asked.
+        act: does it, and says what it did; "": nothing.
+    """
+
+    check: str
+    what: str
+    act: Callable[[], str]
+
+
+def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list[Step]:
+    """What can be put right: bpffs, the interface's state and settings, leftovers.
+
+    Raises:
+        CarefulError: not root, or no such interface.
     """
     from careful.control import instances, links
 
     instances.need_root(f"doctor --fix {ifname}")
-    links.find(ifname)
-    steps: list[tuple[str, Callable[[], str]]] = [
-        ("bpffs", _mount_bpffs),
-        ("interface", lambda: _set_up(ifname)),
-        ("instance", lambda: _clear(ifname, name)),
-    ]
-    return [Finding(check, OK, act() or "nothing to do") for check, act in steps]
+    steps = []
+    if not bpffs_mounted():
+        steps.append(Step("bpffs", f"mount a BPF file system on {BPFFS}", _mount_bpffs))
+    if not links.find(ifname).up:
+        steps.append(Step("interface", f"ip link set {ifname} up", lambda: _set_up(ifname)))
+    found = check(ifname, name, config_path)
+    if any(one.state == WARN and one.check in ("instance", "qdisc") for one in found):
+        what = "remove what a killed carefuld left"
+        steps.append(Step("instance", what, lambda: _clear(ifname, name)))
+    for one in found:
+        if one.fix:
+            steps.append(Step(one.check, " ".join(one.fix), partial(_run, one.fix)))
+    return steps
+
+
+def fix(steps: Sequence[Step]) -> list[Finding]:
+    """Do them; each as a finding. One that fails keeps none of the others."""
+    done = []
+    for step in steps:
+        try:
+            done.append(Finding(step.check, OK, step.act() or "nothing to do"))
+        except CarefulError as error:
+            done.append(Finding(step.check, WARN, str(error)))
+    there = {one.check for one in done}
+    rest = [one for one in ("bpffs", "interface", "instance") if one not in there]
+    return [*done, *(Finding(one, OK, "nothing to do") for one in rest)]

@@ -1,12 +1,14 @@
-"""What a driver says of an interface, by ethtool's ioctl; works without privilege."""
+"""What a driver says of an interface, by ethtool's ioctl and iproute2's dcb, without privilege."""
 
 from __future__ import annotations
 
 import array
 import contextlib
 import fcntl
+import json
 import socket
 import struct
+import subprocess
 from dataclasses import dataclass
 
 _SIOCETHTOOL = 0x8946
@@ -23,7 +25,8 @@ class DriverInfo:
     Attributes:
         driver: its name, or "unknown".
         rx_queues: receive queues in use.
-        rx_ring: receive descriptors of a queue.
+        rx_ring: receive descriptors of a queue,
+        rx_ring_most: and how many it can have.
         gro: whether generic receive offload is on.
         lro: whether large receive offload is on.
         ntuple: whether flow steering rules are on.
@@ -37,6 +40,7 @@ class DriverInfo:
     lro: bool | None
     ntuple: bool | None
     pause: tuple[bool, bool] | None = None
+    rx_ring_most: int | None = None
 
 
 def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | None:
@@ -74,4 +78,28 @@ def driver_info(ifname: str) -> DriverInfo:
         lro=None if bits is None else bool(bits & _FLAG_LRO),
         ntuple=None if bits is None else bool(bits & _FLAG_NTUPLE),
         pause=(bool(heeded), bool(sent)) if pause else None,
+        rx_ring_most=rings[1] or None,
     )
+
+
+def pfc(ifname: str) -> frozenset[int] | None:
+    """Priorities of which frames are held where a queue is full (IEEE 802.1Qbb).
+
+    None where the driver has no such thing, or dcb (iproute2) is not installed.
+    """
+    try:
+        done = subprocess.run(
+            ["dcb", "-j", "pfc", "show", "dev", ifname], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else priorities(done.stdout)
+
+
+def priorities(said: str) -> frozenset[int] | None:
+    """What `dcb -j pfc show` says of them."""
+    try:
+        states = json.loads(said)["prio-pfc"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return frozenset(index for index, state in enumerate(states) if state not in (0, False, "off"))

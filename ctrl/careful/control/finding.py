@@ -16,9 +16,11 @@ class Finding:
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
         text: what is there; of a failure, the line of `up`.
         advice: what to do beside it; "" if nothing.
+        fix: the command that does it, where it concerns the interface alone; () if none.
     """
 
     check: str
     state: str
     text: str
     advice: str = ""
+    fix: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from careful.control import checks, ethtool
+from careful.control import doctor as doctoring
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab
 
@@ -80,8 +82,12 @@ def test_doctor__hugepages_are_those_of_up(host: Host, prefix: list[str]) -> Non
 def test_doctor__interface_down(host: Host) -> None:
     host.lab.run("h1", "ip", "link", "set", "eth1", "down")
     assert doctor(host, "eth1", status=1)["interface"][0] == "fail"
-    assert doctor(host, "--fix", "eth1")["interface"][1] == "set eth1 up"
-    assert doctor(host, "--fix", "eth1")["interface"][1] == "nothing to do"
+    asked = host.ctl("doctor", "--fix", "eth1", check=False, stdin=subprocess.DEVNULL)
+    assert asked.returncode == 2
+    assert "interface  ip link set eth1 up" in asked.stderr
+    assert doctor(host, "eth1", status=1)["interface"][0] == "fail"
+    assert doctor(host, "--fix", "--yes", "eth1")["interface"][1] == "set eth1 up"
+    assert doctor(host, "--fix", "--yes", "eth1")["interface"][1] == "nothing to do"
     host.up()
 
 
@@ -199,7 +205,7 @@ def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: 
 
 def test_up__with_the_named_capabilities(wired: Host) -> None:
     """No more than those that the message names, where bpffs is mounted."""
-    doctor(wired, "--fix", "q1")
+    doctor(wired, "--fix", "--yes", "q1")
     named = "+net_admin,+net_raw,+bpf,+perfmon,+ipc_lock"
     wired.lab.run("h1", "setpriv", f"--bounding-set=-all,{named}", "carefulctl", "up", "q1")
     wired.ctl("down", "q1")
@@ -257,7 +263,7 @@ def test_doctor__after_a_kill(host: Host) -> None:
     found = doctor(host, "eth1")
     assert found["instance"][0] == "warn"
     assert found["qdisc"][0] == "warn"
-    taken = doctor(host, "--fix", "eth1")["instance"][1]
+    taken = doctor(host, "--fix", "--yes", "eth1")["instance"][1]
     assert taken == "removed what a killed carefuld had left"
     assert not (PINS / host.lab.instance("h1")).exists()
     found = doctor(host, "eth1")
@@ -267,7 +273,7 @@ def test_doctor__after_a_kill(host: Host) -> None:
 
 def test_doctor__fix_while_it_is_up(host: Host) -> None:
     host.up()
-    assert doctor(host, "--fix", "eth1")["instance"][1] == "nothing to do"
+    assert doctor(host, "--fix", "--yes", "eth1")["instance"][1] == "nothing to do"
     assert host.status()["pid"] == host.pid
 
 
@@ -298,3 +304,51 @@ def test_pause__as_the_driver_says(
     found = checks.pause("eth1", pause)
     assert (found.state, said in found.text) == (state, True)
     assert ("ethtool -A eth1 rx on tx on" in found.advice) is (state == "warn")
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "wanted", "fix"),
+    [
+        (256, 4096, 4096, "ethtool -G eth1 rx 4096"),
+        (256, 1024, 4096, "ethtool -G eth1 rx 1024"),
+        (1024, 1024, 4096, ""),
+        (512, 4096, 512, ""),
+    ],
+)
+def test_ring__fewer_than_it_could_have(size: int, most: int, wanted: int, fix: str) -> None:
+    found = checks.ring("eth1", size, most, wanted)
+    assert (found.state, " ".join(found.fix)) == ("warn" if fix else "ok", fix)
+    assert found.advice == fix
+
+
+@pytest.mark.parametrize(
+    ("said", "on", "state"),
+    [
+        ('{"pfc-cap":8,"prio-pfc":[true,false,false,true,false,false,false,false]}', {0, 3}, "ok"),
+        ('{"pfc-cap":8,"prio-pfc":["off","off","off","on"]}', {3}, "warn"),
+        ('{"pfc-cap":8}', None, ""),
+        ("", None, ""),
+    ],
+)
+def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -> None:
+    found = ethtool.priorities(said)
+    assert found == on
+    if found:
+        finding = checks.pfc("eth1", found)
+        assert finding.state == state
+        assert ("dcb pfc set dev eth1 prio-pfc 0:on" in finding.advice) is (state == "warn")
+
+
+def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
+    ran = []
+    steps = [
+        doctoring.Step("a", "", lambda: doctoring._run(("false",))),
+        doctoring.Step("b", "", lambda: doctoring._run(("careful-no-such-program",))),
+        doctoring.Step("c", "", lambda: ran.append(1) or "done"),
+    ]
+    found = {one.check: one for one in doctoring.fix(steps)}
+    assert ran == [1]
+    assert (found["c"].state, found["c"].text) == ("ok", "done")
+    assert (found["a"].state, found["a"].text) == ("warn", "false: status 1")
+    assert "careful-no-such-program: No such file" in found["b"].text
+    assert found["bpffs"].text == "nothing to do"
