@@ -82,7 +82,12 @@ class Host:
 
     @property
     def log(self) -> str:
-        """What its carefuld has logged so far."""
+        """What its carefuld has logged since it began."""
+        return self.whole_log.rpartition(" begins, process ")[2]
+
+    @property
+    def whole_log(self) -> str:
+        """The same, and what those before it have logged."""
         return (RUN / self.lab.instance(self.name) / "log").read_text()
 
     def assert_nothing_lost(self) -> dict[str, Any]:

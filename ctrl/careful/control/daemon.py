@@ -104,18 +104,38 @@ def _argv(
     return [str(program), *where, *command_line.words(options)]
 
 
+def _log_of(instance: Instance, state: Path) -> Path:
+    """Where carefuld logs: in the state directory, so that one run's log is the next one's, too.
+
+    Beside its socket where that directory is not ours alone, or cannot be had.
+    """
+    with suppress(OSError):
+        state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        found = state.stat()
+        if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+            return state / f"{instance.name}.log"
+    return instance.log
+
+
+def _show_log(instance: Instance, log: Path) -> None:
+    """Let it be found beside the socket."""
+    with suppress(OSError):
+        if log != instance.log:
+            instance.log.symlink_to(log)
+
+
 def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> None:
     """Start carefuld detached, its state directory `state`, and return when it serves.
 
     Raises:
         CarefulError: it says why it cannot, died, or is not ready in time.
     """
-    program = executable()
+    program, log = executable(), _log_of(instance, state)
     read_end, write_end = os.pipe()
     try:
         argv = _argv(program, ifname, instance, options, state)
         process = subprocess.Popen(
-            [*argv, "--log", str(instance.log), "--ready-fd", str(write_end)],
+            [*argv, "--log", str(log), "--ready-fd", str(write_end)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -133,13 +153,14 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
             os.close(write_end)
     if line is None:
         _kill_unready(process)
-        text = f"carefuld was not ready within {START_S:.0f} s{_last_line(instance.log)}"
+        text = f"carefuld was not ready within {START_S:.0f} s{_last_line(log)}"
         raise CarefulError(errno.ETIMEDOUT, text, ifname)
     said = process.communicate()[1].decode(errors="replace").strip()
     if line == "ready":
+        _show_log(instance, log)
         return
     reason = line.removeprefix("error: ") or said.removeprefix("carefuld: ")
-    raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(instance.log)}")
+    raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(log)}")
 
 
 def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:

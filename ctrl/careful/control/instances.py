@@ -96,7 +96,7 @@ class Instance:
 
     @property
     def log(self) -> Path:
-        """Its log."""
+        """Its log; a link to where that lies if it outlives `down`."""
         return self.directory / "log"
 
     @property
@@ -104,7 +104,7 @@ class Instance:
         """Where people find it."""
         if "--foreground" in self.argv and not _option(self.argv, "--log"):
             return f"its standard error (journalctl -u carefuld@{self.ifname})"
-        return str(self.log)
+        return str(self.log.resolve())
 
 
 def _option(argv: Sequence[str], name: str) -> str:
@@ -272,7 +272,7 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
 def death(instance: Instance) -> str:
     """How an instance ended that left its pid behind; "" if none did."""
     pid = 0 if instance.pid else _pid_in(instance.directory / "pid")
-    return f"carefuld died (process {pid}, log {instance.log})" if pid else ""
+    return f"carefuld died (process {pid}, log {instance.log_shown})" if pid else ""
 
 
 def died() -> dict[str, str]:

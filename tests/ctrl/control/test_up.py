@@ -64,6 +64,24 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
     host.up()
 
 
+def test_up__goes_on_with_the_log(host: Host) -> None:
+    """What the last carefuld said of its end is what people look for."""
+    host.up()
+    before = host.whole_log
+    host.down()
+    host.up()
+    said = host.whole_log
+    assert said.startswith(before)
+    assert said.count(" begins, process ") == before.count(" begins, process ") + 1
+    assert "ending" in said.rpartition(" begins, process ")[0]
+    assert "ending" not in host.log
+    place = Path(host.status()["log"])
+    assert place.read_text() == said
+    host.down()
+    assert not (RUN / host.lab.instance("h1")).exists()
+    assert place.read_text().endswith("ended\n")
+
+
 def test_status__exports(host: Host, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
