@@ -61,7 +61,8 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
         formats = [["lb"] * len(widest), ["l"] * (len(widest) - 1) + ["lx"]]
         cells = ["\t".join(f"T{{\n{cell}\nT}}" for cell in row) for row in rows]
     bold, plain = (" ".join(one) for one in formats)
-    return [".TS", bold, f"{plain}.", *cells, ".TE"]
+    # A folded cell of one word fills no line: without .na troff would complain of each.
+    return [".na", ".TS", bold, f"{plain}.", *cells, ".TE", ".ad"]
 
 
 def _columns(cell: str) -> int:
