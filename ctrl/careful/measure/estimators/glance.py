@@ -22,13 +22,9 @@ from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import median
 
 #: Least error of a train's gap, and of the least round trip, as a share.
-FLOOR = 0.01
-#: Trains of so many frames are long enough to do without their beginning.
-_LONG_TRAIN = 32
+FLOOR = 0.02
 #: Frames that arrive closer than this share of how they left were not taken one by one.
 _BUNCHED = 0.9
-#: Round trips at a time: the first of them may wait for the train before.
-_TRIPS = 2
 #: A median's standard error, in median absolute deviations over the root of the count.
 _OF_MEDIAN = 1.2533 * 1.4826
 
@@ -38,13 +34,13 @@ class Options:
     """How to look.
 
     min_bytes: the least size; seconds: after which no further round begins; rounds_min,
-    rounds_max: rounds of trips and a train of each size; train_frames: of a train, more where it
+    rounds_max: rounds of a trip and a train of each size; train_frames: of a train, more where it
     takes less than TRAIN_US; share: of the path's time that is taken, by pauses.
     """
 
     min_bytes: int = 64
     seconds: float = 0.4
-    rounds_min: int = 6
+    rounds_min: int = 8
     rounds_max: int = 40
     train_frames: int = 4
     share: float = 0.6
@@ -91,7 +87,7 @@ class Glance:
             rounds < options.rounds_max and self._clock() - began < options.seconds
         ):
             for size in self._sizes:
-                self._some_trips(size)
+                self._one_trip(size)
                 self._one_train(size)
             rounds += 1
         if min(map(len, self._gaps.values())) * 2 < rounds:
@@ -112,11 +108,11 @@ class Glance:
             "notes": ["a glance: trains and round trips of three sizes"],
         }
 
-    def _some_trips(self, size: int) -> None:
-        trips = [one.round_us for one in self._exchange.round_trips(size, _TRIPS)]
-        self._trips[size] += trips
-        self._frames += 2 * _TRIPS
-        self._pause(sum(trips) / 1e6)
+    def _one_trip(self, size: int) -> None:
+        (trip,) = self._exchange.round_trips(size, 1)
+        self._trips[size].append(trip.round_us)
+        self._frames += 2
+        self._pause(trip.round_us / 1e6)
 
     def _one_train(self, size: int) -> None:
         count, known = self._options.train_frames, self._gaps[size]
@@ -127,7 +123,7 @@ class Glance:
         arrivals, own_us = self._exchange.train_us(size, count)
         self._frames += count + 1
         self._trains += 1
-        gap_us = _gap_us(arrivals)
+        gap_us = train_gap_us(arrivals)
         if gap_us < _BUNCHED * own_us:
             self._bunched += 1
         else:
@@ -136,13 +132,6 @@ class Glance:
 
     def _pause(self, busy_s: float) -> None:
         self._sleep((1 / self._options.share - 1) * busy_s)
-
-
-def _gap_us(arrivals_us: Sequence[float]) -> float:
-    """The mean of a short train: of a stream that shares the path, each frame has its part."""
-    if len(arrivals_us) >= _LONG_TRAIN:
-        return train_gap_us(list(arrivals_us))
-    return (max(arrivals_us) - min(arrivals_us)) / (len(arrivals_us) - 1)
 
 
 def _middle(values: Sequence[float]) -> Estimate:
