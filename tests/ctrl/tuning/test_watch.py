@@ -53,6 +53,17 @@ def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
     assert told <= 2.0
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_look__tells_the_end_of_what_came_and_went(seed: int) -> None:
+    """A stream that held messages up now less, now more."""
+    one = Messages(0.1, 5, seed)
+    for mean_us in (6500, 10500) * 10:
+        assert one.shift(mean_us, 0.2) is None
+    told = one.shift(4800, 10, noise=0.02)
+    assert told is not None
+    assert told <= 1.8
+
+
 @pytest.mark.parametrize("noise", [0.1, 0.5])
 @pytest.mark.parametrize("a_look", [1, 10])
 def test_look__takes_scatter_for_none(noise: float, a_look: int) -> None:
