@@ -298,6 +298,25 @@ def test_measured_after_all__is_planned() -> None:
     assert verdicts(one)[CLASS] == "held"
 
 
+def test_unmeasured__a_glance_alone_makes_no_figures() -> None:
+    """It has some for any path; where a measurement withheld them, they are not believed."""
+    at = 1000.0 + 200
+    on = path(every_s=0.01, noise=0.1)
+    on.took = lambda *what: pipelined_us(*what) * (1 + (on.now > at))
+    real = on.measure
+
+    def measure(quick: bool) -> object:
+        on.figureless = not quick
+        return real(quick)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 400)
+    assert any("another time" in each["why"] for each in one.state.decisions)
+    assert not told(one, "path changed")
+    assert one.state.figures is None
+
+
 def test_refuted__is_tried_when_a_change_is_due() -> None:
     """The measurement believes that overheads are everything; live messages know better."""
     on = path(figureless=False, every_s=0.01, lies=lambda one: scaled(one, g=0.02))
