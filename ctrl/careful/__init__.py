@@ -148,11 +148,11 @@ def connect(
 ) -> Node:
     """Share the interface of the carefuld that runs, beside other programs. Needs root.
 
-    A node as open() gives it, but: what register() takes is of Node.memory(); stores and gets
-    are of memory, and of memory_bytes at a time; a handler's number is one program's; Peer.close()
-    ends what this program has on its way, and leaves the session to the others; 128 operations
-    may be on their way. What is not read for 30 s is a stalled program's: requests for it fail
-    there with ETIMEDOUT. When carefuld ends, operations end with ECONNRESET, and every call
+    A node as open() gives it, but: memory that register() takes is of Node.memory(); stores
+    and gets of memory are of memory_bytes at a time; a handler's number is one program's;
+    Peer.close() ends what this program has on its way, and leaves the session to the others; 128
+    operations may be on their way. A program that reads nothing for 30 s is stalled: requests for
+    it fail with ETIMEDOUT. When carefuld ends, operations end with ECONNRESET, and every call
     raises ENOTCONN.
 
     Args:

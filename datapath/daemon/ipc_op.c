@@ -23,7 +23,7 @@
 
 /* Files whose blocks can be named by offset. Others could hold the ring's workers
  * for ever; O_APPEND would put all that is written at the end. */
-static int check_file(int fd)
+int ipc_file_check(int fd)
 {
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
@@ -44,7 +44,7 @@ static int check_file(int fd)
 static void file_add(struct ipc_client *client, struct ipc_op *op, int passed)
 {
 	struct careful_ipc head = { 0 };
-	int rc = passed < 0 ? -EBADF : check_file(passed);
+	int rc = passed < 0 ? -EBADF : ipc_file_check(passed);
 	uint32_t i = 0;
 
 	while (!rc && i < CAREFUL_IPC_FILES && client->files[i].fd >= 0)
@@ -64,6 +64,17 @@ static struct ipc_file *find_file(struct ipc_client *client, uint32_t index)
 	struct ipc_file *file = index < CAREFUL_IPC_FILES ? &client->files[index] : NULL;
 
 	return file && file->fd >= 0 && !file->remover ? file : NULL;
+}
+
+/* The descriptor of a file, which stays until ipc_file_unuse(); or -EBADF. */
+int ipc_file_use(struct ipc_client *client, uint32_t index)
+{
+	struct ipc_file *file = find_file(client, index);
+
+	if (!file)
+		return -EBADF;
+	file->users++;
+	return file->fd;
 }
 
 static void close_file(struct ipc_file *file)

@@ -140,6 +140,7 @@ struct ipc_program_op {
 	struct ipc_program_op *next; /* that is free */
 	struct ipc_program *program;
 	uint64_t id;
+	uint32_t file; /* +1, of the client's files[]; 0: none */
 };
 
 struct ipc_program_ask {
@@ -151,6 +152,7 @@ struct ipc_program_ask {
 struct ipc_program_region {
 	uint32_t key; /* 0: free */
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
+	int fd; /* of a file; -1: of memory */
 	uint64_t memory_off;
 	bool gone;
 };
@@ -213,6 +215,8 @@ void ipc_flush(struct ipc_client *client);
 /* ipc_op.c */
 int ipc_ask(struct ipc_client *client, const struct ipc_question *question);
 void ipc_file_unuse(struct ipc_client *client, uint32_t index);
+int ipc_file_use(struct ipc_client *client, uint32_t index);
+int ipc_file_check(int fd);
 void ipc_close_files(struct ipc_client *client);
 bool ipc_close_handles(struct ipc_client *client);
 

@@ -283,6 +283,9 @@ static int remove_region(struct ipc_program *p, struct ipc_program_region *regio
 	int rc = careful_region_remove(p->client->ipc->instance, region->key);
 
 	if (rc != -EBUSY) {
+		if (region->fd >= 0)
+			close(region->fd);
+		region->fd = -1;
 		region->key = 0;
 		region->gone = false;
 		p->regions_used--;
@@ -290,11 +293,35 @@ static int remove_region(struct ipc_program *p, struct ipc_program_region *regio
 	return rc;
 }
 
-static int region_add(struct ipc_program *p, const struct careful_ipc *head, uint32_t *key)
+/* What a region is of: the memory, or the file that was passed. */
+static int region_span(struct ipc_program *p, const struct ipc_question *q,
+		       struct careful_span *span)
 {
+	const struct careful_ipc *head = &q->head;
+	int rc;
+
+	*span = (struct careful_span){ .fd = -1, .offset = head->file_off };
+	if (q->fd < 0) {
+		span->base = p->memory + head->region_off;
+		return head->region_off > p->memory_bytes ||
+				       head->bytes > p->memory_bytes - head->region_off ?
+			       -EFAULT :
+			       0;
+	}
+	rc = head->file_off > INT64_MAX || head->bytes > INT64_MAX - head->file_off ?
+		     -EINVAL :
+		     ipc_file_check(q->fd);
+	if (rc)
+		return rc;
+	span->fd = fcntl(q->fd, F_DUPFD_CLOEXEC, 3);
+	return span->fd < 0 ? -errno : 0;
+}
+
+static int region_add(struct ipc_program *p, const struct ipc_question *q, uint32_t *key)
+{
+	const struct careful_ipc *head = &q->head;
 	struct ipc *ipc = p->client->ipc;
 	struct careful_region region = {
-		.span = { .base = p->memory + head->region_off, .fd = -1 },
 		.bytes = head->bytes,
 		.access = head->flags,
 		.peer = head->peer,
@@ -302,8 +329,6 @@ static int region_add(struct ipc_program *p, const struct careful_ipc *head, uin
 	struct ipc_program_region *slot = p->regions;
 	int rc;
 
-	if (head->region_off > p->memory_bytes || head->bytes > p->memory_bytes - head->region_off)
-		return -EFAULT;
 	if (p->regions_used == CAREFUL_AREA_REGIONS)
 		return -ENOSPC;
 	if (head->peer != CAREFUL_ANY_PEER) {
@@ -314,11 +339,17 @@ static int region_add(struct ipc_program *p, const struct careful_ipc *head, uin
 	}
 	while (slot->key)
 		slot++;
+	rc = region_span(p, q, &region.span);
+	if (rc)
+		return rc;
 	rc = careful_region_add(ipc->instance, &region, &slot->key);
 	if (rc) {
 		slot->key = 0;
+		if (region.span.fd >= 0)
+			close(region.span.fd);
 		return rc;
 	}
+	slot->fd = region.span.fd;
 	slot->peer = region.peer;
 	slot->memory_off = head->region_off;
 	p->regions_used++;
@@ -379,7 +410,7 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, const struct ipc
 		rc = handle(p, &q->head);
 		break;
 	case CAREFUL_IPC_REGION_ADD:
-		rc = region_add(p, &q->head, &head.region);
+		rc = region_add(p, q, &head.region);
 		break;
 	default:
 		region = find_region(p, q->head.region);
@@ -516,6 +547,9 @@ void ipc_program_free(struct ipc_client *client)
 
 	if (!p)
 		return;
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) /* carefuld's end alone leaves some */
+		if (p->regions[i].key && p->regions[i].fd >= 0)
+			close(p->regions[i].fd);
 	munmap(p->area, p->area_bytes);
 	free(p);
 	client->program = NULL;

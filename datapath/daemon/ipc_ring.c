@@ -89,6 +89,9 @@ static void free_op(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
 
+	if (op->file)
+		ipc_file_unuse(p->client, op->file - 1);
+	op->file = 0;
 	op->id = 0;
 	op->next = p->ops_free;
 	p->ops_free = op;
@@ -138,10 +141,20 @@ static int ring_move(struct ipc_program *p, uint32_t index, const struct careful
 		     struct ipc_program_op *op)
 {
 	struct careful *instance = p->client->ipc->instance;
-	const struct careful_span span = { .base = p->memory + e->memory_off, .fd = -1 };
+	struct careful_span span = { .fd = -1, .offset = e->memory_off };
 
-	if (e->memory_off > p->memory_bytes || e->bytes > p->memory_bytes - e->memory_off)
+	if (e->flags & CAREFUL_RING_OF_FILE) {
+		if (e->memory_off > INT64_MAX)
+			return -EINVAL;
+		span.fd = ipc_file_use(p->client, (uint32_t)e->status);
+		if (span.fd < 0)
+			return span.fd;
+		op->file = (uint32_t)e->status + 1;
+	} else if (e->memory_off > p->memory_bytes || e->bytes > p->memory_bytes - e->memory_off) {
 		return -EFAULT;
+	} else {
+		span.base = p->memory + e->memory_off;
+	}
 	if (e->kind == CAREFUL_RING_GET)
 		return careful_get(instance, index, e->region, e->region_off, &span, e->bytes,
 				   e->flags, op_done, op);

@@ -88,11 +88,24 @@ void attached_ring(struct attached *a, uint32_t flags)
 	send(a->socket_fd, &head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static int send_question(int fd, struct careful_ipc *head, const void *payload, uint32_t bytes)
+static int send_question(int fd, struct careful_ipc *head, const void *payload, uint32_t bytes,
+			 int passed)
 {
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
 	struct iovec iov[2] = { { head, sizeof(*head) }, { (void *)payload, bytes } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = bytes ? 2 : 1 };
 
+	if (passed >= 0) {
+		struct cmsghdr *cmsg;
+
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+		cmsg = CMSG_FIRSTHDR(&msg);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cmsg), &passed, sizeof(passed));
+	}
 	head->version = CAREFUL_IPC_VERSION;
 	head->payload_bytes = bytes;
 	for (;;) {
@@ -153,7 +166,7 @@ static int receive_answer(struct attached *a, struct careful_ipc *head, void *an
 }
 
 static int ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
-	       void *answer, uint32_t answer_bytes, int *fds)
+	       void *answer, uint32_t answer_bytes, int passed, int *fds)
 {
 	struct attached *a = c->attached;
 	int rc;
@@ -161,17 +174,16 @@ static int ask(struct careful *c, struct careful_ipc *head, const void *payload,
 	if (a->socket_fd < 0)
 		return -ENOTCONN;
 	head->id = ++a->ids;
-	rc = send_question(a->socket_fd, head, payload, bytes);
+	rc = send_question(a->socket_fd, head, payload, bytes, passed);
 	if (!rc)
 		rc = receive_answer(a, head, answer, answer_bytes, fds);
 	return rc;
 }
 
-/* Asks carefuld and waits for its answer, which head becomes; its status, or -ENOTCONN. */
-int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
-		 void *answer, uint32_t answer_bytes)
+static int ask_passing(struct careful *c, struct careful_ipc *head, const void *payload,
+		       uint32_t bytes, void *answer, uint32_t answer_bytes, int passed)
 {
-	int rc = ask(c, head, payload, bytes, answer, answer_bytes, NULL);
+	int rc = ask(c, head, payload, bytes, answer, answer_bytes, passed, NULL);
 
 	if (!rc) {
 		/* What was to wake us is not in the socket any more. */
@@ -182,6 +194,30 @@ int attached_ask(struct careful *c, struct careful_ipc *head, const void *payloa
 	}
 	attached_lost(c);
 	return -ENOTCONN;
+}
+
+/* Asks carefuld and waits for its answer, which head becomes; its status, or -ENOTCONN. */
+int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		 void *answer, uint32_t answer_bytes)
+{
+	return ask_passing(c, head, payload, bytes, answer, answer_bytes, -1);
+}
+
+/* -EAGAIN: it has as many of ours as it takes. */
+int attached_file_add(struct careful *c, int fd, uint32_t *file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
+	int rc = fd < 0 ? -EBADF : ask_passing(c, &head, NULL, 0, NULL, 0, fd);
+
+	*file = head.file;
+	return rc == -EMFILE ? -EAGAIN : rc;
+}
+
+void attached_file_remove(struct careful *c, uint32_t file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file };
+
+	attached_ask(c, &head, NULL, 0, NULL, 0);
 }
 
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
@@ -238,7 +274,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o, int 
 		.op = CAREFUL_IPC_ATTACH,
 		.bytes = o->memory_bytes ? o->memory_bytes : MEMORY_BYTES,
 	};
-	int rc = ask(c, &head, name, (uint32_t)strlen(name), NULL, 0, fds);
+	int rc = ask(c, &head, name, (uint32_t)strlen(name), NULL, 0, -1, fds);
 
 	if (!rc)
 		rc = head.status;
@@ -385,11 +421,18 @@ int attached_region_add(struct careful *c, const struct careful_region *region, 
 		.flags = region->access,
 		.peer = region->peer,
 	};
-	int rc;
+	int rc, fd = -1;
 
-	if (!region->span.base || off > a->memory_bytes || region->bytes > a->memory_bytes - off)
+	if (!region->span.base) {
+		fd = region->span.fd;
+		head.region_off = 0;
+		head.file_off = region->span.offset;
+		if (fd < 0)
+			return -EINVAL;
+	} else if (off > a->memory_bytes || region->bytes > a->memory_bytes - off) {
 		return -EOPNOTSUPP;
-	rc = attached_ask(c, &head, NULL, 0, NULL, 0);
+	}
+	rc = ask_passing(c, &head, NULL, 0, NULL, 0, fd);
 	if (!rc)
 		*key = head.region;
 	return rc;

@@ -22,6 +22,7 @@ enum { ATTACH_PAGE_BYTES = 4096 };
  * @left:   its end has been told, for its peer was closed; carefuld's is still to come
  * @into:   get: where the copy goes; NULL: the bytes are in their place
  * @pages:  of the memory, from @memory_off on, that the copy takes
+ * @file:   as carefuld calls it, +1; 0: of memory
  */
 struct attached_op {
 	uint64_t id;
@@ -32,6 +33,7 @@ struct attached_op {
 	void *into;
 	uint64_t memory_off;
 	uint32_t pages;
+	uint32_t file;
 };
 
 /*
@@ -69,6 +71,8 @@ struct attached {
 /* attach.c */
 int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		 void *answer, uint32_t answer_bytes);
+int attached_file_add(struct careful *c, int fd, uint32_t *file);
+void attached_file_remove(struct careful *c, uint32_t file);
 void attached_ring(struct attached *a, uint32_t flags);
 void attached_lost(struct careful *c);
 int attached_close(struct careful *c);

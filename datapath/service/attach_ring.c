@@ -136,16 +136,21 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 }
 
 /* Where the bytes of a get or store lie in the shared memory: their own place, or a copy's. */
-static int place(struct attached *a, struct attached_op *op, const struct careful_span *local,
+static int place(struct careful *c, struct attached_op *op, const struct careful_span *local,
 		 uint32_t bytes, bool get)
 {
+	struct attached *a = c->attached;
 	const uint64_t off = (uint64_t)((uintptr_t)local->base - (uintptr_t)a->memory);
 	int rc;
 
 	if (!bytes)
 		return 0;
-	if (!local->base)
-		return -EOPNOTSUPP;
+	if (!local->base) {
+		op->memory_off = local->offset;
+		rc = attached_file_add(c, local->fd, &op->file);
+		op->file = rc ? 0 : op->file + 1;
+		return rc;
+	}
 	op->memory_off = off;
 	if (off <= a->memory_bytes && bytes <= a->memory_bytes - off)
 		return 0;
@@ -171,13 +176,22 @@ int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 
 	if (!op)
 		return -EAGAIN;
-	rc = place(a, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
+	rc = place(c, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
 	entry.id = op->id;
 	entry.memory_off = op->memory_off;
+	if (op->file) {
+		entry.flags |= CAREFUL_RING_OF_FILE;
+		entry.status = (int32_t)op->file - 1;
+	}
 	if (!rc)
 		rc = put(c, &entry, NULL);
-	if (rc)
+	if (rc) {
+		const uint32_t file = op->file;
+
 		free_op(a, op);
+		if (file)
+			attached_file_remove(c, file - 1);
+	}
 	return rc;
 }
 
@@ -224,6 +238,8 @@ static void on_end(struct careful *c, const struct careful_ring_entry *e, const 
 		memcpy(op->into, a->memory + op->memory_off, e->bytes);
 	was = *op;
 	free_op(a, op); /* free for what the application asks now */
+	if (was.file)
+		attached_file_remove(c, was.file - 1);
 	if (was.left)
 		result = (struct careful_result){ .status = -ECONNRESET };
 	tell_done(&was, &result);

@@ -261,7 +261,7 @@ class Node:
         Args:
             what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
                 ...), a FileRange, or an open file. Held until the region's remove(). Of a node
-                of careful.connect(), what memory() gave, or a part of it.
+                of careful.connect(), memory is what memory() gave, or a part of it.
             access: "r" (peers get), "w" (peers store) or "rw".
             peer: the only one that may, until its session ends; None: all.
 

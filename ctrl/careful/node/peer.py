@@ -23,10 +23,7 @@ _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
 _TEXTS = {
     -errno.EMSGSIZE: "the payload is too large for one frame (payload_bytes); store or get it"
 }
-_MOVE_TEXTS = {
-    -errno.EMSGSIZE: "more at a time than is shared with carefuld (memory_bytes)",
-    -errno.EOPNOTSUPP: "beside carefuld bytes go to and from memory, not files",
-}
+_MOVE_TEXTS = {-errno.EMSGSIZE: "more at a time than is shared with carefuld (memory_bytes)"}
 
 
 class Peer:

@@ -417,9 +417,10 @@ struct careful_attach_options {
  * instance takes the calls of one that careful_open() gave, but for these differences:
  *
  * - Peers' numbers are not below P; the one of a peer that has gone is not given again soon.
- * - A region's span lies in careful_memory(); -EOPNOTSUPP if not, and for spans of files.
+ * - A region's span is of a file, or lies in careful_memory(); -EOPNOTSUPP if not.
  * - A get or store may be of other memory, and then goes through a copy in careful_memory():
- *   -EAGAIN if that has no room now, -EMSGSIZE if it never will.
+ *   -EAGAIN if that has no room now, -EMSGSIZE if it never will. For one of a file carefuld
+ *   is passed the descriptor: 64 at a time.
  * - A handler's number is one program's: careful_handle() says -EBUSY if another has it.
  * - A request that finds its peer gone, or payload too large, hears of it in done; without
  *   done nobody does.

@@ -60,7 +60,9 @@ enum careful_ipc_op {
 	CAREFUL_IPC_PEER_LEAVE = 20, /* peer: given up, where it is nobody's yet */
 	CAREFUL_IPC_PEER_INFO = 21, /* peer; payload: struct careful_ipc_peer */
 	CAREFUL_IPC_HANDLE = 22, /* handler; flags CAREFUL_IPC_OF_*; bytes 0: no longer */
-	CAREFUL_IPC_REGION_ADD = 23, /* region_off: in the memory; bytes, flags, peer -> region */
+	/* region_off: in the memory; bytes, flags, peer -> region. With a descriptor: of its file,
+	 * from file_off on. */
+	CAREFUL_IPC_REGION_ADD = 23,
 	CAREFUL_IPC_REGION_REMOVE = 24, /* region */
 	CAREFUL_IPC_PROGRAMS = 25, /* answer's payload: struct careful_program_info of each */
 	CAREFUL_IPC_BELL = 26, /* look into the rings; with flags, a BELL comes back */
@@ -273,7 +275,10 @@ enum careful_ring_kind {
 	CAREFUL_RING_PEER = 8, /* status: enum careful_peer_state */
 };
 
-/* @memory_off: GET and STORE: where in the memory; the rest as in struct careful_ipc. */
+/* Flag of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. */
+enum { CAREFUL_RING_OF_FILE = 2 };
+
+/* @memory_off: GET and STORE: where in the memory or the file; the rest as in struct careful_ipc. */
 struct careful_ring_entry {
 	uint32_t kind;
 	int32_t status;

@@ -295,7 +295,7 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, "x", 1, NULL, NULL), 0);
 	/* Its share, all at once, and no more. */
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++)
-		CHECK_EQ(careful_request(c, peer, ECHO, &i, NULL, 0, on_done, &outcomes[i]), 0);
+		CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &outcomes[i]), 0);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -EAGAIN);
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
 		await(c, &outcomes[i]);
@@ -322,6 +322,8 @@ static void test_move__memory_of_its_own_and_other(void)
 	uint32_t peer = peer_of(c);
 	uint8_t *shared, *other = malloc(8 << 20);
 	struct careful_span spans[2];
+	int pipes[2];
+	uint32_t key;
 	void *base;
 
 	CHECK(other);
@@ -355,13 +357,27 @@ static void test_move__memory_of_its_own_and_other(void)
 		await(c, &o);
 		CHECK_EQ(o.result.status, -ERANGE);
 	}
-	/* More than there is, and a file. */
+	/* More than there is, and files that are none. */
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &spans[1], 5 << 20, 0, on_done, NULL),
 		 -EMSGSIZE);
 	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
-	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = 0 }, 1, 0,
+	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = -1 }, 1, 0,
 			     on_done, NULL),
-		 -EOPNOTSUPP);
+		 -EBADF);
+	CHECK(!pipe(pipes));
+	for (int i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
+		CHECK_EQ(careful_get(c, peer, table_key, 0,
+				     &(struct careful_span){ .fd = pipes[0] }, 1, 0, on_done, NULL),
+			 -ENOTSUP);
+	CHECK_EQ(careful_region_add(c,
+				    &(struct careful_region){ .span = { .fd = pipes[0] },
+							      .bytes = 1,
+							      .access = CAREFUL_REGION_READ,
+							      .peer = CAREFUL_ANY_PEER },
+				    &key),
+		 -ENOTSUP);
+	close(pipes[0]);
+	close(pipes[1]);
 	free(other);
 	CHECK_EQ(careful_close(c), 0);
 	shared[0] = 1; /* it stays */
@@ -655,6 +671,8 @@ static void test_rings__hold_anything(void)
 				.handler = random >> 8 & 0x1ff,
 				.region = random >> 17 & 1 ? table_key : (uint32_t)random,
 				.bytes = (uint32_t)(random >> (20 + (random & 31))),
+				.flags = random >> 9 & 3,
+				.status = random >> 12 & 1 ? (int32_t)random : 0,
 				.memory_off = random >> (18 + (random >> 7 & 31)),
 			};
 			if (round % 3) {
