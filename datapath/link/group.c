@@ -28,16 +28,9 @@ static bool is_member(const struct link_member *member)
 	return member->peer->epoch == member->epoch && member->peer->phase == LINK_OPEN;
 }
 
-/* Not in generic XDP: on busy CPUs frames to all got lost there (tests/system/test_broadcast.py,
- * in 3 of some 15 runs beside others; in none in native XDP). */
-static bool is_generic(const struct link *link)
-{
-	return link->queue->info.xdp_mode == CAREFUL_XDP_GENERIC;
-}
-
 bool link_group_can(const struct link *link)
 {
-	return link->port->ops->multicast && !link->traditional && !is_generic(link);
+	return link->port->ops->multicast && !link->traditional;
 }
 
 /* One frame goes to all members alike: to the same address, from the same one of ours. */
@@ -237,7 +230,7 @@ int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member)
 	link->heard[peer->slot] = (struct link_heard){ 0 };
 	if (!cookie)
 		return 0;
-	if (!port->ops->group || link->traditional || is_generic(link) || !peer->cookie_plain)
+	if (!port->ops->group || link->traditional || !peer->cookie_plain)
 		return -EOPNOTSUPP;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (link->heard[i].cookie == cookie)

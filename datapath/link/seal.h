@@ -13,8 +13,9 @@
  *   charged is added to what the peer may fill, so nothing is lost of its window;
  * - a true frame that comes behind it finds its number free, and room: of a sealed peer's buffers a
  *   quarter is in no window, as far as the least window leaves that (link_peer_room), and only who
- *   forges more than these between two looks at the RX ring has true frames dropped. That is a loss like any other: a new epoch, under
- *   another cookie; the buffers of other peers are their own.
+ *   forges more than these between two looks at the RX ring has true frames dropped. That is a
+ *   loss like any other: a new epoch, under another cookie; the buffers of other peers are their
+ *   own.
  *
  * Trains and pings that end at XDP are not sealed: XDP, which counts and stamps them, has no keys.
  * A ping that is forged, or said again, moves no number here (careful_frame_admit); its answer is

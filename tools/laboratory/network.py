@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 from laboratory.state import NETNS, Lab, LabError, command, must
@@ -63,6 +64,17 @@ def make_switch(lab: Lab) -> None:
     )
 
 
+def keep_order(lab: Lab, k: int) -> None:
+    """Have what reaches a host handled by one CPU, in the order in which it came.
+
+    With generic XDP a veth's frame waits at the CPU that handed it over. Behind a queue, as a
+    switch's port has, several CPUs do, and a frame would overtake one that waits at another.
+    """
+    cpus = f"{1 << (k - 1) % (os.cpu_count() or 1):x}"
+    setting = "/sys/class/net/eth1/queues/rx-0/rps_cpus"
+    must("ip", "netns", "exec", lab.host(k), "sh", "-c", f"echo {cpus} > {setting}")
+
+
 def join_by_switch(lab: Lab) -> None:
     make_switch(lab)
     for k in range(1, lab.hosts + 1):
@@ -72,6 +84,7 @@ def join_by_switch(lab: Lab) -> None:
         ip(f"link set p{k} master br0", f"link set p{k} up", namespace=lab.switch)
         queue = f"qdisc replace dev p{k} root pfifo limit {PORT_QUEUE_FRAMES}"
         must("tc", "-netns", lab.switch, *queue.split())
+        keep_order(lab, k)
 
 
 def no_offloads(namespace: str, device: str) -> None:

@@ -40,8 +40,8 @@ _TEXTS = {
 }
 #: Why broadcasts are replicated.
 _REPLICATED = {
-    errno.ENOTSUP: "fewer than three nodes, the traditional protocol, generic XDP, or an interface "
-    "without multicast",
+    errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
+    "multicast",
     errno.EAFNOSUPPORT: "frames to all need IPv4",
     errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way?",
     errno.EEXIST: "two groups have the same cookie",
