@@ -27,7 +27,7 @@ _ESCAPES = re.compile(r"\\f[BIR]|\\\(.")
 _LINE, _GAP = 70, 2
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text in which roff finds nothing of its own."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti")
     text = text.replace("'", r"\(aq").replace("`", r"\(ga").replace("^", r"\(ha")
@@ -39,16 +39,16 @@ def _inline(tokens: Sequence[Token]) -> str:
     parts = []
     for one in tokens:
         if one.type == "code_inline":
-            parts.append(rf"\fB{_plain(one.content)}\fR")
+            parts.append(rf"\fB{plain(one.content)}\fR")
         elif one.type in ("softbreak", "hardbreak"):
             parts.append("\n")
         else:
-            parts.append(_FONTS.get(one.type, _plain(one.content)))
+            parts.append(_FONTS.get(one.type, plain(one.content)))
     return "".join(parts)
 
 
 def _verbatim(text: str) -> list[str]:
-    return [".PP", ".RS 4", ".nf", _plain(text.rstrip("\n")), ".fi", ".RE"]
+    return [".PP", ".RS 4", ".nf", plain(text.rstrip("\n")), ".fi", ".RE"]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -101,25 +101,26 @@ def body(markdown: str) -> list[str]:
     return lines
 
 
-def _page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
+def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
+    """A page: its name, its section, what it is about in a line, and the rest in roff."""
     head = [
         "'\\\" t",
         f'.TH "{name.upper()}" "{section}" "" "careful {__version__}" "careful"',
         ".SH NAME",
-        rf"{_plain(name)} \- {_plain(said)}",
+        rf"{plain(name)} \- {plain(said)}",
     ]
     return "\n".join([*head, *lines]) + "\n"
 
 
 def topic(name: str) -> str:
     """The page of a topic, for section 7."""
-    return _page(f"careful-{name}", 7, man.topics()[name], body(man.source(name)))
+    return page(f"careful-{name}", 7, man.topics()[name], body(man.source(name)))
 
 
 def _listed(records: Sequence[tuple[str, str]]) -> list[str]:
     lines = []
     for what, does in records:
-        lines += [".TP", rf"\fB{_plain(what)}\fR", _plain(does)]
+        lines += [".TP", rf"\fB{plain(what)}\fR", plain(does)]
     return lines
 
 
@@ -127,7 +128,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     """Those after a backspace stay as they are, as click has it."""
     for one in inspect.cleandoc(text).split("\n\n"):
         verbatim = one.startswith("\b\n")
-        yield from _verbatim(one[2:]) if verbatim else (".PP", _plain(one.strip()))
+        yield from _verbatim(one[2:]) if verbatim else (".PP", plain(one.strip()))
 
 
 def command(names: Sequence[str], one: click.Command) -> str:
@@ -139,26 +140,26 @@ def command(names: Sequence[str], one: click.Command) -> str:
     """
     ctx = _context(names, one)
     usage = " ".join(one.collect_usage_pieces(ctx))
-    lines = [".SH SYNOPSIS", rf"\fB{_plain(ctx.command_path)}\fR {_plain(usage)}"]
+    lines = [".SH SYNOPSIS", rf"\fB{plain(ctx.command_path)}\fR {plain(usage)}"]
     lines += [".SH DESCRIPTION", *_paragraphs(one.help or "")]
     also = []
     if isinstance(one, (Command, Group)):
         lines.append(".SH OPTIONS")
         headings = one.headings(ctx)
         for heading, records in headings.items():
-            lines += [f'.SS "{_plain(heading)}"'] * (len(headings) > 1) + _listed(records)
+            lines += [f'.SS "{plain(heading)}"'] * (len(headings) > 1) + _listed(records)
         if isinstance(one, Group):
             lines.append(".SH COMMANDS")
             for heading, rows in one.sections(ctx).items():
-                lines += [f'.SS "{_plain(heading)}"', *_listed(rows)]
+                lines += [f'.SS "{plain(heading)}"', *_listed(rows)]
                 also += ["-".join([*names, name]) + "(1)" for name, _ in rows]
         if one.examples:
             lines.append(".SH EXAMPLES")
             lines += _listed(one.examples)
         also += [f"careful-{name}(7)" for name in one.topics]
     also += ["-".join(names[:-1]) + "(1)"] * (len(names) > 1)
-    lines += [".SH SEE ALSO", ", ".join(map(_plain, also))] if also else []
-    return _page("-".join(names), 1, summary(one).rstrip("."), lines)
+    lines += [".SH SEE ALSO", ", ".join(map(plain, also))] if also else []
+    return page("-".join(names), 1, summary(one).rstrip("."), lines)
 
 
 def _context(names: Sequence[str], one: click.Command) -> click.Context:
