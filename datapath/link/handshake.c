@@ -301,7 +301,7 @@ static void take_hello(struct link *link, const union address *from,
 			link_close(peer, ENOPROTOOPT);
 		return;
 	}
-	if (!peer && link_peer_welcome(link, from))
+	if (!peer && link_peer_welcome(link, from, trusted ? trusted->pair.theirs : NULL))
 		peer = link_peer_get(link, from);
 	if (!peer) { /* it asks again, where somebody may give up a window */
 		if (!link_yield_ask(link))

@@ -375,7 +375,7 @@ static inline uint32_t link_seq_last(const struct link_peer *peer)
 
 /* peer.c: the table of peers, and messages to them */
 struct link_peer *link_peer_find(struct link *link, const union address *address);
-bool link_peer_welcome(struct link *link, const union address *address);
+bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);

@@ -6,6 +6,7 @@
 #include "link/link.h"
 
 #include <endian.h>
+#include <sodium/utils.h>
 #include <string.h>
 
 enum {
@@ -58,14 +59,21 @@ static void doubt_all(struct link *link)
 		link->peers[i].session->doubted = true;
 }
 
+/* Whether it is the same host, by its address or by the key that it proved (NULL: none). */
+static bool is_of(const struct session *session, const union address *address, const uint8_t *key)
+{
+	return host_equal(&session->address, address) ||
+	       (key && !sodium_memcmp(session->keyed.theirs, key, NOISE_KEY_BYTES));
+}
+
 /* Whether one more that a host asks for leaves half of the slots to others. */
-bool link_peer_welcome(struct link *link, const union address *address)
+bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key)
 {
 	uint32_t taken = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		taken += !slot_free(&link->peers[i]) &&
-			 host_equal(&link->peers[i].session->address, address) &&
+			 is_of(link->peers[i].session, address, key) &&
 			 !address_equal(&link->peers[i].session->address, address);
 	if (taken < (link->peers_max + 1) / 2)
 		return true;

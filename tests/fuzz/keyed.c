@@ -10,9 +10,10 @@
 
 #include "node.h"
 
+/* Host 2 has the key of host 0, as one with several addresses has. */
 static void private_key(uint32_t host, uint8_t *key)
 {
-	memset(key, 0x40 + (int)host, NOISE_KEY_BYTES);
+	memset(key, 0x40 + (host == 2 ? 0 : (int)host), NOISE_KEY_BYTES);
 }
 
 static void public_key(uint32_t host, uint8_t *key)

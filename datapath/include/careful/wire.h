@@ -271,7 +271,7 @@ struct careful_am {
 /* Why a HELLO is refused (careful_ctrl.status). */
 enum careful_refusal {
 	CAREFUL_REFUSED_VERSION = 1, /* version says which one is spoken here */
-	/* All P windows are taken, or half of them by this address; window says P. */
+	/* All P windows are taken, or half of them by this address, or key; window says P. */
 	CAREFUL_REFUSED_PEERS = 2,
 	CAREFUL_REFUSED_FRAME = 3, /* the frames announced don't fit the window */
 	CAREFUL_REFUSED_PROTOCOL = 4, /* another one is spoken here (careful_protocol) */

@@ -88,6 +88,19 @@ static void test_keyed__a_challenge_is_the_peers(void)
 	node_close(node);
 }
 
+/* Half of the windows are left to others, whatever the addresses of who has a key. */
+static void test_keyed__one_key_leaves_slots_to_others(void)
+{
+	struct node *node = node_open_keyed(NULL);
+
+	CHECK(node_session(node, 0));
+	first(node)->operations++; /* it is no idle one, which yields */
+	CHECK(!node_session(node, 2));
+	CHECK(node_session(node, 1));
+	first(node)->operations--;
+	node_close(node);
+}
+
 /* What the instance proves by both static keys is not turned back on it. */
 static void test_keyed__a_message_turned_back_is_not_believed(void)
 {
@@ -223,6 +236,7 @@ int main(void)
 {
 	RUN(test_keyed__a_session_of_either_asker);
 	RUN(test_keyed__a_challenge_is_the_peers);
+	RUN(test_keyed__one_key_leaves_slots_to_others);
 	RUN(test_keyed__a_message_turned_back_is_not_believed);
 	RUN(test_keyed__a_stranger_is_not_challenged);
 	RUN(test_keyed__a_refusal_counts_when_nothing_else_is_heard);
