@@ -251,7 +251,7 @@ class Controller:
             elif measuring.was_too_quick:  # a close one follows soon; after that it is waited
                 state.held_until = self._clock() + state.hold_s / 10
             return
-        self._watch.reset()
+        self._watch.reset(shifted=True)
         another = before is None or self._is_another(before, shifted, said)
         if another is None:  # nor was it found out by a longer look
             measuring.confirm(kept)

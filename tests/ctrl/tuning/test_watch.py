@@ -101,6 +101,20 @@ def test_reset__what_comes_next_is_the_reference() -> None:
     assert one.shift(1000, 2) is not None
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shifted", [False, True])
+def test_reset__what_was_before_a_shift_is_soon_known_again(shifted: bool, seed: int) -> None:
+    """Among messages that scatter much; not if it was we who changed something."""
+    one = Messages(0.1, 5, seed)
+    assert one.shift(4800, 5) is None
+    assert one.shift(9000, 5) is not None
+    one.watch.reset(shifted=shifted)
+    for mean_us in (6500, 11500) * 3:
+        assert one.shift(mean_us, 0.2) is None
+    told = one.shift(4800, 1.0, noise=0.02)
+    assert (told is not None) == shifted
+
+
 def test_skip__messages_tell_nothing() -> None:
     one = Messages(0.1, 5, 1)
     assert one.shift(1000, 5) is None
