@@ -172,7 +172,12 @@ def stranger(node: Node) -> None:
 def main() -> None:
     others = 3 if CASE == "stranger" else len(HOSTS) - 1
     with careful.open("eth1", peers=others, stall_ms=60000, xdp=MODE) as node:
-        globals()[CASE](node)
+        try:
+            globals()[CASE](node)
+        except BaseException:
+            counted = {name: count for name, count in node.counters().items() if count}
+            print(f"rank {RANK}, {CASE}: {counted}", file=sys.stderr)
+            raise
 
 
 if __name__ == "__main__":
