@@ -351,7 +351,9 @@ static int start(struct daemon *d, struct careful_error *error)
 		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
 		d->options.log = NULL;
 	} else {
-		log_line("carefuld %s begins, process %d", careful_version(), (int)getpid());
+		if (d->options.log) /* a service manager says so itself */
+			log_line("carefuld %s begins, process %d", careful_version(),
+				 (int)getpid());
 		rc = init_signals(d);
 		if (rc)
 			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
