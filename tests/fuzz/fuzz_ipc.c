@@ -163,7 +163,7 @@ static void send_packet_of(struct input *in, int fd)
 	char control[CMSG_SPACE(sizeof(int) * 3)] __attribute__((aligned(8))) = { 0 };
 	struct careful_ipc head = {
 		.version = CAREFUL_IPC_VERSION,
-		.op = what & 0x0f,
+		.op = (what & 0x0f) | (how & 8) << 1,
 		.id = take8(in),
 		.peer = how & 0x10 ? take16(in) : world.peer,
 		.file = how & 0x20 ? take16(in) : world.file_index,
