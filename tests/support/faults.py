@@ -161,8 +161,9 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
 
 
 def since_start(host: Host) -> int:
-    """How many lines its carefuld has logged since it said what it exports."""
-    return host.log.rpartition(" export ")[2].count("\n") - 1
+    """How many lines its carefuld has logged since it said what it exports, but of transfers."""
+    lines = host.log.rpartition(" export ")[2].splitlines()[1:]
+    return sum(not re.search(r" bytes (read|written) in ", line) for line in lines)
 
 
 def check_logs(fault: Fault, before: dict[Host, str]) -> None:
@@ -244,6 +245,7 @@ def main() -> int:
         "--report", type=Path, help="JSON, by commit; what is there already is added to"
     )
     options = parser.parse_args()
+    os.environ["CAREFUL_OUTLAST"] = "0s"  # how a transfer ends is what is looked at
     report: dict[str, Any] = {"schema": 3, "commits": {}}
     if options.report and options.report.exists():
         report = json.loads(options.report.read_text())
