@@ -31,7 +31,7 @@ FORBIDDEN = {
     "control": {"cli", "files", "measure", "transfer", "tuning"},
     "event": {"cli", "files", "measure", "transfer", "tuning"},
     "files": {"cli", "measure", "report", "tuning"},
-    "fleet": {"cli", "control", "files", "measure", "report", "transfer", "tuning"},
+    "fleet": {"cli", "control", "measure", "report", "transfer", "tuning"},
     "measure": {"cli", "files", "transfer", "tuning"},
     "model": {"cli", "control", "files", "measure", "report", "transfer", "tuning"},
     "transfer": {"cli", "control", "files", "measure", "report", "tuning"},

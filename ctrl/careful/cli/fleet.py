@@ -12,6 +12,7 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, plot_option, show
 from careful.cli.exit_status import Exit
+from careful.cli.fleet_put import put, relay
 from careful.cli.params import SECONDS
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import matrix, pairs
@@ -49,6 +50,7 @@ def _limit(default: str) -> Callable[[_F], _F]:
     examples=[
         ("carefulctl fleet up", "on all hosts of fleet.toml"),
         ("carefulctl fleet status", "a line for each"),
+        ("carefulctl fleet put image", "the file image to all of them"),
     ],
     topics=("hosts",),
 )
@@ -227,3 +229,7 @@ def measure(
     if plot_path:
         fleet_matrix.draw(pairs_found, plot_path)
     _finish("measure", path, asked, found, text, as_json, fleet_matrix.figures(pairs_found))
+
+
+fleet.add_command(put)
+fleet.add_command(relay)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from careful.fleet.chain import Member, Result
 from careful.fleet.running import Outcome
 from careful.report import explain
 from careful.report.tables import alarm, table
+from careful.units import shown_bytes as size
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -76,3 +79,46 @@ def tuned(outcomes: Sequence[Outcome]) -> str:
             last = explain.decision(decisions[-1]) if decisions else "-"
             rows.append((one.host, one.job.name, last))
     return table("", ("host", "peer", "last decision"), rows) if rows else "nothing was tuned"
+
+
+def put_figures(found: Result) -> dict[str, Any]:
+    """What came of `fleet put`, for JSON."""
+    blocks, hop = found.blocks, found.hop
+    predicted = blocks.predicted_us if blocks else None
+    return {
+        "hosts": [
+            {
+                "host": one.host.name,
+                "state": one.state or None,
+                "error": one.error or None,
+                "took_s": round(one.took_s, 3),
+                "resumed_blocks": one.resumed_blocks,
+            }
+            for one in found.members
+        ],
+        "failed_count": sum(1 for one in found.members if one.error),
+        "file_bytes": blocks.file_bytes if blocks else None,
+        "block_bytes": blocks.block_bytes if blocks else None,
+        "predicted_s": None if predicted is None else round(predicted / 1e6, 3),
+        "hop": None if hop is None else asdict(hop),
+        "took_s": round(found.took_s, 3),
+    }
+
+
+def member(one: Member) -> str:
+    """A line about a host that has the file, or failed."""
+    return f"{one.host.name}: {one.error}" if one.error else f"{one.host.name}: {one.state}"
+
+
+def put(found: Result) -> str:
+    """What came of `fleet put`."""
+    rows = [
+        (one.host.name, one.state or "failed", f"{one.took_s:.2f}" if one.state else "-")
+        for one in found.members
+    ]
+    text = table("", ("host", "file", "took (s)"), rows)
+    if found.blocks and found.blocks.file_bytes:
+        predicted = found.blocks.predicted_us
+        text += f"\n{size(found.blocks.file_bytes)} in blocks of {size(found.blocks.block_bytes)}"
+        text += f", predicted {predicted / 1e6:.2f} s" if predicted else ""
+    return text

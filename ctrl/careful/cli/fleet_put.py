@@ -1,0 +1,102 @@
+"""`carefulctl fleet put`: a file to all hosts; and each host's part of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+import click
+
+from careful.cli.command import command
+from careful.cli.common import config_option, instance_option, json_option, show
+from careful.cli.exit_status import Exit
+from careful.cli.params import SECONDS
+from careful.control import config, instances
+from careful.control import status as state
+from careful.errors import CarefulError
+from careful.fleet import chain
+from careful.fleet import hosts as fleet_hosts
+from careful.fleet import relay as one_host
+from careful.fleet.running import guarded
+from careful.report import fleet as report
+
+
+@command(
+    "put",
+    examples=[
+        ("carefulctl fleet put image", "to all hosts; again, to resume"),
+        ("carefulctl fleet put --to h2,h3 image", "to two of them"),
+    ],
+    topics=("hosts", "files"),
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    default="all",
+    show_default=True,
+    metavar="HOST[,HOST]...",
+    help="Which hosts; this one, if it is among them, is left out.",
+)
+@click.option("--replace", is_flag=True, help="Replace a file of its name that differs.")
+@click.option(
+    "--hosts",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("fleet.toml"),
+    envvar="CAREFUL_FLEET",
+    metavar="FILE",
+    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
+)
+@click.option(
+    "--limit",
+    "limit_s",
+    type=SECONDS,
+    default="60s",
+    metavar="TIME",
+    help="If nothing moves for so long, it has failed.  [default: 60s]",
+)
+@json_option
+def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json: bool) -> None:
+    """Put FILE on all hosts, by a pipeline through them.
+
+    Each host sends on every block as soon as it has it, so that all have the file little later
+    than the first. Careful must be up here and on all of them, and each exports one directory,
+    with :rw: there the file appears when it is whole and its digests are right. Blocks are as
+    long as the model of the chain says, by what a first block took. The same command resumes,
+    and goes around hosts that do not answer.
+    """
+    names = () if to == "all" else tuple(to.split(","))
+    settings = config.load(None)
+    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    hosts = [one for one in chosen if not chain.is_here(settings.resolve(one.address).ip)]
+    if not hosts:
+        raise click.UsageError("no host but this one is named")
+
+    def told(one: chain.Member) -> None:
+        if one.error:
+            click.echo(f"carefulctl: {report.member(one)}", err=True)
+
+    found = guarded(chain.Put(file, limit_s, replace, told).run(hosts))
+    inputs = {"hosts_file": str(path), "file": str(file), "to": to, "replace": replace}
+    show(as_json, "fleet put", inputs, report.put_figures(found), report.put(found))
+    if failed := sum(1 for one in found.members if one.error):
+        raise click.exceptions.Exit(Exit.FAILED if failed == len(hosts) else Exit.PARTLY)
+
+
+@command(
+    "relay",
+    examples=[("carefulctl fleet relay eth1", "what `fleet put` starts on each host")],
+    topics=("hosts",),
+)
+@click.argument("ifname", metavar="IFACE")
+@instance_option
+@config_option
+def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
+    """Do this host's part of `fleet put`, as standard input says."""
+    (one,) = instances.named_or_all(ifname, instance)
+    exports = state.gather(one, config.load(config_path))["exports"]
+    if len(exports) != 1 or not exports[0]["writable"]:
+        text = "exports not one directory with :rw, into which a file could be put"
+        raise CarefulError(errno.EROFS, text, ifname)
+    asyncio.run(one_host.serve(Path(exports[0]["path"]), config_path, instance))

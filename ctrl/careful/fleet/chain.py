@@ -1,0 +1,337 @@
+"""`fleet put`: a file through a chain of hosts, each of which sends on what it has.
+
+Owns the order of hosts, which block goes when from which to which, and who failed. Each host
+runs fleet/relay.py, and is told what its predecessor has brought. Calls fleet/blocks.py,
+fleet/relay.py and files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from careful import files
+from careful.errors import CarefulError, shown
+from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
+from careful.fleet.hosts import Host
+from careful.fleet.relay import LINE_MAX, Sender
+from careful.fleet.running import end
+
+#: Pieces of the larger block that a hop is measured with.
+_PILOT_PIECES = 4
+
+
+@dataclass
+class Member:
+    """One host of the chain.
+
+    Attributes:
+        host: which.
+        state: "put", "was there", or "" until then, and where it failed.
+        error: why it failed.
+        took_s: until it had the file under its name, seconds.
+        resumed_blocks: that it had before.
+    """
+
+    host: Host
+    state: str = ""
+    error: str = ""
+    took_s: float = 0.0
+    resumed_blocks: int = 0
+
+
+@dataclass
+class Result:
+    """What came of it.
+
+    Attributes:
+        members: each host.
+        blocks: how the file was cut; None: no host took part.
+        hop: what was measured of the first; None: too small a file.
+        took_s: all of it, seconds.
+    """
+
+    members: list[Member]
+    blocks: Blocks | None = None
+    hop: Hop | None = None
+    took_s: float = 0.0
+
+
+class _Link:
+    """A host's relay, from here."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.pieces: list[str] = []
+        self.have: set[int] = set()
+        self.asked: set[int] = set()
+        self.finishing = False
+        self.process: asyncio.subprocess.Process | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.member.state or self.member.error)
+
+    async def start(self) -> None:
+        host = self.member.host
+        self.process = await asyncio.create_subprocess_exec(
+            *host.command("fleet", "relay", host.interface),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_MAX,
+            start_new_session=True,
+        )
+
+    def tell(self, **words: Any) -> None:
+        assert self.process
+        assert self.process.stdin
+        with suppress(OSError, RuntimeError):  # who has ended is found out by its output
+            self.process.stdin.write(json.dumps(words).encode() + b"\n")
+
+    async def hear(self) -> dict[str, Any]:
+        """What it says next.
+
+        Raises:
+            CarefulError: it has ended.
+        """
+        assert self.process
+        assert self.process.stdout
+        assert self.process.stderr
+        line = await self.process.stdout.readline()
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                return found
+        said = (await self.process.stderr.read()).decode(errors="replace").strip().splitlines()
+        last = said[-1].removeprefix("carefulctl: ") if said else "its carefulctl ended"
+        raise CarefulError(0, shown(last))
+
+    async def ask(self, limit_s: float, **words: Any) -> dict[str, Any]:
+        """Tell it something, and what it answers."""
+        self.tell(**words)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self.hear()
+        except TimeoutError:
+            raise CarefulError(0, f"did not answer within {limit_s:g} s") from None
+
+
+class Put:
+    """One file, to several hosts.
+
+    Args:
+        path: the file, here.
+        limit_s: how long nothing may move, seconds.
+        replace: whether another file of its name is replaced.
+        told: called with each host that failed, and that has the file.
+    """
+
+    def __init__(
+        self, path: Path, limit_s: float, replace: bool, told: Callable[[Member], None]
+    ) -> None:
+        self.path, self.limit_s, self.replace, self.told = path, limit_s, replace, told
+        self._wanted: list[str] = []
+        self._fd, self._begun, self._bytes, self._mode = -1, 0.0, 0, 0
+
+    async def run(self, hosts: Sequence[Host]) -> Result:
+        """Do it.
+
+        Raises:
+            CarefulError: the file cannot be read.
+            OSError: the same.
+        """
+        self._begun = time.monotonic()
+        links = [_Link(Member(one)) for one in hosts]
+        result = Result([one.member for one in links])
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            info = os.fstat(self._fd)
+            self._bytes, self._mode = info.st_size, info.st_mode & 0o777
+            self._wanted = await asyncio.to_thread(digests, self._fd, self._bytes)
+            await asyncio.gather(*(self._begin(one) for one in links))
+            chain = [one for one in links if not one.is_over]
+            if chain:
+                await self._through(chain, result)
+        finally:
+            os.close(self._fd)
+            await asyncio.gather(*(self._end(one) for one in links))
+        result.took_s = time.monotonic() - self._begun
+        return result
+
+    async def _end(self, link: _Link) -> None:
+        if link.process is None:
+            return
+        assert link.process.stdin
+        link.process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(link.process.wait(), 1.0)
+        await end(link.process)
+
+    def _fail(self, link: _Link, why: object) -> None:
+        if not link.is_over:
+            link.member.error = shown(str(why))
+            self.told(link.member)
+
+    def _over(self, link: _Link, state: str) -> None:
+        link.member.state = state
+        link.member.took_s = time.monotonic() - self._begun
+        self.told(link.member)
+
+    async def _begin(self, link: _Link) -> None:
+        """Start a host's relay, and ask what it has."""
+        try:
+            await link.start()
+            first = await link.ask(self.limit_s, name=self.path.name, bytes=self._bytes)
+            if first.get("whole") == self._wanted:
+                self._over(link, "was there")
+            elif first.get("whole") is not None and not self.replace:
+                self._fail(link, f"{self.path.name} exists there and differs (--replace)")
+            else:
+                found = await link.ask(self.limit_s, begin=True)
+                link.pieces = list(found.get("pieces") or [])
+        except OSError as error:
+            self._fail(link, error.strerror or error)
+
+    async def _through(self, chain: list[_Link], result: Result) -> None:
+        """From here to the first that takes it, and along the others."""
+        while chain:
+            try:
+                async with files.aconnect(chain[0].member.host.address) as first:
+                    source = Sender(first, self.path.name, self._fd)
+                    result.hop = await self._measured(chain, source)
+                    await self._along(chain, source, result)
+                    return
+            except OSError as error:
+                self._fail(chain[0], error)
+                chain = chain[1:]
+
+    async def _along(self, chain: list[_Link], source: Sender, result: Result) -> None:
+        blocks = result.blocks = planned(self._bytes, len(chain), result.hop)
+        for one in chain:
+            one.have = blocks.there(self._wanted, one.pieces)
+            one.member.resumed_blocks = len(one.have)
+        for here, there in pairwise(chain):
+            here.tell(next=there.member.host.address)
+        await self._move(chain, source, blocks)
+
+    async def _measured(self, chain: list[_Link], source: Sender) -> Hop | None:
+        """A hop, by the first blocks: what they bring is what belongs there."""
+        size = piece_bytes(self._bytes)
+        if self._bytes < _PILOT_PIECES * size:
+            return None
+
+        async def took_us(nbytes: int) -> float:
+            begun = time.monotonic()
+            await source.send(0, nbytes)
+            return (time.monotonic() - begun) * 1e6
+
+        async def note_us(link: _Link) -> float:
+            begun = time.monotonic()
+            with suppress(OSError):
+                await link.ask(self.limit_s, ping=True)
+            return (time.monotonic() - begun) * 1e6
+
+        small = min([await took_us(size) for _ in range(3)])
+        large = min([await took_us(_PILOT_PIECES * size) for _ in range(2)])
+        notes = await asyncio.gather(*map(note_us, chain))
+        return Hop.by((size, small), (_PILOT_PIECES * size, large), statistics.median(notes))
+
+    async def _move(self, chain: list[_Link], source: Sender, blocks: Blocks) -> None:
+        """Blocks along the chain, until each host has the file, or has failed."""
+        events: asyncio.Queue[tuple[int, dict[str, Any]]] = asyncio.Queue()
+
+        async def listen(number: int) -> None:
+            with suppress(OSError):
+                try:
+                    while True:
+                        events.put_nowait((number, await chain[number].hear()))
+                except OSError as error:
+                    events.put_nowait((number, {"ended": error.strerror or str(error)}))
+
+        async def feed() -> None:
+            async def one(block: int) -> None:
+                await source.send(*blocks.range(block))
+                events.put_nowait((-1, {"sent": block}))
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for block in range(blocks.count):
+                        if block not in chain[0].have:
+                            group.create_task(one(block))
+            except* OSError as several:
+                events.put_nowait((-1, {"broken": str(several.exceptions[0])}))
+
+        tasks = [asyncio.ensure_future(listen(k)) for k in range(len(chain))]
+        tasks.append(asyncio.ensure_future(feed()))
+        try:
+            for number in range(len(chain)):
+                self._onward(chain, number, blocks)
+            while not all(one.is_over for one in chain):
+                try:
+                    async with asyncio.timeout(self.limit_s):
+                        number, said = await events.get()
+                except TimeoutError:
+                    for one in chain:
+                        self._fail(one, f"nothing moved for {self.limit_s:g} s")
+                    return
+                self._hear(chain, number, said, blocks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hear(self, chain: list[_Link], number: int, said: dict[str, Any], blocks: Blocks) -> None:
+        if "sent" in said and number + 1 < len(chain):
+            chain[number + 1].have.add(int(said["sent"]))
+            self._onward(chain, number + 1, blocks)
+        elif "broken" in said and number + 1 < len(chain) and not chain[number + 1].finishing:
+            self._break(chain, number + 1, said["broken"])
+        elif "ended" in said:
+            self._break(chain, number, said["ended"])
+        elif "done" in said:
+            self._over(chain[number], "put")
+
+    def _onward(self, chain: list[_Link], number: int, blocks: Blocks) -> None:
+        """Have a host send on what it has and the next one lacks; finish it if it has all."""
+        here = chain[number]
+        if here.member.error:
+            return
+        if number + 1 < len(chain):
+            there = chain[number + 1]
+            for block in sorted(here.have - there.have - here.asked):
+                here.asked.add(block)
+                here.tell(send=[block, *blocks.range(block)])
+        if len(here.have) == blocks.count and not here.finishing:
+            here.finishing = True
+            here.tell(finish=self._wanted, mode=self._mode, replace=self.replace)
+
+    def _break(self, chain: list[_Link], number: int, why: str) -> None:
+        """A host failed: so have those behind it, up to one that has all and goes on by itself."""
+        name = chain[number].member.host.name
+        self._fail(chain[number], why)
+        for one in chain[number + 1 :]:
+            if one.finishing:
+                return
+            self._fail(one, f"nothing came: {name} before it failed")
+
+
+def is_here(ip: str) -> bool:
+    """Whether an address is one of this host's."""
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        try:
+            one.bind((ip, 0))
+        except OSError:
+            return False
+    return True

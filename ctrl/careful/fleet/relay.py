@@ -1,0 +1,230 @@
+"""One host's part of `fleet put`: it has a file in part, and sends its blocks on.
+
+A line of JSON at a time: what to do on standard input, what became of it on standard output.
+Owns the file's part and that it gets its name only when all of it is there. Calls files and
+fleet/blocks.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import stat
+import sys
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from careful import files
+from careful.errors import CarefulError, from_os, shown
+from careful.fleet.blocks import UNDER_WAY, digests
+
+#: A line may have the digests of 65,536 pieces.
+LINE_MAX = 1 << 23
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def part_name(name: str) -> str:
+    """What a file is called while it is not whole."""
+    return f".{name}.fleet-part"
+
+
+class Sender:
+    """Blocks of a local file, on their way into another host's part of it.
+
+    Args:
+        host: the other; its part is there.
+        name: of the file.
+        fd: the local one.
+    """
+
+    def __init__(self, host: files.AsyncHost, name: str, fd: int) -> None:
+        self._host, self._path, self._fd = host, part_name(name), fd
+        self._room = asyncio.Semaphore(UNDER_WAY)
+
+    async def send(self, at: int, nbytes: int) -> None:
+        """Write a block there.
+
+        Raises:
+            CarefulError: it does not get there.
+        """
+        async with self._room:
+            data = os.pread(self._fd, nbytes, at)
+            await self._host.write(self._path, data, at, sync=False)
+
+
+class Part:
+    """A file that is on its way to a directory of this host, and is not whole yet.
+
+    Args:
+        folder: the directory.
+        name: of the file.
+
+    Raises:
+        CarefulError: the name is none, or another program is at it.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        if not name or "/" in name or "\0" in name or name in (".", ".."):
+            raise CarefulError(errno.EINVAL, "is no name of a file", name)
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._name, self._fd = name, -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (self._fd, self._folder):
+            if fd >= 0:
+                os.close(fd)
+
+    def _open(self, name: str, flags: int) -> int:
+        try:
+            fd = os.open(name, flags, 0o600, dir_fd=self._folder)
+        except OSError as error:
+            raise from_os(error, name) from None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise CarefulError(errno.EINVAL, "is there, and is no regular file", name)
+        return fd
+
+    def whole(self, nbytes: int) -> list[str] | None:
+        """Digests of the file that has the name; None: there is none; []: another size."""
+        try:
+            fd = self._open(self._name, _READ)
+        except FileNotFoundError:
+            return None
+        try:
+            same = os.fstat(fd).st_size == nbytes
+            return digests(fd, nbytes) if same else []
+        finally:
+            os.close(fd)
+
+    def begin(self, nbytes: int) -> list[str]:
+        """Have the part, with room for so many bytes; digests of its pieces."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = self._open(part_name(self._name), flags)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CarefulError(errno.EBUSY, "is being put by another program", self._name) from None
+        found = digests(self._fd, nbytes)
+        os.ftruncate(self._fd, nbytes)
+        return found
+
+    @property
+    def fd(self) -> int:
+        """Of the part."""
+        return self._fd
+
+    def finish(self, wanted: list[str], nbytes: int, mode: int, replace: bool) -> None:
+        """Give it its name, once it is as it should be, and durable.
+
+        Raises:
+            CarefulError: it is damaged, and gone; or the name is taken.
+        """
+        part, where = part_name(self._name), self._folder
+        if os.fstat(self._fd).st_size != nbytes or digests(self._fd, nbytes) != wanted:
+            os.unlink(part, dir_fd=where)
+            raise CarefulError(errno.EIO, "was damaged on its way; put it again", self._name)
+        try:
+            os.fchmod(self._fd, mode & 0o777)
+            os.fsync(self._fd)
+            if replace:
+                os.replace(part, self._name, src_dir_fd=where, dst_dir_fd=where)
+            else:
+                os.link(part, self._name, src_dir_fd=where, dst_dir_fd=where)
+                os.unlink(part, dir_fd=where)
+            os.fsync(self._folder)
+        except OSError as error:
+            raise from_os(error, self._name) from None
+
+
+def _say(**words: Any) -> None:
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+class _Relay:
+    """What is told on standard input, done."""
+
+    def __init__(self, folder: Path, config: Path | None, instance: str | None) -> None:
+        self._folder, self._config, self._instance = folder, config, instance
+        self._sender: Sender | None = None
+        self._is_broken = False
+
+    async def _send(self, at: int, nbytes: int, block: int) -> None:
+        assert self._sender
+        try:
+            await self._sender.send(at, nbytes)
+        except OSError as error:
+            if not self._is_broken:
+                self._is_broken = True
+                _say(broken=shown(str(error)))
+            return
+        _say(sent=block)
+
+    async def run(self, lines: asyncio.StreamReader) -> None:
+        """Until there are no more."""
+        head = json.loads(await lines.readline())
+        name, nbytes = str(head["name"]), int(head["bytes"])
+        with Part(self._folder, name) as part:
+            _say(whole=await asyncio.to_thread(part.whole, nbytes))
+            async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+                while line := await lines.readline():
+                    told = json.loads(line)
+                    if "next" in told:
+                        await self._connect(str(told["next"]), name, part.fd, stack)
+                    elif "send" in told and self._sender and not self._is_broken:
+                        block, at, size = map(int, told["send"])
+                        group.create_task(self._send(at, size, block))
+                    else:
+                        await self._do(told, part, nbytes)
+
+    async def _connect(self, host: str, name: str, fd: int, stack: AsyncExitStack) -> None:
+        """Have a way to the next host."""
+        way = files.aconnect(host, instance=self._instance, config=self._config)
+        try:
+            self._sender = Sender(await stack.enter_async_context(way), name, fd)
+        except OSError as error:
+            _say(broken=shown(str(error)))
+
+    async def _do(self, told: dict[str, Any], part: Part, nbytes: int) -> None:
+        """What concerns this host alone."""
+        if "begin" in told:
+            _say(pieces=await asyncio.to_thread(part.begin, nbytes))
+        elif "ping" in told:
+            _say(pong=True)
+        elif "finish" in told:
+            wanted = [str(one) for one in told["finish"]]
+            mode, replace = int(told["mode"]), bool(told["replace"])
+            await asyncio.to_thread(part.finish, wanted, nbytes, mode, replace)
+            _say(done=True)
+
+
+async def serve(folder: Path, config: Path | None, instance: str | None) -> None:
+    """Do what standard input says, until its end.
+
+    Args:
+        folder: what this host exports.
+        config: the configuration; None: as carefulctl finds it.
+        instance: which carefuld.
+
+    Raises:
+        CarefulError: it fails; whoever told us has been told.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(LINE_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        await _Relay(folder, config, instance).run(reader)
+    except BaseExceptionGroup as group:  # one at a time is enough
+        raise group.exceptions[0] from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CarefulError(errno.EPROTO, f"it was told what it does not know: {error}") from None
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()

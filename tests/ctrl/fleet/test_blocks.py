@@ -1,0 +1,66 @@
+"""The blocks of `fleet put`: what is planned, and what counts as there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
+from careful.model import Pipeline, Stage, plan
+
+#: 100 Mbit/s, and 2 ms of overhead.
+HOP = Hop(2000.0, 82.0, 3000.0)
+
+
+def test_piece_bytes__at_most_65536_of_them() -> None:
+    assert piece_bytes(0) == piece_bytes(1 << 32) == 1 << 16
+    assert piece_bytes((1 << 32) + 1) == 1 << 17
+
+
+def test_hop__from_two_blocks() -> None:
+    hop = Hop.by((65536, 2000 + 64 * 82.0), (4 * 65536, 2000 + 256 * 82.0), 3000.0)
+    assert (round(hop.g_us), round(hop.G_us_per_KiB)) == (2000, 82)
+    assert Hop.by((65536, 9.0), (262144, 8.0), 0.0).G_us_per_KiB == 0  # disturbed
+
+
+def test_planned__whole_pieces_near_the_model_s_best() -> None:
+    nbytes = 100 << 20
+    found = planned(nbytes, 8, HOP)
+    stages = tuple(Stage(f"{k}", 500, 82.0, delay_us=4500) for k in range(8))
+    best = plan(Pipeline(stages), nbytes, "fixed")
+    assert found.block_bytes % piece_bytes(nbytes) == 0
+    assert found.block_bytes == pytest.approx(nbytes / best.fragments_count, rel=0.1)
+    assert found.predicted_us == pytest.approx(best.latency_us, rel=0.01)
+    # The chain of eight: little more than the one link takes.
+    one_us = 82.0 * nbytes / 1024
+    assert one_us < found.predicted_us < 1.2 * one_us
+    assert planned(nbytes, 2, HOP).block_bytes > found.block_bytes
+    assert (1 << 22) < planned(nbytes, 1, HOP).block_bytes <= 1 << 23  # no more at once
+
+
+def test_planned__small_files_go_by_pieces() -> None:
+    assert planned(0, 8, HOP) == Blocks(0, 65536)
+    assert planned(0, 8, HOP).count == 0
+    assert planned(65537, 8, None).count == 2
+    assert planned(65537, 8, None).range(1) == (65536, 1)
+
+
+def test_there__blocks_all_of_whose_pieces_are_equal(tmp_path: Path) -> None:
+    data = os.urandom(6 * 65536 + 10)
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.write_bytes(data)
+    part.write_bytes(data[: 2 * 65536] + b"?" + data[2 * 65536 + 1 : 5 * 65536])
+
+    def of(path: Path) -> list[str]:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            return digests(fd, len(data))
+        finally:
+            os.close(fd)
+
+    blocks = Blocks(len(data), 2 * 65536)
+    assert blocks.count == 4
+    assert blocks.there(of(whole), of(part)) == {0}
+    assert blocks.there(of(whole), of(whole)) == {0, 1, 2, 3}
+    assert blocks.there(of(whole), []) == set()

@@ -1,0 +1,81 @@
+"""One host's part of `fleet put`: the file gets its name whole, and where it belongs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from careful.errors import CarefulError
+from careful.fleet.blocks import digests
+from careful.fleet.relay import Part, part_name
+
+DATA = os.urandom(100_000)
+
+
+def put(folder: Path, *, replace: bool = False, data: bytes = DATA) -> None:
+    source = folder.parent / "source"
+    source.write_bytes(DATA)
+    fd = os.open(source, os.O_RDONLY)
+    wanted = digests(fd, len(DATA))
+    os.close(fd)
+    with Part(folder, "a") as part:
+        part.begin(len(DATA))
+        os.pwrite(part.fd, data, 0)
+        part.finish(wanted, len(DATA), 0o4640, replace)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "export").mkdir()
+    return tmp_path / "export"
+
+
+def test_finish__whole_and_nothing_else(folder: Path) -> None:
+    assert Part(folder, "a").whole(len(DATA)) is None
+    put(folder)
+    assert (folder / "a").read_bytes() == DATA
+    assert (folder / "a").stat().st_mode & 0o7777 == 0o640
+    assert [one.name for one in folder.iterdir()] == ["a"]
+    assert len(Part(folder, "a").whole(len(DATA)) or []) == 2
+    assert Part(folder, "a").whole(len(DATA) + 1) == []
+
+
+def test_finish__damaged_is_gone(folder: Path) -> None:
+    with pytest.raises(CarefulError, match="damaged"):
+        put(folder, data=b"?" * 10)
+    assert list(folder.iterdir()) == []
+
+
+def test_finish__a_name_that_came_meanwhile_stays(folder: Path) -> None:
+    (folder / "a").write_text("mine")
+    with pytest.raises(FileExistsError):
+        put(folder)
+    assert (folder / "a").read_text() == "mine"
+    put(folder, replace=True)
+    assert (folder / "a").read_bytes() == DATA
+
+
+def test_begin__one_at_a_time_and_never_by_a_link(folder: Path, tmp_path: Path) -> None:
+    first = Part(folder, "a")
+    assert first.begin(10) == []
+    with pytest.raises(CarefulError, match="another program"):
+        Part(folder, "a").begin(10)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (folder / part_name("b")).symlink_to(secret)
+    with pytest.raises(OSError, match=r"fleet-part"):
+        Part(folder, "b").begin(0)
+    assert secret.read_text() == "secret"
+    (folder / "c").symlink_to(secret)
+    with pytest.raises(OSError, match="c"):
+        Part(folder, "c").whole(6)
+    os.mkfifo(folder / "d")
+    with pytest.raises(CarefulError, match="no regular file"):
+        Part(folder, "d").whole(6)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "../a", "a\0b"])
+def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
+    with pytest.raises(CarefulError, match="no name"):
+        Part(folder, name)
