@@ -517,12 +517,12 @@ void ipc_program_leave(struct ipc_client *client)
 	*at = p->next;
 	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
 		p->regions[i].gone = p->regions[i].key;
-	for (uint16_t i = 0; i < CAREFUL_HANDLERS_APP; i++) {
+	for (uint32_t i = 0; i < CAREFUL_HANDLERS_APP; i++) {
 		if (ipc->owners[i] != p)
 			continue;
 		ipc->owners[i] = NULL;
 		if (ipc->instance)
-			careful_handle(ipc->instance, i, NULL, NULL);
+			careful_handle(ipc->instance, (uint16_t)i, NULL, NULL);
 	}
 	if (!ipc->programs && ipc->instance)
 		engine_also(ipc->instance, NULL, NULL);

@@ -75,7 +75,7 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
         known = [one for one in runs if one.get(f"{name}_us") is not None]
         if known:
             print(f"{name:>8} {len(known):>5} {between(name, known)}")
-    settled = sum(one["settled"] for one in runs)
+    settled: int = sum(one["settled"] for one in runs)
     met &= settled >= SHARE * len(runs)
     print(f"settled: {settled} of {len(runs)} runs")
     seconds = [one["elapsed_s"] for one in runs]
