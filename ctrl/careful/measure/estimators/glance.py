@@ -78,7 +78,7 @@ class Glance:
         """What a black box's measurement says (report.measure.blackbox_figures), of one range.
 
         Raises:
-            ValueError: most trains arrived in a bunch.
+            ValueError: most trains of two sizes arrived in a bunch.
             CarefulError: of the exchange.
         """
         began, rounds = self._clock(), 0
@@ -90,9 +90,10 @@ class Glance:
                 self._one_trip(size)
                 self._one_train(size)
             rounds += 1
-        if min(map(len, self._gaps.values())) * 2 < rounds:
+        told = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
+        if len(told) < 2:
             raise ValueError(f"{self._bunched} of {self._trains} trains arrived in a bunch")
-        g_b, G_b = through(self._sizes, {size: _middle(some) for size, some in self._gaps.items()})
+        g_b, G_b = through(told, {size: _middle(self._gaps[size]) for size in told})
         both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
         return {
             "kind": "blackbox",

@@ -81,6 +81,19 @@ def test_figures__of_trains_in_bunches_there_are_none() -> None:
         seen(bunched)
 
 
+def test_figures__do_without_the_smallest_frames_if_those_come_in_bunches() -> None:
+    exchange = FakeExchange()
+    trains = exchange.train_us
+
+    def train_us(size: int, frames: int) -> tuple[list[float], float]:
+        arrivals, own_us = trains(size, frames)
+        return arrivals, 1e5 if size < 100 else own_us
+
+    exchange.train_us = train_us  # type: ignore[method-assign]
+    found = seen(exchange)
+    assert found["G_b_us_per_KiB"] == pytest.approx(2490, rel=0.15)
+
+
 def test_pauses__leave_the_path_its_share() -> None:
     exchange = FakeExchange()
     found = seen(exchange, share=0.5)
