@@ -258,6 +258,7 @@ static void check_sifted(const struct careful_sifted *sifted, uint32_t bytes)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
+/* libFuzzer declares it so. NOLINTNEXTLINE(readability-non-const-parameter) */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const struct rlimit limit = { FILE_LIMIT, RLIM_INFINITY };
