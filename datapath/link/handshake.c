@@ -502,6 +502,9 @@ static bool refused(struct link_peer *peer)
 	const struct handshake *handshake = &peer->session->handshake;
 	uint64_t silent_ms = (peer->link->now_ns - handshake->refused_ns) / 1000000;
 
+	if (handshake->refused_ns >=
+	    peer->session->asked_ns) /* a clock may have jumped: ask again */
+		return false;
 	if (handshake->refused == EKEYREJECTED && silent_ms >= OTHER_MS && keyed_other(peer)) {
 		epoch_end(peer);
 		ask(peer);

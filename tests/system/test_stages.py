@@ -8,7 +8,7 @@ from typing import Any
 
 import lab
 import pytest
-from hosts import Host, hosts_up
+from hosts import Host, hosts_up, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -60,6 +60,13 @@ def counted(host: Host, name: str) -> int:
     return int((status["counters"] | status["xdp_counters"]).get(name, 0))
 
 
+def credits_are_whole(here: Host, there: Host) -> bool:
+    """Whether all of a window's credits are at one end or the other."""
+    (peer,) = here.status()["peers"]
+    (back,) = there.status()["peers"]
+    return bool(peer["credits_free"] + back["buffers_owed"] == peer["credits_window"])
+
+
 def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
     """Hops' G as without careful; the stages' sum is the one-way time; nothing is lost."""
     found = measure(hosts[0], "--one-clock", "--time", "6")
@@ -87,9 +94,7 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
     assert counted(there, "admitted") == found["pings_count"]
     assert counted(there, "rx_frames") == found["pings_count"]
     assert counted(there, "pass_ping") > 3 * 12
-    (peer,) = hosts[0].status()["peers"]
-    (back,) = there.status()["peers"]
-    assert peer["credits_free"] + back["buffers_owed"] == peer["credits_window"]
+    wait_for(lambda: credits_are_whole(*hosts), "the credits on their way")
     for host in hosts:
         host.assert_nothing_lost()
 

@@ -123,6 +123,9 @@ static uint32_t ask_create(uint32_t peer, const char *path)
 			    (uint32_t)(sizeof(open) + strlen(path)));
 }
 
+/* Whose workers hang is not freed. */
+static void *left_behind[2];
+
 /* Several peers put more than 64 files each where it hangs: another one's file elsewhere begins and
  * ends, and so do their own; the end says what is left, and does not wait for it. */
 static void test_peers__that_put_where_it_hangs(void)
@@ -147,6 +150,8 @@ static void test_peers__that_put_where_it_hangs(void)
 	}
 	left = block_stop(server);
 	CHECK(left > 0 && left <= EACH * OTHER);
+	left_behind[0] = server;
+	left_behind[1] = c;
 	go_on("two");
 }
 
