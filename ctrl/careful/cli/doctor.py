@@ -18,13 +18,14 @@ from careful.report.doctor import findings
 
 def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:
     steps = checks.plan(ifname, instance, config_path)
-    if steps and not yes:
-        for step in steps:
+    asked = [one for one in steps if not one.left]
+    if asked and not yes:
+        for step in asked:
             say(f"{step.check:10} {step.what}", err=True)
         if not sys.stdin.isatty():
             raise click.UsageError("--fix asks before, and nobody is there to answer: --yes")
         if not click.confirm("Do this?", err=True):
-            steps = []
+            return []
     return checks.fix(steps)
 
 
@@ -57,7 +58,8 @@ def doctor(
     accepts but would work better otherwise; ? marks what only root can see. The options of
     `up` in the configuration are taken into account. Without --fix, doctor changes nothing and
     needs no privilege; with it, it says what it would do, and asks. What concerns the whole
-    machine (hugepages, for one) it names and leaves alone. The exit status is 1 if a check fails.
+    machine (hugepages, for one) it names and leaves alone, and settings of an interface on which
+    careful is up. The exit status is 1 if a check fails.
     """
     if yes and not fix:
         raise click.UsageError("--yes goes with --fix")

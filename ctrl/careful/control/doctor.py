@@ -93,15 +93,20 @@ class Step:
         check: what it is about, as findings call it.
         what: what would be done, for who is asked.
         act: does it, and says what it did; "": nothing.
+        left: why it is not done now; "": it is.
     """
 
     check: str
     what: str
     act: Callable[[], str]
+    left: str = ""
 
 
 def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list[Step]:
     """What can be put right: bpffs, the interface's state and settings, leftovers.
+
+    Settings of an interface that careful uses are left: many drivers take the link down for
+    them, and its sessions would break.
 
     Raises:
         CarefulError: not root, or no such interface.
@@ -112,15 +117,18 @@ def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list
     steps = []
     if not bpffs_mounted():
         steps.append(Step("bpffs", f"mount a BPF file system on {BPFFS}", _mount_bpffs))
-    if not links.find(ifname).up:
+    link = links.find(ifname)
+    if not link.up:
         steps.append(Step("interface", f"ip link set {ifname} up", lambda: _set_up(ifname)))
     found = check(ifname, name, config_path)
     if any(one.state == WARN and one.check in ("instance", "qdisc") for one in found):
         what = "remove what a killed carefuld left"
         steps.append(Step("instance", what, lambda: _clear(ifname, name)))
+    used = instances.uses(link)
+    left = f"careful is up on {ifname}, and the link may go down for it" if used else ""
     for one in found:
         if one.fix:
-            steps.append(Step(one.check, " ".join(one.fix), partial(_run, one.fix)))
+            steps.append(Step(one.check, " ".join(one.fix), partial(_run, one.fix), left))
     return steps
 
 
@@ -128,6 +136,9 @@ def fix(steps: Sequence[Step]) -> list[Finding]:
     """Do them; each as a finding. One that fails keeps none of the others."""
     done = []
     for step in steps:
+        if step.left:
+            done.append(Finding(step.check, WARN, f"left as it is: {step.left}", step.what))
+            continue
         try:
             done.append(Finding(step.check, OK, step.act() or "nothing to do"))
         except CarefulError as error:

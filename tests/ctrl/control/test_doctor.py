@@ -11,11 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from careful.control import checks, ethtool
+from careful.cli.main import run as carefulctl
+from careful.control import checks, ethtool, instances, links
 from careful.control import doctor as doctoring
+from careful.control.finding import OK, WARN, Finding
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab
 
@@ -352,3 +355,39 @@ def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
     assert (found["a"].state, found["a"].text) == ("warn", "false: status 1")
     assert "careful-no-such-program: No such file" in found["b"].text
     assert found["bpffs"].text == "nothing to do"
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_fix__leaves_settings_of_an_interface_in_use(
+    used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ethtool -G and -A take many links down, and with them the sessions."""
+    ran = []
+    found = [Finding("ring", WARN, "few", "", ("ethtool", "-G", "lo", "rx", "9"))]
+    monkeypatch.setattr(instances, "need_root", lambda _: None)
+    monkeypatch.setattr(instances, "uses", lambda link: used and link == links.find("lo"))
+    monkeypatch.setattr(doctoring, "check", lambda *_: found)
+    monkeypatch.setattr(doctoring, "_run", lambda command: ran.append(command) or "done")
+    steps = [one for one in doctoring.plan("lo", None) if one.check == "ring"]
+    ring = doctoring.fix(steps)[0]
+    assert ran == ([] if used else [("ethtool", "-G", "lo", "rx", "9")])
+    if used:
+        assert (ring.state, ring.advice) == ("warn", "ethtool -G lo rx 9")
+        assert "careful is up on lo" in ring.text
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_fix__says_nothing_of_what_was_declined(
+    answer: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "nothing to do" of what it had just listed."""
+    steps = [doctoring.Step("bpffs", "mount it", lambda: "mounted")]
+    monkeypatch.setattr(doctoring, "plan", lambda *_: steps)
+    monkeypatch.setattr(doctoring, "check", lambda *_: [Finding("XDP", OK, "none")])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("click.confirm", lambda *_, **__: answer)
+    assert carefulctl(["doctor", "--fix", "lo"]) == 0
+    out, err = capsys.readouterr()
+    assert "bpffs      mount it" in err
+    assert ("mounted" in out, "nothing to do" in out) == (answer, answer)
+    assert "XDP" in out
