@@ -5,6 +5,7 @@ Owns which they are. Calls status, live and use.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,15 +25,17 @@ class Seen:
 
     Attributes:
         name: of the instance.
-        found: as status.gather() has it; None where carefuld died, or does not answer.
+        found: as status.gather() has it; None where carefuld died, or does not answer, or is full.
         use: what was asked of it; None where it does not say.
         messages: slot -> live messages that were timed, and what they took, seconds.
+        full: carefuld answers, that all its places for clients are taken.
     """
 
     name: str
     found: Mapping[str, Any] | None = None
     use: Use | None = None
     messages: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    full: bool = False
 
 
 def messages(name: str) -> dict[int, tuple[int, float]]:
@@ -48,12 +51,12 @@ def messages(name: str) -> dict[int, tuple[int, float]]:
 def _one(instance: Instance, settings: Config) -> Seen:
     try:
         found = status.gather(instance, settings)
-    except CarefulError:
-        return Seen(instance.name)
+    except CarefulError as error:
+        return Seen(instance.name, full=error.errno == errno.EUSERS)
     try:
         with Client(instance.socket, f"carefuld of {instance.name}") as client:
             use = ask(client)
-    except CarefulError:  # an older one does not know the question
+    except CarefulError:  # an older one does not know the question; or it is full by now
         use = None
     return Seen(instance.name, found, use, messages(instance.name))
 

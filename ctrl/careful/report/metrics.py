@@ -190,8 +190,10 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
     made.get("Info", "careful_build", "What this exporter is of.", []).add_metric([], spoken)
     for seen in looks:
         said = "1: carefuld answers; 0: it died, or does not."
-        is_up = int(seen.found is not None)
-        made.add("Gauge", "careful_up", said, {"carefuld": seen.name}, is_up)
+        labels = {"carefuld": seen.name}
+        made.add("Gauge", "careful_up", said, labels, int(seen.found is not None or seen.full))
+        said = "1: carefuld serves as many clients as it can; nothing else could be asked."
+        made.add("Gauge", "careful_full", said, labels, int(seen.full))
         if seen.found is None:
             continue
         _instance(made, seen.name, dict(seen.found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -19,8 +20,10 @@ pytest.importorskip("careful._binding")
 pytest.importorskip("prometheus_client")
 
 from careful._abi import ffi, lib
+from careful.control import exporter, instances, status
 from careful.control.config import Config
 from careful.control.exporter import Seen
+from careful.control.instances import Instance
 from careful.control.status import counters, in_effect, peer
 from careful.control.use import parse
 from careful.errors import CarefulError
@@ -91,6 +94,27 @@ def test_text__is_what_was_counted() -> None:
     assert value(found, "careful_peer_state", state="stalled") == 0
     assert value(found, "careful_export_written_bytes_total", export='/srv/a "b"\\\n') == 1 << 40
     assert value(found, "careful_peer_message_duration_seconds_sum") == 0.5
+
+
+def test_look__a_carefuld_whose_places_are_taken_is_not_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was told as one that died, for it turns the exporter away."""
+
+    def refuse(instance: Instance, _: Config) -> None:
+        number = errno.EUSERS if instance.name == "full" else errno.ETIMEDOUT
+        raise CarefulError(number, "no answer", "carefuld")
+
+    running = [Instance(name, pid=1, here=True) for name in ("full", "mute")]
+    monkeypatch.setattr(instances, "running", lambda: running)
+    monkeypatch.setattr(instances, "died", dict)
+    monkeypatch.setattr(status, "gather", refuse)
+    found = read(metrics.text(lambda: exporter.look(None, None, Config())))
+    assert value(found, "careful_up", carefuld="full") == 1
+    assert value(found, "careful_full", carefuld="full") == 1
+    assert value(found, "careful_up", carefuld="mute") == 0
+    assert value(found, "careful_full", carefuld="mute") == 0
+    assert "careful_lost_frames_total" not in found
 
 
 def test_text__histogram_is_cumulative_and_in_seconds() -> None:
