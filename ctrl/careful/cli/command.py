@@ -97,10 +97,11 @@ class Group(_Help, click.Group):
     command_class = Command
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Commands and their summaries, under headings."""
+        """Commands and their summaries, under headings; those that are hidden aside."""
         names = self.list_commands(ctx)
         found = [(name, self.get_command(ctx, name)) for name in names]
-        return {"Commands": [(name, summary(one)) for name, one in found if one]}
+        shown = [(name, summary(one)) for name, one in found if one and not one.hidden]
+        return {"Commands": shown}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write them, each summary whole."""

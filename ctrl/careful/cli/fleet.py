@@ -84,6 +84,14 @@ def _told(outcome: Outcome) -> None:
         click.echo(f"carefulctl: {report.failed(outcome)}", err=True)
 
 
+def _instance(status: Outcome) -> tuple[str, ...]:
+    """The option that names the instance on a host's interface, as its `status` says."""
+    for one in status.figures.get("instances") or ():
+        if isinstance(one, dict) and isinstance(one.get("instance"), str):
+            return "--instance", one["instance"]
+    return ()
+
+
 def _pairs(
     hosts: Sequence[Host], words: Callable[[Host, Host], tuple[str, ...]], limit_s: float
 ) -> list[Outcome]:
@@ -215,10 +223,11 @@ def measure(
         return in_turns([[Job(one, ("status", one.interface), limit_s) for one in chosen]])
 
     before = looked()
+    named = {one.host: _instance(one) for one in before}
     found = _pairs(
         chosen,
-        lambda _, there: (
-            *("measure", "blackbox", there.address),
+        lambda here, there: (
+            *("measure", "blackbox", there.address, *named[here.name]),
             *("--time", f"{seconds}s", "--sizes", "8"),
         ),
         limit,

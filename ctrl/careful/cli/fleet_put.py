@@ -60,11 +60,11 @@ from careful.report import fleet as report
 def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json: bool) -> None:
     """Put FILE on all hosts, by a pipeline through them.
 
-    Each host sends on every block as soon as it has it, so that all have the file little later
+    Each host sends on every block as soon as it has it, so that all have the file not much later
     than the first. Careful must be up here and on all of them, and each exports one directory,
     with :rw: there the file appears when it is whole and its digests are right. Blocks are as
-    long as the model of the chain says, by what a first block took. The same command resumes,
-    and goes around hosts that do not answer.
+    long as the model of the chain says, by what a first block took. The same command resumes, and
+    goes around hosts that do not answer.
     """
     names = () if to == "all" else tuple(to.split(","))
     settings = config.load(None)
@@ -86,6 +86,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
 
 @command(
     "relay",
+    hidden=True,
     examples=[("carefulctl fleet relay eth1", "what `fleet put` starts on each host")],
     topics=("hosts",),
 )

@@ -26,7 +26,8 @@ case $host in
     told) echo '{"error": "is busy\u001b[31m", "exit_status": 1}'; exit 1 ;;
     dead) kill -9 $$ ;;
     slow) exec sleep 60 ;;
-    m?) echo '{"round_trip_minima": [{"size_bytes": 64, "least_us": 25}]}' ;;
+    m?) printf '{"round_trip_minima": [{"size_bytes": 64, "least_us": 25}],'
+        printf '"instances": [{"instance": "of-%s"}]}' $host ;;
     *) printf '{"schema": 1, "command": "status", "inputs": {}, "instances": [{"ifname": "eth1",'
        printf '"window_buffers": 64, "peers": [{"state": "up", "lost_here_frames": 2}]}]}' ;;
 esac
@@ -129,7 +130,8 @@ def test_measure__a_matrix_of_who_answers(script: Path, capfd: pytest.CaptureFix
     out, err = capfd.readouterr()
     assert "bad to m1: eth1: no such device" in err
     assert "m1 to bad" not in err  # the script answers; a host would not
-    assert "m1 measure blackbox m2 --time 2.0s --sizes 8 --json" in Path("calls").read_text()
+    calls = Path("calls").read_text().splitlines()
+    assert "m1 measure blackbox m2 --instance of-m1 --time 2.0s --sizes 8 --json" in calls
     row = next(line for line in out.splitlines() if line.startswith("m1"))
     assert row.split() == ["m1", "12.5", "-", "12.5"]
     assert "failed" in out

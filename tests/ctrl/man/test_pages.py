@@ -169,6 +169,13 @@ def test_help__summaries_are_the_commands_own() -> None:
     assert table == {names[1]: summary(one) for names, one in ALL.items() if len(names) == 2}
 
 
+def test_help__lists_no_command_that_users_do_not_call(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2]
+    assert "  put " in listed
+    assert "relay" not in listed
+
+
 def test_help__lists_topics_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help"]) == 0
     said = capsys.readouterr().out
