@@ -127,7 +127,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=[
-        ("carefulctl up eth1 --export /srv/data:rw", "serve a directory"),
+        ("carefulctl up eth1 --export /srv/data", "serve a directory"),
         ("carefulctl get -r h2:project .", "fetch a tree from another host"),
     ],
     topics=("exit-status", "files"),
