@@ -165,7 +165,7 @@ struct ipc_program_region {
  * @area:        shared with the program, and so anybody's
  * @armed:       we said that we sleep
  * @asks_taken, @told_put: entries so far
- * @ops_used:    each has a place among what is told
+ * @ops_used:    of ops[], taken; what is told keeps places for the ends of all of them
  * @news:        it was told something since it was woken last
  * @blocked:     its next entry has to wait for room in the engine
  * @read_ns:     when it was seen to read, or had nothing to; @read: how far

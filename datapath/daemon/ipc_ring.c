@@ -38,10 +38,11 @@ void ipc_ring_fail(struct ipc_program *p, const char *why)
 	shutdown(p->client->fd, SHUT_RDWR);
 }
 
-/* Entries that it can be told beside the ends of what is under way. */
+/* Entries that it can be told beside the ends of all that it may have under way: what it begins
+ * before it reads ends, too. */
 uint32_t ipc_ring_room(const struct ipc_program *p)
 {
-	const uint32_t used = p->told_put - read_number(&p->area->told_taken) + p->ops_used;
+	const uint32_t used = p->told_put - read_number(&p->area->told_taken) + IPC_PROGRAM_OPS;
 
 	return used < CAREFUL_RING_TOLD ? CAREFUL_RING_TOLD - used : 0;
 }

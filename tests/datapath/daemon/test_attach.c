@@ -595,13 +595,14 @@ static void test_death__leaves_nothing(void)
 /* Its requests are refused, and those under way; once it looks again it is served. */
 static void test_stall__requests_for_it_end(void)
 {
+	static struct outcome o, own[CAREFUL_RING_OPERATIONS];
 	struct careful *c = attached("sleeps"), *other = attached("wakes");
+	const uint32_t peer = peer_of(c);
 	struct service s = { 0 };
-	static struct outcome o;
 	struct ipc_program *p;
+	uint32_t unread = 0;
 
 	o = (struct outcome){ 0 };
-	peer_of(c);
 	peer_of(other);
 	CHECK_EQ(careful_handle(c, OURS, on_ours, &s), 0);
 	ask_program(OURS, &o);
@@ -636,11 +637,25 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(other, &o);
 	CHECK_EQ(o.result.status, -EBUSY);
+	/* Nor by the ends of what it begins then. */
+	memset(own, 0, sizeof(own));
+	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
+		CHECK_EQ(careful_request(c, peer, ECHO, NULL, "hello", 5, on_done, &own[i]), 0);
+	for (int i = 0, over = 0; i < PATIENCE_MS && !over; i++) {
+		usleep(200);
+		pthread_mutex_lock(&lock);
+		over = p->asks_taken == c->attached->asks_put && !p->ops_used;
+		unread = p->told_put - c->attached->told_taken;
+		pthread_mutex_unlock(&lock);
+	}
+	CHECK(unread <= CAREFUL_RING_TOLD);
 	s.asked = 0;
 	for (int i = 0; i < PATIENCE_MS && careful_wait(c, 1, -1) > 0; i++)
 		;
+	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
+		CHECK_EQ(own[i].done, 1);
 	CHECK(s.asked > CAREFUL_RING_TOLD / 2);
-	CHECK(s.asked < CAREFUL_RING_TOLD);
+	CHECK_EQ(s.asked + CAREFUL_RING_OPERATIONS, unread);
 	careful_close(c);
 	careful_close(other);
 	await_programs(0);
