@@ -249,7 +249,10 @@ static void on_store(const struct careful_message *message, void *user)
 	} else if (p->stalled || ipc_ring_room(p) <= NEWS_ROOM) {
 		engine_refuse_store(ipc->instance, p->stalled ? ETIMEDOUT : EBUSY);
 	} else {
-		entry.memory_off = region->memory_off + message->region_off;
+		if (region->fd >= 0)
+			entry.flags = CAREFUL_RING_OF_FILE;
+		else
+			entry.memory_off = region->memory_off + message->region_off;
 		memcpy(entry.args, message->args, sizeof(entry.args));
 		ipc_ring_tell(p, &entry, NULL);
 	}

@@ -251,12 +251,14 @@ static void on_message(struct careful *c, const struct careful_ring_entry *e,
 	const bool store = e->kind == CAREFUL_RING_STORED;
 	const uint32_t index = e->handler % CAREFUL_HANDLERS;
 	const struct handler *handler = store ? &c->store_handlers[index] : &c->handlers[index];
+	const uint8_t *stored =
+		e->flags & CAREFUL_RING_OF_FILE ? NULL : c->attached->memory + e->memory_off;
 	struct careful_message message = {
 		.instance = c,
 		.peer = e->peer,
 		.handler = (uint16_t)index,
 		.token = (uint32_t)e->id,
-		.payload = store ? c->attached->memory + e->memory_off : payload,
+		.payload = store ? stored : payload,
 		.bytes = e->bytes,
 		.region = e->region,
 		.region_off = e->region_off,

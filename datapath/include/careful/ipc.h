@@ -275,7 +275,8 @@ enum careful_ring_kind {
 	CAREFUL_RING_PEER = 8, /* status: enum careful_peer_state */
 };
 
-/* Flag of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. */
+/* Flag of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. Of
+ * STORED: the region is of a file, and its bytes are not in the memory. */
 enum { CAREFUL_RING_OF_FILE = 2 };
 
 /* @memory_off: GET and STORE: where in the memory or the file; the rest as in struct careful_ipc. */

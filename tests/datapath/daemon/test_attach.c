@@ -510,6 +510,22 @@ static void test_region__is_served_and_goes_with_the_program(void)
 	CHECK_EQ(s.last.region, key);
 	CHECK_EQ(s.last.region_off, 200);
 	CHECK(s.last.payload == (uint8_t *)base + 200);
+	/* Of a file there is nothing in the memory. */
+	region.span = (struct careful_span){ .fd = memfd_create("region", MFD_CLOEXEC) };
+	CHECK(!ftruncate(region.span.fd, (off_t)region.bytes));
+	CHECK_EQ(careful_region_add(c, &region, &key), 0);
+	close(region.span.fd);
+	o.done = 0;
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_store(node[1], 0, key, 300, &(struct careful_span){ .base = table }, 0,
+			       OURS, NULL, 0, on_done, &o),
+		 0);
+	pthread_mutex_unlock(&lock);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	await_count(c, &s.stored, 2);
+	CHECK_EQ(s.last.region_off, 300);
+	CHECK(!s.last.payload);
 	CHECK_EQ(careful_region_remove(c, key + 1), -ENOENT);
 	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
