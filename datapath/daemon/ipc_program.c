@@ -280,12 +280,14 @@ static int handle(struct ipc_program *p, const struct careful_ipc *head)
 			      ipc);
 }
 
-/* Takes a region back, or later, when nothing reads or writes it. */
+/* Takes a region back, or later, when nothing reads or writes it; nobody begins to. */
 static int remove_region(struct ipc_program *p, struct ipc_program_region *region)
 {
 	int rc = careful_region_remove(p->client->ipc->instance, region->key);
 
-	if (rc != -EBUSY) {
+	if (rc == -EBUSY) {
+		engine_revoke_region(p->client->ipc->instance, region->key);
+	} else {
 		if (region->fd >= 0)
 			close(region->fd);
 		region->fd = -1;
@@ -518,8 +520,11 @@ void ipc_program_leave(struct ipc_client *client)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) {
 		p->regions[i].gone = p->regions[i].key;
+		if (p->regions[i].key && ipc->instance)
+			engine_revoke_region(ipc->instance, p->regions[i].key);
+	}
 	for (uint32_t i = 0; i < CAREFUL_HANDLERS_APP; i++) {
 		if (ipc->owners[i] != p)
 			continue;

@@ -17,4 +17,7 @@ void engine_also(struct careful *c, engine_also_fn *fn, void *user);
 /* Of the store whose handler is running: who sent it hears this errno, its bytes in place. */
 void engine_refuse_store(struct careful *c, int error);
 
+/* No peer begins anything at the region any more. careful_region_remove() is due yet. */
+void engine_revoke_region(struct careful *c, uint32_t key);
+
 #endif /* SERVICE_ALSO_H */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions: memory and files that peers may get from and store to. Calls attach.c. */
+#include "service/also.h"
 #include "service/attach.h"
 #include "service/engine.h"
 
@@ -71,6 +72,14 @@ int careful_region_remove(struct careful *c, uint32_t key)
 	return 0;
 }
 
+void engine_revoke_region(struct careful *c, uint32_t key)
+{
+	struct region *region = region_find(c, key);
+
+	if (region)
+		region->region.access = 0;
+}
+
 /* Whether the peer may do that, and where it is. Returns 0 or a positive errno. */
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span)
@@ -78,7 +87,7 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 	struct region *region = region_find(c, be32toh(am->region));
 	uint64_t off = be64toh(am->region_off);
 
-	if (!region ||
+	if (!region || !region->region.access || /* revoked */
 	    (region->region.peer != CAREFUL_ANY_PEER && region->region.peer != peer->slot))
 		return ENOENT;
 	if (!(region->region.access & access))

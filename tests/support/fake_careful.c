@@ -109,6 +109,12 @@ void engine_refuse_store(struct careful *c, int error)
 	(void)error;
 }
 
+void engine_revoke_region(struct careful *c, uint32_t key)
+{
+	(void)c;
+	(void)key;
+}
+
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 			     struct careful_peer_whereabouts *where)
 {

@@ -418,6 +418,7 @@ struct careful_attach_options {
  *
  * - Peers' numbers are not below P; the one of a peer that has gone is not given again soon.
  * - A region's span is of a file, or lies in careful_memory(); -EOPNOTSUPP if not.
+ * - A region that careful_region_remove() leaves for -EBUSY is refused to peers from then on.
  * - A get or store may be of other memory, and then goes through a copy in careful_memory():
  *   -EAGAIN if that has no room now, -EMSGSIZE if it never will. For one of a file carefuld
  *   is passed the descriptor: 64 at a time.

@@ -538,6 +538,76 @@ static void test_region__is_served_and_goes_with_the_program(void)
 	await_programs(0);
 }
 
+struct gets {
+	uint32_t key;
+	int begun, done, refused;
+};
+
+/* Gets the region again, for as long as that succeeds. */
+static void get_again(const struct careful_result *result, void *user)
+{
+	const struct careful_span span = { .base = table, .fd = -1 };
+	struct gets *gets = user;
+
+	if (result) {
+		gets->done++;
+		gets->refused += result->status == -ENOENT;
+	}
+	if (!result || !result->status)
+		gets->begun += !careful_get(node[1], 0, gets->key, 0, &span, 300000,
+					    CAREFUL_NO_DIGEST, get_again, gets);
+}
+
+/* Until some have moved bytes; or each was refused in the end. */
+static void await_gets(const struct gets *gets, bool refused)
+{
+	bool there = false;
+
+	for (int i = 0; i < PATIENCE_MS && !there; i++) {
+		usleep(200);
+		pthread_mutex_lock(&lock);
+		there = refused ? gets->refused && gets->begun == gets->done : gets->done >= 16;
+		pthread_mutex_unlock(&lock);
+	}
+	CHECK(there);
+}
+
+/* However many gets a peer keeps under way: none begins when the program has gone, or
+ * has taken the region back. */
+static void test_region__is_refused_while_it_is_read(void)
+{
+	for (int dies = 0; dies < 2; dies++) {
+		struct careful *c = attached("lends"), *other = attached("lives");
+		struct careful_region region = {
+			.bytes = 1 << 20,
+			.access = CAREFUL_REGION_READ,
+			.peer = CAREFUL_ANY_PEER,
+			.span = { .fd = -1 },
+		};
+		struct gets gets = { 0 };
+
+		peer_of(c);
+		peer_of(other);
+		CHECK_EQ(careful_memory(c, 1 << 20, &region.span.base), 0);
+		CHECK_EQ(careful_region_add(c, &region, &gets.key), 0);
+		pthread_mutex_lock(&lock);
+		for (int i = 0; i < 8; i++)
+			get_again(NULL, &gets);
+		pthread_mutex_unlock(&lock);
+		await_gets(&gets, false);
+		if (dies)
+			careful_close(c);
+		else
+			careful_region_remove(c, gets.key); /* -EBUSY, most times */
+		await_gets(&gets, true);
+		if (!dies)
+			careful_close(c);
+		await_programs(1);
+		careful_close(other);
+		await_programs(0);
+	}
+}
+
 static void test_status__names_each(void)
 {
 	struct careful *a = attached("first"), *b = attached("other");
@@ -810,6 +880,7 @@ int main(void)
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
 	RUN(test_region__is_served_and_goes_with_the_program);
+	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_status__names_each);
 	RUN(test_death__leaves_nothing);
 	RUN(test_stall__requests_for_it_end);
