@@ -88,7 +88,7 @@ int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
 	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
 	uint32_t run = 0;
 
-	if (want > a->pages_count)
+	if (bytes > a->memory_bytes)
 		return -EMSGSIZE;
 	for (uint32_t i = 0; i < a->pages_count; i++) {
 		run = a->pages_used[i] ? 0 : run + 1;

@@ -361,6 +361,7 @@ static void test_move__memory_of_its_own_and_other(void)
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &spans[1], 5 << 20, 0, on_done, NULL),
 		 -EMSGSIZE);
 	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
+	CHECK_EQ(careful_memory(c, UINT64_MAX - 10, &base), -ENOMEM);
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = -1 }, 1, 0,
 			     on_done, NULL),
 		 -EBADF);
