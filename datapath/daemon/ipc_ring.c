@@ -130,7 +130,7 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	if (e->handler >= CAREFUL_HANDLERS)
+	if (e->handler >= CAREFUL_HANDLERS_APP) /* between carefulds */
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;

@@ -424,7 +424,7 @@ struct careful_attach_options {
  *   is passed the descriptor: 64 at a time.
  * - A handler's number is one program's: careful_handle() says -EBUSY if another has it.
  * - A request that finds its peer gone, or payload too large, hears of it in done; without
- *   done nobody does.
+ *   done nobody does. So does one to CAREFUL_HANDLERS_APP or beyond, which is -EINVAL.
  * - careful_peer_close() leaves the peer to the others. What this program has under way to it
  *   ends with -ECONNRESET.
  * - A message cannot be kept; careful_ping(), careful_peer_measure(), careful_keys_refresh() and

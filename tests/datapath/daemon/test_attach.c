@@ -287,6 +287,11 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_request(c, peer, OURS, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -ENOSYS);
+	/* What carefulds ask each other is not for programs. */
+	o.done = 0;
+	CHECK_EQ(careful_request(c, peer, CAREFUL_HANDLERS_APP, NULL, NULL, 0, on_done, &o), 0);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -EINVAL);
 	/* A name that is nobody's. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer + (1u << 16), ECHO, NULL, NULL, 0, on_done, &o), 0);
