@@ -123,7 +123,8 @@ static int send_question(int fd, struct careful_ipc *head, const void *payload, 
 	}
 }
 
-/* The next answer to a question with head's id, and descriptors with it. */
+/* The next answer to a question with head's id, and descriptors with it. Of a connection that was
+ * closed with our question unread we hear that first, and then the answer. */
 static int receive_answer(struct attached *a, struct careful_ipc *head, void *answer,
 			  uint32_t bytes, int *fds)
 {
@@ -134,6 +135,7 @@ static int receive_answer(struct attached *a, struct careful_ipc *head, void *an
 		struct cmsghdr align;
 	} control;
 	struct iovec iov[2] = { { head, sizeof(*head) }, { answer, bytes } };
+	bool reset = false;
 
 	for (;;) {
 		struct msghdr msg = {
@@ -150,6 +152,10 @@ static int receive_answer(struct attached *a, struct careful_ipc *head, void *an
 		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
+		if (n < 0 && errno == ECONNRESET && !reset) {
+			reset = true;
+			continue;
+		}
 		if (n <= 0)
 			return n ? -errno : -ECONNRESET;
 		take_fds(&msg, fds, fds ? PASSED : 0);
@@ -175,7 +181,7 @@ static int ask(struct careful *c, struct careful_ipc *head, const void *payload,
 		return -ENOTCONN;
 	head->id = ++a->ids;
 	rc = send_question(a->socket_fd, head, payload, bytes, passed);
-	if (!rc)
+	if (!rc || rc == -EPIPE || rc == -ECONNRESET) /* it may have said why */
 		rc = receive_answer(a, head, answer, answer_bytes, fds);
 	return rc;
 }
@@ -284,8 +290,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o, int 
 	if (rc == -EUSERS)
 		return refused(error, rc, "%s: carefuld serves as many clients as it can", o->path);
 	if (rc == -EINVAL)
-		return refused(error, rc, "a name has at most 31 bytes, and memory is at most %u",
-			       CAREFUL_AREA_BYTES_MAX);
+		return refused(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
 	if (!rc && fds[0] < 0)
 		rc = -EPROTO;
 	if (!rc)

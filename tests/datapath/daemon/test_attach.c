@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -264,9 +265,50 @@ static void test_attach__what_cannot_be(void)
 	options.name = "n";
 	options.memory_bytes = 1ull << 40;
 	CHECK_EQ(careful_attach(&options, &c, &error), -EINVAL);
-	CHECK(strstr(error.text, "memory"));
+	CHECK(strstr(error.text, "memory at most 1 GiB"));
 	CHECK(!c);
 	await_programs(0);
+}
+
+/* Says why it serves nobody, as carefuld does, before the question comes or after that. */
+static void *turn_away(void *arg)
+{
+	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EUSERS };
+	const int listener = *(int *)arg;
+
+	for (int late = 0; late < 2; late++) {
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+		CHECK(fd >= 0);
+		if (late)
+			CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
+		CHECK_EQ(send(fd, &head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
+		close(fd); /* the question unread */
+	}
+	return NULL;
+}
+
+static void test_attach__hears_why_it_is_not_served(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	const struct careful_attach_options options = { .path = un.sun_path };
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct careful_error error;
+	struct careful *c = NULL;
+	pthread_t other;
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/test_attach.%d.full", getpid());
+	CHECK(!bind(listener, (struct sockaddr *)&un, sizeof(un)));
+	CHECK(!listen(listener, 8));
+	CHECK(!pthread_create(&other, NULL, turn_away, &listener));
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(careful_attach(&options, &c, &error), -EUSERS);
+		CHECK(strstr(error.text, "as many clients as it can"));
+	}
+	pthread_join(other, NULL);
+	close(listener);
+	unlink(un.sun_path);
 }
 
 static void test_request__answers_and_failures(void)
@@ -882,6 +924,7 @@ int main(void)
 {
 	open_all();
 	RUN(test_attach__what_cannot_be);
+	RUN(test_attach__hears_why_it_is_not_served);
 	RUN(test_request__answers_and_failures);
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
