@@ -20,7 +20,10 @@ _NOT_YET = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONN
 _AGAIN_S = 0.05
 
 
-def _checked(hosts: Sequence[str], rank: int) -> list[str]:
+def _checked(node: Node, hosts: Sequence[str], rank: int) -> list[str]:
+    if node._engine.attached:
+        text = "events take a node of careful.open(), with a queue of its own"
+        raise CarefulError(errno.EOPNOTSUPP, text, node.ifname)
     if isinstance(hosts, str) or not hosts:
         raise ValueError("hosts are a list of names, in the order of their ranks")
     if not 0 <= rank < len(hosts):
@@ -34,7 +37,7 @@ def join(
     """Take part in a group; returns when there is a session with each of its nodes.
 
     Args:
-        node: opened with at least as many `peers` as there are other nodes.
+        node: of careful.open(), with at least as many `peers` as there are other nodes.
         hosts: of each rank its host, as Node.connect() takes it; this one's is not used.
         rank: this node's.
         group: a number that all nodes give, so that none takes another program's.
@@ -42,11 +45,12 @@ def join(
 
     Raises:
         ValueError: the rank is none of the hosts'.
-        CarefulError: a host is unknown, did not come in time, or the node has a group.
+        CarefulError: a host is unknown, did not come in time, or the node has a group; it is of
+            careful.connect() (EOPNOTSUPP).
     """
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(hosts, rank)):
+    for number, host in enumerate(_checked(node, hosts, rank)):
         while number != rank:
             try:
                 peers.append(node.connect(host, max(end - time.monotonic(), 0.1)))
@@ -66,7 +70,7 @@ async def ajoin(
     """As join(), in an event loop."""
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(hosts, rank)):
+    for number, host in enumerate(_checked(node, hosts, rank)):
         while number != rank:
             try:
                 peers.append(await node.aconnect(host, max(end - time.monotonic(), 0.1)))

@@ -89,6 +89,7 @@ class Engine:
         what: what errors call it; by default the interface.
 
     Attributes:
+        attached: the queue is a carefuld's, not its own.
         operations: that have not ended; C has handles of them.
         owner: handle of the object whose callbacks C runs; it lives as long as this.
         on_error: what is told of exceptions in callbacks.
@@ -112,18 +113,18 @@ class Engine:
         self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
         self._polled_s = time.monotonic()
-        attaches = "path" in options
-        kind = "careful_attach_options" if attaches else "careful_options"
+        self.attached = "path" in options
+        kind = "careful_attach_options" if self.attached else "careful_options"
         raw, texts = ffi.new(f"struct {kind} *"), []
         for name, value in options.items():
             if isinstance(value, str):
                 texts.append(ffi.new("char[]", os.fsencode(value)))
                 value = texts[-1]
             setattr(raw, name, value)
-        if not attaches and any(other.what == self.what for other in _open):
+        if not self.attached and any(other.what == self.what for other in _open):
             gc.collect()  # one that was dropped without close() is in nobody's way
         found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
-        rc = (lib.careful_attach if attaches else lib.careful_open)(raw, found, error)
+        rc = (lib.careful_attach if self.attached else lib.careful_open)(raw, found, error)
         said = _in_python(ffi.string(error.text).decode(errors="replace"))
         check(rc, "" if self.what in said else self.what, said)
         self._pointer = found[0]
