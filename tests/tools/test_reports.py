@@ -163,6 +163,20 @@ def test_cost__the_controller_is_hardly_there(name: str, wrong: object, tmp_path
     met_unless("cost", tmp_path, spoil)
 
 
+def test_answer__each_change_in_time(tmp_path: Path) -> None:
+    kinds = {"rate", "overhead", "store", "source", "xdp", "comes", "goes"}
+
+    def a_minute_later(found: dict[str, Any]) -> None:
+        assert {one["kind"] for one in found["runs"]} == kinds
+        for one in found["runs"]:
+            one["counts"].append([one["changed_s"] + 1, 100_000])
+            one["put_back_s"] = one["put_back_s"] and one["put_back_s"] + 60
+            for each in one["decisions"]:
+                each["at_s"] += 60 * (each["at_s"] > one["changed_s"])
+
+    met_unless("answer", tmp_path, a_minute_later)
+
+
 @pytest.mark.parametrize(
     ("name", "paths"),
     [
