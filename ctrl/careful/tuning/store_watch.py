@@ -133,7 +133,7 @@ class StoreWatch:
     def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
         """Write parts of messages for a moment: a measurement, no change.
 
-        Whoever goes on if we are ended meanwhile puts back what was.
+        Whoever goes on if we are killed meanwhile puts back what was.
         """
         assert self.known is not None
         self._explored = True
@@ -143,11 +143,13 @@ class StoreWatch:
         state.put_back = {item: before}
         save()
         began, waited = path.stored(), 0.0
-        path.settle({item: part})
-        while waited < EXPLORE_S and path.stored().since(began).writes_count < EXPLORE_WRITES:
-            path.wait(EXPLORE_LOOK_S)
-            waited += EXPLORE_LOOK_S
-        path.settle({item: before})
-        state.put_back = {}
-        save()
+        try:
+            path.settle({item: part})
+            while waited < EXPLORE_S and path.stored().since(began).writes_count < EXPLORE_WRITES:
+                path.wait(EXPLORE_LOOK_S)
+                waited += EXPLORE_LOOK_S
+        finally:
+            path.settle({item: before})
+            state.put_back = {}
+            save()
         self._refine(path.stored())

@@ -245,6 +245,25 @@ def test_auto__ended_while_it_explores() -> None:
     assert loss(other, to_file()) < 0.03
 
 
+def test_auto__interrupted_while_it_explores() -> None:
+    """What it wrote otherwise for a moment it puts back itself."""
+    on = path(to_file())
+    state = PathState({})
+    one = controller(on, state)
+    wait = on.wait
+
+    def until_explored(seconds: float) -> None:
+        if state.put_back:
+            raise KeyboardInterrupt
+        wait(seconds)
+
+    on.wait = until_explored  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        run(one, on, 20)
+    assert on.pulse(CLASS) == UNTUNED
+    assert not state.put_back
+
+
 def kept_of(on: LivePath, seconds: float) -> PathState:
     """What was known when a controller ended, as its file has it."""
     one = controller(on)
