@@ -183,10 +183,11 @@ static void on_done(const struct careful_result *result, void *user)
 {
 	struct outcome *outcome = user;
 
-	outcome->done++;
 	outcome->result = *result;
 	if (result->payload)
 		memcpy(outcome->payload, result->payload, result->bytes);
+	/* The last: another thread may wait for it. */
+	__atomic_fetch_add(&outcome->done, 1, __ATOMIC_RELEASE);
 }
 
 static void await(struct careful *c, const struct outcome *outcome)
