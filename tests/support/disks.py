@@ -42,16 +42,20 @@ class Disk:
 
     def mount(self) -> None:
         """Mount it; the journal is committed when somebody asks for it, and not by time."""
-        argv = ["mount", "-o", "commit=300", self.device, self.top]
-        subprocess.run(argv, check=True, capture_output=True)
+        # Of a known type: who looks for it reads to the device's end, which may be unreadable.
+        argv = ["mount", "-t", "ext4", "-o", "commit=300", self.device, self.top]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
     def unmount(self) -> None:
         """Unmount it: nothing of it stays in memory.
 
-        A carefuld has a client's files open until it has seen that the client ended.
+        A carefuld has a client's files open until it has seen that the client ended; and a
+        process with mounts of its own may have this one still.
         """
         argv = ["umount", self.top]
         wait_for(lambda: not subprocess.run(argv, capture_output=True).returncode, "unmounting")
+        known = Path("/proc/fs/ext4", self.device.name)
+        wait_for(lambda: not known.exists(), "the end of the last mount")
 
     def destroy(self) -> None:
         """Give device and mount back, whatever a test left of them."""
