@@ -47,8 +47,9 @@ def test_paper__tolerances_are_a_percentage_point_or_p3_s_five_percent():
 
 def test_paper__what_is_known_to_miss_says_why():
     assert all(row.note for row in ROWS if row.misses)
-    assert sum(row.misses for row in ROWS) == 7
+    assert sum(row.misses for row in ROWS) == 9
     assert [shape.case for shape in SHAPES if shape.misses] == [
+        "P1 Fig. 10: absolute gain by overhead",
         "P3 4.1, pulses 128 B beside 1280 B",
         "P3 4.1 and Fig. 5 together",
     ]
