@@ -90,7 +90,7 @@ static __always_inline int pass(__u32 why)
 
 /* A frame to a group: its cookie says whose it is. */
 static __always_inline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_bytes,
-					 __u32 source)
+					 const struct careful_datagram *datagram)
 {
 	__u64 cookie = CAREFUL_BE64(hdr->cookie);
 	__u32 *slot = bpf_map_lookup_elem(&groups, &cookie);
@@ -98,11 +98,12 @@ static __always_inline __u32 admit_group(const struct careful_hdr *hdr, __u32 fr
 
 	if (!peer)
 		return CAREFUL_XDP_DROP_COOKIE;
-	return careful_frame_admit_group(peer, hdr, frame_bytes, source);
+	return careful_frame_admit_group(peer, hdr, frame_bytes, datagram);
 }
 
 /* A function of its own, so that BTF knows careful_hdr. */
-static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes, __u32 source)
+static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes,
+			      const struct careful_datagram *datagram)
 {
 	__u32 slot = CAREFUL_BE16(hdr->src_node);
 	struct careful_peer_entry *peer;
@@ -115,7 +116,7 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes, 
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(peer, hdr, frame_bytes);
 	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
-		return admit_group(hdr, frame_bytes, source);
+		return admit_group(hdr, frame_bytes, datagram);
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
@@ -155,7 +156,7 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 		return judge_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(hdr, frame_bytes, careful_frame_source(datagram));
+	return admit(hdr, frame_bytes, datagram);
 }
 
 /* Whether the kernel would forward a datagram rather than take it: what it cannot is no

@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include <careful/abi.h>
@@ -46,6 +47,19 @@ union address {
 	struct sockaddr_in in;
 	struct sockaddr_in6 in6;
 };
+
+/* An address as a peers entry has it (abi.h). */
+static inline void address_words(const union address *address, uint16_t *words)
+{
+	uint8_t bytes[16] = { [10] = 0xff, 0xff };
+
+	if (address->sa.sa_family == AF_INET6)
+		memcpy(bytes, &address->in6.sin6_addr, 16);
+	else
+		memcpy(bytes + 12, &address->in.sin_addr, 4);
+	for (int i = 0; i < 8; i++)
+		words[i] = (uint16_t)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
+}
 
 /*
  * What a frame to a peer starts with: Ethernet, IP and UDP, lengths and IPv4

@@ -265,28 +265,40 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 	return 0;
 }
 
+/* The MAC address follows from the group (RFC 1112 section 6.4, RFC 2464 section 7). */
+static void to_group(bool ipv4, uint16_t port, struct ip_address *group, uint8_t *mac)
+{
+	const struct in_addr address = route_group(port);
+	const struct in6_addr address6 = route_group6(port);
+
+	group->bytes = ipv4 ? sizeof(address) : sizeof(address6);
+	memcpy(group->data, ipv4 ? (const void *)&address : &address6, group->bytes);
+	if (ipv4) {
+		memcpy(mac, (const uint8_t[]){ 0x01, 0x00, 0x5e, group->data[1] & 0x7f }, 4);
+		memcpy(mac + 4, group->data + 2, 2);
+	} else {
+		memcpy(mac, (const uint8_t[]){ 0x33, 0x33 }, 2);
+		memcpy(mac + 2, group->data + 12, 4);
+	}
+}
+
 /*
  * Headers of a frame to every host of the link that has joined our port's multicast group, made for
- * a peer there: the group is of the local scope (RFC 2365), which no router forwards, and its MAC
- * address follows from it (RFC 1112 section 6.4).
+ * a peer there: no router forwards it.
  */
 int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr)
 {
-	struct ip_address dst, group = { .bytes = 4 };
-	struct in_addr address;
+	const bool ipv4 = to->sa.sa_family == AF_INET;
+	const uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	struct ip_address dst, group;
 	struct hop hop;
-	int rc = to->sa.sa_family == AF_INET ? find_neighbour(route, to, &dst, &hop) :
-					       -EAFNOSUPPORT;
+	int rc = find_neighbour(route, to, &dst, &hop);
 
 	if (rc)
 		return rc;
 	if (hop.next.bytes != dst.bytes || memcmp(hop.next.data, dst.data, dst.bytes) != 0)
 		return -EHOSTUNREACH;
-	address = route_group(to->in.sin_port ? ntohs(to->in.sin_port) : route->port);
-	memcpy(group.data, &address, sizeof(address));
-	memcpy(hop.mac, (const uint8_t[]){ 0x01, 0x00, 0x5e }, 3);
-	memcpy(hop.mac + 3, group.data + 1, 3);
-	hop.mac[3] &= 0x7f;
+	to_group(ipv4, port ? ntohs(port) : route->port, &group, hop.mac);
 	hop.hops = 1;
 	put_headers(route, to, &group, &hop, llhdr);
 	return 0;

@@ -29,9 +29,9 @@ int sim_group(struct port *nic, uint32_t slot, uint64_t cookie, const union addr
 		return -EEXIST;
 	if (cookie && !peer->cookie)
 		sim_fail(sim->world, "port %u: slot %u has no session", sim->port, slot);
-	peer->group_seq = peer->group_probe = peer->group_source = 0;
-	if (cookie && from->sa.sa_family == AF_INET)
-		peer->group_source = ntohl(from->in.sin_addr.s_addr);
+	peer->group_seq = peer->group_probe = 0;
+	if (cookie)
+		address_words(from, peer->group_source);
 	peer->group_cookie = cookie;
 	return 0;
 }
@@ -42,7 +42,7 @@ uint32_t sim_grouped(struct port *nic, uint32_t slot)
 }
 
 static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr,
-				      uint32_t frame_bytes, uint32_t source)
+				      uint32_t frame_bytes, const struct careful_datagram *datagram)
 {
 	uint32_t slot = be16toh(hdr->src_node);
 	enum careful_xdp_counter verdict;
@@ -54,7 +54,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 		struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
 
 		if (peer)
-			verdict = careful_frame_admit_group(peer, hdr, frame_bytes, source);
+			verdict = careful_frame_admit_group(peer, hdr, frame_bytes, datagram);
 		return verdict;
 	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
@@ -101,5 +101,5 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return judge_sealed(sim, &hdr, datagram.bytes - (uint32_t)sizeof(hdr), bytes);
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(sim, &hdr, bytes, careful_frame_source(&datagram));
+	return admit(sim, &hdr, bytes, &datagram);
 }

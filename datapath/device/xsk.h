@@ -104,14 +104,14 @@ struct xsk_grace {
  * What a slot's peer sends to a group (xsk_group.c).
  *
  * @cookie:  0: nothing
- * @from:    its IPv4 address, host order
+ * @from:    its address
  * @open:    XDP admits it; until then the one before may still be ending:
  * @closing: the wait that its end asked for
  */
 struct xsk_group {
 	uint64_t cookie;
 	uint64_t closing;
-	uint32_t from;
+	union address from;
 	bool open;
 };
 
@@ -125,7 +125,7 @@ struct xsk_group {
  * @native_refused: in whose words, where xdp_mode is generic for that reason
  * @closing:  of each slot, the wait that its closing asked for
  * @groups:   of each slot; @groups_count: those with a cookie
- * @member:   a socket that is in the multicast group; -1: there are none
+ * @member:   sockets that are in the multicast group: IPv4, IPv6; -1: none
  */
 struct xsk_port {
 	struct port port; /* first: what the engine sees */
@@ -139,7 +139,7 @@ struct xsk_port {
 	struct netdev netdev;
 	struct xsk_group groups[CAREFUL_PEERS_MAX];
 	uint32_t groups_count;
-	int member;
+	int member[2];
 	int ctrl[2];
 	int lock;
 	int link;
@@ -293,10 +293,17 @@ bool xsk_cpus_visit(int cpus, int but);
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
 void route_distrust(struct route *route, const union address *to);
 
-/* The multicast group of those who have one event group or more, on a port. */
+/* The multicast group of those who have one event group or more, on a port: of the local scope
+ * (RFC 2365), and of the link's (RFC 4291 section 2.7, with a number as RFC 3307 has it). */
 static inline struct in_addr route_group(uint16_t port)
 {
 	return (struct in_addr){ .s_addr = htonl(0xefff0000 | port) }; /* 239.255.0.0/16 */
+}
+
+static inline struct in6_addr route_group6(uint16_t port)
+{
+	return (struct in6_addr){ .s6_addr = { 0xff, 0x12, [12] = 0x80, [14] = (uint8_t)(port >> 8),
+					       (uint8_t)port } };
 }
 
 int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr);

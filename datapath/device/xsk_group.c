@@ -13,24 +13,36 @@
 
 #include "device/xsk.h"
 
-/* In the multicast group, while anybody sends to us. */
-static int join(struct xsk_port *port)
+static int add_membership(const struct xsk_port *port, int fd, bool ipv4)
 {
 	const struct ip_mreqn group = {
 		.imr_multiaddr = route_group(port->udp),
 		.imr_ifindex = (int)port->netdev.ifindex,
 	};
+	const struct ipv6_mreq group6 = {
+		.ipv6mr_multiaddr = route_group6(port->udp),
+		.ipv6mr_interface = port->netdev.ifindex,
+	};
+
+	return ipv4 ? setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) :
+		      setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &group6, sizeof(group6));
+}
+
+/* In the multicast group, while anybody sends to us. */
+static int join(struct xsk_port *port, bool ipv4)
+{
+	int *member = &port->member[!ipv4];
 	int rc = 0;
 
-	if (port->member >= 0)
+	if (*member >= 0)
 		return 0;
-	port->member = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (port->member < 0)
+	*member = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (*member < 0)
 		return -errno;
-	if (setsockopt(port->member, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group))) {
+	if (add_membership(port, *member, ipv4)) {
 		rc = -errno;
-		close(port->member);
-		port->member = -1;
+		close(*member);
+		*member = -1;
 	}
 	return rc;
 }
@@ -44,7 +56,7 @@ static void begin(struct xsk_port *port, uint32_t slot)
 	if (!group->cookie || group->open || !xsk_grace_over(port, group->closing))
 		return;
 	peer->group_seq = peer->group_probe = 0;
-	peer->group_source = group->from;
+	address_words(&group->from, peer->group_source);
 	if (bpf_map_update_elem(xsk_bpf_groups(port), &group->cookie, &slot, BPF_NOEXIST))
 		return; /* no probe is ever heard: they replicate */
 	__atomic_store_n(&peer->group_cookie, group->cookie, __ATOMIC_RELEASE);
@@ -64,10 +76,8 @@ static void end(struct xsk_port *port, uint32_t slot)
 	}
 	group->cookie = 0;
 	group->open = false;
-	if (--port->groups_count)
-		return;
-	close(port->member);
-	port->member = -1;
+	if (!--port->groups_count)
+		xsk_group_close(port);
 }
 
 int xsk_group(struct port *nic, uint32_t slot, uint64_t cookie, const union address *from)
@@ -80,15 +90,13 @@ int xsk_group(struct port *nic, uint32_t slot, uint64_t cookie, const union addr
 	end(port, slot);
 	if (!cookie)
 		return 0;
-	if (from->sa.sa_family != AF_INET)
-		return -EAFNOSUPPORT;
 	if (!(port->netdev.flags & IFF_MULTICAST))
 		return -EOPNOTSUPP;
-	rc = join(port);
+	rc = join(port, from->sa.sa_family == AF_INET);
 	if (rc)
 		return rc;
 	group->cookie = cookie;
-	group->from = ntohl(from->in.sin_addr.s_addr);
+	group->from = *from;
 	port->groups_count++;
 	begin(port, slot);
 	return 0;
@@ -115,7 +123,9 @@ int xsk_multicast(struct port *nic, const union address *like, struct llhdr *llh
 
 void xsk_group_close(struct xsk_port *port)
 {
-	if (port->member >= 0)
-		close(port->member);
-	port->member = -1;
+	for (int i = 0; i < 2; i++) {
+		if (port->member[i] >= 0)
+			close(port->member[i]);
+		port->member[i] = -1;
+	}
 }

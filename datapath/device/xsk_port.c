@@ -249,7 +249,8 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	xsk->port.ops = &port_ops;
 	xsk->without = without;
 	xsk->owner = getpid();
-	xsk->lock = xsk->link = xsk->member = xsk->ctrl[0] = xsk->ctrl[1] = -1;
+	xsk->lock = xsk->link = xsk->ctrl[0] = xsk->ctrl[1] = -1;
+	xsk->member[0] = xsk->member[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);
 	if (rc) {

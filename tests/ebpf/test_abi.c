@@ -84,8 +84,8 @@ static void test_peer_entry__fields(void)
 		F(careful_peer_entry, may_fill),       F(careful_peer_entry, train),
 		F(careful_peer_entry, train_whole),    F(careful_peer_entry, seq_taken),
 		F(careful_peer_entry, group_cookie),   F(careful_peer_entry, group_seq),
-		F(careful_peer_entry, group_probe),    F(careful_peer_entry, group_source),
-		F(careful_peer_entry, sealed_window),  F(careful_peer_entry, pad),
+		F(careful_peer_entry, group_probe),    F(careful_peer_entry, sealed_window),
+		F(careful_peer_entry, group_source),   F(careful_peer_entry, pad),
 	};
 
 	CHECK_STRUCT(careful_peer_entry, fields);

@@ -8,22 +8,29 @@
 enum { GROUP_SLOT = 3 };
 
 static const uint64_t group_cookie = 0x8877665544332211ULL;
-static const uint8_t sender[] = { 10, 77, 0, 3 }, member[] = { 10, 77, 0, 2 },
-		     everybody[] = { 239, 255, 202, 254 };
+/* By IPv4, and by IPv6; sender_as_ipv6 is the first as IPv6 has it. */
+static const uint8_t senders[2][16] = { { 10, 77, 0, 3 }, { 0xfd, 0x77, [15] = 3 } },
+		     members[2][16] = { { 10, 77, 0, 2 }, { 0xfd, 0x77, [15] = 2 } },
+		     all[2][16] = { { 239, 255, 202, 254 },
+				    { 0xff, 0x12, [12] = 0x80, [14] = 0xca, 0xfe } },
+		     sender_as_ipv6[16] = { [10] = 0xff, 0xff, 10, 77, 0, 3 };
+static bool ipv6;
 
 /* A session in a slot, whose peer sends to a group. */
 static void set_group(uint64_t session)
 {
-	const struct careful_peer_entry entry = {
+	struct careful_peer_entry entry = {
 		.cookie = session,
 		.window = WINDOW,
 		.buffer_bytes = BUFFER_BYTES,
 		.may_fill = CREDITS,
 		.group_cookie = group_cookie,
-		.group_source = 10u << 24 | 77u << 16 | 3,
 	};
+	const uint8_t *from = ipv6 ? senders[1] : sender_as_ipv6;
 	const uint32_t slot = GROUP_SLOT;
 
+	for (int i = 0; i < 8; i++)
+		entry.group_source[i] = (uint16_t)(from[2 * i] << 8 | from[2 * i + 1]);
 	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
 	CHECK(!bpf_map_update_elem(xdp.groups, &group_cookie, &slot, BPF_ANY));
 }
@@ -32,7 +39,8 @@ static uint32_t judge_shape(struct shape shape)
 {
 	static struct frame frame;
 
-	shape.to = shape.ipv6 ? NULL : everybody;
+	shape.ipv6 ^= ipv6;
+	shape.to = all[shape.ipv6];
 	frame_build(&frame, &shape);
 	return judge_bytes(frame.data, frame.bytes);
 }
@@ -45,12 +53,12 @@ static uint32_t judge_group(struct shape shape)
 	if (!shape.cookie)
 		shape.cookie = group_cookie;
 	if (!shape.from)
-		shape.from = sender;
+		shape.from = senders[ipv6];
 	return judge_shape(shape);
 }
 
 #define JUDGE_GROUP(...) judge_group((struct shape){ __VA_ARGS__ })
-#define JUDGE_SHAPE(...) judge_shape((struct shape){ .from = sender, __VA_ARGS__ })
+#define JUDGE_SHAPE(...) judge_shape((struct shape){ .from = senders[ipv6], __VA_ARGS__ })
 
 static void test_group__admitted_by_its_cookie_in_its_own_sequence(void)
 {
@@ -87,9 +95,10 @@ static void test_group__charged_to_its_sender_s_window(void)
 static void test_group__who_is_refused(void)
 {
 	set_group(7);
-	/* A member that uses the cookie as its own; and by IPv6, nobody. */
-	CHECK_EQ(JUDGE_GROUP(.from = member), CAREFUL_XDP_DROP_COOKIE);
+	/* A member that uses the cookie as its own; and by the other family, nobody. */
+	CHECK_EQ(JUDGE_GROUP(.from = members[ipv6]), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_GROUP(.ipv6 = true), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(JUDGE_GROUP(.ipv6 = true, .from = sender_as_ipv6), CAREFUL_XDP_DROP_COOKIE);
 	/* Another cookie, 0, or the session's; the group's on a frame to one. */
 	CHECK_EQ(JUDGE_GROUP(.cookie = group_cookie + 1), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_GROUP(.cookie = 7), CAREFUL_XDP_DROP_COOKIE);
@@ -125,7 +134,7 @@ static void test_group__removed(void)
 static void test_group__probe(void)
 {
 	set_group(7);
-	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_TRAIN, .msg_id = 5, .from = member),
+	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_TRAIN, .msg_id = 5, .from = members[ipv6]),
 		 CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(entry_of(GROUP_SLOT).group_probe, 0);
 	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_TRAIN, .msg_id = 5), CAREFUL_XDP_DROP_TRAIN);
@@ -134,14 +143,37 @@ static void test_group__probe(void)
 	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
 }
 
-static void run_all(const char *name)
+/* An address is compared whole. */
+static void test_group__from_an_address_that_differs_in_one_byte(void)
 {
-	(void)name;
+	set_group(7);
+	for (uint32_t i = 0; i < (ipv6 ? 16 : 4); i++) {
+		uint8_t other[16];
+
+		memcpy(other, senders[ipv6], sizeof(other));
+		other[i] ^= 1;
+		CHECK_EQ(JUDGE_GROUP(.from = other), CAREFUL_XDP_DROP_COOKIE);
+	}
+	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_ADMITTED);
+}
+
+static void run_family(void)
+{
 	RUN(test_group__admitted_by_its_cookie_in_its_own_sequence);
 	RUN(test_group__charged_to_its_sender_s_window);
 	RUN(test_group__who_is_refused);
 	RUN(test_group__removed);
 	RUN(test_group__probe);
+	RUN(test_group__from_an_address_that_differs_in_one_byte);
+}
+
+static void run_all(const char *name)
+{
+	(void)name;
+	ipv6 = false;
+	run_family();
+	ipv6 = true;
+	run_family();
 }
 
 int main(void)

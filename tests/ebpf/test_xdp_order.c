@@ -11,6 +11,7 @@
 enum {
 	LOAD_U64 = BPF_LDX | BPF_MEM | BPF_DW,
 	LOAD_U32 = BPF_LDX | BPF_MEM | BPF_W,
+	LOAD_U16 = BPF_LDX | BPF_MEM | BPF_H,
 	STORE_U32 = BPF_STX | BPF_MEM | BPF_W,
 	ATOMIC = BPF_STX | BPF_ATOMIC | BPF_DW,
 };
@@ -33,13 +34,14 @@ static size_t find_barrier(const struct bpf_insn *insns, size_t count, size_t at
 }
 
 /* The barrier between the load of a cookie and that of what was written before it. */
-static size_t ordered(const struct bpf_insn *insns, size_t count, int cookie, int before)
+static size_t ordered(const struct bpf_insn *insns, size_t count, int cookie, uint8_t load,
+		      int before)
 {
 	size_t at = find(insns, count, 0, LOAD_U64, cookie);
 	size_t barrier = find_barrier(insns, count, at);
 
-	CHECK(barrier < find(insns, count, at, LOAD_U32, before));
-	CHECK(find(insns, count, at, LOAD_U32, before) < count);
+	CHECK(barrier < find(insns, count, at, load, before));
+	CHECK(find(insns, count, at, load, before) < count);
 	return barrier;
 }
 
@@ -80,9 +82,9 @@ static void expect_order(const char *name, bool barriers)
 		CHECK_EQ(find_barrier(insns, count, 0), count);
 		return;
 	}
-	session = ordered(insns, count, offsetof(struct careful_peer_entry, cookie),
+	session = ordered(insns, count, offsetof(struct careful_peer_entry, cookie), LOAD_U32,
 			  offsetof(struct careful_peer_entry, window));
-	group = ordered(insns, count, offsetof(struct careful_peer_entry, group_cookie),
+	group = ordered(insns, count, offsetof(struct careful_peer_entry, group_cookie), LOAD_U16,
 			offsetof(struct careful_peer_entry, group_source));
 	for (barrier = find_barrier(insns, count, 0); barrier < count;
 	     barrier = find_barrier(insns, count, barrier + 1)) {

@@ -36,7 +36,7 @@ struct shape {
 	uint16_t port; /* instead of the right one */
 	uint16_t source; /* likewise */
 	const uint8_t *to; /* its address; NULL: all 0 */
-	const uint8_t *from; /* IPv4: likewise */
+	const uint8_t *from; /* likewise */
 	uint32_t padding; /* after the datagram */
 
 	uint8_t version; /* instead of the right one */
@@ -129,6 +129,8 @@ static inline void frame_ipv6(struct frame *frame, const struct shape *shape, ui
 	frame->data[frame->bytes++] = frame_ext(shape, 0);
 	frame->data[frame->bytes++] = 64;
 	frame_zero(frame, 16);
+	if (shape->from)
+		memcpy(frame->data + frame->bytes - 16, shape->from, 16);
 	frame_to(frame, shape, 16);
 	for (uint32_t i = 0; i < shape->exts; i++) {
 		bool fragment = shape->ext[i] == 44;

@@ -42,7 +42,7 @@ _TEXTS = {
 _REPLICATED = {
     errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
     "multicast",
-    errno.EAFNOSUPPORT: "frames to all need IPv4",
+    errno.EAFNOSUPPORT: "a node has no frames to all over IPv6",
     errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way?",
     errno.EEXIST: "two groups have the same cookie",
     errno.EPIPE: "a node has left",

@@ -12,7 +12,7 @@
 #endif
 
 enum {
-	CAREFUL_ABI_VERSION = 2, /* raised when a key or a value gets another layout */
+	CAREFUL_ABI_VERSION = 3, /* raised when a key or a value gets another layout */
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to this << i */
@@ -59,7 +59,8 @@ struct careful_xdp_config {
  * @group_cookie: of the peer's frames to a group; 0: none
  * @group_seq:    highest sequence number of those that was admitted
  * @group_probe:  number of the last of its probes that came
- * @group_source: the IPv4 address that they come from, host order; 0: no IPv4
+ * @group_source: the address that they come from, as IPv6 has it (RFC 4291, 2.5.5.2), each number
+ *               in host order
  * @seq_taken:    of a sealed session: the last number whose tag the engine found right
  * @sealed_window: of one, the same as window; else 0
  */
@@ -83,9 +84,9 @@ struct careful_peer_entry {
 	__u64 group_cookie;
 	__u32 group_seq;
 	__u32 group_probe;
-	__u32 group_source;
 	__u32 sealed_window;
-	__u32 pad[6];
+	__u16 group_source[8];
+	__u32 pad[3];
 };
 
 /*

@@ -141,8 +141,8 @@ int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 /*
  * How this node's broadcasts leave. 0: each fragment in one frame to all; -EAGAIN: not yet, it is
  * being found out. Else they are replicated, for this reason: -EOPNOTSUPP: the device or the
- * protocol has no frames to all, or there are fewer than three nodes; -EAFNOSUPPORT: nor has
- * IPv6; -EHOSTUNREACH: such frames do not reach each node; or what a node refused them with.
+ * protocol has no frames to all, or there are fewer than three nodes; -EAFNOSUPPORT: a
+ * node has none by IPv6; -EHOSTUNREACH: such frames do not reach each node; or what a node refused them with.
  */
 int careful_events_broadcast(const struct careful_events *events);
 

@@ -250,14 +250,24 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	return 1;
 }
 
-/* The IPv4 address that a datagram comes from, host order; 0: it comes by IPv6. */
-CAREFUL_FRAME_FN __u32 careful_frame_source(const struct careful_datagram *datagram)
+/* Whether a datagram comes from an address, which is as in a peers entry: one whose first number
+ * is 0 is IPv4's, for no host's IPv6 address begins so. */
+CAREFUL_FRAME_FN int careful_frame_is_from(const struct careful_datagram *datagram,
+					   const __u16 *address)
 {
 	const __u8 *ip = datagram->ip;
+	int same = (address[0] != 0) == datagram->ipv6;
 
-	if (datagram->ipv6 || ip + CAREFUL_FRAME_IPV4 > datagram->end)
+	if (!datagram->ipv6)
+		return same && ip + CAREFUL_FRAME_IPV4 <= datagram->end &&
+		       address[6] == careful_frame_be16(ip + 12) &&
+		       address[7] == careful_frame_be16(ip + 14);
+	if (ip + CAREFUL_FRAME_IPV6 > datagram->end)
 		return 0;
-	return (__u32)careful_frame_be16(ip + 12) << 16 | careful_frame_be16(ip + 14);
+#pragma GCC unroll 8
+	for (int i = 0; i < 8; i++)
+		same &= address[i] == careful_frame_be16(ip + 8 + 2 * i);
+	return same;
 }
 
 /* Whether a frame header can be read there: CAREFUL_XDP_ADMITTED, or why not. */
@@ -453,15 +463,15 @@ careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful
  * members know the cookie. Its buffers are charged to that one's window, so nobody takes more by it
  * than it may take anyway.
  */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
-								    const struct careful_hdr *hdr,
-								    __u32 frame_bytes, __u32 source)
+CAREFUL_FRAME_FN enum careful_xdp_counter
+careful_frame_admit_group(struct careful_peer_entry *peer, const struct careful_hdr *hdr,
+			  __u32 frame_bytes, const struct careful_datagram *datagram)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
 	__u64 cookie = careful_frame_acquire(&peer->group_cookie);
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie ||
-	    source != peer->group_source)
+	    !careful_frame_is_from(datagram, peer->group_source))
 		return CAREFUL_XDP_DROP_COOKIE;
 	if (hdr->type == CAREFUL_TRAIN) {
 		*(volatile __u32 *)&peer->group_probe = CAREFUL_BE32(hdr->msg_id);

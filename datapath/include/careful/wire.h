@@ -117,7 +117,7 @@ enum {
  * frame adds the least that is owed to any member (P2 section 5.3), and no frame of the
  * session counts them. What is owed beyond to one of the first 16 members, in the order of their
  * ranks, is in 4 bits of msg_id (the first 8; the lowest are the first's) or frag_off. A TRAIN frame to a group is a probe: it has no seq, and costs no credit;
- * msg_id is its number, from 1. XDP admits them from their sender's IPv4 address alone. A member
+ * msg_id is its number, from 1. XDP admits them from their sender's address alone. A member
  * that forges it can send in the sender's name: that ends the session of these two, and no other.
  */
 
