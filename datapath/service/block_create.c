@@ -17,6 +17,8 @@
 #include "service/block_private.h"
 #include "storage/tree.h"
 
+enum { SEED_BYTES = 16 << 20 }; /* between two looks at whether anybody still wants them */
+
 /* Whether a new file may come to stand at name, as far as can be seen now. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)
 {
@@ -119,9 +121,24 @@ static int preallocate(int fd, uint64_t bytes)
 	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }
 
-/* Begins with what stands at the final name, as far as it fits. */
-static int seed(struct block_handle *handle, uint64_t bytes)
+static int copy(struct block_server *server, const struct block_job *job, int from, uint64_t bytes)
 {
+	uint64_t at = 0, n;
+	int rc = 0;
+
+	for (; !rc && at < bytes; at += n) {
+		n = bytes - at < SEED_BYTES ? bytes - at : SEED_BYTES;
+		rc = block_work_vain(server, job) ? -ECANCELED :
+						    careful_copy(from, job->handle->fd, at, n);
+	}
+	return rc;
+}
+
+/* Begins with what stands at the final name, as far as it fits. */
+static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
+{
+	const struct block_handle *handle = job->handle;
+
 	int fd = openat(handle->dir_fd, handle->name,
 			O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
@@ -133,15 +150,16 @@ static int seed(struct block_handle *handle, uint64_t bytes)
 	if (!rc && S_ISREG(st.st_mode)) {
 		if ((uint64_t)st.st_size < bytes)
 			bytes = (uint64_t)st.st_size;
-		rc = careful_copy(fd, handle->fd, 0, bytes);
+		rc = copy(server, job, fd, bytes);
 	}
 	close(fd);
 	return rc;
 }
 
 /* The new file's size, room and first contents. */
-static int furnish(struct block_handle *handle, const struct block_job *job)
+static int furnish(struct block_server *server, const struct block_job *job)
 {
+	struct block_handle *handle = job->handle;
 	uint64_t bytes = job->bytes;
 	int rc = 0;
 
@@ -159,7 +177,7 @@ static int furnish(struct block_handle *handle, const struct block_job *job)
 	else if (ftruncate(handle->fd, (off_t)handle->bytes))
 		rc = -errno;
 	if (!rc && (job->flags & CAREFUL_BLOCK_SEED))
-		rc = seed(handle, bytes);
+		rc = seed(server, job, bytes);
 	return rc;
 }
 
@@ -207,7 +225,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}
-	rc = furnish(handle, job);
+	rc = furnish(server, job);
 	if (!rc)
 		rc = block_attr_of(handle->fd, job);
 	if (rc)

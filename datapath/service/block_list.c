@@ -240,7 +240,7 @@ static int list_tree(struct listing *l)
 	int fd, rc;
 
 	for (at = 0;; at += bytes) {
-		rc = read_back(l, at, &e, &bytes);
+		rc = block_work_vain(l->server, l->job) ? -ECANCELED : read_back(l, at, &e, &bytes);
 		if (rc || !e)
 			return rc;
 		if (!S_ISDIR(be32toh(e->attr.mode)) || e->error)

@@ -207,13 +207,14 @@ struct block_waiter {
 /*
  * What a peer has; all that it may have is bounded for each alone.
  *
+ * @life:    changes when the peer is gone; the workers look, too
  * @jobs:    with a path, under way: each place has a share
  * @jobs_at, @parked_at: of each place
  * @waiters: in order, BLOCK_WAITERS of them
  * @memory, @disk: of its listings: the workers count, too
  */
 struct block_peer {
-	uint32_t life; /* changes when the peer is gone */
+	_Atomic uint32_t life;
 	struct share jobs;
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count, scratches_count;
@@ -254,7 +255,7 @@ struct block_running {
 };
 
 /*
- * The worker threads and what they are given; everything under lock but `ready`. Threads are
+ * The worker threads and what they are given; everything under lock but `ready` and `stop`. Threads are
  * begun when all the others have something to do.
  *
  * @queues:   what waits, of each peer; they take turns
@@ -271,7 +272,8 @@ struct block_work {
 	uint32_t queued, turn;
 	struct block_running running[BLOCK_PLACES];
 	struct block_running *of_peer;
-	bool stop, abandoned;
+	bool abandoned;
+	atomic_bool stop;
 	atomic_bool ready; /* done is not empty */
 	int event_fd;
 };
@@ -320,13 +322,15 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 	return job;
 }
 
-/* block_work.c: put, take: the engine's thread. */
+/* block_work.c: put, take: the engine's thread. vain: a worker: whether nobody wants any more what a
+ * job is at. */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);
 void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
+bool block_work_vain(struct block_server *server, const struct block_job *job);
 
 /* block_parse.c: the engine's thread. Reads a request into job, whose op is known; its payload
  * may be anything. */

@@ -122,9 +122,10 @@ void block_finish(struct block_server *server, struct block_job *job)
 	if (handle && !job->path)
 		block_handle_tell(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
-		if (job->status) {
+		if (job->status) { /* or it was given up, for nobody wanted it */
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
+			job->status = gone ? -ECONNRESET : job->status;
 		} else {
 			block_handle_settle(server, handle);
 			job->status = gone ? -ECONNRESET : block_handle_publish(server, handle);
