@@ -119,10 +119,10 @@ static void on_done(const struct careful_result *result, void *user)
 static void open_all(void)
 {
 	struct careful_error error = { 0 };
-	union address to = memory_address(1);
+	union address to = memory_address(1, 0);
 	struct careful_peer_info info = { 0 };
 
-	memory_init(ends);
+	memory_init(ends, MEMORY_RX);
 	for (int side = 0; side < 2; side++) {
 		const struct careful_options options = { .ifname = side ? "two" : "one" };
 		const struct engine_base base = {

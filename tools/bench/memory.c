@@ -11,6 +11,8 @@
 
 #include <careful/wire.h>
 
+enum { BASE = 0x0a4d0002 }; /* the first of the addresses: 10.77.0.2 */
+
 static struct memory *of_queue(struct queue *queue)
 {
 	return (struct memory *)(void *)queue;
@@ -34,7 +36,7 @@ static uint32_t memory_rx(struct queue *queue, struct device_desc *descs, uint32
 	end->calls.rx++;
 	got = got < n ? got : n;
 	for (uint32_t i = 0; i < got; i++)
-		descs[i] = end->rx_ring[end->rx.tail++ % MEMORY_RX];
+		descs[i] = end->rx_ring[end->rx.tail++ & (queue->rx_chunks - 1)];
 	return got;
 }
 
@@ -43,9 +45,10 @@ static void memory_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	struct memory *end = of_queue(queue);
 
 	end->calls.fill++;
-	assert(ring_count(&end->fill) + n <= MEMORY_RX);
+	assert(ring_count(&end->fill) + n <= queue->rx_chunks);
 	for (uint32_t i = 0; i < n; i++)
-		end->fill_ring[end->fill.head++ % MEMORY_RX] = addrs[i] & ~(MEMORY_CHUNK - 1ull);
+		end->fill_ring[end->fill.head++ & (queue->rx_chunks - 1)] = addrs[i] &
+									    ~(MEMORY_CHUNK - 1ull);
 }
 
 static uint32_t memory_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
@@ -63,12 +66,13 @@ static uint32_t memory_tx(struct queue *queue, const struct device_desc *descs, 
 static void pass(struct memory *end, struct device_desc desc)
 {
 	struct memory *to = end->other;
+	const uint32_t mask = to->queue.rx_chunks - 1;
 	uint64_t addr;
 
 	assert(ring_count(&to->fill) && desc.bytes <= MEMORY_FRAME && !desc.options);
-	addr = to->fill_ring[to->fill.tail++ % MEMORY_RX] + MEMORY_HEADROOM;
+	addr = to->fill_ring[to->fill.tail++ & mask] + MEMORY_HEADROOM;
 	memcpy(to->queue.umem + addr, end->queue.umem + desc.addr, desc.bytes);
-	to->rx_ring[to->rx.head++ % MEMORY_RX] =
+	to->rx_ring[to->rx.head++ & mask] =
 		(struct device_desc){ .addr = addr, .bytes = desc.bytes };
 	end->left_ring[end->left.head++ % MEMORY_TX] = desc.addr;
 	end->calls.frames++;
@@ -102,11 +106,11 @@ static void memory_statistics(struct queue *queue, struct careful_device_statist
 	*out = (struct careful_device_statistics){ 0 };
 }
 
-union address memory_address(uint32_t side)
+union address memory_address(uint32_t side, uint32_t number)
 {
 	return (union address){ .in = { .sin_family = AF_INET,
 					.sin_port = htons(CAREFUL_PORT_DEFAULT),
-					.sin_addr.s_addr = htonl(0x0a4d0001 + side) } };
+					.sin_addr.s_addr = htonl(BASE + 2 * number + side) } };
 }
 
 static int memory_ctrl_send(struct port *port, const union address *to, const void *buf,
@@ -115,11 +119,11 @@ static int memory_ctrl_send(struct port *port, const union address *to, const vo
 	struct memory *other = of_port(port)->other;
 	struct memory_ctrl *ctrl = &other->ctrl_ring[other->ctrl.head % MEMORY_CTRL];
 
-	(void)to;
 	assert(bytes <= sizeof(ctrl->data));
 	if (ring_count(&other->ctrl) == MEMORY_CTRL)
 		return -ENOBUFS;
 	ctrl->bytes = bytes;
+	ctrl->number = (ntohl(to->in.sin_addr.s_addr) - BASE) / 2;
 	memcpy(ctrl->data, buf, bytes);
 	other->ctrl.head++;
 	return 0;
@@ -135,7 +139,7 @@ static ssize_t memory_ctrl_recv(struct port *port, union address *from, void *bu
 	if (!ring_count(&end->ctrl))
 		return -EAGAIN;
 	ctrl = &end->ctrl_ring[end->ctrl.tail++ % MEMORY_CTRL];
-	*from = memory_address(!end->side);
+	*from = memory_address(!end->side, ctrl->number);
 	arrival->at_ns = end->now_ns;
 	memcpy(buf, ctrl->data, ctrl->bytes < bytes ? ctrl->bytes : bytes);
 	return ctrl->bytes;
@@ -306,9 +310,9 @@ static const struct storage_ops storage_ops = {
 	.close = no_close,
 };
 
-static void init(struct memory *end, uint32_t side)
+static void init(struct memory *end, uint32_t side, uint32_t rx)
 {
-	size_t umem_bytes = (size_t)(MEMORY_RX + MEMORY_TX) * MEMORY_CHUNK;
+	size_t umem_bytes = (size_t)(rx + MEMORY_TX) * MEMORY_CHUNK;
 
 	end->side = side;
 	end->random = side;
@@ -320,29 +324,30 @@ static void init(struct memory *end, uint32_t side)
 		.port = &end->port,
 		.umem = aligned_alloc(MEMORY_CHUNK, umem_bytes),
 		.chunk_bytes = MEMORY_CHUNK,
-		.rx_chunks = MEMORY_RX,
+		.rx_chunks = rx,
 		.tx_chunks = MEMORY_TX,
 		.buffer_bytes = MEMORY_FRAME,
 		.segments_max = 1,
 		.frame_bytes_max = MEMORY_FRAME,
 		.fd = -1,
-		.info.receive_buffers = MEMORY_RX,
+		.info.receive_buffers = rx,
 	};
 	end->tune = calloc(CAREFUL_TUNE_DEFAULT + 1, sizeof(*end->tune));
 	end->live = calloc(CAREFUL_PEERS_MAX, sizeof(*end->live));
 	if (!end->queue.umem || !end->tune || !end->live)
 		abort();
 	memset(end->queue.umem, 0, umem_bytes);
-	for (uint32_t i = 0; i < MEMORY_RX; i++)
+	for (uint32_t i = 0; i < rx; i++)
 		end->fill_ring[end->fill.head++] = (uint64_t)i * MEMORY_CHUNK;
 }
 
-void memory_init(struct memory ends[2])
+void memory_init(struct memory ends[2], uint32_t rx)
 {
+	assert(rx <= MEMORY_RX_MAX && !(rx & (rx - 1)));
 	memset(ends, 0, 2 * sizeof(*ends));
 	for (uint32_t side = 0; side < 2; side++) {
 		ends[side].other = &ends[!side];
-		init(&ends[side], side);
+		init(&ends[side], side, rx);
 	}
 }
 

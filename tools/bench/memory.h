@@ -16,8 +16,9 @@ enum {
 	MEMORY_FRAME = MEMORY_CHUNK - MEMORY_HEADROOM,
 	MEMORY_LL = 42, /* Ethernet, IPv4, UDP */
 	MEMORY_RX = 512,
+	MEMORY_RX_MAX = 16 * 256, /* 16 for each of the most peers */
 	MEMORY_TX = 512,
-	MEMORY_CTRL = 64,
+	MEMORY_CTRL = 1024,
 	MEMORY_CTRL_BYTES = 256,
 };
 
@@ -41,18 +42,20 @@ struct memory {
 	struct memory_ring {
 		uint32_t head, tail;
 	} rx, fill, held, left, ctrl;
-	struct device_desc rx_ring[MEMORY_RX], held_ring[MEMORY_TX];
-	uint64_t fill_ring[MEMORY_RX], left_ring[MEMORY_TX];
+	struct device_desc rx_ring[MEMORY_RX_MAX], held_ring[MEMORY_TX];
+	uint64_t fill_ring[MEMORY_RX_MAX], left_ring[MEMORY_TX];
 	struct memory_ctrl {
-		uint32_t bytes;
+		uint32_t bytes, number;
 		uint8_t data[MEMORY_CTRL_BYTES];
 	} ctrl_ring[MEMORY_CTRL];
 };
 
-/* Both ends; what is opened on them closes nothing. */
-void memory_init(struct memory ends[2]);
+/* Both ends, with so many receive buffers each, a power of two; what is opened on them closes
+ * nothing. */
+void memory_init(struct memory ends[2], uint32_t rx);
 void memory_deinit(struct memory ends[2]);
-/* Where an end is, for its peer. */
-union address memory_address(uint32_t side);
+/* Where an end is, for its peer. It has many addresses, so that two ends can have many sessions:
+ * what is sent to one of the other's comes from the one of the same number. */
+union address memory_address(uint32_t side, uint32_t number);
 
 #endif /* BENCH_MEMORY_H */

@@ -180,7 +180,7 @@ static void trust(uint32_t side)
 {
 	static const uint8_t none[NOISE_KEY_BYTES] = { 0 }, base[NOISE_KEY_BYTES] = { 9 };
 	uint8_t ours[NOISE_KEY_BYTES] = { 0 }, theirs[NOISE_KEY_BYTES] = { 0 };
-	const union address at = memory_address(!side);
+	const union address at = memory_address(!side, 0);
 	struct noise_pair other;
 
 	ours[1] = (uint8_t)(1 + side);
@@ -219,7 +219,7 @@ static void open_end(uint32_t side)
 
 static void open_all(void)
 {
-	union address to = memory_address(1);
+	union address to = memory_address(1, 0);
 	struct careful_peer_info info = { 0 };
 	struct careful_region whole = {
 		.span = { .fd = -1 },
@@ -228,7 +228,7 @@ static void open_all(void)
 		.peer = CAREFUL_ANY_PEER,
 	};
 
-	memory_init(ends);
+	memory_init(ends, MEMORY_RX);
 	for (uint32_t side = 0; side < 2; side++) {
 		memory[side] = calloc(1, STORE_MAX);
 		if (!memory[side])

@@ -98,7 +98,7 @@ static void open_all(void)
 	};
 	struct careful_error error;
 
-	memory_init(ends);
+	memory_init(ends, MEMORY_RX);
 	for (int side = 0; side < 2; side++) {
 		struct engine_base base = {
 			.queue = &ends[side].queue,
@@ -160,7 +160,7 @@ static struct careful *attached(const char *name)
 
 static uint32_t peer_of(struct careful *c)
 {
-	union address to = memory_address(1);
+	union address to = memory_address(1, 0);
 	int peer = careful_peer(c, &to.sa, sizeof(to.in));
 	struct careful_peer_info info = { 0 };
 
