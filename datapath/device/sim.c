@@ -372,6 +372,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->drops = options->protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	sim->nic.ops = &port_ops;
 	sim->queue = (struct queue){
+		.judged = true,
 		.ops = &queue_ops,
 		.port = &sim->nic,
 		.chunk_bytes = shape->chunk_bytes,

@@ -88,6 +88,7 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 		return refuse(error, -ENOMEM, "out of memory");
 	xsk->queue.ops = &queue_ops;
 	xsk->queue.fd = -1;
+	xsk->queue.judged = true;
 	take_options(&xsk->queue, options);
 	rc = xsk_port_open(options, without, &xsk->queue.port, error);
 	if (rc) {

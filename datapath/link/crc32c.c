@@ -52,10 +52,12 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_cpu(const uint8_t *p, u
 	uint64_t crc = ~0u;
 	uint64_t word;
 
-	for (; bytes >= 8; bytes -= 8, p += 8) {
-		memcpy(&word, p, 8);
-		crc = __builtin_ia32_crc32di(crc, word);
-	}
+#define WORD(n) memcpy(&word, p + 8 * (n), 8), crc = __builtin_ia32_crc32di(crc, word)
+	for (; bytes >= 32; bytes -= 32, p += 32)
+		WORD(0), WORD(1), WORD(2), WORD(3);
+	for (; bytes >= 8; bytes -= 8, p += 8)
+		WORD(0);
+#undef WORD
 	for (; bytes; bytes--, p++)
 		crc = __builtin_ia32_crc32qi((uint32_t)crc, *p);
 	return ~(uint32_t)crc;

@@ -108,14 +108,28 @@ static inline bool flow_update_due(const struct flow *flow)
 	return window_rx_update_due(&flow->rx);
 }
 
-/* A frame leaves: what the header says of the protocol. */
-static inline void flow_send(struct flow *flow, uint32_t cost, struct careful_hdr *hdr)
+/* What the header of a frame says of the protocol: careful_hdr's fields. */
+struct flow_stamp {
+	uint32_t seq;
+	uint32_t credits;
+	uint16_t extra;
+};
+
+/* A frame leaves. */
+static inline struct flow_stamp flow_stamp(struct flow *flow, uint32_t cost)
 {
 	assert(window_tx_free(&flow->tx) >= cost);
 	window_tx_send(&flow->tx, cost);
-	hdr->seq = htobe32(++flow->seq_out);
-	hdr->credits = htobe32(window_rx_announce(&flow->rx));
-	hdr->extra = htobe16(flow->ask);
+	return (struct flow_stamp){ ++flow->seq_out, window_rx_announce(&flow->rx), flow->ask };
+}
+
+static inline void flow_send(struct flow *flow, uint32_t cost, struct careful_hdr *hdr)
+{
+	struct flow_stamp stamp = flow_stamp(flow, cost);
+
+	hdr->seq = htobe32(stamp.seq);
+	hdr->credits = htobe32(stamp.credits);
+	hdr->extra = htobe16(stamp.extra);
 }
 
 /* A frame came that fills cost buffers. *missing: of a gap, how many frames. */

@@ -41,7 +41,7 @@ enum {
 	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
 };
 
-/* A received frame, valid until link_release() or link_hold(). */
+/* A received frame, valid until link_release() or link_hold(), and the next one. */
 struct link_rxframe {
 	struct link_peer *peer;
 	uint64_t epoch; /* the peer's when it arrived */
@@ -153,8 +153,12 @@ struct link {
 	uint32_t fill_count;
 	struct link_peer **dirty;
 	uint32_t dirty_count;
+	struct device_desc rx_descs[LINK_BATCH]; /* taken from the device: all but rx_at are left */
+	uint32_t rx_at, rx_got;
+	uint32_t rx_follow; /* frames that may be handed on after those before them, in this batch */
+	uint64_t rx_began_ns; /* of the batch's hostRx; 0: not traced */
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
-	uint64_t rx_taken; /* descriptors taken from it */
+	uint64_t rx_taken; /* descriptors of it that were seen to */
 	bool draining; /* some handshake or answer waits for that */
 	bool resting; /* no epoch begins: the device is about to change */
 	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
@@ -224,7 +228,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where);
 
 /* rx.c: frames in */
-uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more);
+void link_rx(struct link *link);
+bool link_rx_next(struct link *link, struct link_rxframe *frame);
 void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
@@ -293,8 +298,9 @@ void link_tx_put(struct link_txframe *frame);
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes);
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
 		     struct iovec *iov);
-bool link_may_send(const struct link_peer *peer, uint32_t body_bytes);
 void link_send(struct link_txframe *frame, const struct link_send_args *args);
+bool link_send_short(struct link_peer *peer, const struct careful_am *am, const void *payload,
+		     uint32_t bytes);
 bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame);
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes);
@@ -304,10 +310,42 @@ bool link_send_update(struct link_peer *peer);
 void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
-uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes);
-uint32_t link_body_max(const struct link_peer *peer);
-uint32_t link_body_single(const struct link_peer *peer);
 uint32_t link_body_here(const struct link_peer *peer);
+
+/* Receive buffers that a frame with this body fills at the peer. */
+static inline uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
+{
+	return link_buffers(peer->beside + body_bytes, peer->buffer_bytes);
+}
+
+/* The largest body that a frame towards the peer can have. */
+static inline uint32_t link_body_max(const struct link_peer *peer)
+{
+	return peer->frame_bytes - peer->beside;
+}
+
+/* The same for a frame in one buffer at both ends: what a handler can be handed. */
+static inline uint32_t link_body_single(const struct link_peer *peer)
+{
+	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT - peer->trailer;
+	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
+								  peer->buffer_bytes;
+	uint32_t body = frame - peer->beside;
+
+	return body < chunk ? body : chunk;
+}
+
+/* Whether a frame with this body may leave now, before those that are being built. */
+static inline bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
+{
+	if (peer->phase != LINK_OPEN && !link_train_opens(&peer->link->peers[peer->slot]))
+		return false;
+	if (!peer->llhdr.bytes)
+		return false;
+	if (peer->link->traditional)
+		return traditional_may_keep(peer, 0);
+	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
+}
 
 /* Sends the updates that are due and that no data frame carried. */
 static inline void link_updates(struct link *link)
@@ -373,11 +411,22 @@ static inline uint32_t link_seq_last(const struct link_peer *peer)
 	return peer->flow.seq_out;
 }
 
+/* The peer whose session a frame that is not sealed is of, or NULL. */
+static inline struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
+{
+	uint32_t slot = be16toh(hdr->src_node);
+	struct link_peer *peer = &link->peers[slot];
+
+	if (slot >= link->peers_max || !peer->cookie_plain ||
+	    peer->cookie_plain != be64toh(hdr->cookie))
+		return NULL;
+	return peer;
+}
+
 /* peer.c: the table of peers, and messages to them */
 struct link_peer *link_peer_find(struct link *link, const union address *address);
 bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
-struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);
 bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);

@@ -12,6 +12,21 @@
 
 #include "link/link.h"
 
+static inline uint32_t out_get16(const uint8_t *p)
+{
+	__be16 value;
+
+	memcpy(&value, p, sizeof(value));
+	return be16toh(value);
+}
+
+static inline void out_put16(uint8_t *p, uint32_t value)
+{
+	__be16 be = htobe16((uint16_t)value);
+
+	memcpy(p, &be, sizeof(be));
+}
+
 /* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
  * that of an empty datagram: only the length changes, and one's complement sums
  * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
@@ -27,22 +42,28 @@ out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_byte
 		       "the template ends within the header");
 	memcpy(p, from, LLHDR_MAX);
 	if (from[LINK_ETHERNET_BYTES] >> 4 == 4) {
-		uint32_t sum = (uint32_t)(uint8_t)~from[24] << 8 | (uint8_t)~from[25];
+		uint32_t sum = (~out_get16(from + 24) & 0xffff) + udp - 8;
 
-		sum += udp - 8;
 		sum = (sum & 0xffff) + (sum >> 16);
-		sum = ~sum & 0xffff;
-		p[16] = (uint8_t)((20 + udp) >> 8);
-		p[17] = (uint8_t)(20 + udp);
-		p[24] = (uint8_t)(sum >> 8);
-		p[25] = (uint8_t)sum;
+		out_put16(p + 16, 20 + udp);
+		out_put16(p + 24, ~sum);
 	} else {
-		p[18] = (uint8_t)(udp >> 8);
-		p[19] = (uint8_t)udp;
+		out_put16(p + 18, udp);
 	}
-	p += llhdr->bytes - 4;
-	p[0] = (uint8_t)(udp >> 8);
-	p[1] = (uint8_t)udp;
+	out_put16(p + llhdr->bytes - 4, udp);
+}
+
+/* A frame of so many bytes is in the queue: @payload of its body's are the application's. */
+static inline void out_sent(struct link_peer *peer, uint32_t body_bytes, uint32_t payload)
+{
+	struct link *link = peer->link;
+
+	link->tx_pulse_payload += payload;
+	link->tx_last = peer;
+	peer->tx_frames++;
+	peer->tx_bytes += body_bytes;
+	link_count(link, CAREFUL_C_TX_FRAMES);
+	link->counters[CAREFUL_C_TX_BYTES] += body_bytes;
 }
 
 static inline void out_queue(struct link *link, const struct link_txframe *frame)

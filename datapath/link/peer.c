@@ -177,21 +177,7 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->link->changed = true;
 }
 
-/* The peer whose session a frame that is not sealed is of, or NULL. */
-struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
-{
-	uint32_t slot = be16toh(hdr->src_node);
-	struct link_peer *peer;
-
-	if (slot >= link->peers_max)
-		return NULL;
-	peer = &link->peers[slot];
-	if (!peer->cookie_plain || peer->cookie_plain != be64toh(hdr->cookie))
-		return NULL;
-	return peer;
-}
-
-/* The same of a frame that stands outside the session, or is sealed. */
+/* As link_peer_of(), of a frame that stands outside the session, or is sealed. */
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);

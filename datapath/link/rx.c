@@ -15,20 +15,23 @@
 
 #include <careful/frame.h>
 
-/* Of what a batch does with each frame: it is there twice, once for each protocol. */
+enum {
+	PREFETCH_AHEAD = 4, /* frames */
+	PREFETCH_LINES = 4, /* of each */
+};
+
 #define PER_FRAME static inline __attribute__((always_inline))
 
 /* Gathers the descriptors of one frame; returns how many it took. A frame of more
  * segments than any of ours gives *bytes 0, so that it is dropped. */
-PER_FRAME uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
-			  struct link_rxframe *frame, uint32_t *bytes)
+static uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
+		       struct link_rxframe *frame, uint32_t *bytes)
 {
 	uint32_t i = 0;
 	uint32_t last;
 
 	*bytes = 0;
 	frame->segments = 0;
-	frame->checked = false;
 	do {
 		assert(i < n); /* the device never hands out part of a frame */
 		last = i++;
@@ -43,19 +46,46 @@ PER_FRAME uint32_t gather(struct link *link, const struct device_desc *descs, ui
 	return i;
 }
 
+/* Where the datagram stands in a frame that the device has let in, and that begins as nearly all
+ * do: without tags, options or extension headers. NULL: look for it. */
+PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
+{
+	uint32_t type = careful_frame_be16(data + 12);
+
+	if (type == 0x0800 && data[ETHERNET_BYTES] == 0x45) {
+		*bytes = careful_frame_be16(data + LINK_IPV4_BYTES - 4);
+		return data + LINK_IPV4_BYTES;
+	}
+	if (type == 0x86dd && data[ETHERNET_BYTES + 6] == 17) {
+		*bytes = careful_frame_be16(data + LINK_IPV4_BYTES + LINK_IPV6_MORE - 4);
+		return data + LINK_IPV4_BYTES + LINK_IPV6_MORE;
+	}
+	return NULL;
+}
+
 /* Points the frame at its header and body; false: not one of ours. */
 PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
 	const uint8_t *end = data + frame->desc[0].bytes;
-	struct careful_datagram datagram;
+	const uint8_t *at = NULL;
+	uint32_t udp_bytes;
 
-	if (!careful_frame_find(data, end, bytes, &datagram) ||
-	    careful_frame_readable(&datagram) != CAREFUL_XDP_ADMITTED)
-		return false;
-	memcpy(&frame->hdr, datagram.at, sizeof(frame->hdr));
-	frame->body = datagram.at + LINK_HDR_BYTES;
-	frame->body_total = datagram.bytes - LINK_HDR_BYTES;
+	if (link->queue->judged && bytes)
+		at = plain(data, &udp_bytes);
+	if (!at) {
+		struct careful_datagram datagram;
+
+		if (!careful_frame_find(data, end, bytes, &datagram) ||
+		    careful_frame_readable(&datagram) != CAREFUL_XDP_ADMITTED)
+			return false;
+		at = datagram.at;
+		udp_bytes = datagram.bytes + CAREFUL_FRAME_UDP;
+	}
+	memcpy(&frame->hdr, at, sizeof(frame->hdr));
+	frame->checked = false;
+	frame->body = at + LINK_HDR_BYTES;
+	frame->body_total = udp_bytes - CAREFUL_FRAME_UDP - LINK_HDR_BYTES;
 	frame->body_bytes = (uint32_t)(end - frame->body);
 	if (frame->body_bytes > frame->body_total)
 		frame->body_bytes = frame->body_total;
@@ -65,11 +95,19 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 	return true;
 }
 
+/* Whether the header is right. The program on the interface has looked at all of it. */
+PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct link_rxframe *frame)
+{
+	if (link->queue->judged && frame->hdr.version == CAREFUL_WIRE_VERSION)
+		return CAREFUL_XDP_ADMITTED;
+	return careful_frame_judge(&frame->hdr, frame->body_total);
+}
+
 /* Finds the session that the frame belongs to; returns what to count where it is dropped, or
  * CAREFUL_COUNTERS. */
 PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *frame)
 {
-	switch (careful_frame_judge(&frame->hdr, frame->body_total)) {
+	switch (judge(link, frame)) {
 	case CAREFUL_XDP_ADMITTED:
 		break;
 	case CAREFUL_XDP_DROP_CHECK:
@@ -157,28 +195,26 @@ void link_received(struct link *link, const struct link_rxframe *frame)
 	received(link, frame);
 }
 
-/* One frame. true: it is handed on; else its buffers are seen to. `traditional` is a constant
- * where this is called. */
-static inline __attribute__((always_inline)) bool
-take(struct link *link, struct link_rxframe *frame, uint32_t bytes, bool traditional)
+/* One frame. true: it is handed on; else its buffers are seen to. */
+PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_counter dropped;
 
+	frame->peer = NULL;
 	if (!parse(link, frame, bytes)) {
 		link_count(link, CAREFUL_C_DROP_MALFORMED);
 		drop(link, frame);
-		frame->peer = NULL;
 		return false;
 	}
 	dropped = identify(link, frame);
 	if (dropped == CAREFUL_C_DROP_MALFORMED && frame->hdr.version == CAREFUL_WIRE_SEALED)
 		dropped = seal_take(link, frame, bytes);
 	if (dropped == CAREFUL_COUNTERS) {
-		if (traditional)
+		if (link->traditional)
 			return traditional_take(link, frame);
 		dropped = admit(frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && dropped == CAREFUL_C_DROP_COOKIE &&
-		   !traditional) {
+		   !link->traditional) {
 		dropped = link_group_take(link, frame);
 	}
 	if (dropped != CAREFUL_COUNTERS) {
@@ -196,87 +232,75 @@ take(struct link *link, struct link_rxframe *frame, uint32_t bytes, bool traditi
 	return true;
 }
 
-/* Ends the time that taking a frame from the ring took, and begins the next one's. One
- * that goes no further has been placed. */
-TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t *began_ns)
+/* The end of the time that taking a frame from the ring took. One that goes no further has been
+ * placed. */
+TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t began_ns)
 {
 	uint64_t now = trace_now();
 
-	frame->parse_ns = (uint32_t)(now - *began_ns);
+	frame->parse_ns = (uint32_t)(now - began_ns);
 	frame->began_ns = now;
 	if (!further)
 		link_placed(frame);
-	*began_ns = trace_now();
 }
 
-/* Takes the frames of a batch; how many are handed on. */
-static uint32_t take_batch(struct link *link, const struct device_desc *descs, uint32_t got,
-			   struct link_rxframe *frames, uint64_t began_ns)
+/* What a frame's headers and a short body lie in is wanted soon. */
+static inline void prefetch(const struct link *link, uint32_t at)
 {
-	uint32_t count = 0, used, bytes;
+	const uint8_t *data = link->queue->umem + link->rx_descs[at].addr;
 
-	for (uint32_t i = 0; i < got; i += used) {
-		used = gather(link, descs + i, got - i, &frames[count], &bytes);
-		bool further = take(link, &frames[count], bytes, false);
-
-		frames[count].began_ns = 0;
-		if (began_ns)
-			taken(&frames[count], further, &began_ns);
-		count += further;
-	}
-	return count;
+	for (uint32_t i = 0; i < PREFETCH_LINES; i++)
+		__builtin_prefetch(data + 64 * i);
 }
 
-/* The same where frames may be handed on after the one before them: n places. */
-static uint32_t take_traditional(struct link *link, const struct device_desc *descs, uint32_t got,
-				 struct link_rxframe *frames, uint32_t n, uint64_t began_ns)
+/* Takes a batch from the device, whose frames link_rx_next() hands on, all of them. */
+void link_rx(struct link *link)
 {
-	uint32_t count = 0, used, bytes;
-
-	for (uint32_t i = 0; i < got; i += used) {
-		used = gather(link, descs + i, got - i, &frames[count], &bytes);
-		bool further = take(link, &frames[count], bytes, true);
-
-		frames[count].began_ns = 0;
-		if (began_ns)
-			taken(&frames[count], further, &began_ns);
-		count += further;
-		if (link->traditional->following) /* the rest of the batch has its places, too */
-			count += traditional_follow(link, &frames[count],
-						    n - count - (got - i - used));
-	}
-	return count;
+	assert(link->rx_at == link->rx_got);
+	link->rx_began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
+	link->rx_follow = LINK_BATCH;
+	link->rx_at = 0;
+	link->rx_got = link->queue->ops->rx(link->queue, link->rx_descs, LINK_BATCH);
+	if (!link->rx_got)
+		link->rx_drains++;
+	for (uint32_t i = 1; i < PREFETCH_AHEAD && i < link->rx_got; i++)
+		prefetch(link, i);
 }
 
 /*
- * Takes a batch from the device. Returns the data frames in it, at most
- * LINK_BATCH; each must be released or held, then link_publish() called. *more:
- * the device may have further frames.
+ * The next frame that is handed on; false: there is none. It must be released or held before the
+ * one after it, and at the end link_publish() called. A frame is seen to here, and what it means
+ * above, before the next is looked at: whatever is done above then holds for that one, too.
  */
-uint32_t link_rx(struct link *link, struct link_rxframe *frames, uint32_t n, bool *more)
+bool link_rx_next(struct link *link, struct link_rxframe *frame)
 {
-	struct device_desc descs[LINK_BATCH];
-	uint32_t got, count = 0, most = LINK_BATCH;
-	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_RX);
+	while (true) {
+		uint64_t began_ns = link->rx_began_ns;
+		uint32_t used, bytes;
+		bool further;
 
-	assert(n >= LINK_BATCH);
-	if (link->traditional && link->traditional->following) {
-		count = traditional_follow(link, frames, LINK_BATCH);
-		most -= count;
-		*more = true;
-		if (most < DEVICE_SEGMENTS_MAX)
-			return count;
+		if (link->traditional && link->traditional->following && link->rx_follow) {
+			link->rx_follow--;
+			if (traditional_follow(link, frame))
+				return true;
+		}
+		if (link->rx_at == link->rx_got)
+			return false;
+		if (began_ns && link->rx_at)
+			began_ns = trace_now();
+		if (link->rx_at + PREFETCH_AHEAD < link->rx_got)
+			prefetch(link, link->rx_at + PREFETCH_AHEAD);
+		used = gather(link, link->rx_descs + link->rx_at, link->rx_got - link->rx_at, frame,
+			      &bytes);
+		link->rx_at += used;
+		link->rx_taken += used;
+		further = take(link, frame, bytes);
+		frame->began_ns = 0;
+		if (began_ns)
+			taken(frame, further, began_ns);
+		if (further)
+			return true;
 	}
-	got = link->queue->ops->rx(link->queue, descs, most);
-	*more = got == most;
-	if (!got) {
-		link->rx_drains++;
-		return count;
-	}
-	link->rx_taken += got;
-	if (link->traditional)
-		return count + take_traditional(link, descs, got, frames + count, most, began_ns);
-	return take_batch(link, descs, got, frames, began_ns);
 }
 
 static struct careful_trace span_of(const struct link_rxframe *frame)

@@ -105,7 +105,7 @@ struct traditional {
  * @copies_max:  each peer's share of the send buffers
  * @early_max:   each peer's share of the buffers that frames may fill which wait
  * @early_pool:  all of these
- * @following:   some peer's frames need wait no more
+ * @following:   some peer's frames need wait no more; @follow: the slot that is asked first
  */
 struct traditional_link {
 	struct traditional *peers;
@@ -117,6 +117,7 @@ struct traditional_link {
 	uint32_t copies_max;
 	uint32_t early_max, early_pool, early_buffers;
 	bool following;
+	uint32_t follow;
 };
 
 /* traditional.c: life, the clock, what is known */
@@ -142,7 +143,7 @@ bool traditional_may_keep(const struct link_peer *peer, uint32_t more);
 
 /* traditional_rx.c: what comes, and what does not */
 bool traditional_take(struct link *link, struct link_rxframe *frame);
-uint32_t traditional_follow(struct link *link, struct link_rxframe *frames, uint32_t n);
+bool traditional_follow(struct link *link, struct link_rxframe *frame);
 uint32_t traditional_room(const struct link_peer *peer);
 void traditional_forget_received(struct link_peer *peer);
 

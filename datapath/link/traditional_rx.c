@@ -243,27 +243,24 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 	return true;
 }
 
-/* Hands on frames that waited, as far as there is a place for them. */
-uint32_t traditional_follow(struct link *link, struct link_rxframe *frames, uint32_t n)
+/* Hands on a frame that waited, if one need wait no more. */
+bool traditional_follow(struct link *link, struct link_rxframe *frame)
 {
-	uint32_t count = 0;
+	struct traditional_link *all = link->traditional;
 
-	link->traditional->following = false;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
+		struct link_peer *peer = &link->peers[all->follow];
 
-		while (*early_at(peer, peer->flow.seq_in + 1)) {
-			if (count == n) {
-				link->traditional->following = true;
-				return count;
-			}
-			unwait(link, peer, peer->flow.seq_in + 1, &frames[count]);
-			frames[count].checked = true;
-			enter(link, &frames[count++]);
+		if (*early_at(peer, peer->flow.seq_in + 1)) {
+			unwait(link, peer, peer->flow.seq_in + 1, frame);
+			frame->checked = true;
+			enter(link, frame);
+			return true;
 		}
+		all->follow = all->follow + 1 < link->peers_max ? all->follow + 1 : 0;
 	}
-	link->traditional->following = false;
-	return count;
+	all->following = false;
+	return false;
 }
 
 /* What waits is not waited for any more: its buffers go back. */

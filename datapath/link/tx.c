@@ -2,7 +2,7 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that with careful (P2 section 2.1). Calls train.c, seal.c, traditional_tx.c,
+ * is kept after that with careful (P2 section 2.1). Short messages have a way of their own (short.c). Calls train.c, seal.c, traditional_tx.c,
  * traditional_ack.c.
  */
 #include "link/link.h"
@@ -19,47 +19,12 @@ static uint32_t prefix_bytes(const struct link_peer *peer)
 	return peer->llhdr.bytes + LINK_HDR_BYTES;
 }
 
-/* Receive buffers that a frame with this body fills at the peer. */
-uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
-{
-	return link_buffers(peer->beside + body_bytes, peer->buffer_bytes);
-}
-
-/* The largest body that a frame towards the peer can have. */
-uint32_t link_body_max(const struct link_peer *peer)
-{
-	return peer->frame_bytes - peer->beside;
-}
-
-/* The same for a frame in one buffer at both ends: what a handler can be handed. */
-uint32_t link_body_single(const struct link_peer *peer)
-{
-	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT - peer->trailer;
-	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
-								  peer->buffer_bytes;
-	uint32_t body = frame - peer->beside;
-
-	return body < chunk ? body : chunk;
-}
-
 /* The same as far as it is known before there is a session: our side alone. */
 uint32_t link_body_here(const struct link_peer *peer)
 {
 	uint32_t frame = queue_single_bytes(peer->link->queue);
 
 	return frame - LLHDR_MAX - LINK_HDR_BYTES - peer->trailer;
-}
-
-/* Whether a frame with this body may leave now, before those that are being built. */
-bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
-{
-	if (peer->phase != LINK_OPEN && !link_train_opens(&peer->link->peers[peer->slot]))
-		return false;
-	if (!peer->llhdr.bytes)
-		return false;
-	if (peer->link->traditional)
-		return traditional_may_keep(peer, 0);
-	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
 /* Takes send buffers for a frame; false if too few are free. */
@@ -276,12 +241,7 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 		send_sealed(frame);
 	}
 	out_queue(link, frame);
-	link->tx_pulse_payload += args->frag_bytes;
-	link->tx_last = peer;
-	peer->tx_frames++;
-	peer->tx_bytes += frame->body_total;
-	link_count(link, CAREFUL_C_TX_FRAMES);
-	link->counters[CAREFUL_C_TX_BYTES] += frame->body_total;
+	out_sent(peer, frame->body_total, args->frag_bytes);
 }
 
 /* The protocol's own frame, with a body in its one buffer: it has no number, and is not kept. */
@@ -409,6 +369,7 @@ void link_kick_queued(struct link *link)
 		traced(link, began_ns, again);
 	link->tx_pulse_payload = link->tx_pulse_frames = 0;
 	link_count(link, CAREFUL_C_PULSES);
+	link_complete(link);
 }
 
 /* Send buffers whose frames have left: free, or the peer may ask for them. */
@@ -423,7 +384,8 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 		traditional_left(link, addrs[i]);
 }
 
-/* Takes back the buffers of frames that have left. */
+/* Takes back the buffers of frames that have left: the next frames are built in those that the
+ * cache still has. */
 void link_complete(struct link *link)
 {
 	uint64_t addrs[LINK_BATCH];

@@ -143,6 +143,11 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 	struct link_txframe frame;
 
+	if (link_send_short(peer, am, payload, bytes)) {
+		if (began_ns)
+			traced(peer, bytes, began_ns);
+		return true;
+	}
 	if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
 		return false;
 	memcpy(frame.body, am, MESSAGE_AM_BYTES);

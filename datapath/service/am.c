@@ -212,36 +212,22 @@ static void on_bulk(struct careful *c, struct link_rxframe *frame)
 	link_break(frame->peer);
 }
 
-/* Puts what came where it belongs. False: it is a message in one frame, for am_serve(). */
-bool am_place(struct careful *c, struct link_rxframe *frame)
+/* Puts what came where it belongs, and does what is asked, or answered, in one frame. The frame's
+ * epoch may have ended since it came. */
+void am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;
 
-	if (frame->began_ns) /* others of its batch came before */
-		frame->began_ns = trace_now();
 	if (link_stale(frame)) {
 		link_release(&c->link, frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BULK) {
 		on_bulk(c, frame);
 	} else if ((frame->hdr.flags & small) == small && frame->hdr.type == CAREFUL_DATA) {
-		return false;
+		on_small(c, frame);
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
 	}
-	link_placed(frame);
-	return true;
-}
-
-/* What is asked, or answered, in one frame. Its epoch may have ended since it came. */
-void am_serve(struct careful *c, struct link_rxframe *frame)
-{
-	if (frame->began_ns)
-		frame->began_ns = trace_now();
-	if (link_stale(frame))
-		link_release(&c->link, frame);
-	else
-		on_small(c, frame);
 	link_placed(frame);
 }
 

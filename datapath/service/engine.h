@@ -178,8 +178,7 @@ void round_send(struct careful *c);
 bool round_untold(const struct careful *c);
 
 /* am.c */
-bool am_place(struct careful *c, struct link_rxframe *frame);
-void am_serve(struct careful *c, struct link_rxframe *frame);
+void am_take(struct careful *c, struct link_rxframe *frame);
 void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 	   const void *payload, uint32_t bytes);
 void am_finished(struct careful *c, struct message_in *in);

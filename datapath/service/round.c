@@ -64,43 +64,35 @@ bool round_untold(const struct careful *c)
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
 }
 
-/* Puts frames and files where they belong. Returns how many frames came, and which of them
- * are messages that the application is to have. */
-static uint32_t take_in(struct careful *c, struct link_rxframe *frames, uint8_t *small,
-			uint32_t *small_count)
+/*
+ * Puts what came where it belongs, and calls the application for what is its own: frame by frame,
+ * and nobody walks over what it may change. Of a session that is another's now, the end of the one
+ * before is told before its first message. Returns how many frames came.
+ */
+static uint32_t take_in(struct careful *c)
 {
-	bool more;
-	uint32_t n = link_rx(&c->link, frames, LINK_BATCH, &more);
+	struct link_rxframe frame;
+	uint32_t n = 0;
 
-	*small_count = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		struct link_peer *peer = frames[i].peer;
-
-		if (frames[i].hdr.type == CAREFUL_PING)
-			ping_receive(c, &frames[i]);
-		else if (!am_place(c, &frames[i]))
-			small[(*small_count)++] = (uint8_t)i;
-		link_relieve(peer);
+	link_rx(&c->link);
+	while (link_rx_next(&c->link, &frame)) {
+		n++;
+		tell_changes(c);
+		if (frame.hdr.type == CAREFUL_PING)
+			ping_receive(c, &frame);
+		else
+			am_take(c, &frame);
+		link_relieve(frame.peer);
 	}
-	if (c->storage->ops->pending(c->storage))
-		c->storage->ops->poll(c->storage);
 	return n;
 }
 
-/*
- * The application's functions run here, and where nobody walks over what they may change. Of
- * a session that is another's now, the end of the one before is told before its first message.
- */
-static void tell(struct careful *c, struct link_rxframe *frames, const uint8_t *small,
-		 uint32_t small_count)
+/* What is to be done when all has come. */
+static void finish(struct careful *c)
 {
+	if (c->storage->ops->pending(c->storage))
+		c->storage->ops->poll(c->storage);
 	tell_changes(c);
-	for (uint32_t i = 0; i < small_count; i++) {
-		struct link_peer *peer = frames[small[i]].peer;
-
-		am_serve(c, &frames[small[i]]);
-		link_relieve(peer);
-	}
 	if (c->messages.finished || c->messages.unanswered)
 		deferred_stores(c);
 	if (c->deferred_count || c->messages.unanswered)
@@ -118,9 +110,7 @@ void engine_also(struct careful *c, engine_also_fn *fn, void *user)
 
 int careful_poll(struct careful *c)
 {
-	struct link_rxframe frames[LINK_BATCH];
-	uint8_t small[LINK_BATCH];
-	uint32_t n, small_count;
+	uint32_t n;
 
 	if (c->attached)
 		return attached_poll(c);
@@ -129,8 +119,8 @@ int careful_poll(struct careful *c)
 	c->polling = true;
 	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0)
 		keep_time(c);
-	n = take_in(c, frames, small, &small_count);
-	tell(c, frames, small, small_count);
+	n = take_in(c);
+	finish(c);
 	if (c->also)
 		n += c->also(c, c->also_user, false);
 	link_publish(&c->link);

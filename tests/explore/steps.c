@@ -189,27 +189,27 @@ static bool arrive(struct world *world, int node, int other, enum fate fate)
 {
 	struct link *link = &world->node[node].link;
 	struct node *here = &world->node[node];
-	struct link_rxframe frames[LINK_BATCH];
+	struct link_rxframe frame;
 	bool update = world->wire[other][node].flight[0].update;
 	uint32_t cost = world_deliver(world, other, node);
-	uint32_t n;
-	bool more;
+	bool came;
 
 	if (world->violated)
 		return false;
-	n = link_rx(link, frames, LINK_BATCH, &more);
-	if (n != !update || (n && (frames[0].cost != cost || frames[0].segments != cost ||
-				   frames[0].peer != world_peer(world, node, other)))) {
+	link_rx(link);
+	came = link_rx_next(link, &frame);
+	if (came == update || (came && (frame.cost != cost || frame.segments != cost ||
+					frame.peer != world_peer(world, node, other)))) {
 		violation(world, "a frame was not taken as it was sent");
 		return false;
 	}
 	if (update)
 		return true;
 	if (fate == FATE_CONSUME) {
-		link_release(link, &frames[0]);
+		link_release(link, &frame);
 		return true;
 	}
-	here->kept[here->kept_count] = link_hold(link, &frames[0], fate == FATE_KEEP);
+	here->kept[here->kept_count] = link_hold(link, &frame, fate == FATE_KEEP);
 	memset((uint8_t *)here->kept[here->kept_count]->body, (int)here->kept_count, body_of(1));
 	here->kept_count++;
 	return true;

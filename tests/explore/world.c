@@ -94,11 +94,12 @@ static void handshake(struct world *world)
 		world->now_ns += 1000000;
 		for (int i = 0; i < world->setting.nodes; i++) {
 			struct link *link = &world->node[i].link;
-			struct link_rxframe frames[LINK_BATCH];
-			bool more;
+			struct link_rxframe frame;
 
 			link->now_ns = world->now_ns;
-			link_rx(link, frames, LINK_BATCH, &more);
+			link_rx(link);
+			while (link_rx_next(link, &frame))
+				;
 			link_control(link);
 			link_tick(link);
 			link_drained(link);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A message in one frame of the careful protocol, from its parts to the queue in one go: most
+ * frames are such. It does what tx.c does step by step, and nothing else; what is not as it mostly
+ * is (a sealed session, another protocol, no room) goes that way. Calls crc32c.c.
+ */
+#include "link/link.h"
+#include "link/out.h"
+#include "link/timed.h"
+
+#include <endian.h>
+#include <string.h>
+
+static inline struct flow_stamp number(struct link_peer *peer, uint32_t body_bytes)
+{
+	OPERATION(OPERATION_SEND);
+	return flow_stamp(&peer->flow, link_cost(peer, body_bytes));
+}
+
+/* The header as careful_hdr has it, by words: its check is made of them while they are in
+ * registers. */
+static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct flow_stamp stamp,
+			     uint32_t bytes, uint32_t crc)
+{
+	__be64 words[] = {
+		htobe64((uint64_t)CAREFUL_WIRE_VERSION << 56 | (uint64_t)CAREFUL_DATA << 48 |
+			(uint64_t)(CAREFUL_F_FIRST | CAREFUL_F_LAST) << 40 |
+			(uint64_t)peer->slot_out << 16 | peer->queue_out),
+		htobe64(peer->cookie_out),
+		htobe64((uint64_t)stamp.seq << 32 | stamp.credits),
+		htobe64(bytes), /* msg_id 0 */
+		htobe64(crc), /* frag_off 0 */
+		htobe64((uint64_t)bytes << 48 | (uint64_t)stamp.extra << 32),
+	};
+
+	_Static_assert(sizeof(words) == LINK_HDR_BYTES, "all of it");
+	words[5] |= htobe64(careful_hdr_check(words));
+#pragma GCC unroll 6
+	for (uint32_t i = 0; i < 6; i++)
+		memcpy(at + sizeof(words[0]) * i, &words[i], sizeof(words[0]));
+}
+
+static inline bool may_send(const struct link_peer *peer, uint32_t body_bytes)
+{
+	const struct link *link = peer->link;
+
+	return peer->phase == LINK_OPEN && peer->sends == LINK_SENDS_CAREFUL && peer->llhdr.bytes &&
+	       flow_may_send(&peer->flow, link_cost(peer, body_bytes)) &&
+	       body_bytes <= link->queue->chunk_bytes - LINK_PAYLOAD_AT &&
+	       link->tx_free_count > LINK_CHUNKS_FREE_MIN && link->tx_queued < LINK_TX_QUEUE;
+}
+
+/* false: not now, or not so; nothing is done. */
+bool link_send_short(struct link_peer *peer, const struct careful_am *am, const void *payload,
+		     uint32_t bytes)
+{
+	const uint32_t body_bytes = sizeof(*am) + bytes;
+	struct link *link = peer->link;
+	uint64_t addr;
+	uint8_t *body;
+
+	if (!may_send(peer, body_bytes))
+		return false;
+	addr = link->tx_free[--link->tx_free_count] + LINK_PAYLOAD_AT;
+	body = link->queue->umem + addr;
+	memcpy(body, am, sizeof(*am));
+	if (bytes)
+		memcpy(body + sizeof(*am), payload, bytes);
+	out_llhdr(&peer->llhdr, (struct careful_hdr *)(body - LINK_HDR_BYTES), body_bytes);
+	write_hdr(peer, body - LINK_HDR_BYTES, number(peer, body_bytes), bytes,
+		  link_crc32c(body, body_bytes));
+	link->tx_queue[link->tx_queued++] = (struct device_desc){
+		.addr = addr - LINK_HDR_BYTES - peer->llhdr.bytes,
+		.bytes = peer->beside + body_bytes,
+	};
+	sink_add(&link->net_tx, peer->beside + body_bytes);
+	link->tx_pulse_frames++;
+	out_sent(peer, body_bytes, bytes);
+	return true;
+}
