@@ -44,20 +44,69 @@ static uint32_t crc32c_table(const uint8_t *p, uint32_t bytes)
 
 static bool cpu_has_crc(void)
 {
-	return __builtin_cpu_supports("sse4.2");
+	return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c_cpu(const uint8_t *p, uint32_t bytes)
+/*
+ * The instruction takes three cycles and can begin each cycle: three lanes of a block go side by
+ * side. The CRC is linear: that of the block is the last lane's, and those of the others moved on
+ * by the bytes behind them, which is a product with x^(8 * bytes) modulo the polynomial. The
+ * product without carries is 33 bits more than it has to be; the instruction reduces it (Gopal et
+ * al., Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction, Intel 2011).
+ */
+enum {
+	SHORT_LANE = 32,
+	LONG_LANE = 128,
+};
+
+static const uint32_t short_by[2] = { 0x9e4addf8, 0xba4fc28e }; /* x^(8 * 64 - 33), 32 */
+static const uint32_t long_by[2] = { 0xb9e02b86, 0x0d3b6092 }; /* 256, 128 */
+
+typedef long long two_words __attribute__((vector_size(16)));
+
+static inline uint64_t read64(const uint8_t *p)
 {
-	uint64_t crc = ~0u;
 	uint64_t word;
 
-#define WORD(n) memcpy(&word, p + 8 * (n), 8), crc = __builtin_ia32_crc32di(crc, word)
-	for (; bytes >= 32; bytes -= 32, p += 32)
-		WORD(0), WORD(1), WORD(2), WORD(3);
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+__attribute__((target("sse4.2,pclmul"))) static inline uint64_t moved(uint64_t crc, uint32_t by)
+{
+	return (uint64_t)__builtin_ia32_pclmulqdq128((two_words){ (long long)crc },
+						     (two_words){ by }, 0)[0];
+}
+
+/* A block of three lanes of so many bytes, a constant. */
+__attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t
+block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
+{
+	uint64_t second = 0, third = 0;
+
+#pragma GCC unroll 16
+	for (uint32_t i = 0; i < lane - 8; i += 8) {
+		crc = __builtin_ia32_crc32di(crc, read64(p + i));
+		second = __builtin_ia32_crc32di(second, read64(p + lane + i));
+		third = __builtin_ia32_crc32di(third, read64(p + 2 * lane + i));
+	}
+	crc = __builtin_ia32_crc32di(crc, read64(p + lane - 8));
+	second = __builtin_ia32_crc32di(second, read64(p + 2 * lane - 8));
+	return __builtin_ia32_crc32di(third, read64(p + 3 * lane - 8) ^ moved(crc, by[0]) ^
+						     moved(second, by[1]));
+}
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_cpu(const uint8_t *p,
+								    uint32_t bytes)
+{
+	uint64_t crc = ~0u;
+
+	for (; bytes >= 3 * LONG_LANE; bytes -= 3 * LONG_LANE, p += 3 * LONG_LANE)
+		crc = block(crc, p, LONG_LANE, long_by);
+	for (; bytes >= 3 * SHORT_LANE; bytes -= 3 * SHORT_LANE, p += 3 * SHORT_LANE)
+		crc = block(crc, p, SHORT_LANE, short_by);
 	for (; bytes >= 8; bytes -= 8, p += 8)
-		WORD(0);
-#undef WORD
+		crc = __builtin_ia32_crc32di(crc, read64(p));
 	for (; bytes; bytes--, p++)
 		crc = __builtin_ia32_crc32qi((uint32_t)crc, *p);
 	return ~(uint32_t)crc;

@@ -27,6 +27,7 @@ static void reply_status(struct careful *c, struct link_peer *peer, __be32 token
 
 static void args_from(const struct careful_am *am, uint32_t *args)
 {
+#pragma GCC unroll 4
 	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
 		args[i] = be32toh(am->args[i]);
 }
