@@ -65,6 +65,19 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
+/* The ring buffer of who captures frames; none while nobody does. */
+struct frames {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct frames);
+} captures SEC(".maps");
+
 /* Keeps the counters' names in BTF, where the tests look for them. */
 const enum careful_xdp_counter *careful_counter_btf __attribute__((unused));
 
@@ -76,16 +89,25 @@ static __always_inline void count(__u32 what)
 		(*counter)++;
 }
 
-static __always_inline int drop(__u32 why)
+/* A copy of a frame and what became of it, for who captures. */
+static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
 {
-	count(why);
-	return XDP_DROP;
-}
+	struct careful_caught *copy = bpf_ringbuf_reserve(frames, sizeof(*copy), 0);
+	__u32 bytes = frame_bytes;
 
-static __always_inline int pass(__u32 why)
-{
-	count(why);
-	return XDP_PASS;
+	if (!copy)
+		return 0;
+	if (bytes > sizeof(copy->data))
+		bytes = sizeof(copy->data);
+	copy->time_ns = bpf_ktime_get_ns();
+	copy->bytes = frame_bytes;
+	copy->verdict = verdict;
+	copy->reserved = 0;
+	if (!bytes || bpf_xdp_load_bytes(ctx, 0, copy->data, bytes))
+		bytes = 0;
+	copy->caught_bytes = bytes;
+	bpf_ringbuf_submit(copy, 0);
+	return 0;
 }
 
 /* A frame to a group: its cookie says whose it is. */
@@ -189,18 +211,19 @@ static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_da
  * us: not on its way to another host, and not an answer of another service to a port that an
  * application, or NAT, happened to choose.
  */
-static __always_inline int refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
-				  __u32 why)
+static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
+				    __u32 why)
 {
 	/* Whose check is right was made to be a frame, whatever port it comes from. */
 	int frame = why > CAREFUL_XDP_DROP_CHECK;
 
 	if ((!frame && datagram->source != config.port) || forwarded(ctx, datagram))
-		return pass(CAREFUL_XDP_PASS_OTHER);
-	return drop(why);
+		return CAREFUL_XDP_PASS_OTHER;
+	return why;
 }
 
-static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
+/* What becomes of a frame. */
+static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 {
 	struct careful_datagram datagram;
 	const __u8 *type;
@@ -209,39 +232,52 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 frame_bytes)
 	if (!careful_frame_find((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_bytes,
 				&datagram) ||
 	    datagram.port != config.port)
-		return pass(CAREFUL_XDP_PASS_OTHER);
+		return CAREFUL_XDP_PASS_OTHER;
 	type = datagram.at + 1; /* version, type: so in every version */
 	if (type + 1 > datagram.end)
 		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
 	if (*type & CAREFUL_CTRL_BIT)
-		return pass(CAREFUL_XDP_PASS_CONTROL);
+		return CAREFUL_XDP_PASS_CONTROL;
 	if (ctx->rx_queue_index != config.queue)
-		return pass(CAREFUL_XDP_PASS_QUEUE);
+		return CAREFUL_XDP_PASS_QUEUE;
 	verdict = judge(&datagram, frame_bytes);
-	if (verdict == CAREFUL_XDP_PASS_PING)
-		return pass(verdict);
-	if (verdict == CAREFUL_XDP_DROP_TRAIN)
-		return drop(verdict);
+	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN)
+		return verdict;
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return refuse(ctx, &datagram, verdict);
 	if (bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_DROP) != XDP_REDIRECT)
-		return drop(CAREFUL_XDP_DROP_REDIRECT);
-	count(CAREFUL_XDP_ADMITTED);
-	return XDP_REDIRECT;
+		return CAREFUL_XDP_DROP_REDIRECT;
+	return CAREFUL_XDP_ADMITTED;
+}
+
+static __always_inline int handle(struct xdp_md *ctx, __u32 frame_bytes)
+{
+	__u32 verdict = receive(ctx, frame_bytes), zero = 0;
+	void *frames;
+
+	count(verdict);
+	if (verdict == CAREFUL_XDP_PASS_OTHER)
+		return XDP_PASS;
+	frames = bpf_map_lookup_elem(&captures, &zero);
+	if (frames)
+		caught(ctx, frames, frame_bytes, verdict);
+	if (verdict == CAREFUL_XDP_ADMITTED)
+		return XDP_REDIRECT;
+	return verdict < CAREFUL_XDP_ADMITTED ? XDP_PASS : XDP_DROP;
 }
 
 /* For drivers and kernels with multi-buffer frames … */
 SEC("xdp.frags")
 int careful_frags(struct xdp_md *ctx)
 {
-	return receive(ctx, bpf_xdp_get_buff_len(ctx));
+	return handle(ctx, bpf_xdp_get_buff_len(ctx));
 }
 
 /* … and for those without. */
 SEC("xdp")
 int careful_plain(struct xdp_md *ctx)
 {
-	return receive(ctx, ctx->data_end - ctx->data);
+	return handle(ctx, ctx->data_end - ctx->data);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

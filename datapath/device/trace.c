@@ -6,6 +6,8 @@
 
 uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((section(".probes"), used));
 
+uint16_t trace_frame_listeners __attribute__((section(".probes"), used));
+
 /* In the notes below, in bytes. */
 _Static_assert(CAREFUL_STAGE_HOST_TX == 0 && CAREFUL_STAGE_NET_TX == 1 &&
 		       CAREFUL_STAGE_HOST_RX == 3 && CAREFUL_STAGE_STORE == 4,
@@ -37,4 +39,9 @@ TRACE_COLD void trace_end(struct careful_trace span)
 	span.end_ns = trace_now();
 	span.clock_ns = (uint32_t)(trace_now() - span.end_ns);
 	fire(&span);
+}
+
+TRACE_COLD void trace_sent(const struct careful_trace_frame *frame)
+{
+	SDT_PROBE("careful", "frameTx", "trace_frame_listeners", frame);
 }

@@ -8,6 +8,7 @@
 #ifndef DEVICE_TRACE_H
 #define DEVICE_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -37,5 +38,19 @@ static inline uint64_t trace_begin(enum careful_stage stage)
 
 /* Ends a span that begin_ns, stage and whatever else is meant describe; tells of it. */
 void trace_end(struct careful_trace span);
+
+/* How many capture frames; the kernel counts. */
+extern uint16_t trace_frame_listeners __attribute__((visibility("hidden")));
+
+/* Whether somebody captures what is sent: a load and a branch for each batch. */
+static inline bool trace_captures(void)
+{
+	const volatile uint16_t *listeners = &trace_frame_listeners;
+
+	return __builtin_expect(*listeners != 0, 0);
+}
+
+/* A frame that is handed to the device. */
+void trace_sent(const struct careful_trace_frame *frame);
 
 #endif /* DEVICE_TRACE_H */

@@ -20,7 +20,8 @@
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 
-static const char *const pinned[] = { "tune", "peers", "live", "groups", "xsks", "counters" };
+static const char *const pinned[] = { "tune", "peers",	  "live",    "groups",
+				      "xsks", "counters", "captures" };
 
 struct xsk_bpf {
 	struct bpf_object *object;

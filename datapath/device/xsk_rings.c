@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "device/compat.h"
+#include "device/trace.h"
 #include "device/xsk.h"
 
 _Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descriptor");
@@ -73,6 +74,24 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	wake_fill(xsk);
 }
 
+/* Tells whoever captures of whole frames. */
+TRACE_COLD static void tell_frames(const struct queue *queue, const struct device_desc *descs,
+				   uint32_t n)
+{
+	for (uint32_t first = 0, i = 0, bytes = 0; i < n; i++) {
+		bytes += descs[i].bytes;
+		if (descs[i].options & DEVICE_DESC_MORE)
+			continue;
+		trace_sent(&(struct careful_trace_frame){
+			.at = (uintptr_t)(queue->umem + descs[first].addr),
+			.part_bytes = descs[first].bytes,
+			.frame_bytes = bytes,
+		});
+		first = i + 1;
+		bytes = 0;
+	}
+}
+
 uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
 {
 	struct xsk_queue *xsk = to_xsk(queue);
@@ -84,6 +103,8 @@ uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n
 		return 0;
 	for (uint32_t i = 0; i < taken; i++)
 		memcpy(xsk_ring_prod__tx_desc(&xsk->tx, at + i), &descs[i], sizeof(*descs));
+	if (trace_captures())
+		tell_frames(queue, descs, taken);
 	/* Published by the kick: a driver that polls the ring would begin at once. */
 	xsk->tx_held += taken;
 	return taken;

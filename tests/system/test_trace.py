@@ -36,8 +36,8 @@ def built() -> list[Path]:
 def test_parse__finds_each_stage_once(path: Path) -> None:
     data = path.read_bytes()
     probes = sdt.parse(data)
-    assert sorted(one.name for one in probes) == sorted(NAMES)
-    assert len({one.offset for one in probes}) == len({one.semaphore_offset for one in probes}) == 4
+    assert sorted(one.name for one in probes) == sorted([*NAMES, "frameTx"])
+    assert len({one.offset for one in probes}) == len({one.semaphore_offset for one in probes}) == 5
     for one in probes:
         assert data[one.semaphore_offset : one.semaphore_offset + 2] == b"\0\0"
         assert one.arguments in ("8@%rdi", "8@x0")

@@ -40,6 +40,7 @@ int bpf_obj_get(const char *path);
 int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *info_bytes);
 int bpf_map_lookup_elem(int fd, const void *key, void *value);
 int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags);
+int bpf_map_delete_elem(int fd, const void *key);
 int bpf_prog_get_fd_by_id(uint32_t id);
 int fallocate(int fd, int mode, int64_t offset, int64_t bytes);
 int renameat2(int folder, const char *source, int other, const char *target, unsigned int flags);

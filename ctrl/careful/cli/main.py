@@ -85,6 +85,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "careful.cli.measure:measure",
             "Measure a path; every figure has a 95 % interval.",
         ),
+        "capture": (
+            "careful.cli.capture:capture",
+            "Capture the frames of an interface that careful is up on, until Ctrl-C.",
+        ),
         "trace": (
             "careful.cli.trace:trace",
             "Trace the stages of messages that flow, by probes in the datapath.",

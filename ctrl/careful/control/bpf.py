@@ -242,6 +242,10 @@ class Program:
         """The first entry of an array of numbers."""
         return int(self._bpf[table.encode()][0].value)
 
+    def descriptor(self, table: str) -> int:
+        """Of a map."""
+        return int(self._bpf[table.encode()].map_fd)
+
     def open_ring(self, table: str, take: Callable[[bytes], None]) -> None:
         """Hand each record of a ring buffer over, as poll() finds it."""
 

@@ -186,13 +186,18 @@ def tuner(instance: Instance) -> int:
 
 
 @contextmanager
-def tuning(instance: Instance) -> Iterator[None]:
-    """The one process that tunes an instance.
+def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
+    """The one process that does something to an instance.
+
+    Args:
+        instance: which runs.
+        lock: a file in its directory.
+        what: is being done, as in "is tuned".
 
     Raises:
         CarefulError: another does, or the lock cannot be taken.
     """
-    path = instance.directory / TUNER_LOCK
+    path = instance.directory / lock
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -203,7 +208,7 @@ def tuning(instance: Instance) -> Iterator[None]:
         os.write(fd, f"{os.getpid()}\n".encode())
         yield
     except BlockingIOError:
-        text = f"is tuned already, by process {_pid_in(path)}"
+        text = f"{what} already, by process {_pid_in(path)}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}") from None
     finally:
         os.close(fd)

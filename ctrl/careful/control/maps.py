@@ -104,6 +104,11 @@ class PinnedMap:
         if lib.bpf_map_update_elem(self._fd, ffi.new("uint32_t *", key), given, 0) < 0:
             raise _failed(f"{self.path} [{key}]")
 
+    def delete(self, key: int) -> None:
+        """Empty an entry of a map that can have empty ones."""
+        if lib.bpf_map_delete_elem(self._fd, ffi.new("uint32_t *", key)) < 0:
+            raise _failed(f"{self.path} [{key}]")
+
 
 def tune_map(instance: str) -> PinnedMap:
     """The tune map of an instance."""

@@ -191,6 +191,12 @@ def effect_of(instance: Instance) -> Effect:
         return effect(client.info())
 
 
+def port_of(instance: Instance) -> int:
+    """The UDP port of a running instance."""
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        return int(client.info().port)
+
+
 def program_detached(instance: Instance) -> bool:
     """Whether the XDP program of a running instance was taken off its interface.
 

@@ -140,7 +140,7 @@ class Loop:
         """
         self._once = once
         with ExitStack() as stack:
-            stack.enter_context(instances.tuning(self._instance))
+            stack.enter_context(instances.holding(self._instance, instances.TUNER_LOCK, "is tuned"))
             client = Client(self._instance.socket, f"carefuld of {self._instance.name}")
             stack.enter_context(client)
             gone = _end_of(self._instance.pid, stack)

@@ -230,6 +230,27 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_COUNTERS,
 };
 
+/* Of a frame that is caught, at most so much: a record fills a page with the kernel's 8 bytes. */
+enum { CAREFUL_CAUGHT_BYTES = 4056 };
+
+/*
+ * A frame that `carefulctl capture` gets, by the ring buffer that it puts into the captures map
+ * (ARRAY_OF_MAPS, key: 0) for as long as it listens.
+ *
+ * @time_ns:       CLOCK_MONOTONIC
+ * @bytes:         of the whole frame
+ * @caught_bytes:  of it in data
+ * @verdict:       enum careful_xdp_counter; CAREFUL_XDP_COUNTERS: sent by this end
+ */
+struct careful_caught {
+	__u64 time_ns;
+	__u32 bytes;
+	__u32 caught_bytes;
+	__u32 verdict;
+	__u32 reserved;
+	__u8 data[CAREFUL_CAUGHT_BYTES];
+};
+
 #ifndef CAREFUL_CDEF
 
 /*

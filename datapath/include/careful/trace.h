@@ -52,4 +52,16 @@ struct careful_trace {
 	__u32 owner;
 };
 
+/*
+ * What the probe `frameTx` carries: a frame that is handed to the device.
+ *
+ * @at:           address of its first part, which has @part_bytes
+ * @frame_bytes:  of all parts
+ */
+struct careful_trace_frame {
+	__u64 at;
+	__u32 part_bytes;
+	__u32 frame_bytes;
+};
+
 #endif /* CAREFUL_TRACE_H */

@@ -1,0 +1,96 @@
+"""`carefulctl capture`: the frames of an instance, as a file for Wireshark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from careful.cli import complete
+from careful.cli.command import command
+from careful.cli.common import instance_option, say
+from careful.cli.params import SECONDS
+from careful.control import instances
+from careful.control.capture import Capture, Frame
+from careful.control.status import port_of
+from careful.errors import from_os
+from careful.report import capture as report
+from careful.report import pcapng
+
+#: Between two looks at what was caught, seconds.
+_LOOK_S = 0.2
+
+
+def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], None]:
+    """Where a frame goes: a pcapng file, or a line."""
+    if path is None:
+        return lambda frame: say(report.line(frame))
+    if str(path) == "-":
+        file: BinaryIO = sys.stdout.buffer
+        opened.callback(file.flush)
+    else:
+        file = opened.enter_context(path.open("wb"))
+    return pcapng.Writer(file, ifname).write
+
+
+@command(
+    examples=[
+        ("carefulctl capture eth1 -w frames.pcapng --time 5", "what passes in 5 s"),
+        ("carefulctl capture eth1 --dropped", "print what XDP drops, and why, until Ctrl-C"),
+        ("carefulctl capture eth1 -w - | wireshark -k -i -", "look at it live"),
+    ],
+    topics=("lab",),
+)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
+@click.option(
+    "-w",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write a pcapng file; - is standard output.  [default: print a line a frame]",
+)
+@click.option("--time", "seconds", type=SECONDS, metavar="TIME", help="End after that time.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames.")
+@click.option("--dropped", is_flag=True, help="Only what XDP dropped.")
+@instance_option
+def capture(
+    ifname: str | None,
+    path: Path | None,
+    seconds: float | None,
+    count: int | None,
+    dropped: bool,
+    instance: str | None,
+) -> None:
+    """Capture the frames of an interface that careful is up on, until Ctrl-C. Needs root and bcc.
+
+    AF_XDP passes tcpdump by. This sees what XDP got on careful's port, with what became of it,
+    and what left. `tools/gen/dissector.py` writes a dissector for Wireshark. A frame of more
+    than 4056 bytes is cut. What there was no room for is counted at the end.
+    """
+    one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
+    caught = 0
+    with ExitStack() as opened:
+        source = opened.enter_context(Capture(one, port_of(one)))
+        try:
+            write = _to(path, one.ifname, opened)
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+        click.echo(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
+        until = time.monotonic() + seconds if seconds else None
+        try:
+            while (until is None or time.monotonic() < until) and caught != count:
+                for frame in source.collect(_LOOK_S):
+                    if caught != count and (not dropped or frame.verdict in pcapng.WHY):
+                        write(frame)
+                        caught += 1
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            pass
+        lost = source.lost_count
+    more = f", {lost} more passed that there was no room for" if lost else ""
+    click.echo(f"carefulctl: {caught} frames{more}", err=True)

@@ -1,0 +1,230 @@
+"""Frames of an instance as they pass: what XDP got and what became of it, and what was sent.
+
+AF_XDP passes tcpdump by. XDP puts a copy of each frame to our port into a ring buffer that stands
+in the captures map while somebody listens; a probe where frames are handed to the device adds
+those that are sent; the kernel's own packet socket has our control messages that leave. Owns
+the ring, what is attached, and the lock that one capture of an instance holds. What a file of it
+looks like is report/pcapng.py's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from careful._abi import enum_names, ffi, layout, lib, sizeof
+from careful.control import bpf, instances, maps, trace_targets
+from careful.control.instances import Instance
+from careful.control.tracer import Target
+from careful.errors import CarefulError, from_os
+
+#: What a capture has room for before it is read: 8,192 frames.
+RING_BYTES = 32 << 20
+#: Of a frame, at most so much is kept.
+SNAP_BYTES = int(lib.CAREFUL_CAUGHT_BYTES)
+LOCK = "capture.lock"
+PROBE = "frameTx"
+
+_OFFSETS = {one.name: one.offset for one in layout("careful_caught")}
+_HEAD = struct.Struct("=QIIII")
+_PROGRAM = """
+#include <uapi/linux/ptrace.h>
+
+BPF_RINGBUF_OUTPUT(frames, {pages});
+BPF_ARRAY(lost, u64, 1);
+
+int on_frame(struct pt_regs *ctx)
+{{
+	struct {{ u64 at; u32 part_bytes, frame_bytes; }} frame = {{}};
+	char *record;
+	u32 bytes;
+
+	bpf_probe_read_user(&frame, sizeof(frame), (void *)PT_REGS_PARM1(ctx));
+	bytes = frame.part_bytes < {snap} ? frame.part_bytes : {snap};
+	record = frames.ringbuf_reserve({size});
+	if (!record) {{
+		lost.increment(0);
+		return 0;
+	}}
+	if (bpf_probe_read_user(record + {data}, bytes, (void *)frame.at))
+		bytes = 0;
+	*(u64 *)(record + {time_ns}) = bpf_ktime_get_ns();
+	*(u32 *)(record + {bytes}) = frame.frame_bytes;
+	*(u32 *)(record + {caught_bytes}) = bytes;
+	*(u32 *)(record + {verdict}) = {sent};
+	frames.ringbuf_submit(record, 0);
+	return 0;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that was caught.
+
+    Attributes:
+        time_ns: since the epoch.
+        data: of it, at most SNAP_BYTES.
+        frame_bytes: of all of it.
+        sent: whether it left here.
+        verdict: of XDP on what came, as `status` counts it ("admitted", "drop_seq"); "": sent.
+    """
+
+    time_ns: int
+    data: bytes
+    frame_bytes: int
+    sent: bool
+    verdict: str = ""
+
+
+def _program() -> str:
+    return _PROGRAM.format(
+        pages=RING_BYTES // os.sysconf("SC_PAGESIZE"),
+        snap=SNAP_BYTES,
+        size=sizeof("careful_caught"),
+        sent=int(lib.CAREFUL_XDP_COUNTERS),
+        **_OFFSETS,
+    )
+
+
+#: Loads of a classic BPF program, of 1, 2 and 4 bytes and at the end of the IPv4 header, and jumps.
+_LDB, _LDH, _LD, _LDH_X, _IHL, _JEQ, _JSET, _RET = 0x30, 0x28, 0x20, 0x48, 0xB1, 0x15, 0x45, 0x06
+_PKTTYPE = 0xFFFFF004  # SKF_AD_OFF + SKF_AD_PKTTYPE
+_ETH_P_ALL, _SO_ATTACH_FILTER = 3, 26
+
+
+def _filter(port: int) -> list[tuple[int, int, int, int]]:
+    """A classic BPF program: UDP to a port as it leaves, whole over IPv4 or IPv6.
+
+    Returns:
+        Code, instructions to skip if it is so and if it is not, and the operand of each.
+    """
+    return [
+        (_LD, 0, 0, _PKTTYPE),
+        (_JEQ, 0, 15, socket.PACKET_OUTGOING),
+        (_LDH, 0, 0, 12),
+        (_JEQ, 0, 7, 0x0800),
+        (_LDB, 0, 0, 23),
+        (_JEQ, 0, 11, socket.IPPROTO_UDP),
+        (_LDH, 0, 0, 20),
+        (_JSET, 9, 0, 0x1FFF),  # a fragment, but the first
+        (_IHL, 0, 0, 14),
+        (_LDH_X, 0, 0, 16),
+        (_JEQ, 5, 6, port),
+        (_JEQ, 0, 5, 0x86DD),
+        (_LDB, 0, 0, 20),
+        (_JEQ, 0, 3, socket.IPPROTO_UDP),
+        (_LDH, 0, 0, 56),
+        (_JEQ, 0, 1, port),
+        (_RET, 0, 0, 1 << 16),
+        (_RET, 0, 0, 0),
+    ]
+
+
+def _outgoing(ifname: str, port: int) -> socket.socket:
+    """What the kernel sends for us, from now on: control messages."""
+    code = b"".join(struct.pack("=HBBI", *one) for one in _filter(port))
+    memory = ffi.from_buffer(code)
+    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    try:
+        bound = struct.pack("@HP", len(code) // 8, int(ffi.cast("uintptr_t", memory)))
+        found.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, bound)
+        found.bind((ifname, _ETH_P_ALL))
+        found.setblocking(False)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+class Capture:
+    """Catches frames from when it is entered until it is left.
+
+    Args:
+        instance: whose; its carefuld runs in our network namespace.
+        port: its UDP port.
+
+    Raises:
+        CarefulError: on entering: not permitted, bcc is missing, another capture is under way, or
+            carefuld is of a build without probes.
+    """
+
+    def __init__(self, instance: Instance, port: int) -> None:
+        self.instance, self._port = instance, port
+        self._verdicts = enum_names("careful_xdp_counter", "CAREFUL_XDP_")
+        self._raw: list[bytes] = []
+        self._received = 0
+        self._open = ExitStack()
+
+    def __enter__(self) -> Capture:
+        target = trace_targets.target(self.instance.ifname, self.instance.name)
+        what = f"instance {target.name}"
+        with self._open as opened:
+            opened.enter_context(instances.holding(self.instance, LOCK, "is captured"))
+            self._program = opened.enter_context(bpf.Program(_program()))
+            self._program.open_ring("frames", self._raw.append)
+            try:
+                self._socket = opened.enter_context(_outgoing(self.instance.ifname, self._port))
+            except OSError as error:
+                raise from_os(error, self.instance.ifname) from None
+            self._listen(opened, target, what)
+            self._open = opened.pop_all()
+        return self
+
+    def _listen(self, opened: ExitStack, target: Target, what: str) -> None:
+        probe = target.probes.get(PROBE)
+        if probe is None:
+            text = f"has no probe {PROBE}: it is of another build, restart it"
+            raise CarefulError(errno.ENOTSUP, text, what)
+        path = maps.PINS / self.instance.name / "captures"
+        captures = opened.enter_context(maps.PinnedMap(path, 4, 4))
+        captures.update(0, struct.pack("=i", self._program.descriptor("frames")))
+        opened.callback(captures.delete, 0)
+        self._since_ns = time.time_ns() - time.monotonic_ns()
+        self._counted = self._count()
+        event = self._program.attach_uprobe(
+            "on_frame", target.path, probe.offset, target.pid, probe.semaphore_offset
+        )
+        opened.callback(self._program.detach, event)
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _count(self) -> int:
+        """Frames that XDP has judged to be ours."""
+        counters = maps.xdp_counters(self.instance.name)
+        return sum(counters.values()) - counters["pass_other"]
+
+    def collect(self, seconds: float) -> list[Frame]:
+        """The frames that come within the time, by their times."""
+        self._program.poll(max(int(seconds * 1e3), 0))
+        found = [self._frame(one) for one in self._raw]
+        self._raw.clear()
+        with suppress(BlockingIOError):
+            while True:
+                data = self._socket.recv(1 << 16)
+                found.append(Frame(time.time_ns(), data[:SNAP_BYTES], len(data), True))
+        return sorted(found, key=lambda one: one.time_ns)
+
+    def _frame(self, raw: bytes) -> Frame:
+        time_ns, frame_bytes, caught_bytes, verdict, _ = _HEAD.unpack_from(raw)
+        sent = verdict == lib.CAREFUL_XDP_COUNTERS
+        self._received += not sent
+        return Frame(
+            self._since_ns + time_ns,
+            raw[_HEAD.size : _HEAD.size + caught_bytes],
+            frame_bytes,
+            sent,
+            "" if sent else self._verdicts[verdict],
+        )
+
+    @property
+    def lost_count(self) -> int:
+        """Frames that passed and were not caught, since there was no room for them."""
+        judged = self._count() - self._counted
+        return self._program.number("lost") + max(judged - self._received, 0)

@@ -1,0 +1,93 @@
+"""Frames as a pcapng file, which Wireshark and tshark read.
+
+Owns the blocks (draft-ietf-opsawg-pcapng): a section, its interface with times in nanoseconds, and
+an enhanced packet block for each frame, with its direction and a comment on what became of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+from careful.control.capture import SNAP_BYTES, Frame
+
+#: What XDP drops, by the name that `status` counts it under.
+WHY = {
+    "drop_short": "truncated: no whole header, or less than it announces",
+    "drop_fragment": "an IP fragment",
+    "drop_version": "another wire version",
+    "drop_check": "the header's check is wrong",
+    "drop_type": "no such type, or flags or a limit that it cannot have",
+    "drop_node": "its node names no slot",
+    "drop_cookie": "not the cookie of an open session",
+    "drop_seq": "a replay, or beyond the window",
+    "drop_credit": "it would fill more buffers than its sender may",
+    "drop_ping": "a ping of no stage, or seen before",
+    "drop_redirect": "no socket to hand it to",
+}
+#: What does not go to the engine and is no fault.
+MEANT = {
+    "drop_train": "of a train: counted, and dropped as it shall be",
+    "pass_control": "control message, to the kernel's socket",
+    "pass_queue": "on a queue that is not careful's, to the kernel",
+    "pass_ping": "a ping that ends in XDP",
+}
+
+_SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
+_COMMENT, _FLAGS, _IF_NAME, _IF_TSRESOL = 1, 2, 2, 9
+_INBOUND, _OUTBOUND = 1, 2
+_ETHERNET = 1
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _option(code: int, data: bytes) -> bytes:
+    return struct.pack("=HH", code, len(data)) + _padded(data)
+
+
+def _block(kind: int, body: bytes, options: bytes = b"") -> bytes:
+    if options:
+        options += struct.pack("=HH", 0, 0)
+    length = struct.pack("=I", 12 + len(body) + len(options))
+    return struct.pack("=I", kind) + length + body + options + length
+
+
+def comment(frame: Frame) -> str:
+    """What became of a frame that came; "": it was admitted, or sent."""
+    if frame.verdict in WHY:
+        return f"XDP dropped it ({frame.verdict}): {WHY[frame.verdict]}"
+    return MEANT.get(frame.verdict, "")
+
+
+class Writer:
+    """Writes frames to a file; the header goes out at once.
+
+    Args:
+        file: opened for writing, unbuffered or flushed by who owns it.
+        ifname: the interface that the frames passed.
+    """
+
+    def __init__(self, file: BinaryIO, ifname: str) -> None:
+        self._file = file
+        section = struct.pack("=IHHq", 0x1A2B3C4D, 1, 0, -1)
+        interface = struct.pack("=HHI", _ETHERNET, 0, SNAP_BYTES)
+        options = _option(_IF_NAME, ifname.encode()) + _option(_IF_TSRESOL, b"\x09")
+        file.write(_block(_SECTION, section) + _block(_INTERFACE, interface, options))
+
+    def write(self, frame: Frame) -> None:
+        """One more frame."""
+        fixed = struct.pack(
+            "=IIIII",
+            0,
+            frame.time_ns >> 32,
+            frame.time_ns & 0xFFFFFFFF,
+            len(frame.data),
+            frame.frame_bytes,
+        )
+        said = comment(frame)
+        options = _option(_COMMENT, said.encode()) if said else b""
+        direction = _OUTBOUND if frame.sent else _INBOUND
+        options += _option(_FLAGS, struct.pack("=I", direction))
+        self._file.write(_block(_PACKET, fixed + _padded(frame.data), options))

@@ -1,0 +1,247 @@
+"""carefulctl capture: the frames of a real carefuld, read again by scapy."""
+
+from __future__ import annotations
+
+import base64
+import io
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful._abi import enum_names, lib, unpack
+from careful.control import bpf, capture
+from careful.control.capture import Frame
+from careful.errors import CarefulError
+from careful.report import capture as report
+from careful.report import pcapng
+from hosts import Host, finish, hosts_up, make_file
+
+PORT = int(lib.CAREFUL_PORT_DEFAULT)
+HEADERS_BYTES = 14 + 20 + 8
+
+
+def read(path: Path) -> list[tuple[bytes, Any]]:
+    """What scapy reads of a file."""
+    utils = pytest.importorskip("scapy.utils")
+    return list(utils.RawPcapNgReader(str(path)))
+
+
+# --- the file
+
+
+def test_writer__scapy_reads_it(tmp_path: Path) -> None:
+    frames = [
+        Frame(1_700_000_000_123_456_789, b"abcde", 5, True),
+        Frame(1_700_000_001_000_000_001, b"xy", 9000, False, "drop_cookie"),
+    ]
+    path = tmp_path / "two.pcapng"
+    with path.open("wb") as file:
+        writer = pcapng.Writer(file, "eth1")
+        for one in frames:
+            writer.write(one)
+    (first, said), (second, said_too) = read(path)
+    assert (first, second) == (b"abcde", b"xy")
+    assert said.tsresol == 10**9
+    assert (said.tshigh << 32) + said.tslow == frames[0].time_ns
+    assert (said.direction, said_too.direction) == (2, 1)
+    assert (said.wirelen, said_too.wirelen) == (5, 9000)
+    assert said.comments is None
+    assert said_too.comments == [b"XDP dropped it (drop_cookie): not the cookie of an open session"]
+    assert said.ifname == b"eth1"
+
+
+def test_comment__for_each_that_xdp_does_not_admit() -> None:
+    names = set(enum_names("careful_xdp_counter", "CAREFUL_XDP_").values())
+    assert set(pcapng.WHY) | set(pcapng.MEANT) == names - {"admitted", "pass_other", "counters"}
+    assert not set(pcapng.WHY) & set(pcapng.MEANT)
+    assert pcapng.comment(Frame(0, b"", 0, False, "admitted")) == ""
+
+
+@pytest.mark.parametrize("data", [b"", bytes(12), bytes(14), bytes(60), b"\0" * 12 + b"\x08\0\x45"])
+def test_line__of_anything(data: bytes) -> None:
+    assert f"{len(data)} B" in report.line(Frame(0, data, len(data), False, "drop_short"))
+
+
+# --- control messages that leave
+
+
+def passes(program: list[tuple[int, int, int, int]], frame: bytes, pkttype: int) -> bool:
+    """Run a classic BPF program on a frame, as the kernel does."""
+    at = a = x = 0
+    while True:
+        code, true, false, k = program[at]
+        at += 1
+        if code == 0x20:
+            a = pkttype
+        elif code in (0x28, 0x48):
+            a = int.from_bytes(frame[k + x * (code == 0x48) :][:2], "big")
+        elif code == 0x30:
+            a = frame[k]
+        elif code == 0xB1:
+            x = 4 * (frame[k] & 15)
+        elif code == 0x15:
+            at += true if a == k else false
+        elif code == 0x45:
+            at += true if a & k else false
+        else:
+            return k > 0
+
+
+def udp(port: int, options: bytes = b"", fragment: int = 0, protocol: int = 17) -> bytes:
+    """A frame of IPv4."""
+    ip = bytearray(20)
+    ip[0] = 0x45 + len(options) // 4
+    ip[6:8] = fragment.to_bytes(2, "big")
+    ip[9] = protocol
+    return (
+        bytes(12) + b"\x08\0" + bytes(ip) + options + bytes(2) + port.to_bytes(2, "big") + bytes(4)
+    )
+
+
+def udp6(port: int) -> bytes:
+    """The same of IPv6."""
+    ip = bytearray(40)
+    ip[6] = 17
+    return bytes(12) + b"\x86\xdd" + bytes(ip) + bytes(2) + port.to_bytes(2, "big") + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("frame", "taken"),
+    [
+        (udp(PORT), True),
+        (udp(PORT, options=bytes(8)), True),
+        (udp(PORT + 1), False),
+        (udp(PORT, fragment=3), False),
+        (udp(PORT, fragment=0x2000), True),
+        (udp(PORT, protocol=6), False),
+        (udp6(PORT), True),
+        (udp6(PORT + 1), False),
+        (bytes(12) + b"\x08\x06" + bytes(50), False),
+    ],
+)
+def test_filter__takes_our_datagrams(frame: bytes, taken: bool) -> None:
+    program = capture._filter(PORT)
+    assert passes(program, frame, socket.PACKET_OUTGOING) == taken
+    assert not passes(program, frame, socket.PACKET_HOST)
+
+
+# --- live
+
+
+@pytest.fixture(scope="module")
+def two(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    try:
+        bpf.Program(capture._program()).close()
+    except CarefulError as error:
+        pytest.skip(f"bcc cannot trace here: {error}")
+    with hosts_up(tmp_path_factory.mktemp("capture")) as made:
+        yield made
+
+
+def start(host: Host, *words: str | Path) -> subprocess.Popen[str]:
+    """Start a capture; returns when it captures."""
+    process = host.start("capture", "eth1", *words)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "capturing" in line, line + process.stderr.read()
+    return process
+
+
+def stopped(process: subprocess.Popen[str]) -> str:
+    """What it wrote, after Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+    status, out, err = finish(process)
+    assert status == 0, err
+    assert "no room" not in err
+    return out
+
+
+@pytest.mark.lab
+def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
+    h1 = two[0]
+    data = make_file(h1.own / "file", 300_000)
+    path = tmp_path / "frames.pcapng"
+    h1.ctl("ls", "h2:")  # the trains by which the XDP mode is decided are over
+    before = h1.status()["counters"]
+    process = start(h1, "-w", path)
+    h1.ctl("put", h1.own / "file", "h2:")
+    time.sleep(0.5)
+    stopped(process)
+    after = h1.status()["counters"]
+    sent = received = 0
+    control = {1: 0, 2: 0}
+    parts: dict[int, bytes] = {}
+    for frame, said in read(path):
+        payload = frame[HEADERS_BYTES:]
+        if payload[1] & 0x80:
+            control[said.direction] += 1
+            continue
+        hdr = unpack("careful_hdr", payload)
+        assert said.comments is None
+        if said.direction == 1:
+            received += 1
+            continue
+        sent += 1
+        if hdr["flags"] & lib.CAREFUL_F_BULK and said.wirelen == len(frame):
+            parts[hdr["seq"]] = payload[-hdr["frag_bytes"] :] if hdr["frag_bytes"] else b""
+    # What the status cost is not captured, since it asks carefuld alone.
+    assert sent <= after["tx_frames"] - before["tx_frames"] <= sent + 3
+    assert received <= after["rx_frames"] - before["rx_frames"] <= received + 3
+    assert sent > 300_000 // 4096
+    assert received > 0
+    assert data[5000:5100] in b"".join(parts[one] for one in sorted(parts))
+
+
+@pytest.mark.lab
+def test_capture__says_why_xdp_drops(two: list[Host]) -> None:
+    h1, h2 = two
+    h2.down()
+    try:
+        process = start(h1, "--dropped", "--count", "2")
+        program = (
+            "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+            f"s.bind(('', {PORT}));"
+            f"[s.sendto(b'\\x03\\x01', ('10.77.0.1', {PORT})) for _ in range(2)]"
+        )
+        h2.lab.run("h2", "python3", "-c", program)
+        status, out, err = finish(process)
+    finally:
+        h2.up()
+    assert status == 0, err
+    assert len(out.splitlines()) == 2
+    assert all("XDP dropped it (drop_short): truncated" in line for line in out.splitlines())
+
+
+@pytest.mark.lab
+def test_capture__one_at_a_time_and_after_one_was_killed(two: list[Host]) -> None:
+    h1 = two[0]
+    process = start(h1)
+    second = h1.ctl("capture", "eth1", check=False)
+    assert second.returncode == 1
+    assert f"is captured already, by process {process.pid}" in second.stderr
+    process.kill()
+    finish(process)
+    after = start(h1, "--count", "1")
+    h1.ctl("ls", "h2:")
+    status, out, err = finish(after)
+    assert (status, len(out.splitlines())) == (0, 1), err
+
+
+@pytest.mark.lab
+def test_capture__to_a_pipe(two: list[Host]) -> None:
+    h1 = two[0]
+    process = h1.lab.start("h1", "sh", "-c", "carefulctl capture eth1 -w - --count 5 | base64")
+    assert process.stderr is not None
+    assert "capturing" in process.stderr.readline()
+    h1.ctl("ls", "h2:")
+    status, out, err = finish(process)
+
+    data = base64.b64decode(out)
+    utils = pytest.importorskip("scapy.utils")
+    assert status == 0, err
+    assert len(list(utils.RawPcapNgReader(io.BytesIO(data)))) == 5
