@@ -18,6 +18,7 @@ from typing import Protocol
 
 from careful.errors import CarefulError
 from careful.measure.estimators.blackbox_rounds import OWN_PACE, Round, all_stages, telling
+from careful.measure.estimators.range_ends import at_ends
 from careful.measure.estimators.trains import (
     Regime,
     bisected,
@@ -83,7 +84,7 @@ class Options:
 
     sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
     at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
-    largest); precision: half of the intervals of both G over them at which it is enough;
+    largest with figures); precision: half of the intervals of both G over them that is enough;
     seconds: after which no further round begins; background: pauses, at most 1 % of the path;
     resolution_us: of the clocks; 0: as the times show; train_frames: of a train, more where it
     takes less than TRAIN_US; trips_count: round trips of each size in a round, at least; ends:
@@ -257,6 +258,22 @@ class BlackBox:
             result.notes.append(
                 f"near {at:.0f} bytes another stage is the bottleneck: more --sizes would show it"
             )
+        if self.options.ends:
+            self._look_at_ends(result)
+
+    def _look_at_ends(self, result: Result) -> None:
+        """Each is compared with the line that reaches it."""
+        ends = at_ends(result.regimes, self._train_sizes, self._gap_at, self._gap_step_us())
+        result.regimes = ends.regimes
+        result.notes += ends.notes
+        if ends.unseen > self.options.precision:
+            result.settled = False
+            result.notes.append(
+                f"another bottleneck near an end would not show below {ends.unseen:.1%} of a gap"
+            )
+        G = self._of_interest(ends.regimes).G_b_us_per_KiB
+        if not ends.are_known or G is None or G.relative > self.options.precision:
+            result.settled = False
 
     def _ended(self, error: CarefulError, elapsed_s: float) -> str:
         """A note, the round that was begun forgotten; CarefulError where too little is known."""
@@ -274,7 +291,9 @@ class BlackBox:
         return (list(sizes), list(least)), ([size for size, _ in gaps], [gap for _, gap in gaps])
 
     def _of_interest(self, regimes: list[Regime]) -> Regime:
-        at_bytes = self.options.at_bytes or self._sizes[-1]
+        at_bytes = self.options.at_bytes
+        if not at_bytes:  # the largest sizes that have figures
+            return next((one for one in reversed(regimes) if one.G_b_us_per_KiB), regimes[-1])
         return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
 
     def _gap_at(self, size: int) -> float:
@@ -389,15 +408,21 @@ class BlackBox:
             return True
         return False
 
+    def _clock_us(self) -> float:
+        return self.options.resolution_us or step_us([one.trips for one in self._rounds])
+
+    def _gap_step_us(self) -> float:
+        """What a train's gap cannot tell apart."""
+        return self._clock_us() / (self._train - 1)
+
     def _result(self, rounds: int, began: float) -> Result:
-        clock_us = self.options.resolution_us or step_us([one.trips for one in self._rounds])
-        trips, there = all_stages(self._rounds, clock_us)
+        trips, there = all_stages(self._rounds, self._clock_us())
         sent = [one for one in self._rounds if one.gaps_us]
         gaps, bunches = telling(sent), [size for one in sent for size in one.bunched]
         sizes = [size for one in sent for size in one.gaps_us]
         regimes = [
             without_bunches(regime, sizes, bunches)
-            for regime in bottlenecks(gaps, clock_us / (self._train - 1))
+            for regime in bottlenecks(gaps, self._gap_step_us())
         ]
         regime = self._of_interest(regimes)
         result = Result(

@@ -106,6 +106,33 @@ def test_blackbox__bend_near_an_end(bend_bytes: int, G_us_per_KiB: tuple[float, 
     ]
 
 
+@pytest.mark.parametrize("G_us_per_KiB", [(300.0, 1000.0), (500.0, 700.0)])
+@pytest.mark.parametrize("bend_bytes", [80, 100, 120, 140, 170, 3570, 3600, 3620, 3650, 3680])
+def test_blackbox__bend_at_the_very_end(bend_bytes: int, G_us_per_KiB: tuple[float, float]) -> None:
+    """An end is compared with the line that reaches it: what it hides makes no gap 1 % longer."""
+    low, high = G_us_per_KiB
+    g = 1000.0 + (high - low) * bend_bytes / 1024
+    fake = FakeExchange(stages=((g, low), (1000.0, high), (50.0, 200.0)), seed=bend_bytes)
+    found = fake.measure(seconds=1000)
+    end = 64 if bend_bytes < 1000 else 3702
+    hidden_us = abs(end - bend_bytes) * (high - low) / 1024
+    if not found.settled and len(found.regimes) == 2:  # it was seen, if roughly
+        assert abs(found.regimes[0].high_bytes - bend_bytes) * (high - low) / 1024 < 10
+    elif hidden_us > 0.01 * 1000:
+        assert found.settled
+        assert found.regimes[0].high_bytes == pytest.approx(bend_bytes, abs=5)
+    # The range that has none but the very end is known as if there were no bend.
+    longest = max(found.regimes, key=lambda one: one.high_bytes - one.low_bytes)
+    assert longest.G_b_us_per_KiB is not None
+    assert longest.G_b_us_per_KiB.value == pytest.approx(high if end == 64 else low, rel=0.01)
+
+
+def test_blackbox__noise_at_an_end_is_no_bend() -> None:
+    for seed in range(10):
+        found = FakeExchange(seed=seed, jitter_us=40).measure(seconds=1000, seed=seed)
+        assert len(found.regimes) == 1, seed
+
+
 def test_blackbox__hidden_stage_is_not_called_settled() -> None:
     """A stage that is the bottleneck between two sizes alone: too few to see its line."""
     low, high, at = 300.0, 1500.0, 1800.0
@@ -232,7 +259,7 @@ def test_blackbox__what_is_known_costs_no_more() -> None:
     fake = FakeExchange(trip_jitter_us=2500)
     found = fake.measure(seconds=1000, rounds_max=30)
     assert found.rounds_count > 4
-    assert len(fake.trains) == 3 + 4 * TRAINS
+    assert len(fake.trains) == 3 + 4 * TRAINS + 2 * 3  # at last three of either end
     assert found.round_trips.samples_count == 3 * 16 * (4 + 4 * (found.rounds_count - 4))
     assert found.sum_G_others_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
