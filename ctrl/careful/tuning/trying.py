@@ -18,6 +18,9 @@ from careful.tuning.ways import Search, Way
 
 #: Longest search, seconds: then the best so far is taken.
 SEARCH_S_MAX = 600.0
+#: The share of it that is for all ways' first turns: where messages are few or slow, a turn ends
+#: with fewer of them, so that the last way has one, too.
+FIRST_SHARE = 0.5
 
 
 class Trying:
@@ -48,6 +51,7 @@ class Trying:
         save()
         self._turns = Alternating(path, self._beside(), now)
         self._base = True  # whether what was in effect has its turn
+        self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
     def _beside(self) -> dict[int, Value]:
         """What has its turn now."""
@@ -79,7 +83,7 @@ class Trying:
         """What became of it: "" it goes on, "over", "quiet" without messages, "by hand"."""
         turns, going = self._turns, self._going()
         self.collect(live, now)
-        changed = [one for one in going.values() if one.look()]
+        changed = [one for index, one in going.items() if self._look(index, one, now)]
         open_ = [index for index, one in going.items() if not one.over]
         if not open_ or now - self._began > SEARCH_S_MAX:
             return "over"
@@ -92,6 +96,13 @@ class Trying:
         if changed:
             turns.renew(self._beside())
         return ""
+
+    def _look(self, index: int, search: Search, now: float) -> bool:
+        late = now - self._turn_at[index] > FIRST_SHARE * SEARCH_S_MAX / search.ways_count
+        if not search.look(late):
+            return False
+        self._turn_at[index] = now
+        return True
 
     def best(self) -> dict[int, Way]:
         """The best way of each class that has one."""

@@ -157,8 +157,11 @@ class Search:
         """Whose turn it is."""
         return self.left[self._at]
 
-    def look(self) -> bool:
-        """Whether the turn is another's, or the search is over, after the messages that came."""
+    def look(self, late: bool = False) -> bool:
+        """Whether the turn is another's, or the search is over, after the messages that came.
+
+        late: the turn has had its share of the time, so the least that says something is enough.
+        """
         trial, sure = self.way.trial, self.way.sure(SURE_LEVEL) if self.of_reads else 0
         if sure > 0 and self.way.gain >= READS_GAIN_MIN:
             self.early = len(self.left) > 1
@@ -166,13 +169,16 @@ class Search:
             return True
         if sure < 0 or (trial.is_decided and trial.verdict().what == "not held"):
             del self.left[self._at]
-        elif trial.count >= self._need and len(trial.b.blocks) >= BLOCKS_MIN:
+        elif trial.count >= self._needed(late) and len(trial.b.blocks) >= BLOCKS_MIN:
             self._at += 1
         else:
             return False
         if self._at >= len(self.left):
             self._end_round()
         return True
+
+    def _needed(self, late: bool) -> int:
+        return min(self._need, max(self.way.least, MESSAGES_MIN)) if late else self._need
 
     def _end_round(self) -> None:
         self._at, self._need = 0, 2 * self._need

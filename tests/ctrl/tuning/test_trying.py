@@ -107,6 +107,19 @@ def test_search__finds_one_of_the_best() -> None:
     assert sum(one >= 0.1 for one in found) >= 9
 
 
+def test_search__of_slow_messages_each_way_has_a_turn() -> None:
+    """Where a turn has had its time, as many messages as say something are enough."""
+    search = Search([{0: Kick(1)}, {0: Kick(2)}])
+    first = search.way
+    for _ in range(MESSAGES_MIN):
+        assert not search.look(late=True)
+        for arm in (first.trial.a, first.trial.b):
+            arm.add(Counts(1, 100_000, 10**10))
+    assert not search.look()
+    assert search.look(late=True)
+    assert search.way is not first
+
+
 def test_search__what_is_surely_slower_goes_at_once() -> None:
     search = searched([-0.5] * 4, 1, noise=0.1)
     assert not search.left
