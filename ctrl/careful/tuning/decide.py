@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from careful.tuning.ab import AB, ours
+from careful.tuning.earlier import Earlier
 from careful.tuning.items import is_stored, told_by
 from careful.tuning.leftover import take_over
 from careful.tuning.measuring import Measuring
@@ -61,6 +62,7 @@ class Controller:
         self._path, self._clock, self._keep, self._say = path, clock, save, say
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch(state.store)
+        self._earlier: Earlier | None = None  # the path before it changed last
         self._test: AB | None = None
         self._trying: Trying | None = None
         self.searches = True  # whether ways are tried where nothing is predicted
@@ -256,6 +258,9 @@ class Controller:
         if another is None:  # nor was it found out by a longer look
             measuring.confirm(kept)
             return
+        self._earlier = None
+        if another and before:
+            self._earlier = Earlier(before, self._path.in_effect(), self._watch.earlier_us)
         if another:
             self._path_changed(f"{said}: frames wait for others'" if measuring.waits else said)
         else:
@@ -430,7 +435,8 @@ class Controller:
         state.unverified |= found.open
         for item in found.open:
             self._arrived[item] = _count(totals, item)
-        self._watch.reset()
+        earlier = self._earlier
+        self._watch.reset(earlier_us=earlier.us(self._path.in_effect()) if earlier else None)
         state.refute(found.undone)  # before anything is saved
         for what, pairs in (("kept", found.kept), ("undone", found.undone)):
             if pairs:

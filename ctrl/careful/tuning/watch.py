@@ -118,12 +118,18 @@ class Watch:
         self._classes: dict[int, _Windows] = {}
         self._earlier_us: dict[int, float] = {}
 
-    def reset(self, shifted: bool = False) -> None:
+    @property
+    def earlier_us(self) -> Mapping[int, float]:
+        """What messages took before the last shift, by class; NaN where too few came."""
+        return self._earlier_us
+
+    def reset(self, shifted: bool = False, earlier_us: Mapping[int, float] | None = None) -> None:
         """What comes from now on is the reference: something has changed that we know of.
 
-        shifted: it was not us, and may be again as it was.
+        shifted: it was not us, and may be again as it was; earlier_us: it was us, and this is what
+        messages would take then, by class.
         """
-        self._earlier_us = {}
+        self._earlier_us = dict(earlier_us or {})
         if shifted:
             self._earlier_us = {k: one.reference_us for k, one in self._classes.items()}
         self._classes.clear()
